@@ -1,0 +1,95 @@
+"""A layout: the bytes of one thing on disk, written once as a table.
+
+The struct that packs it, the constants in C and the tables in docs/format.md
+all come from the same `Layout`, which checks on import that its fields fill it
+exactly.  All integers are big-endian.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+_INTEGER_CODES = {"u16": ("H", 2), "u32": ("I", 4), "u64": ("Q", 8)}
+
+
+@dataclass(frozen=True)
+class Field:
+    """One field: its name, its type, what it means, and its value where that never changes.
+
+    kind: "u16", "u32", "u64" (big-endian integers) or "bytes:N".
+    """
+
+    name: str
+    kind: str
+    meaning: str
+    const: int | bytes | None = None
+
+    @property
+    def code(self) -> str:
+        """The field's letter for `struct`."""
+        if self.kind.startswith("bytes:"):
+            return f"{int(self.kind[6:])}s"
+        return _INTEGER_CODES[self.kind][0]
+
+    @property
+    def size(self) -> int:
+        """Bytes that the field takes."""
+        return struct.calcsize(">" + self.code)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A named run of fields that fill `size` bytes with no gap.
+
+    base: the offset of the first field in the file, for a part of a larger whole.
+    line: no field may lie across a multiple of this many bytes, or 0 for no such rule.
+    """
+
+    name: str
+    title: str
+    size: int
+    fields: tuple[Field, ...]
+    base: int = 0
+    line: int = 0
+    _offsets: dict[str, int] = field(init=False, repr=False, compare=False, default_factory=dict)
+    _struct: struct.Struct = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        offset = self.base
+        for item in self.fields:
+            if item.name in self._offsets:
+                raise ValueError(f"{self.name}: two fields are named {item.name}")
+            last = offset + item.size - 1
+            if self.line and offset // self.line != last // self.line:
+                raise ValueError(f"{self.name}.{item.name} lies across a {self.line}-byte line")
+            self._offsets[item.name] = offset
+            offset += item.size
+        if offset - self.base != self.size:
+            raise ValueError(f"{self.name}: fields fill {offset - self.base} bytes, not {self.size}")
+        packed = struct.Struct(">" + "".join(item.code for item in self.fields))
+        object.__setattr__(self, "_struct", packed)
+
+    @property
+    def end(self) -> int:
+        """The offset just past the last field."""
+        return self.base + self.size
+
+    def offset(self, name: str) -> int:
+        """Where the named field lies, in bytes from the start of the file."""
+        return self._offsets[name]
+
+    def const(self, name: str) -> int | bytes | None:
+        """The named field's value, where it never changes."""
+        return next(item.const for item in self.fields if item.name == name)
+
+    def pack(self, values: Mapping[str, int | bytes]) -> bytes:
+        """The layout's bytes; a field with a constant needs no value."""
+        return self._struct.pack(*(values.get(item.name, item.const) for item in self.fields))
+
+    def unpack(self, data: bytes | memoryview, at: int | None = None) -> dict[str, Any]:
+        """The fields by name, from `data`, in which the layout starts at `at` (its base unless told)."""
+        start = self.base if at is None else at
+        return dict(zip(self._offsets, self._struct.unpack_from(data, start), strict=True))

@@ -1,0 +1,37 @@
+"""The names of a log's files."""
+
+from __future__ import annotations
+
+import re
+import secrets
+
+NUMBER_FIRST = 1
+NUMBER_MAX = 99_999_999  # eight digits; jPOS prints more, but a name of nine would no longer sort
+
+_LOG_FILE = re.compile(r"([0-9]{8})\.dat", re.ASCII)
+_PREPARED_FILE = re.compile(r"\.([0-9]{8})\.dat\.[0-9a-f]{16}\.new", re.ASCII)
+
+
+def log_file_name(number: int) -> str:
+    """`00000001.dat` for 1."""
+    return f"{number:08d}.dat"
+
+
+def log_file_number(name: str) -> int | None:
+    """The number in a log file's name, or None for any other name."""
+    match = _LOG_FILE.fullmatch(name)
+    return int(match[1]) or None if match else None
+
+
+def prepared_file_name(number: int) -> str:
+    """A new random name for file `number` while it is being prepared: `.00000002.dat.<16 hex digits>.new`.
+
+    Random, so that two processes that prepare the same number never share a file.
+    """
+    return f".{log_file_name(number)}.{secrets.token_hex(8)}.new"
+
+
+def prepared_file_number(name: str) -> int | None:
+    """The number of a file being prepared, or left behind by a process that died at it; None for any other name."""
+    match = _PREPARED_FILE.fullmatch(name)
+    return int(match[1]) if match else None

@@ -1,0 +1,58 @@
+"""What is written from the layouts: the tables in docs/format.md and the constants in native/layout.h."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from .layout import Layout
+from .log_header import COMMIT_SLOT, LOG_HEADER
+from .record import RECORD
+
+LAYOUTS: tuple[Layout, ...] = (LOG_HEADER, COMMIT_SLOT, RECORD)
+
+_TABLE = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def table(layout: Layout) -> str:
+    """The layout as a Markdown table."""
+    rows = ["| offset | size | field | type | meaning |", "| --- | --- | --- | --- | --- |"]
+    for item in layout.fields:
+        value = ""
+        if isinstance(item.const, int):
+            value = f"; always {item.const}"
+        rows.append(f"| {layout.offset(item.name)} | {item.size} | {item.name} | {item.kind} | {item.meaning}{value} |")
+    return "\n".join(rows) + "\n"
+
+
+def constants() -> str:
+    """native/layout.h."""
+    lines = [
+        "/* Written by `python -m binlog.format --write` from the tables in binlog/format; not by hand. */",
+        "#ifndef BINLOG_LAYOUT_H",
+        "#define BINLOG_LAYOUT_H",
+    ]
+    for layout in LAYOUTS:
+        lines += ["", f"#define {layout.name.upper()}_BYTES {layout.size}"]
+        lines += [
+            f"#define {layout.name.upper()}_{item.name.upper()} {layout.offset(item.name)}" for item in layout.fields
+        ]
+    return "\n".join([*lines, "", "#endif", ""])
+
+
+def document(text: str) -> str:
+    """docs/format.md, `text`, with the tables between its markers written anew.
+
+    Raises: ValueError where a layout has no place in the document, or a place no layout.
+    """
+    by_name = {layout.name: layout for layout in LAYOUTS}
+    places = [match[2] for match in _TABLE.finditer(text)]
+    if sorted(places) != sorted(by_name):
+        raise ValueError(f"docs/format.md has places for {sorted(places)}, the layouts are {sorted(by_name)}")
+    return _TABLE.sub(lambda match: match[1] + "\n" + table(by_name[match[2]]) + "\n" + match[3], text)
+
+
+def written_files(root: Path) -> dict[Path, str]:
+    """Each file that is written from the tables, below the project's root, with what it should hold."""
+    page = root / "docs" / "format.md"
+    return {root / "native" / "layout.h": constants(), page: document(page.read_text(encoding="utf-8"))}

@@ -1,0 +1,34 @@
+"""Builds `binlog._native`: cffi in API mode, against the limited API, so one build serves Python 3.11 and later.
+
+What Python may call is the part of binlog.h between its guards, which holds
+nothing but plain declarations for this reason.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from cffi import FFI
+
+NATIVE = Path(__file__).parent
+SOURCES = ("fork.c", "lock.c", "commit.c", "doorbell.c", "scan.c", "crc32c.c")
+
+
+def _declarations() -> str:
+    text = (NATIVE / "binlog.h").read_text(encoding="utf-8")
+    return re.sub(r"^#.*$", "", text, flags=re.MULTILINE)
+
+
+ffibuilder = FFI()
+ffibuilder.cdef(_declarations())
+ffibuilder.set_source(
+    "binlog._native",
+    '#include "binlog.h"',
+    # setuptools wants sources relative to the project's root, from where setup.py runs.
+    sources=[f"native/{name}" for name in SOURCES],
+    include_dirs=["native"],
+    extra_compile_args=["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-pthread"],
+    extra_link_args=["-pthread"],
+    py_limited_api=True,
+)

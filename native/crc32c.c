@@ -1,0 +1,65 @@
+/* CRC-32C (Castagnoli), RFC 3720 appendix B.4: by the processor's instruction where it has one, else by table.
+ *
+ * The table is built once, when the module loads, before any other thread can call.
+ */
+#include "binlog.h"
+
+#include <string.h>
+
+#define POLYNOMIAL 0x82F63B78u /* reflected */
+
+static uint32_t table[256];
+
+__attribute__((constructor)) static void build_table(void)
+{
+    for (uint32_t byte = 0; byte < 256; byte++) {
+        uint32_t crc = byte;
+        for (int bit = 0; bit < 8; bit++)
+            crc = (crc >> 1) ^ (crc & 1 ? POLYNOMIAL : 0);
+        table[byte] = crc;
+    }
+}
+
+static uint32_t by_table(uint32_t crc, const uint8_t *data, size_t bytes)
+{
+    while (bytes-- > 0)
+        crc = table[(crc ^ *data++) & 0xFF] ^ (crc >> 8);
+    return crc;
+}
+
+#if defined(__x86_64__)
+#include <nmmintrin.h>
+
+__attribute__((target("sse4.2"))) static uint32_t by_instruction(uint32_t crc, const uint8_t *data, size_t bytes)
+{
+    uint64_t wide = crc;
+    while (bytes >= 8) {
+        uint64_t word;
+        memcpy(&word, data, 8);
+        wide = _mm_crc32_u64(wide, word);
+        data += 8;
+        bytes -= 8;
+    }
+    crc = (uint32_t)wide;
+    while (bytes-- > 0)
+        crc = _mm_crc32_u8(crc, *data++);
+    return crc;
+}
+
+static int has_instruction(void)
+{
+    return __builtin_cpu_supports("sse4.2");
+}
+#else
+#define by_instruction by_table
+static int has_instruction(void)
+{
+    return 0;
+}
+#endif
+
+uint32_t binlog_crc32c(uint32_t crc, const uint8_t *data, size_t bytes)
+{
+    crc = ~crc;
+    return ~(has_instruction() ? by_instruction(crc, data, bytes) : by_table(crc, data, bytes));
+}

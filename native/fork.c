@@ -1,0 +1,111 @@
+/* What a forked child must not inherit.
+ *
+ * A file lock of the F_OFD kind belongs to the open file description, which a
+ * fork shares: the child would keep its parent's lock alive after the parent
+ * died, and parent and child would not exclude each other (fcntl(2), "Open
+ * file description locks").  So the child closes the descriptors in this table
+ * at once, and opens anew on first use.  It only closes: an unlock in the
+ * child would free the parent's lock.
+ *
+ * pthread_atfork(3) runs for fork(3) from any language.  A clone(2) that skips
+ * it is told by a page with MADV_WIPEONFORK (madvise(2)), which reads as zeros
+ * in a child; the child then closes on its first call here.
+ *
+ * Invariant: the table is read and changed under the mutex, which the forking
+ * thread holds across the fork, so a child never sees it half-changed.
+ */
+#include "binlog.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+static pthread_mutex_t table_mutex = PTHREAD_MUTEX_INITIALIZER;
+static int *table;
+static size_t table_count, table_room;
+static volatile uint32_t *not_forked; /* 1 here, 0 in a child */
+static uint32_t generation;
+
+static void start_generation(void)
+{
+    for (size_t i = 0; i < table_count; i++)
+        close(table[i]);
+    table_count = 0;
+    generation++;
+    *not_forked = 1;
+}
+
+static void before_fork(void)
+{
+    pthread_mutex_lock(&table_mutex);
+}
+
+static void in_parent(void)
+{
+    pthread_mutex_unlock(&table_mutex);
+}
+
+static void in_child(void)
+{
+    start_generation();
+    pthread_mutex_unlock(&table_mutex);
+}
+
+int binlog_fork_setup(void)
+{
+    void *page = mmap(NULL, (size_t)sysconf(_SC_PAGESIZE), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (page == MAP_FAILED)
+        return -errno;
+    if (madvise(page, (size_t)sysconf(_SC_PAGESIZE), MADV_WIPEONFORK) != 0)
+        return -errno;
+    not_forked = page;
+    *not_forked = 1;
+    return -pthread_atfork(before_fork, in_parent, in_child);
+}
+
+uint32_t binlog_fork_generation(void)
+{
+    if (!*not_forked) {
+        /* A raw clone: one thread, and the mutex perhaps held by one that is not here. */
+        pthread_mutex_init(&table_mutex, NULL);
+        start_generation();
+    }
+    return generation;
+}
+
+int binlog_fd_guard(int fd)
+{
+    int result = 0;
+    pthread_mutex_lock(&table_mutex);
+    if (table_count == table_room) {
+        size_t room = table_room ? 2 * table_room : 16;
+        int *larger = realloc(table, room * sizeof *table);
+        if (larger) {
+            table = larger;
+            table_room = room;
+        } else {
+            result = -ENOMEM;
+        }
+    }
+    if (result == 0)
+        table[table_count++] = fd;
+    pthread_mutex_unlock(&table_mutex);
+    return result;
+}
+
+int binlog_fd_close(int fd)
+{
+    int result = -EBADF;
+    pthread_mutex_lock(&table_mutex);
+    for (size_t i = 0; i < table_count; i++) {
+        if (table[i] == fd) {
+            table[i] = table[--table_count];
+            result = close(fd) == 0 ? 0 : -errno;
+            break;
+        }
+    }
+    pthread_mutex_unlock(&table_mutex);
+    return result;
+}

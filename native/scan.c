@@ -1,0 +1,71 @@
+/* Finding records in a run of bytes.  The bytes are hostile: every length is checked before it is used. */
+#include "binlog.h"
+#include "layout.h"
+
+#include <string.h>
+
+static uint32_t big_endian_32(const uint8_t *at)
+{
+    return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | (uint32_t)at[3];
+}
+
+/* Walks complete records from the start of `data` and returns how many.
+ *
+ * bytes: of data, less than 2^32.  to_tail: bytes from the start of data to the
+ * log's tail, so that a length that leads past the tail is told from one that
+ * only leads past this run.  offsets: count_max + 1 words: where each record's
+ * length word lies and, last, where the walk ended; or NULL to count only.
+ */
+int64_t binlog_scan(const uint8_t *data, size_t bytes, uint64_t to_tail, uint32_t record_bytes_max, uint32_t *offsets,
+                    int64_t count_max, uint64_t *consumed, int *stop)
+{
+    size_t at = 0;
+    int64_t count = 0;
+
+    *stop = BINLOG_SCAN_END;
+    while (count < count_max && at < to_tail) {
+        if (bytes - at < RECORD_BYTES) {
+            *stop = to_tail - at < RECORD_BYTES ? BINLOG_SCAN_LENGTH : BINLOG_SCAN_SHORT;
+            break;
+        }
+        uint32_t length = big_endian_32(data + at);
+        if (length > INT32_MAX || length > to_tail - at - RECORD_BYTES) {
+            *stop = BINLOG_SCAN_LENGTH;
+            break;
+        }
+        if (length > record_bytes_max) {
+            *stop = BINLOG_SCAN_LARGE;
+            break;
+        }
+        if (length > bytes - at - RECORD_BYTES) {
+            *stop = BINLOG_SCAN_SHORT;
+            break;
+        }
+        if (offsets)
+            offsets[count] = (uint32_t)at;
+        at += RECORD_BYTES + (size_t)length;
+        count++;
+    }
+    if (offsets)
+        offsets[count] = (uint32_t)at;
+    *consumed = at;
+    return count;
+}
+
+/* Copies the records that a scan found to one contiguous run, and writes its count + 1 bounds.
+ * Returns the bytes copied; values == NULL only adds them up. */
+int64_t binlog_gather(const uint8_t *data, const uint32_t *offsets, int64_t count, uint8_t *values, int32_t *ends)
+{
+    int64_t total = 0;
+    for (int64_t i = 0; i < count; i++) {
+        uint32_t length = offsets[i + 1] - offsets[i] - RECORD_BYTES;
+        if (values) {
+            ends[i] = (int32_t)total;
+            memcpy(values + total, data + offsets[i] + RECORD_BYTES, length);
+        }
+        total += length;
+    }
+    if (values)
+        ends[count] = (int32_t)total;
+    return total;
+}
