@@ -1,0 +1,48 @@
+"""Walking the lengths of a range of a file, in large reads, without keeping what lies between."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+
+from binlog.errors import CorruptError
+from binlog.format.record import LENGTH_BYTES, RECORD_BYTES_FORMAT_MAX
+from binlog.storage.files import read_at
+from binlog.storage.records import Stop, scan
+
+_READ_BYTES = 1 << 20
+_COUNT_MAX = _READ_BYTES
+
+
+def walk(fd: int, start: int, until: int, tail: int, path: str) -> tuple[int, int]:
+    """The number of records that begin at `start` or after it and before `until`, and where the last of them ends.
+
+    The end equals `until` where that is a record's bound, and lies beyond it otherwise.
+    Raises: CorruptError at a length that leads past the tail.
+    """
+    at, count = start, 0
+    while at < until:
+        data = read_at(fd, min(_READ_BYTES, tail - at), at, path)
+        found = scan(data, tail - at, RECORD_BYTES_FORMAT_MAX, _COUNT_MAX)
+        if found.count:
+            before = bisect_left(found.offsets, until - at, 0, found.count)
+            count += before
+            at += found.offsets[before]
+        elif found.stop == Stop.LENGTH:
+            raise CorruptError(path, at, "length", f"a record's length leads past the tail {tail}")
+        elif len(data) < LENGTH_BYTES:
+            raise CorruptError(path, at, "truncated", f"the file ends before its tail {tail}")
+        else:
+            # Longer than one read: step over it by its length alone.
+            count += 1
+            at += LENGTH_BYTES + int.from_bytes(data[:LENGTH_BYTES], "big")
+    return count, at
+
+
+def is_blank(fd: int, start: int, end: int, path: str) -> bool:
+    """Whether the range holds nothing but zeros."""
+    while start < end:
+        data = read_at(fd, min(_READ_BYTES, end - start), start, path)
+        if not data or data.count(0) != len(data):
+            return False
+        start += len(data)
+    return True

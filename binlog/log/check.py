@@ -1,0 +1,141 @@
+"""Looking for everything that is wrong with a log, and repairing nothing.
+
+May run while others append.  A cutover that a process died in is not a
+problem: the next writer finishes it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from binlog.errors import BinlogError, CorruptError, VersionError
+from binlog.format.log_header import FIRST_OFFSET, LOG_HEADER, SLOT_BYTES, Flag, LogHeader, parse_slot
+
+from .chain import walk
+from .directory import LogDirectory
+from .header_reading import settled_header
+
+
+class Problem(NamedTuple):
+    """One thing that is wrong: the file, where in it, a short name of the rule that is broken, and a sentence."""
+
+    path: str
+    offset: int
+    rule: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.path} at offset {self.offset}: {self.text} [{self.rule}]"
+
+
+def check(path: str | os.PathLike[str]) -> list[Problem]:
+    """Every problem found in the log in a directory; an empty list for none.
+
+    Reads every record's length, and nothing twice.  Takes no lock and writes nothing.
+    Raises: AccessError where the path cannot be read at all.
+    """
+    directory = LogDirectory(path)
+    try:
+        return list(_check(directory))
+    finally:
+        directory.close()
+
+
+def _check(directory: LogDirectory) -> Iterator[Problem]:
+    before: LogHeader | None = None
+    for number in directory.numbers():
+        path = directory.file_path(number)
+        try:
+            fd = directory.open(number)
+        except FileNotFoundError:
+            continue  # retention removed it since the listing
+        except BinlogError as error:
+            yield Problem(path, 0, "unreadable", str(error))
+            before = None
+            continue
+        try:
+            header = settled_header(fd, number, path)
+            yield from _check_file(fd, header, path)
+            if before is not None:
+                yield from _check_succession(before, header, directory)
+            before = header
+        except CorruptError as error:
+            yield Problem(error.path, error.offset, error.rule, error.text)
+            before = None
+        except VersionError as error:
+            yield Problem(path, 0, "version", str(error))
+            before = None
+        finally:
+            os.close(fd)
+    if before is not None and before.closed and not directory.exists(before.next_number):
+        yield _missing_next(before, directory)
+
+
+def _check_file(fd: int, header: LogHeader, path: str) -> Iterator[Problem]:
+    if not header.ours:
+        _, end = walk(fd, header.first_offset, header.tail, header.tail, path)
+        yield from _check_end(end, header, path)
+        return
+    yield from _check_blocks(header, path)
+    if not header.live_good:
+        _, end = walk(fd, FIRST_OFFSET, header.tail, header.tail, path)
+        yield from _check_end(end, header, path)
+        return
+    count, end = walk(fd, FIRST_OFFSET, header.own_tail, header.tail, path)
+    if end != header.own_tail:
+        yield Problem(path, end, "chain", f"the records' lengths do not meet our tail {header.own_tail}")
+    elif count != header.record_count:
+        at = LOG_HEADER.offset("record_count")
+        yield Problem(path, at, "record-count", f"the header counts {header.record_count} records, there are {count}")
+    if end == header.own_tail < header.tail:
+        late, end = walk(fd, header.own_tail, header.tail, header.tail, path)
+        yield from _check_end(end, header, path)
+        if header.closed:
+            text = f"{late} records that another program added at or after the close; they have no sequence"
+            yield Problem(path, header.own_tail, "late", text)
+
+
+def _check_end(end: int, header: LogHeader, path: str) -> Iterator[Problem]:
+    if end != header.tail:
+        yield Problem(path, end, "chain", f"the records' lengths do not meet the tail {header.tail}")
+
+
+def _check_blocks(header: LogHeader, path: str) -> Iterator[Problem]:
+    if not header.live_good:
+        yield Problem(path, LOG_HEADER.offset("live_crc"), "live-crc", "the live block's CRC does not hold")
+    if header.flags & Flag.POISON:
+        text = f"a write or sync failed ({os.strerror(header.poison_errno)}); what the disk holds is not known"
+        yield Problem(path, LOG_HEADER.offset("flags"), "poison", text)
+    if any(header.zero):
+        yield Problem(path, LOG_HEADER.offset("zero"), "zero", "the header's last eight bytes are not zero")
+    for name, slot in (("slot_0", header.slot_0), ("slot_1", header.slot_1)):
+        never_written = name == "slot_1" and slot == bytes(SLOT_BYTES)
+        if not never_written and parse_slot(slot, uuid=header.uuid, number=header.number) is None:
+            yield Problem(path, LOG_HEADER.offset(name), "slot-crc", "the commit slot's CRC does not hold")
+
+
+def _check_succession(before: LogHeader, header: LogHeader, directory: LogDirectory) -> Iterator[Problem]:
+    path = directory.file_path(header.number)
+    if before.closed and before.next_number != header.number:
+        yield _missing_next(before, directory)
+    elif not before.closed and (
+        header.number != before.number + 1 or header.closed or header.tail > header.first_offset
+    ):
+        text = f"file {before.number} is open, and is followed by file {header.number}, which is in use"
+        yield Problem(directory.file_path(before.number), LOG_HEADER.offset("status"), "two-open", text)
+    if not (before.ours and header.ours):
+        return
+    if before.uuid != header.uuid:
+        yield Problem(path, LOG_HEADER.offset("uuid"), "uuid", "the file belongs to another log than the one before it")
+    expected = before.first_sequence + before.record_count
+    if before.closed and header.first_sequence != expected:
+        at = LOG_HEADER.offset("first_sequence")
+        text = f"the first record's sequence is {header.first_sequence}, the file before ends at {expected}"
+        yield Problem(path, at, "sequence", text)
+
+
+def _missing_next(before: LogHeader, directory: LogDirectory) -> Problem:
+    text = f"the file is closed and leads to file {before.next_number}, which is not there"
+    return Problem(directory.file_path(before.number), LOG_HEADER.offset("next_number"), "missing-next", text)

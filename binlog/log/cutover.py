@@ -1,0 +1,109 @@
+"""Closing the open file and going on in the next.
+
+The order, under the open file's lock, leaves at each step either the old file
+open or the next one reachable: the next file gets its name, complete and
+synced; the directory is synced; the old file names it; the old file is closed,
+synced, its readers told, and cut to its tail.  A file that is there already
+under the next name was left by a cutover that died, and is adopted.
+"""
+
+from __future__ import annotations
+
+import os
+
+from binlog.errors import CorruptError, FullError
+from binlog.format.log_header import FIRST_OFFSET, Flag, LogHeader
+from binlog.format.names import NUMBER_MAX
+from binlog.storage.files import sync, sync_directory, write_at
+
+from .directory import LogDirectory
+from .header_reading import read_header
+from .prepared_file import PreparedFile, new_header, new_log_uuid, sweep
+from .sequence import RecordCounts
+from .writable_file import WritableFile
+
+
+class Cutover:
+    """Cuts a log over, with a next file prepared beforehand and kept until it is used or useless."""
+
+    def __init__(self, directory: LogDirectory, *, file_bytes: int, mode: int | None) -> None:
+        self._directory = directory
+        self._file_bytes = file_bytes
+        self._mode = mode
+        self._counts = RecordCounts(directory)
+        self._prepared: PreparedFile | None = None
+
+    def prepare(self, file: WritableFile) -> None:
+        """Do, without the lock, what the cutover of `file` need not do under it."""
+        number = file.number + 1
+        if number > NUMBER_MAX:
+            raise FullError(f"{file.path}: there are no more file numbers", limit=NUMBER_MAX)
+        header = self._directory.read_header(file.number)
+        if not header.ours:
+            self._counts.sequence_after(header, file.fd)
+        if self._prepared is not None and self._prepared.number != number:
+            self.discard()
+        if self._prepared is None:
+            self._prepared = PreparedFile(self._directory, number, file_bytes=self._file_bytes, mode=self._mode)
+
+    def run(self, file: WritableFile, header: LogHeader) -> int:
+        """Cut over from `file`, whose lock is held and which is open; the number now open."""
+        header = file.adopted(header)
+        if header.ours:
+            file.publish(header)
+        else:
+            file.sync()
+        number = header.next_number or file.number + 1
+        if self._directory.exists(number) or not self._name_prepared(file, header, number):
+            self._adopt(file, header, number)
+        file.close_at(header, number)
+        self.discard()
+        sweep(self._directory, number)
+        return number
+
+    def discard(self) -> None:
+        """Remove the prepared file, unless it got its name."""
+        prepared, self._prepared = self._prepared, None
+        if prepared is not None:
+            prepared.discard()
+
+    def _name_prepared(self, file: WritableFile, header: LogHeader, number: int) -> bool:
+        if self._prepared is None or self._prepared.number != number:
+            self.discard()
+            self._prepared = PreparedFile(self._directory, number, file_bytes=self._file_bytes, mode=self._mode)
+        return self._prepared.give_name(
+            log_uuid=self._log_uuid(header),
+            first_sequence=self._counts.sequence_after(header, file.fd),
+            epoch=header.epoch,
+            flags=Flag.MIXED if header.mixed else 0,
+        )
+
+    def _adopt(self, file: WritableFile, header: LogHeader, number: int) -> None:
+        """Take over the next file that is there already, if it can be it; never replace it."""
+        path = self._directory.file_path(number)
+        sync_directory(self._directory.fd, self._directory.path)
+        fd = self._directory.open(number, writable=True)
+        try:
+            found = read_header(fd, number, path)
+            if found.closed or (found.ours and header.ours and found.uuid != header.uuid):
+                raise CorruptError(path, 0, "next-file", f"it cannot be the file that follows {file.path}")
+            if found.ours and found.tail == FIRST_OFFSET:
+                # Records may have come to the old file since this one was named; nobody writes here before the old
+                # file is closed, so its header may be written again.
+                sequence = self._counts.sequence_after(header, file.fd)
+                flags = Flag.MIXED if header.mixed else 0
+                again = new_header(
+                    number, log_uuid=found.uuid, first_sequence=sequence, epoch=header.epoch, flags=flags
+                )
+                write_at(fd, again.pack(), 0, path)
+                sync(fd, path)
+        finally:
+            os.close(fd)
+
+    def _log_uuid(self, header: LogHeader) -> bytes:
+        """The log's identity: that of the nearest file of ours, or a new one where another program made them all."""
+        number = header.number
+        while not header.ours and self._directory.exists(number - 1):
+            number -= 1
+            header = self._directory.read_header(number)
+        return header.uuid if header.ours else new_log_uuid()

@@ -1,0 +1,114 @@
+"""Reading one log file while others append to it.
+
+Facts relied on: a `pread` of 8 aligned bytes is never torn by a `pwrite`, one of more may be (measured), so a tail is
+believed only as header_reading says.  Data before a published tail never changes.
+"""
+
+from __future__ import annotations
+
+import os
+
+from binlog.errors import CorruptError, FullError
+from binlog.format.log_header import LOG_HEADER, LogHeader
+from binlog.format.record import LENGTH_BYTES, RECORD_BYTES_FORMAT_MAX
+from binlog.storage.doorbell import Doorbell
+from binlog.storage.files import read_at
+from binlog.storage.records import Scan, Stop, scan
+
+from .batch import Batch
+from .chain import walk
+from .directory import LogDirectory
+from .header_reading import settled_header
+
+
+class FileReader:
+    """A log file open for reading, and the header last read from it."""
+
+    def __init__(self, directory: LogDirectory, number: int, *, record_bytes_max: int) -> None:
+        self.number = number
+        self.path = directory.file_path(number)
+        self._record_bytes_max = record_bytes_max
+        self.fd = directory.open(number)
+        self.header: LogHeader = settled_header(self.fd, number, self.path)
+        self._bell_seen = 0
+        self._doorbell: Doorbell | None = None
+
+    def refresh(self) -> LogHeader:
+        """Read the header again.  Raises: CorruptError."""
+        before = self.header
+        # What `doorbell_and_seen` waits on must have been read before the tail is: so it is the last read's bell.
+        self._bell_seen = before.doorbell
+        self.header = settled_header(self.fd, self.number, self.path)
+        if self.header.tail < before.tail:
+            raise CorruptError(self.path, LOG_HEADER.offset("tail"), "tail", f"the tail went back from {before.tail}")
+        return self.header
+
+    def doorbell_and_seen(self) -> tuple[Doorbell, int]:
+        """The bell to wait on, and its value as it was before the last `refresh`."""
+        if self._doorbell is None:
+            self._doorbell = Doorbell(self.fd, LOG_HEADER.offset("doorbell"))
+        return self._doorbell, self._bell_seen
+
+    def read(self, offset: int, sequence: int | None, *, records_max: int, bytes_max: int) -> Batch:
+        """The records from `offset` on, one at least where the tail is beyond it and nothing is damaged.
+
+        bytes_max: what to read, in bytes, but for a record that alone is larger.
+        Raises: CorruptError; FullError for a record over the limit.  What precedes it was returned before.
+        """
+        to_tail = self.header.tail - offset
+        data = read_at(self.fd, min(max(bytes_max, LENGTH_BYTES), to_tail), offset, self.path)
+        found = scan(data, to_tail, self._record_bytes_max, records_max)
+        if not found.count and found.stop is Stop.SHORT and len(data) >= LENGTH_BYTES:
+            # A record larger than bytes_max: its length was checked by the scan, so this read is of the right size.
+            data = read_at(self.fd, LENGTH_BYTES + int.from_bytes(data[:LENGTH_BYTES], "big"), offset, self.path)
+            found = scan(data, to_tail, self._record_bytes_max, 1)
+        if not found.count and to_tail:
+            self._refuse(found, data, offset)
+        if self.header.closed and offset >= self.header.own_tail:
+            sequence = None  # another program added it after the close
+        return Batch(self.number, offset, data[: found.consumed], found.offsets, sequence)
+
+    def sequence_at(self, offset: int) -> int | None:
+        """The sequence number of the record that starts at `offset`, or would: that place may be the tail.
+
+        None where the file does not tell.  Reads the lengths of the records before it.
+        Raises: ValueError where no record starts there; CorruptError.
+        """
+        header = self.header
+        if offset == header.tail == header.own_tail and header.ours:
+            return header.first_sequence + header.record_count
+        if header.first_offset <= offset <= header.tail:
+            count, end = walk(self.fd, header.first_offset, offset, header.tail, self.path)
+            if end == offset:
+                return header.first_sequence + count if header.ours else None
+        raise ValueError(f"{self.number}:{offset} does not lie on a record; the file's tail is {header.tail}")
+
+    def removed(self) -> bool:
+        """Whether the file has lost its name."""
+        return os.fstat(self.fd).st_nlink == 0
+
+    def close(self) -> None:
+        """Give the file back."""
+        if self._doorbell is not None:
+            self._doorbell.close()
+        fd, self.fd = self.fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def __del__(self) -> None:
+        if getattr(self, "fd", -1) >= 0:
+            self.close()
+
+    def _refuse(self, found: Scan, data: bytes, offset: int) -> None:
+        if found.stop is Stop.LARGE:
+            size = int.from_bytes(data[:LENGTH_BYTES], "big")
+            limit = self._record_bytes_max
+            raise FullError(
+                f"{self.number}:{offset} is a record of {size} bytes; the limit is {limit}", limit=limit, size=size
+            )
+        if found.stop is Stop.LENGTH:
+            text = f"a record's length is over {RECORD_BYTES_FORMAT_MAX} or leads past the tail {self.header.tail}"
+            raise CorruptError(self.path, offset, "length", text)
+        raise CorruptError(
+            self.path, offset + len(data), "truncated", f"the file ends before its tail {self.header.tail}"
+        )

@@ -1,0 +1,61 @@
+"""Reading a log file's header while others rewrite it, and whether its tail can be believed."""
+
+from __future__ import annotations
+
+import os
+
+from binlog.errors import CorruptError
+from binlog.format.log_header import HEADER_BYTES, LOG_HEADER, Flag, LogHeader, parse_log_header
+from binlog.storage.files import read_at
+
+from .chain import is_blank
+
+_TAIL = LOG_HEADER.offset("tail")
+_NEXT = LOG_HEADER.offset("next_number")
+
+
+def read_header(fd: int, number: int, path: str) -> LogHeader:
+    """The header as one read gives it, which is right under the lock; see `settled_header` for elsewhere."""
+    return parse_log_header(read_at(fd, HEADER_BYTES, 0, path), path=path, number=number)
+
+
+def settled_header(fd: int, number: int, path: str) -> LogHeader:
+    """A checked header, read without the lock.
+
+    One read where our live block vouches for the tail; else read until two in a row agree, for a read that
+    meets a write may see half of it.
+    """
+    header = read_header(fd, number, path)
+    while not header.settled:
+        again = read_header(fd, number, path)
+        if (again.tail, again.own_tail, again.status) == (header.tail, header.own_tail, header.status):
+            break
+        header = again
+    return check_header(header, fd, path)
+
+
+def check_header(header: LogHeader, fd: int, path: str) -> LogHeader:
+    """The header, if its tail and its next number can be right.  Raises: CorruptError."""
+    if header.tail < header.first_offset:
+        raise CorruptError(path, _TAIL, "tail", f"the tail {header.tail} is before the first record's place")
+    file_bytes = os.fstat(fd).st_size
+    if header.tail > file_bytes:
+        raise CorruptError(path, file_bytes, "truncated", f"the tail is {header.tail}, the file has {file_bytes} bytes")
+    leads_back = 0 < header.next_number <= header.number
+    if leads_back or (header.closed and not header.next_number):
+        raise CorruptError(path, _NEXT, "next-number", f"file {header.number} leads to file {header.next_number}")
+    if header.ours and header.live_good and header.tail != header.own_tail:
+        _check_foreign_tail(header, fd, path)
+    return header
+
+
+def _check_foreign_tail(header: LogHeader, fd: int, path: str) -> None:
+    if header.tail < header.own_tail:
+        text = f"the tail {header.tail} is before our own copy of it, {header.own_tail}"
+        raise CorruptError(path, _TAIL, "tail", text)
+    # Prepared space is all zeros, and zeros are a chain of empty records.  Where no other program ever wrote, a
+    # tail that moved over nothing but zeros is a damaged tail, not somebody's first record.
+    if not header.flags & Flag.MIXED and is_blank(fd, header.own_tail, header.tail, path):
+        raise CorruptError(
+            path, _TAIL, "tail", f"the tail {header.tail} lies beyond {header.own_tail} with nothing between"
+        )

@@ -1,0 +1,74 @@
+"""A log file before it has its name.
+
+Made under a random name that only its maker knows, complete and synced before
+it is named, and named without ever replacing a file that is there.  What a
+maker left that died is only ever removed, never used.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+
+from binlog.format.log_header import LogHeader, new_log_header
+from binlog.format.names import log_file_name, prepared_file_name, prepared_file_number
+from binlog.storage.boot import boot_id
+from binlog.storage.files import allocate, create_file, link_file, remove_file, sync, write_at
+
+from .directory import LogDirectory
+
+
+class PreparedFile:
+    """A new file for `number`, with space allocated, to be given a header and its name, or discarded."""
+
+    def __init__(self, directory: LogDirectory, number: int, *, file_bytes: int, mode: int | None) -> None:
+        self.number = number
+        self._directory = directory
+        self._name = prepared_file_name(number)
+        self._path = os.path.join(directory.path, self._name)
+        self._fd = create_file(directory.fd, self._name, self._path, mode=mode)
+        self._named = False
+        try:
+            allocate(self._fd, 0, file_bytes, self._path)
+        except BaseException:
+            self.discard()
+            raise
+
+    def give_name(self, *, log_uuid: bytes, first_sequence: int, epoch: int = 0, flags: int = 0) -> bool:
+        """Write the header, sync it, and give the file its name; False where the name is taken."""
+        header = new_header(self.number, log_uuid=log_uuid, first_sequence=first_sequence, epoch=epoch, flags=flags)
+        write_at(self._fd, header.pack(), 0, self._path)
+        sync(self._fd, self._path)
+        self._named = link_file(self._directory.fd, self._name, log_file_name(self.number), self._path)
+        return self._named
+
+    def discard(self) -> None:
+        """Close the file, and remove it where it did not get its name."""
+        fd, self._fd = self._fd, -1
+        if fd < 0:
+            return
+        os.close(fd)
+        if not self._named:
+            remove_file(self._directory.fd, self._name, self._path)
+
+
+def new_header(number: int, *, log_uuid: bytes, first_sequence: int, epoch: int = 0, flags: int = 0) -> LogHeader:
+    """The header of an empty file, made now."""
+    return new_log_header(
+        number=number, uuid=log_uuid, first_sequence=first_sequence, created_ns=time.time_ns(), boot_id=boot_id(),
+        epoch=epoch, flags=flags,
+    )  # fmt: skip
+
+
+def new_log_uuid() -> bytes:
+    """The identity of a new log."""
+    return uuid.uuid4().bytes
+
+
+def sweep(directory: LogDirectory, open_number: int) -> None:
+    """Remove the prepared files of numbers up to the open one's: their makers died, or can only lose the race."""
+    for name in directory.names():
+        number = prepared_file_number(name)
+        if number is not None and number <= open_number:
+            remove_file(directory.fd, name, os.path.join(directory.path, name))

@@ -1,0 +1,183 @@
+"""Reading a log, and following it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from bisect import bisect_left
+from collections.abc import AsyncIterator, Iterator
+from types import TracebackType
+from typing import Self
+
+from binlog.errors import ClosedError
+from binlog.format.record import LENGTH_BYTES, RECORD_BYTES_FORMAT_MAX
+from binlog.format.ref import Ref
+from binlog.storage.bell_watcher import watch
+
+from .batch import Batch, Entry
+from .cursor import Cursor, Start
+from .directory import LogDirectory
+
+RECORD_BYTES_MAX = 64 << 20
+
+_RECORDS_MAX = 4096
+_BYTES_MAX = 1 << 20
+
+
+class Reader:
+    """Reads the records of the log in a directory, in order, and follows it as it grows.
+
+    path: the directory, which must be there; it may have no files yet.
+    start: a Ref to begin at (a record's, or a file's tail), or Start.BEGINNING or Start.END.
+    follow: False stops at the end of the first file read.
+    record_bytes_max: a larger record is refused with FullError, 64 MiB unless told.
+
+    Iterating gives each record as an Entry and stops when it has caught up; it goes on later from there.  Only
+    published records are ever seen.  Needs no permission to write.  For one thread at a time; a forked child may go on
+    with its copy.
+    Raises: AccessError, CorruptError, VersionError; ValueError for a ref where no record lies; GoneError for a ref into
+    a file that was removed.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        start: Ref | Start = Start.BEGINNING,
+        *,
+        follow: bool = True,
+        record_bytes_max: int = RECORD_BYTES_MAX,
+    ) -> None:
+        if not 0 <= record_bytes_max <= RECORD_BYTES_FORMAT_MAX:
+            raise ValueError(f"record_bytes_max is 0 to {RECORD_BYTES_FORMAT_MAX}, not {record_bytes_max}")
+        if not isinstance(start, Ref | Start):
+            raise TypeError(f"start is a Ref or a Start, not {type(start).__name__}")
+        self._closed = False
+        self._entries: Iterator[Entry] = iter(())
+        self._batch: Batch | None = None  # what _entries come from
+        self._last: Entry | None = None  # the last one given
+        self._cursor = Cursor(LogDirectory(path), start, follow=follow, record_bytes_max=record_bytes_max)
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Entry:
+        for entry in self._entries:
+            self._last = entry
+            return entry
+        self._check_open()
+        self._batch = batch = self._cursor.read(_RECORDS_MAX, _BYTES_MAX)
+        if batch is None:
+            raise StopIteration
+        self._entries = iter(batch.entries())
+        self._last = next(self._entries)
+        return self._last
+
+    def read_batch(self, *, records_max: int = _RECORDS_MAX, bytes_max: int = _BYTES_MAX) -> Batch:
+        """Many records at once: those of one file that are there now; an empty batch where the reader has caught up.
+
+        records_max, bytes_max: limits; a record that alone is larger than bytes_max comes by itself.
+        Goes on where iterating stopped, and the other way round.  Does not block.
+        Raises: CorruptError at damage, once all before it was returned; FullError; GoneError; ClosedError.
+        """
+        if records_max < 1 or bytes_max < 1:
+            raise ValueError("records_max and bytes_max are 1 or more")
+        self._check_open()
+        self._put_back()
+        return self._cursor.read(records_max, bytes_max) or _no_records(self._cursor.position)
+
+    def tail(self, timeout: float | None = None) -> Iterator[Entry]:
+        """Iterate, and wait for more at the end: for ever, or until nothing came for `timeout` seconds."""
+        while True:
+            yield from self
+            if not self.wait(timeout):
+                return
+
+    async def __aiter__(self) -> AsyncIterator[Entry]:
+        """Iterate in asyncio, and wait for more at the end without blocking the event loop.
+
+        One thread waits for all readers of a process.  With follow=False it ends where no more can come.
+        """
+        while True:
+            for entry in self:
+                yield entry
+            if self._cursor.ready():
+                continue
+            if self._cursor.finished:
+                return
+            bell = self._cursor.doorbell_and_seen()
+            if bell is None:
+                await asyncio.sleep(self._cursor.look_seconds)
+            else:
+                await watch(*bell, self._cursor.look_seconds)
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until there is a record to read; whether there is.
+
+        False after `timeout` seconds, and at once where none can come any more (follow=False).
+        Raises: as `read_batch`; ClosedError where another thread closes the reader, within seconds.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while not self._has_entries() and not self._cursor.ready():
+            left = self._cursor.look_seconds
+            if deadline is not None:
+                left = min(left, deadline - time.monotonic())
+            if left <= 0 or self._cursor.finished:
+                return False
+            bell = self._cursor.doorbell_and_seen()
+            if bell is None:
+                time.sleep(left)
+            else:
+                bell[0].wait(bell[1], left)
+            self._check_open()
+        return True
+
+    @property
+    def next_ref(self) -> Ref:
+        """Where the next record lies or will lie: store it, and a later reader that starts there misses nothing.
+
+        At the end of a closed file it is the start of the next one, as soon as that is there.
+        """
+        batch, last = self._batch, self._last
+        if batch is not None and last is not None and self._has_entries() and self._cursor.in_order:
+            return Ref(last.ref.number, last.ref.offset + LENGTH_BYTES + len(last.data))
+        return self._cursor.position
+
+    def close(self) -> None:
+        """Close the reader; a second call does nothing."""
+        if not self._closed:
+            self._closed = True
+            self._drop_entries()
+            self._cursor.close()
+
+    def __enter__(self) -> Self:
+        self._check_open()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClosedError("the reader is closed")
+
+    def _has_entries(self) -> bool:
+        self._check_open()
+        batch, last = self._batch, self._last
+        return batch is not None and last is not None and last.ref.offset < batch.offset + batch.offsets[-2]
+
+    def _put_back(self) -> None:
+        """Give back to the cursor what was read ahead for iterating."""
+        if self._batch is not None and self._last is not None:
+            used = bisect_left(self._batch.offsets, self._last.ref.offset - self._batch.offset) + 1
+            self._cursor.put_back(self._batch, used)
+        self._drop_entries()
+
+    def _drop_entries(self) -> None:
+        self._entries, self._batch, self._last = iter(()), None, None
+
+
+def _no_records(position: Ref) -> Batch:
+    return Batch(position.number, position.offset, b"", memoryview(bytes(4)).cast("I"), None)

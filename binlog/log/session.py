@@ -1,0 +1,206 @@
+"""What a writer holds in one process: the directory, the open file, and the mutex of its threads.
+
+Invariants
+- The mutex comes first, then the lock of one file; no other file is locked meanwhile.
+- A file is left for the next only after it was seen closed under its lock.
+- A session belongs to the process that made it.  A forked child makes its own (see Writer), for the descriptors
+  here are closed there and the mutex may be held by a thread that the child does not have.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from binlog.errors import CorruptError, GoneError, StateError
+from binlog.format.log_header import LOG_HEADER, LogHeader
+from binlog.format.names import NUMBER_FIRST
+from binlog.storage.files import FileSystem, make_directory, refuse_remote, sync_directory
+from binlog.storage.locks import lock, unlock
+from binlog.storage.native import fork_generation
+
+from .cutover import Cutover
+from .directory import LogDirectory
+from .prepared_file import PreparedFile, new_log_uuid, sweep
+from .writable_file import PREPARE_BYTES_FIRST, WritableFile
+
+_Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True, kw_only=True)
+class WriterOptions:
+    """How a writer was opened; see Writer."""
+
+    record_bytes_max: int
+    prepare_bytes: int
+    lock_timeout: float | None
+    mode: int | None
+    file_system: FileSystem
+
+
+class Session:
+    """A writer's hold on a log, in one process."""
+
+    def __init__(self, path: str, options: WriterOptions) -> None:
+        make_directory(path)
+        self.directory = LogDirectory(path)
+        self.generation = fork_generation()
+        self._options = options
+        self._mutex = threading.RLock()
+        self._busy = False
+        self._file: WritableFile | None = None
+        self._cutover = Cutover(self.directory, file_bytes=self._file_bytes_first, mode=options.mode)
+        if options.file_system is FileSystem.LOCAL:
+            refuse_remote(self.directory.fd, path)
+        self.run(lambda file, header: None)
+
+    @property
+    def _file_bytes_first(self) -> int:
+        return min(PREPARE_BYTES_FIRST, self._options.prepare_bytes)
+
+    def run(
+        self,
+        action: Callable[[WritableFile, LogHeader], _Result],
+        *,
+        prepare: Callable[[WritableFile], None] | None = None,
+    ) -> _Result:
+        """Run `action` with the open file, its lock held and its header, and wake that file's readers.
+
+        prepare: what to do beforehand with each file that may turn out to be the open one, without its lock.
+        """
+        with self._mutex:
+            # An RLock lets this thread in again: from a signal handler or __del__ in the middle of an action.
+            if self._busy:
+                raise StateError("the writer was entered again from within one of its own calls")
+            self._busy = True
+            try:
+                return self._run(action, prepare)
+            finally:
+                self._busy = False
+
+    def cutover(self, expected: int | None) -> int:
+        """See Writer.cutover."""
+
+        def close(file: WritableFile, header: LogHeader) -> int:
+            if expected is not None and file.number != expected:
+                return file.number
+            return self._cutover.run(file, header)
+
+        def prepare(file: WritableFile) -> None:
+            if expected is None or file.number == expected:
+                self._cutover.prepare(file)
+
+        return self.run(close, prepare=prepare)
+
+    def close(self) -> None:
+        """Give everything back."""
+        with self._mutex:
+            if self._busy:
+                raise StateError("the writer was closed from within one of its own calls")
+            self._leave()
+            self._cutover.discard()
+            self.directory.close()
+
+    def _run(
+        self, action: Callable[[WritableFile, LogHeader], _Result], prepare: Callable[[WritableFile], None] | None
+    ) -> _Result:
+        while True:
+            file = self._file = self._file or self._find_open_file()
+            if prepare is not None:
+                prepare(file)
+            fd = file.fd
+            try:
+                lock(fd, file.path, self._options.lock_timeout)
+                header = file.header()
+                if header.next_number and not header.closed:
+                    # Whoever cut over died between naming the next file here and closing.
+                    self._cutover.run(file, header)
+                elif not header.closed:
+                    result = action(file, header)
+                    break
+            except GoneError:
+                # The name may lead to another file by now; bytes written to this one would be seen by nobody.
+                self._leave()
+                continue
+            finally:
+                unlock(fd)
+            self._move_on(file)
+        file.wake()
+        return result
+
+    def _leave(self) -> None:
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
+
+    def _move_on(self, file: WritableFile) -> None:
+        """Go from a file that was closed to the one that it names."""
+        header = self.directory.read_header(file.number)
+        file.wake()
+        self._leave()
+        try:
+            self._file = self._open(header.next_number)
+        except FileNotFoundError:
+            text = f"file {header.number} is closed and leads to file {header.next_number}, which is not there"
+            raise CorruptError(file.path, LOG_HEADER.offset("next_number"), "missing-next", text) from None
+
+    def _open(self, number: int) -> WritableFile:
+        return WritableFile(self.directory, number, prepare_bytes=self._options.prepare_bytes)
+
+    def _find_open_file(self) -> WritableFile:
+        """The newest file, made where there is none, once the one before it is known to be closed."""
+        while True:
+            numbers = self.directory.numbers()
+            try:
+                if not numbers:
+                    self._make_first_file()
+                    continue
+                # Another process may have named the file and not yet synced the directory: what is appended to a file
+                # that loses its name in a power cut is lost with it.
+                sync_directory(self.directory.fd, self.directory.path)
+                if len(numbers) > 1:
+                    self._settle(numbers[-2], numbers[-1])
+                sweep(self.directory, numbers[-1])
+                return self._open(numbers[-1])
+            except FileNotFoundError:
+                continue  # retention removed it since the listing
+
+    def _make_first_file(self) -> None:
+        prepared = PreparedFile(
+            self.directory, NUMBER_FIRST, file_bytes=self._file_bytes_first, mode=self._options.mode
+        )
+        try:
+            prepared.give_name(log_uuid=new_log_uuid(), first_sequence=0)
+        finally:
+            prepared.discard()
+
+    def _settle(self, number: int, newest: int) -> None:
+        """Finish what a process left that died while it cut over from `number` to `newest`."""
+        header = self.directory.read_header(number)
+        if header.closed and header.next_number == newest and self._file_bytes(number) <= header.tail:
+            return
+        file = self._open(number)
+        fd = file.fd
+        try:
+            lock(fd, file.path, self._options.lock_timeout)
+            header = file.header()
+            if not header.closed and newest == number + 1:
+                self._cutover.run(file, header)
+            elif header.closed and header.next_number == newest:
+                file.cut(header.tail)
+            elif header.next_number not in (0, newest) or newest != number + 1:
+                text = f"file {number} does not lead to the newest file, {newest}"
+                raise CorruptError(file.path, LOG_HEADER.offset("next_number"), "missing-next", text)
+        finally:
+            unlock(fd)
+            file.close()
+
+    def _file_bytes(self, number: int) -> int:
+        fd = self.directory.open(number)
+        try:
+            return os.fstat(fd).st_size
+        finally:
+            os.close(fd)

@@ -1,0 +1,84 @@
+"""The doorbell: a futex word in a file's first page, for readers in any process to wait on.
+
+See native/doorbell.c for the facts.  The waiter's order, which loses no
+wake-up: read the bell, then what it announces, then wait on the bell as read.
+The ringer's: write what is announced, then the bell, then wake.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+import time
+
+from .native import ffi, fork_generation, lib
+
+_POLL_SECONDS_FIRST = 0.001
+_POLL_SECONDS_MOST = 0.05
+
+
+def kernel_word(value: int) -> int:
+    """A bell's value, big-endian on disk, as the kernel compares it: a word of this machine."""
+    return int.from_bytes(value.to_bytes(4, "big"), sys.byteorder)
+
+
+class Doorbell:
+    """The bell at `offset` of the file `fd`.  Needs no permission to write.
+
+    Where the file cannot be mapped or the kernel has no such futex, waiting polls instead: see `shared`.
+    """
+
+    def __init__(self, fd: int, offset: int) -> None:
+        self._fd = fd
+        self._offset = offset
+        self._generation = fork_generation()
+        self._pause = _POLL_SECONDS_FIRST
+        self._bell = lib.binlog_bell_map(fd, offset)
+        self.shared = self._bell != ffi.NULL
+
+    def wait(self, seen: int, timeout: float) -> None:
+        """Wait until the bell is rung or no longer has the value `seen`, for `timeout` seconds at most.
+
+        Returns early for no reason now and then, and after a signal; callers look again.
+        """
+        bell = self.address()
+        if bell is None:
+            time.sleep(min(timeout, self._pause))
+            self._pause = min(2 * self._pause, _POLL_SECONDS_MOST)
+            return
+        result = lib.binlog_bell_wait(bell, kernel_word(seen), int(timeout * 1e9))
+        if result in (-errno.EFAULT, -errno.ENOSYS, -errno.EINVAL):
+            self._pause = _POLL_SECONDS_FIRST
+            self.shared = False
+
+    def wake(self) -> None:
+        """Wake every waiter, in every process."""
+        bell = self.address()
+        if bell is not None:
+            lib.binlog_bell_wake(bell)
+
+    def address(self) -> object | None:
+        """Where the word is mapped, or None where it cannot be waited on."""
+        if not self.shared:
+            return None
+        if self._generation != fork_generation():
+            # The mapping stayed with the parent.
+            self._bell = lib.binlog_bell_map(self._fd, self._offset)
+            self._generation = fork_generation()
+            self.shared = self._bell != ffi.NULL
+        return self._bell if self.shared else None
+
+    def value(self) -> int:
+        """The bell now, read from the file."""
+        return int.from_bytes(os.pread(self._fd, 4, self._offset), "big")
+
+    def close(self) -> None:
+        """Give the mapping back."""
+        bell, self._bell = self._bell, ffi.NULL
+        self.shared = False
+        if bell != ffi.NULL and self._generation == fork_generation():
+            lib.binlog_bell_unmap(bell, self._offset)
+
+    def __del__(self) -> None:
+        self.close()

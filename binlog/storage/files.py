@@ -1,0 +1,177 @@
+"""Opening, reading, making and naming files, relative to a directory's descriptor.
+
+Facts relied on:
+- openat(2): a name relative to a descriptor cannot be led elsewhere by a rename above it.
+- open(2), O_NOFOLLOW: a symbolic link planted under a file's name is refused.
+- rename(2), link(2): a name appears whole, and link never replaces one that is there; it is used in place of
+  RENAME_NOREPLACE, which not every file system has and Python does not offer.
+- fsync(2): a new name is durable only once its directory is synced.
+- fallocate(2): space given in advance makes a later sync cheaper, for the file's size does not change.
+"""
+
+from __future__ import annotations
+
+import enum
+import errno
+import os
+
+from binlog.errors import AccessError
+
+from .failures import failure, own_errors
+from .native import ffi, lib
+
+FILE_MODE = 0o640
+DIRECTORY_MODE = 0o750
+
+_REMOTE = {0x6969: "NFS", 0xFF534D42: "CIFS", 0xFE534D42: "SMB2", 0x517B: "SMB", 0x65735546: "FUSE"}
+
+
+class FileSystem(enum.Enum):
+    """Which file systems a writer accepts.
+
+    All writers of a directory must run under one kernel, which shared file systems do not tell.
+    """
+
+    LOCAL = "local"
+    ANY = "any"
+
+
+def open_directory(path: str) -> int:
+    """A descriptor of the directory, for the names in it."""
+    with own_errors(path, "opening the directory"):
+        return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+
+def make_directory(path: str) -> None:
+    """Make the directory where there is none; its parent must be there."""
+    with own_errors(path, "making the directory"):
+        try:
+            os.mkdir(path, DIRECTORY_MODE)
+        except FileExistsError:
+            return
+        parent = os.open(os.path.dirname(os.path.abspath(path)), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(parent)
+        finally:
+            os.close(parent)
+
+
+def refuse_remote(directory_fd: int, path: str) -> None:
+    """Raise AccessError where the directory lies on a file system that several machines may share."""
+    kind = lib.binlog_filesystem(directory_fd)
+    if kind < 0:
+        raise failure(-kind, path, "asking for the file system")
+    if kind in _REMOTE:
+        raise AccessError(
+            f"{path} is on {_REMOTE[kind]}, where locks and wake-ups of other machines may not be seen; "
+            "FileSystem.ANY accepts it",
+            errno=errno.EOPNOTSUPP,
+            path=path,
+        )
+
+
+def open_file(directory_fd: int, name: str, path: str, *, writable: bool) -> int:
+    """A descriptor of a regular file that is there.
+
+    Raises: FileNotFoundError, as it is, for callers to whom that is news; AccessError.
+    """
+    # O_NONBLOCK: a FIFO under the name must not hang the opener; it changes nothing for a regular file.
+    flags = (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    try:
+        return os.open(name, flags, dir_fd=directory_fd)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise failure(error.errno or 0, path, "opening the file") from error
+
+
+def create_file(directory_fd: int, name: str, path: str, *, mode: int | None) -> int:
+    """A descriptor of a new empty file, which must not be there yet.
+
+    mode: the permissions, exactly; None for 0640 less the umask.  The group is the directory's.
+    """
+    with own_errors(path, "making the file"):
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+        fd = os.open(name, flags, FILE_MODE if mode is None else mode, dir_fd=directory_fd)
+        try:
+            _give_group(fd, os.fstat(directory_fd).st_gid)
+            if mode is not None:
+                os.fchmod(fd, mode)
+        except BaseException:
+            os.close(fd)
+            raise
+        return fd
+
+
+def _give_group(fd: int, group: int) -> None:
+    if os.fstat(fd).st_gid == group:
+        return
+    try:
+        os.fchown(fd, -1, group)
+    except PermissionError:
+        # Not a member of the directory's group: the file stays with our own, which opens it to nobody more.
+        return
+
+
+def link_file(directory_fd: int, old: str, new: str, path: str) -> bool:
+    """Give the file the name `new` in place of `old`, durably, and tell whether it was given.
+
+    It is not where something has that name already, nor where `old` was swept away as a leftover because of that.
+    """
+    with own_errors(path, "naming the file"):
+        try:
+            os.link(old, new, src_dir_fd=directory_fd, dst_dir_fd=directory_fd, follow_symlinks=False)
+        except (FileExistsError, FileNotFoundError):
+            return False
+    remove_file(directory_fd, old, path)
+    sync_directory(directory_fd, path)
+    return True
+
+
+def sync_directory(directory_fd: int, path: str) -> None:
+    """Make the names in the directory durable."""
+    with own_errors(path, "syncing the directory"):
+        os.fsync(directory_fd)
+
+
+def remove_file(directory_fd: int, name: str, path: str) -> None:
+    """Remove the name; that it is gone already is as good."""
+    with own_errors(path, "removing the file"):
+        try:
+            os.unlink(name, dir_fd=directory_fd)
+        except FileNotFoundError:
+            return
+
+
+def read_at(fd: int, size: int, offset: int, path: str) -> bytes:
+    """Up to `size` bytes from `offset`; fewer only where the file ends."""
+    with own_errors(path, "reading"):
+        data = os.pread(fd, size, offset)
+        if len(data) == size or not data:
+            return data
+        parts = [data]
+        missing = size - len(data)
+        while missing and (data := os.pread(fd, missing, offset + size - missing)):
+            parts.append(data)
+            missing -= len(data)
+        return b"".join(parts)
+
+
+def write_at(fd: int, data: bytes, offset: int, path: str) -> None:
+    """Write all of `data` at `offset`."""
+    result = lib.binlog_write(fd, ffi.from_buffer("uint8_t[]", data), len(data), offset)
+    if result != 0:
+        raise failure(-result, path, "writing")
+
+
+def allocate(fd: int, start: int, stop: int, path: str) -> None:
+    """Give the file space from `start` to `stop`, which becomes its size.  Raises: FullError."""
+    # posix_fallocate(3) may give a part of it and fail.  What is beyond the tail means nothing, so that is no loss.
+    with own_errors(path, "preparing space"):
+        os.posix_fallocate(fd, start, stop - start)
+
+
+def sync(fd: int, path: str) -> None:
+    """fdatasync; raises AccessError when it fails, after which nothing unsynced may be believed."""
+    with own_errors(path, "syncing"):
+        os.fdatasync(fd)

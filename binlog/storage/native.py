@@ -1,0 +1,22 @@
+"""The compiled module, made ready for forks."""
+
+from __future__ import annotations
+
+import sys
+
+if not sys.platform.startswith("linux"):
+    raise ImportError("binlog needs Linux: it stands on futex(2) and open-file-description locks")
+
+try:
+    from binlog._native import ffi, lib
+except ModuleNotFoundError as error:
+    raise ImportError("binlog's compiled module is missing: install the package (pip install .)") from error
+
+__all__ = ["ffi", "fork_generation", "lib"]
+
+_result = lib.binlog_fork_setup()
+if _result != 0:
+    raise OSError(-_result, "binlog cannot set up its fork handlers")
+
+fork_generation = lib.binlog_fork_generation
+"""A number that differs in a forked child: what was opened or locked under another number is not ours."""

@@ -1,0 +1,51 @@
+"""Lengths walked by the compiled scan."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from .native import ffi, lib
+
+
+class Stop(enum.IntEnum):
+    """Why a scan ended."""
+
+    END = lib.BINLOG_SCAN_END  # the tail, or as many records as were asked for
+    SHORT = lib.BINLOG_SCAN_SHORT  # a record leads past the bytes given
+    LENGTH = lib.BINLOG_SCAN_LENGTH  # a length is negative or leads past the tail
+    LARGE = lib.BINLOG_SCAN_LARGE  # a record is larger than the limit
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """count: records found.  consumed: bytes they take.  offsets: count + 1 places in the data, as uint32."""
+
+    count: int
+    consumed: int
+    stop: Stop
+    offsets: memoryview
+
+
+def scan(data: bytes | memoryview, to_tail: int, record_bytes_max: int, count_max: int) -> Scan:
+    """Find complete records from the start of `data`, of which the log's tail is `to_tail` bytes away."""
+    # A record takes four bytes at least, so no more fit than this, and a small read makes a small array.
+    offsets = ffi.new("uint32_t[]", min(count_max, len(data) // 4) + 1)
+    consumed = ffi.new("uint64_t *")
+    stop = ffi.new("int *")
+    count = lib.binlog_scan(
+        ffi.from_buffer("uint8_t[]", data), len(data), to_tail, record_bytes_max, offsets, count_max, consumed, stop
+    )
+    view = memoryview(ffi.buffer(offsets, 4 * (count + 1))).cast("B").cast("I")
+    return Scan(count, consumed[0], Stop(stop[0]), view)
+
+
+def gather(data: bytes | memoryview, offsets: memoryview) -> tuple[bytearray, memoryview]:
+    """The records without their lengths in one run, and its bounds as int32, one more than there are records."""
+    count = len(offsets) - 1
+    source = ffi.from_buffer("uint8_t[]", data)
+    starts = ffi.from_buffer("uint32_t[]", offsets)
+    values = bytearray(lib.binlog_gather(source, starts, count, ffi.NULL, ffi.NULL))
+    ends = ffi.new("int32_t[]", count + 1)
+    lib.binlog_gather(source, starts, count, ffi.from_buffer("uint8_t[]", values, require_writable=True), ends)
+    return values, memoryview(ffi.buffer(ends)).cast("B").cast("i")
