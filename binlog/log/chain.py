@@ -16,7 +16,7 @@ _COUNT_MAX = _READ_BYTES
 def walk(fd: int, start: int, until: int, tail: int, path: str) -> tuple[int, int]:
     """The number of records that begin at `start` or after it and before `until`, and where the last of them ends.
 
-    The end equals `until` where that is a record's bound, and lies beyond it otherwise.
+    The end equals `until` where that is a record's bound, as the tail always is, and lies beyond it otherwise.
     Raises: CorruptError at a length that leads past the tail.
     """
     at, count = start, 0

@@ -74,14 +74,10 @@ def _check(directory: LogDirectory) -> Iterator[Problem]:
 
 
 def _check_file(fd: int, header: LogHeader, path: str) -> Iterator[Problem]:
-    if not header.ours:
-        _, end = walk(fd, header.first_offset, header.tail, header.tail, path)
-        yield from _check_end(end, header, path)
-        return
-    yield from _check_blocks(header, path)
-    if not header.live_good:
-        _, end = walk(fd, FIRST_OFFSET, header.tail, header.tail, path)
-        yield from _check_end(end, header, path)
+    if header.ours:
+        yield from _check_blocks(header, path)
+    if not header.ours or not header.live_good:
+        walk(fd, header.first_offset, header.tail, header.tail, path)
         return
     count, end = walk(fd, FIRST_OFFSET, header.own_tail, header.tail, path)
     if end != header.own_tail:
@@ -89,17 +85,10 @@ def _check_file(fd: int, header: LogHeader, path: str) -> Iterator[Problem]:
     elif count != header.record_count:
         at = LOG_HEADER.offset("record_count")
         yield Problem(path, at, "record-count", f"the header counts {header.record_count} records, there are {count}")
-    if end == header.own_tail < header.tail:
-        late, end = walk(fd, header.own_tail, header.tail, header.tail, path)
-        yield from _check_end(end, header, path)
-        if header.closed:
-            text = f"{late} records that another program added at or after the close; they have no sequence"
-            yield Problem(path, header.own_tail, "late", text)
-
-
-def _check_end(end: int, header: LogHeader, path: str) -> Iterator[Problem]:
-    if end != header.tail:
-        yield Problem(path, end, "chain", f"the records' lengths do not meet the tail {header.tail}")
+    late, _ = walk(fd, end, header.tail, header.tail, path)
+    if late and header.closed:
+        text = f"{late} records that another program added at or after the close; they have no sequence"
+        yield Problem(path, end, "late", text)
 
 
 def _check_blocks(header: LogHeader, path: str) -> Iterator[Problem]:
@@ -120,9 +109,8 @@ def _check_succession(before: LogHeader, header: LogHeader, directory: LogDirect
     path = directory.file_path(header.number)
     if before.closed and before.next_number != header.number:
         yield _missing_next(before, directory)
-    elif not before.closed and (
-        header.number != before.number + 1 or header.closed or header.tail > header.first_offset
-    ):
+        return
+    if not before.closed and (header.number != before.number + 1 or header.closed or header.tail > header.first_offset):
         text = f"file {before.number} is open, and is followed by file {header.number}, which is in use"
         yield Problem(directory.file_path(before.number), LOG_HEADER.offset("status"), "two-open", text)
     if not (before.ours and header.ours):

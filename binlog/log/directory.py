@@ -20,6 +20,7 @@ class LogDirectory:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = os.fspath(path)
+        self.fd = -1  # what `close` finds where opening fails
         self.fd = open_directory(self.path)
 
     def file_path(self, number: int) -> str:

@@ -28,17 +28,18 @@ class FileReader:
         self.number = number
         self.path = directory.file_path(number)
         self._record_bytes_max = record_bytes_max
-        self.fd = directory.open(number)
-        self.header: LogHeader = settled_header(self.fd, number, self.path)
         self._bell_seen = 0
         self._doorbell: Doorbell | None = None
+        self.fd = -1  # what `close` finds where opening fails
+        self.fd = directory.open(number)
+        self.header: LogHeader = settled_header(self.fd, number, self.path)
 
     def refresh(self) -> LogHeader:
         """Read the header again.  Raises: CorruptError."""
         before = self.header
         # What `doorbell_and_seen` waits on must have been read before the tail is: so it is the last read's bell.
         self._bell_seen = before.doorbell
-        self.header = settled_header(self.fd, self.number, self.path)
+        self.header = settled_header(self.fd, self.number, self.path, known=before)
         if self.header.tail < before.tail:
             raise CorruptError(self.path, LOG_HEADER.offset("tail"), "tail", f"the tail went back from {before.tail}")
         return self.header
@@ -96,8 +97,7 @@ class FileReader:
             os.close(fd)
 
     def __del__(self) -> None:
-        if getattr(self, "fd", -1) >= 0:
-            self.close()
+        self.close()
 
     def _refuse(self, found: Scan, data: bytes, offset: int) -> None:
         if found.stop is Stop.LARGE:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 from binlog.errors import CorruptError
 from binlog.format.log_header import HEADER_BYTES, LOG_HEADER, Flag, LogHeader, parse_log_header
@@ -19,13 +20,16 @@ def read_header(fd: int, number: int, path: str) -> LogHeader:
     return parse_log_header(read_at(fd, HEADER_BYTES, 0, path), path=path, number=number)
 
 
-def settled_header(fd: int, number: int, path: str) -> LogHeader:
+def settled_header(fd: int, number: int, path: str, known: LogHeader | None = None) -> LogHeader:
     """A checked header, read without the lock.
 
+    known: one that was checked before; where nothing has changed since, one read is all.
     One read where our live block vouches for the tail; else read until two in a row agree, for a read that
     meets a write may see half of it.
     """
     header = read_header(fd, number, path)
+    if known is not None and header == replace(known, doorbell=header.doorbell):
+        return header
     while not header.settled:
         again = read_header(fd, number, path)
         if (again.tail, again.own_tail, again.status) == (header.tail, header.own_tail, header.status):

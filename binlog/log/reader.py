@@ -138,6 +138,7 @@ class Reader:
 
         At the end of a closed file it is the start of the next one, as soon as that is there.
         """
+        self._check_open()
         batch, last = self._batch, self._last
         if batch is not None and last is not None and self._has_entries() and self._cursor.in_order:
             return Ref(last.ref.number, last.ref.offset + LENGTH_BYTES + len(last.data))

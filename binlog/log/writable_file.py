@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 
-from binlog.errors import AccessError, BinlogError, CorruptError, GoneError, PoisonedError
+from binlog.errors import AccessError, BinlogError, CorruptError, FullError, GoneError, PoisonedError
 from binlog.format.log_header import HEADER_BYTES, LOG_HEADER, PUBLISHED, Flag, LogHeader, Status, appended
 from binlog.storage.boot import boot_id
 from binlog.storage.commit import Publication, commit_strict
@@ -66,9 +66,7 @@ class WritableFile:
         """The header with another program's tail taken over: its records counted, the file mixed for good."""
         if not header.ours or header.tail == header.own_tail:
             return header
-        count, end = walk(self.fd, header.own_tail, header.tail, header.tail, self.path)
-        if end != header.tail:
-            raise CorruptError(self.path, end, "chain", f"the records do not end at the tail {header.tail}")
+        count, _ = walk(self.fd, header.own_tail, header.tail, header.tail, self.path)
         return replace(
             header, own_tail=header.tail, record_count=header.record_count + count, flags=header.flags | Flag.MIXED
         )
@@ -140,7 +138,13 @@ class WritableFile:
         if end <= size:
             return
         step = min(max(tail, PREPARE_BYTES_FIRST), self._prepare_bytes)
-        allocate(self.fd, size, max(end, size + step), self.path)
+        try:
+            allocate(self.fd, size, max(end, size + step), self.path)
+        except FullError:
+            # A nearly full disk, or a limit on the file's size, may still have room for this one.
+            size = os.fstat(self.fd).st_size
+            if size < end:
+                allocate(self.fd, size, end, self.path)
 
     def _poison(self, error: PoisonedError) -> None:
         """Tell every other writer, through the file."""

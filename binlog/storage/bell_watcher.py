@@ -35,7 +35,12 @@ class _Wait:
 
     def over(self, now: float) -> bool:
         """Whether there is nothing left to wait for."""
-        return now >= self.deadline or self.future.cancelled() or self.doorbell.value() != self.seen
+        if now >= self.deadline or self.future.cancelled() or self.doorbell.closed:
+            return True
+        try:
+            return self.doorbell.value() != self.seen
+        except OSError:
+            return True  # its reader was closed just now; the coroutine finds out for itself
 
     def finish(self) -> None:
         """Let the waiting coroutine go on."""

@@ -34,6 +34,7 @@ class Doorbell:
         self._offset = offset
         self._generation = fork_generation()
         self._pause = _POLL_SECONDS_FIRST
+        self.closed = False
         self._bell = lib.binlog_bell_map(fd, offset)
         self.shared = self._bell != ffi.NULL
 
@@ -77,6 +78,7 @@ class Doorbell:
         """Give the mapping back."""
         bell, self._bell = self._bell, ffi.NULL
         self.shared = False
+        self.closed = True
         if bell != ffi.NULL and self._generation == fork_generation():
             lib.binlog_bell_unmap(bell, self._offset)
 

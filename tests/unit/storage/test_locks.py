@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from binlog.errors import BusyError
+from binlog.storage.descriptor import Descriptor
+from binlog.storage.locks import holder, lock, unlock
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "file"
+    path.write_bytes(b"x")
+    return path
+
+
+@pytest.fixture
+def held(path: Path) -> Iterator[int]:
+    """The lock, held by another open file of this process."""
+    fd = os.open(path, os.O_RDWR)
+    lock(fd, str(path))
+    yield fd
+    os.close(fd)
+
+
+def test_another_open_file_of_the_same_process_is_kept_out(path: Path, held: int) -> None:
+    fd = os.open(path, os.O_RDWR)
+    with pytest.raises(BusyError) as caught:
+        lock(fd, str(path), timeout=0.01)
+    assert caught.value.holder == f"process {os.getpid()}"
+    unlock(held)
+    lock(fd, str(path), timeout=0.01)
+    os.close(fd)
+
+
+def test_closing_another_descriptor_of_the_file_does_not_drop_the_lock(path: Path, held: int) -> None:
+    """Classic locks are dropped then; a reader opened and closed beside a writer would end its exclusion."""
+    os.close(os.open(path, os.O_RDWR))
+    fd = os.open(path, os.O_RDWR)
+    with pytest.raises(BusyError):
+        lock(fd, str(path), timeout=0)
+    os.close(fd)
+
+
+def test_a_classic_lock_of_another_process_keeps_us_out_and_is_named(path: Path) -> None:
+    script = "import fcntl, sys; f = open(sys.argv[1], 'r+b'); fcntl.lockf(f, fcntl.LOCK_EX); print('locked', flush=True)"
+    script += "; input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", script, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"locked\n"
+        fd = os.open(path, os.O_RDWR)
+        with pytest.raises(BusyError) as caught:
+            lock(fd, str(path), timeout=0.01)
+        assert caught.value.holder == f"process {other.pid}"
+        other.communicate(b"\n")
+        lock(fd, str(path), timeout=1)
+        os.close(fd)
+
+
+def test_our_lock_keeps_a_classic_lock_of_another_process_out(path: Path, held: int) -> None:
+    script = "import fcntl, sys; f = open(sys.argv[1], 'r+b'); fcntl.lockf(f, fcntl.LOCK_EX | fcntl.LOCK_NB)"
+    done = subprocess.run([sys.executable, "-c", script, str(path)], capture_output=True, check=False)
+    assert b"BlockingIOError" in done.stderr
+
+
+def test_nobody_holds_a_free_lock(path: Path) -> None:
+    fd = os.open(path, os.O_RDWR)
+    assert holder(fd) is None
+    os.close(fd)
+
+
+def test_a_signal_handler_runs_while_waiting_for_the_lock(path: Path, held: int) -> None:
+    """And its exception ends the wait, so that Ctrl-C works."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGUSR1, interrupt)
+    fd = os.open(path, os.O_RDWR)
+    stop = threading.Event()
+
+    def send() -> None:
+        while not stop.wait(0.01):
+            os.kill(os.getpid(), signal.SIGUSR1)
+
+    sender = threading.Thread(target=send)
+    try:
+        sender.start()
+        with pytest.raises(KeyboardInterrupt):
+            lock(fd, str(path))
+    finally:
+        # A second signal may come while this thread waits here, and is then meant for nobody.
+        signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+        stop.set()
+        sender.join()
+        signal.signal(signal.SIGUSR1, before)
+        os.close(fd)
+
+
+def test_a_forked_child_has_the_descriptor_closed_and_does_not_keep_the_lock(path: Path) -> None:
+    descriptor = Descriptor(os.open(path, os.O_RDWR))
+    lock(descriptor.fd, str(path))
+    done_read, done_write = os.pipe()
+    stay_read, stay_write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(stay_write)
+        try:
+            os.fstat(descriptor.fd)
+            answer = b"open"
+        except OSError:
+            answer = b"closed" if descriptor.inherited else b"lost"
+        os.write(done_write, answer)
+        os.read(stay_read, 1)
+        os._exit(0)
+    os.close(stay_read)
+    assert os.read(done_read, 10) == b"closed"
+    # The child lives; a lock that it had inherited would live on with it.
+    descriptor.close()
+    fd = os.open(path, os.O_RDWR)
+    lock(fd, str(path), timeout=0)
+    for end in (fd, stay_write, done_read, done_write):
+        os.close(end)
+    os.waitpid(child, 0)
+
+
+def test_a_descriptor_closes_once_and_only_its_own(path: Path) -> None:
+    descriptor = Descriptor(os.open(path, os.O_RDWR))
+    number = descriptor.fd
+    descriptor.close()
+    again = os.open(path, os.O_RDWR)
+    assert again == number
+    descriptor.close()
+    assert fcntl.fcntl(again, fcntl.F_GETFD) == fcntl.FD_CLOEXEC
+    os.close(again)

@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import itertools
+import struct
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from binlog.format.crc import crc32c
+from binlog.format.record import frame_all
+from binlog.storage.native import lib
+from binlog.storage.records import Scan, Stop, gather, scan
+
+_RECORDS = st.lists(st.binary(max_size=40), max_size=30)
+
+
+def _scan(data: bytes, *, to_tail: int | None = None, most: int = 1000, count: int = 1000) -> Scan:
+    return scan(data, len(data) if to_tail is None else to_tail, most, count)
+
+
+def _slowly(data: bytes, to_tail: int, most: int, count: int) -> tuple[list[int], Stop]:
+    """What scan does, as anyone would write it."""
+    at, places = 0, [0]
+    while len(places) <= count and at < to_tail:
+        if to_tail - at < 4:
+            return places, Stop.LENGTH
+        if len(data) - at < 4:
+            return places, Stop.SHORT
+        length = struct.unpack_from(">i", data, at)[0]
+        if not 0 <= length <= to_tail - at - 4:
+            return places, Stop.LENGTH
+        if length > most:
+            return places, Stop.LARGE
+        if length > len(data) - at - 4:
+            return places, Stop.SHORT
+        at += 4 + length
+        places.append(at)
+    return places, Stop.END
+
+
+@given(_RECORDS)
+def test_records_are_found_and_gathered(records: list[bytes]) -> None:
+    data = frame_all(records)
+    found = _scan(data)
+    assert (found.count, found.consumed, found.stop) == (len(records), len(data), Stop.END)
+    values, ends = gather(data, found.offsets)
+    assert [bytes(values[a:b]) for a, b in itertools.pairwise(ends)] == records
+
+
+@given(
+    st.one_of(st.binary(max_size=200), _RECORDS.map(frame_all)),
+    st.integers(0, 250),
+    st.integers(0, 60),
+    st.integers(1, 40),
+)
+def test_any_bytes_are_scanned_as_the_slow_way_scans_them(data: bytes, to_tail: int, most: int, count: int) -> None:
+    data = data[:to_tail]
+    found = scan(data, to_tail, most, count)
+    places, stop = _slowly(data, to_tail, most, count)
+    assert (found.offsets.tolist(), found.stop) == (places, stop)
+    assert found.consumed == places[-1]
+
+
+def test_a_length_with_the_highest_bit_is_not_a_record() -> None:
+    assert _scan(b"\xff\xff\xff\xff" + bytes(100), to_tail=2**40, most=2**31 - 1).stop is Stop.LENGTH
+    assert _scan(b"\x7f\xff\xff\xff" + bytes(100), to_tail=2**40, most=2**31 - 1).stop is Stop.SHORT
+
+
+@given(st.binary(max_size=300), st.integers(0, 2**32 - 1))
+def test_the_compiled_crc_equals_the_readable_one(data: bytes, start: int) -> None:
+    assert lib.binlog_crc32c(start, data, len(data)) == crc32c(data, start)
