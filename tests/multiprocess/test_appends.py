@@ -1,0 +1,63 @@
+"""Many writers on one directory: every record once, each writer's in order, and acknowledged where it lies."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+import binlog
+from binlog import Ref
+from tests.support.logs import all_raw_records, job, jobs_by_writer
+from tests.support.workers import append_jobs, run_all
+
+WRITERS = 8
+COUNT = 5000
+
+
+def _hold(log: Path, refs: list[list[Ref]]) -> None:
+    with binlog.Reader(log) as reader:
+        found = {entry.ref: entry.data for entry in reader}
+    acknowledged = {ref: job(writer, index) for writer, own in enumerate(refs) for index, ref in enumerate(own)}
+    assert found == acknowledged
+    assert jobs_by_writer(all_raw_records(log)) == {writer: list(range(COUNT)) for writer in range(WRITERS)}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_eight_processes_append(log: Path, method: str) -> None:
+    _hold(log, run_all(method, [(append_jobs, (log, writer, COUNT)) for writer in range(WRITERS)]))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shared", [True, False], ids=["one-writer", "a-writer-each"])
+def test_eight_threads_append(log: Path, shared: bool) -> None:
+    refs: list[list[Ref]] = [[] for _ in range(WRITERS)]
+    one = binlog.Writer(log)
+
+    def append(writer: int) -> None:
+        with one if shared else binlog.Writer(log) as own:
+            for sequence in range(COUNT):
+                refs[writer].append(own.append(job(writer, sequence)))
+            barrier.wait()
+
+    barrier = threading.Barrier(WRITERS)
+    threads = [threading.Thread(target=append, args=(writer,)) for writer in range(WRITERS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    one.close()
+    _hold(log, refs)
+
+
+def test_processes_that_start_on_an_empty_directory_share_its_first_file(log: Path) -> None:
+    """A rename that replaced the first file would lose what was acknowledged in it."""
+    for round_number in range(5):
+        directory = log.with_name(f"round-{round_number}")
+        refs = run_all("fork", [(append_jobs, (directory, writer, 5)) for writer in range(6)])
+        assert [path.name for path in directory.iterdir()] == ["00000001.dat"]
+        assert len({ref for own in refs for ref in own}) == 30
+        assert jobs_by_writer(all_raw_records(directory)) == {writer: list(range(5)) for writer in range(6)}
+        assert binlog.check(directory) == []

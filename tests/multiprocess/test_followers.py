@@ -1,0 +1,183 @@
+"""Followers in other processes: soon, quiet, woken by the bell alone, and without permission to write."""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+import binlog
+from binlog import Reader, Start, Writer
+from binlog.log import cursor
+from tests.support.tracer import observe
+
+NOBODY = 65534
+
+
+@contextmanager
+def _child(work: Callable[[int], None]) -> Iterator[tuple[int, int]]:
+    """Fork a child that is given the writing end of a pipe; its id, and the reading end."""
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(read)
+        status = 1
+        try:
+            work(write)
+            status = 0
+        finally:
+            os._exit(status)
+    os.close(write)
+    try:
+        yield child, read
+    finally:
+        os.close(read)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def _read_all(fd: int) -> bytes:
+    return b"".join(iter(lambda: os.read(fd, 65536), b""))
+
+
+def _asleep(child: int) -> bool:
+    """Whether the process sleeps, as it does in its futex."""
+    return Path(f"/proc/{child}/stat").read_text().rsplit(")", 1)[1].split()[0] == "S"
+
+
+def _until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+def test_an_idle_follower_has_a_record_soon_after_its_append(log: Path, figure: Callable[[str], None]) -> None:
+    rounds = 200
+    with Writer(log) as writer:
+
+        def follow(pipe: int) -> None:
+            reader = Reader(log, Start.END)
+            os.write(pipe, b"r")
+            times = []
+            while len(times) < rounds:
+                assert reader.wait(60)
+                now = time.perf_counter_ns()
+                times += [now for _ in reader]
+            os.write(pipe, json.dumps(times).encode())
+
+        with _child(follow) as (_, pipe):
+            os.read(pipe, 1)
+            returned = []
+            for _ in range(rounds):
+                time.sleep(0.02)  # the follower is to be idle: this is the load, not a wait for something
+                writer.append(bytes(100))
+                returned.append(time.perf_counter_ns())
+            seen = json.loads(_read_all(pipe))
+    waits_ms = sorted((b - a) / 1e6 for a, b in zip(returned, seen, strict=True))
+    figure(
+        f"append returned to idle follower has the record: median {statistics.median(waits_ms):.3f} ms, "
+        f"p90 {waits_ms[rounds * 9 // 10]:.3f} ms, most {waits_ms[-1]:.3f} ms (target: median 0.5 ms)"
+    )
+
+
+def test_an_idle_follower_makes_at_most_one_system_call_a_second(log: Path, figure: Callable[[str], None]) -> None:
+    with Writer(log) as writer:
+        writer.append(b"1")
+        writer.cutover()
+
+        def follow(pipe: int) -> None:
+            reader = Reader(log)
+            assert [entry.data for entry in reader] == [b"1"]
+            os.write(pipe, b"r")
+            assert reader.wait(60)
+
+        with _child(follow) as (child, pipe):
+            os.read(pipe, 1)
+            _until(lambda: _asleep(child))
+            seconds = 12
+            trace = observe(child, seconds)
+            figure(f"system calls of an idle follower in {seconds} s: {len(trace.calls)} ({', '.join(trace.names)})")
+            assert 2 <= len(trace.calls) <= seconds, str(trace)
+            writer.append(b"2")
+
+
+def test_only_the_bell_wakes_followers_also_over_a_cutover(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cursor, "_LOOK_SECONDS", 600.0)  # a follower that is not woken fails by its deadline
+    with Writer(log) as writer:
+
+        def follow(pipe: int) -> None:
+            reader = Reader(log, Start.END)
+            os.write(pipe, b"r")
+            for expected in (b"1", b"2", b"3"):
+                assert reader.wait(60)
+                assert next(reader).data == expected
+                os.write(pipe, expected)
+
+        with _child(follow) as (child, pipe):
+            os.read(pipe, 1)
+            for record in (b"1", b"2", b"3"):
+                _until(lambda: _asleep(child))
+                writer.cutover()
+                _until(lambda: _asleep(child))
+                writer.append(record)
+                assert os.read(pipe, 1) == record
+
+
+def test_two_hundred_followers_wake(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cursor, "_LOOK_SECONDS", 600.0)
+    count = 200
+    with Writer(log) as writer:
+        read, write = os.pipe()
+        children = []
+        for _ in range(count):
+            child = os.fork()
+            if child == 0:
+                status = 1
+                try:
+                    reader = Reader(log, Start.END)
+                    os.write(write, b"r")
+                    status = 0 if reader.wait(60) and next(reader).data == b"wake up" else 2
+                finally:
+                    os._exit(status)
+            children.append(child)
+        ready = b""
+        while len(ready) < count:
+            ready += os.read(read, count)
+        _until(lambda: all(_asleep(child) for child in children))
+        writer.append(b"wake up")
+        assert [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children] == [0] * count
+        os.close(read)
+        os.close(write)
+
+
+def test_a_follower_needs_only_permission_to_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cursor, "_LOOK_SECONDS", 600.0)
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder) / "log"
+        with Writer(log, mode=0o444) as writer:
+            log.chmod(0o555)
+            Path(folder).chmod(0o755)
+
+            def follow(pipe: int) -> None:
+                if os.geteuid() == 0:
+                    os.setgid(NOBODY)
+                    os.setuid(NOBODY)
+                assert not os.access(log, os.W_OK)
+                reader = Reader(log)
+                os.write(pipe, b"r")
+                assert reader.wait(60)
+                assert next(reader).data == b"1"
+                assert binlog.check(log) == []
+
+            with _child(follow) as (child, pipe):
+                os.read(pipe, 1)
+                _until(lambda: _asleep(child))
+                writer.append(b"1")
+        log.chmod(0o755)

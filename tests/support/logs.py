@@ -1,0 +1,66 @@
+"""Logs for tests: read without our code, made as another program makes them, and checked when a test ends."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import binlog
+
+
+def raw_records(path: Path) -> list[bytes]:
+    """The records of one file of ours, read with nothing but `struct`."""
+    data = path.read_bytes()
+    tail = struct.unpack_from(">Q", data, 8)[0]
+    at, records = 256, []
+    while at < tail:
+        (length,) = struct.unpack_from(">I", data, at)
+        records.append(data[at + 4 : at + 4 + length])
+        at += 4 + length
+    assert at == tail
+    return records
+
+
+def all_raw_records(directory: Path) -> list[bytes]:
+    """The records of every file of ours in a log, in order."""
+    return [record for path in sorted(directory.glob("*.dat")) for record in raw_records(path)]
+
+
+def jpos_file(
+    directory: Path, records: Iterable[bytes], *, number: int = 1, status: int = 0, next_number: int = 0
+) -> Path:
+    """A file as the jPOS BinLog makes it: zeros in 24..247, the first record at 248."""
+    body = b"".join(struct.pack(">I", len(record)) + record for record in records)
+    header = struct.pack(">IHHQII", 252, 1, status, 248 + len(body), number, next_number)
+    path = directory / f"{number:08d}.dat"
+    path.write_bytes((header + bytes(224) + body).ljust(256, b"\0"))
+    return path
+
+
+def job(writer: int, sequence: int, size: int = 40) -> bytes:
+    """A record that tells who wrote it and as which of its own."""
+    return json.dumps({"writer": writer, "sequence": sequence}).encode().ljust(size)
+
+
+def jobs_by_writer(records: Iterable[bytes]) -> dict[int, list[int]]:
+    """The sequences of each writer's records, in the order in which they lie in the log."""
+    found: dict[int, list[int]] = {}
+    for record in records:
+        values = json.loads(record)
+        found.setdefault(values["writer"], []).append(values["sequence"])
+    return found
+
+
+def read_all(path: Path) -> list[bytes]:
+    """Every record that a reader of ours finds."""
+    with binlog.Reader(path) as reader:
+        return [entry.data for entry in reader]
+
+
+def silent(path: Path) -> Iterator[Path]:
+    """A directory for a log in which nothing may be wrong when the test ends."""
+    yield path
+    if path.is_dir():
+        assert binlog.check(path) == []
