@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 _TEXT = re.compile(r"([0-9]{1,10}):([0-9]{1,19})", re.ASCII)
 _NUMBER_MAX = 2**32 - 1
-_OFFSET_MAX = 2**63 - 1
+OFFSET_MAX = 2**63 - 1
 
 
 class Ref(NamedTuple):
@@ -32,6 +32,6 @@ class Ref(NamedTuple):
         if match is None:
             raise ValueError(f"not a ref, which is written as 1:256: {text!r}")
         number, offset = int(match[1]), int(match[2])
-        if not 1 <= number <= _NUMBER_MAX or offset > _OFFSET_MAX:
+        if not 1 <= number <= _NUMBER_MAX or offset > OFFSET_MAX:
             raise ValueError(f"out of range for a ref: {text!r}")
         return cls(number, offset)

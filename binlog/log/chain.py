@@ -39,10 +39,9 @@ def walk(fd: int, start: int, until: int, tail: int, path: str) -> tuple[int, in
 
 
 def is_blank(fd: int, start: int, end: int, path: str) -> bool:
-    """Whether the range holds nothing but zeros."""
-    while start < end:
-        data = read_at(fd, min(_READ_BYTES, end - start), start, path)
-        if not data or data.count(0) != len(data):
+    """Whether the range holds nothing but zeros, as far as the file reaches."""
+    while start < end and (data := read_at(fd, min(_READ_BYTES, end - start), start, path)):
+        if data.count(0) != len(data):
             return False
         start += len(data)
     return True

@@ -15,7 +15,7 @@ from binlog.format.log_header import FIRST_OFFSET, LOG_HEADER, SLOT_BYTES, Flag,
 
 from .chain import walk
 from .directory import LogDirectory
-from .header_reading import settled_header
+from .header_reading import check_size, settled_header
 
 
 class Problem(NamedTuple):
@@ -76,7 +76,8 @@ def _check(directory: LogDirectory) -> Iterator[Problem]:
 def _check_file(fd: int, header: LogHeader, path: str) -> Iterator[Problem]:
     if header.ours:
         yield from _check_blocks(header, path)
-    if not header.ours or not header.live_good:
+    check_size(header, fd, path)
+    if not header.ours:
         walk(fd, header.first_offset, header.tail, header.tail, path)
         return
     count, end = walk(fd, FIRST_OFFSET, header.own_tail, header.tail, path)
@@ -92,8 +93,6 @@ def _check_file(fd: int, header: LogHeader, path: str) -> Iterator[Problem]:
 
 
 def _check_blocks(header: LogHeader, path: str) -> Iterator[Problem]:
-    if not header.live_good:
-        yield Problem(path, LOG_HEADER.offset("live_crc"), "live-crc", "the live block's CRC does not hold")
     if header.flags & Flag.POISON:
         text = f"a write or sync failed ({os.strerror(header.poison_errno)}); what the disk holds is not known"
         yield Problem(path, LOG_HEADER.offset("flags"), "poison", text)

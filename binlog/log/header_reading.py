@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from binlog.errors import CorruptError
 from binlog.format.log_header import HEADER_BYTES, LOG_HEADER, Flag, LogHeader, parse_log_header
+from binlog.format.ref import OFFSET_MAX
 from binlog.storage.files import read_at
 
 from .chain import is_blank
@@ -35,22 +36,29 @@ def settled_header(fd: int, number: int, path: str, known: LogHeader | None = No
         if (again.tail, again.own_tail, again.status) == (header.tail, header.own_tail, header.status):
             break
         header = again
+    if header.ours and not header.live_good:
+        # Not torn: damaged.  The tail beside it may be as well, and one that is wrong shows what was never a record.
+        raise CorruptError(path, LOG_HEADER.offset("live_crc"), "live-crc", "the live block's CRC does not hold")
     return check_header(header, fd, path)
 
 
 def check_header(header: LogHeader, fd: int, path: str) -> LogHeader:
     """The header, if its tail and its next number can be right.  Raises: CorruptError."""
-    if header.tail < header.first_offset:
-        raise CorruptError(path, _TAIL, "tail", f"the tail {header.tail} is before the first record's place")
-    file_bytes = os.fstat(fd).st_size
-    if header.tail > file_bytes:
-        raise CorruptError(path, file_bytes, "truncated", f"the tail is {header.tail}, the file has {file_bytes} bytes")
+    if not header.first_offset <= header.tail <= OFFSET_MAX:
+        raise CorruptError(path, _TAIL, "tail", f"the tail {header.tail} is not a place for a record")
     leads_back = 0 < header.next_number <= header.number
     if leads_back or (header.closed and not header.next_number):
         raise CorruptError(path, _NEXT, "next-number", f"file {header.number} leads to file {header.next_number}")
     if header.ours and header.live_good and header.tail != header.own_tail:
         _check_foreign_tail(header, fd, path)
     return header
+
+
+def check_size(header: LogHeader, fd: int, path: str) -> None:
+    """Raise CorruptError where the file ends before its tail.  A reader finds out when it comes there."""
+    file_bytes = os.fstat(fd).st_size
+    if header.tail > file_bytes:
+        raise CorruptError(path, file_bytes, "truncated", f"the tail is {header.tail}, the file has {file_bytes} bytes")
 
 
 def _check_foreign_tail(header: LogHeader, fd: int, path: str) -> None:

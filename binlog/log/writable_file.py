@@ -21,7 +21,7 @@ from binlog.storage.files import allocate, sync, write_at
 
 from .chain import walk
 from .directory import LogDirectory
-from .header_reading import check_header, read_header
+from .header_reading import check_header, check_size, read_header
 
 _TAIL = LOG_HEADER.offset("tail")
 _STATUS = LOG_HEADER.offset("status")
@@ -60,6 +60,7 @@ class WritableFile:
             )
         if header.flags & Flag.POISON:
             raise PoisonedError(f"{self.path}: a sync failed before ({os.strerror(header.poison_errno)})")
+        check_size(header, self.fd, self.path)
         return check_header(header, self.fd, self.path)
 
     def adopted(self, header: LogHeader) -> LogHeader:

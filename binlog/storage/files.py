@@ -14,6 +14,7 @@ from __future__ import annotations
 import enum
 import errno
 import os
+import stat
 
 from binlog.errors import AccessError
 
@@ -78,11 +79,15 @@ def open_file(directory_fd: int, name: str, path: str, *, writable: bool) -> int
     # O_NONBLOCK: a FIFO under the name must not hang the opener; it changes nothing for a regular file.
     flags = (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
-        return os.open(name, flags, dir_fd=directory_fd)
+        fd = os.open(name, flags, dir_fd=directory_fd)
     except FileNotFoundError:
         raise
     except OSError as error:
         raise failure(error.errno or 0, path, "opening the file") from error
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise AccessError(f"{path} is not a regular file", errno=errno.EINVAL, path=path)
+    return fd
 
 
 def create_file(directory_fd: int, name: str, path: str, *, mode: int | None) -> int:

@@ -52,8 +52,8 @@ def test_closing_another_descriptor_of_the_file_does_not_drop_the_lock(path: Pat
 
 
 def test_a_classic_lock_of_another_process_keeps_us_out_and_is_named(path: Path) -> None:
-    script = "import fcntl, sys; f = open(sys.argv[1], 'r+b'); fcntl.lockf(f, fcntl.LOCK_EX); print('locked', flush=True)"
-    script += "; input()"
+    script = "import fcntl, sys; f = open(sys.argv[1], 'r+b'); fcntl.lockf(f, fcntl.LOCK_EX)"
+    script += "; print('locked', flush=True); input()"
     with subprocess.Popen(
         [sys.executable, "-c", script, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as other:

@@ -1,0 +1,187 @@
+"""Kill: a writer dies at each system call that it makes, and every one of them is tried.  The page cache lives."""
+
+from __future__ import annotations
+
+import gc
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import binlog
+from binlog import Entry, Ref, Writer
+from tests.support.acknowledged import Acknowledged
+from tests.support.tracer import Trace, trace
+
+SIZES = [5, 0, 300, 900_000, 700_000]  # the last ones lead past the space that was prepared
+BEFORE = [b"before 1", b"before 2"]
+AFTER = b"after"
+
+
+def _record(job: int) -> bytes:
+    return (b"%d:" % job).ljust(SIZES[job % len(SIZES)], b"x") if job % len(SIZES) != 1 else b"%d:" % job
+
+
+def _append(log: Path, told: Acknowledged) -> None:
+    with Writer(log) as writer:
+        for job in range(3):
+            told.add(writer.append(_record(job)), job)
+
+
+def _append_many(log: Path, told: Acknowledged) -> None:
+    with Writer(log) as writer:
+        for first in (0, 3):
+            for job, ref in enumerate(writer.append_many([_record(job) for job in range(first, first + 3)]), first):
+                told.add(ref, job)
+
+
+def _grow(log: Path, told: Acknowledged) -> None:
+    with Writer(log) as writer:
+        for job in (3, 4):
+            told.add(writer.append(_record(job)), job)
+
+
+def _cut_over(log: Path, told: Acknowledged) -> None:
+    with Writer(log) as writer:
+        told.add(writer.append(_record(0)), 0)
+        writer.cutover()
+        told.add(writer.append(_record(2)), 2)
+
+
+SCENARIOS = {"append": _append, "append-many": _append_many, "grow": _grow, "cut-over": _cut_over}
+
+
+def _sound(log: Path, told: Acknowledged, begun: int, group: int, beside: Writer | None = None) -> None:
+    """Hold what must be true after a death: nothing acknowledged is lost, nothing torn is read, the next one goes on.
+
+    beside: a writer that was open all the time, to go on; else a new one does.
+    """
+    assert not log.exists() or binlog.check(log) == []
+    with beside or Writer(log) as writer:
+        after = writer.append(AFTER)
+    assert binlog.check(log) == []
+    with binlog.Reader(log) as reader:
+        entries = list(reader)
+    assert entries[-1] == Entry(after, AFTER)
+    records = [entry.data for entry in entries]
+    assert records[:begun] == BEFORE[:begun]
+    own = records[begun:-1]
+    jobs = [int(record.split(b":")[0]) for record in own]
+    assert own == [_record(job) for job in jobs]
+    assert len(set(jobs)) == len(jobs)
+    acknowledged = told.entries()
+    assert {Entry(ref, _record(job)) for ref, job in acknowledged} <= set(entries)
+    # What was in hand and not acknowledged is one call's records, and of those all or none.
+    assert len(jobs) - len(acknowledged) in (0, group)
+    assert jobs[: len(acknowledged)] == [job for _, job in acknowledged]
+
+
+_Work = Callable[[Path, Acknowledged], None]
+_Hold = Callable[[Path, Acknowledged, Writer | None], None]
+
+
+def _sweep(tmp_path: Path, start: Path, work: _Work, hold: _Hold, *, beside: bool = False) -> tuple[Trace, int]:
+    """Kill at each call of `work`, each time on a fresh copy of `start`; the trace of the whole run, and the kills."""
+    log = tmp_path / "log"
+    kills = 0
+    while True:
+        if start.exists():
+            shutil.copytree(start, log)
+        told = Acknowledged()
+        other = Writer(log) if beside else None
+        run = trace(work, log, told, kill_at=kills)
+        assert run.error is None
+        hold(log, told, other)
+        shutil.rmtree(log)
+        if not run.killed:
+            return run, kills
+        kills += 1
+
+
+def _start(tmp_path: Path, empty: bool) -> Path:
+    start = tmp_path / "start"
+    if not empty:
+        with Writer(start) as writer:
+            writer.append_many(BEFORE)
+    return start
+
+
+@pytest.mark.parametrize("where", ["on nothing", "on a log", "beside another"])
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_a_writer_killed_at_each_call_loses_nothing(
+    tmp_path: Path, scenario: str, where: str, figure: Callable[[str], None]
+) -> None:
+    empty = where == "on nothing"
+    start = _start(tmp_path, empty)
+    group = 3 if scenario == "append-many" else 1
+
+    def hold(log: Path, told: Acknowledged, other: Writer | None) -> None:
+        _sound(log, told, 0 if empty else len(BEFORE), group, other)
+
+    gc.collect()
+    run, kills = _sweep(tmp_path, start, SCENARIOS[scenario], hold, beside=where == "beside another")
+    assert kills == len(run.calls)
+    assert {"fcntl", "futex", "pwrite64", "fdatasync"} <= set(run.names)
+    figure(f"kill sweep of {scenario} {where}: {kills} kills, {len(run.calls)} calls")
+
+
+def _only_open(log: Path, told: Acknowledged) -> None:
+    with Writer(log):
+        pass
+
+
+def _state(log: Path) -> dict[str, bytes]:
+    """What a death left behind: with the process gone, the files are all there is.  Random names and times equal."""
+    state = {}
+    for path in sorted(log.iterdir()):
+        data = bytearray(path.read_bytes())
+        for start, stop in ((56, 64), (104, 120), (124, 128), (132, 192)):
+            data[start:stop] = bytes(stop - start)
+        state[re.sub("[0-9a-f]{16}", "random", path.name)] = bytes(data)
+    return state
+
+
+def test_a_writer_killed_while_it_finishes_what_a_killed_one_left_loses_nothing(
+    tmp_path: Path, figure: Callable[[str], None]
+) -> None:
+    """Each distinct state that a cutover's death leaves, times each call of the next writer's opening."""
+    start = _start(tmp_path, empty=False)
+    states: list[dict[str, bytes]] = []
+    kill_at = pairs = 0
+    while True:
+        left, first = tmp_path / "left", Acknowledged()
+        shutil.copytree(start, left)
+        run = trace(_cut_over, left, first, kill_at=kill_at)
+        if _state(left) not in states:
+            states.append(_state(left))
+
+            def hold(log: Path, _: object, __: object, first: Acknowledged = first) -> None:
+                _sound(log, first, len(BEFORE), 1)
+
+            _, kills = _sweep(tmp_path, left, _only_open, hold)
+            pairs += kills
+        shutil.rmtree(left)
+        if not run.killed:
+            break
+        kill_at += 1
+    assert len(states) > 10
+    figure(
+        f"kills of a cutover: {kill_at}, leaving {len(states)} states; kills of the writer that opens those: {pairs}"
+    )
+
+
+def test_the_sweep_finds_a_lie(tmp_path: Path) -> None:
+    """The canary: a writer that acknowledges before it appends is found out."""
+
+    def lie(log: Path, told: Acknowledged) -> None:
+        with Writer(log) as writer:
+            told.add(Ref(1, 256), 0)
+            writer.append(_record(0))
+
+    def hold(log: Path, told: Acknowledged, _: object) -> None:
+        _sound(log, told, 0, 1)
+
+    with pytest.raises(AssertionError):
+        _sweep(tmp_path, tmp_path / "nothing", lie, hold)

@@ -1,0 +1,288 @@
+"""Damaged and hostile files: a clear error of our own, nothing lost, everything before the damage readable."""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import binlog
+from binlog import Entry, Reader, Ref, Writer
+from binlog.errors import AccessError, BinlogError, CorruptError, GoneError, PoisonedError, VersionError
+from tests.support.logs import jpos_file
+
+RECORDS = [b"record %d" % index for index in range(6)]
+PLACES = [256 + 12 * index for index in range(3)]
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """Three records in each of two files; the first closed, the second open."""
+    with Writer(tmp_path / "log") as writer:
+        writer.append_many(RECORDS[:3])
+        writer.cutover()
+        writer.append_many(RECORDS[3:])
+    return tmp_path / "log"
+
+
+def _overwrite(path: Path, offset: int, data: bytes) -> None:
+    with open(path, "r+b") as file:
+        file.seek(offset)
+        file.write(data)
+
+
+def _read(log: Path) -> tuple[list[bytes], BinlogError]:
+    """What can be read, and the error that ends it."""
+    found: list[bytes] = []
+    try:
+        found.extend(entry.data for entry in Reader(log))
+    except BinlogError as error:
+        return found, error
+    raise AssertionError(f"nothing was wrong: {found}")
+
+
+def _refused(log: Path) -> BinlogError:
+    """A writer's refusal, which changes nothing."""
+    before = {path.name: path.read_bytes() for path in log.iterdir()}
+    with pytest.raises(BinlogError) as caught, Writer(log) as writer:
+        writer.append(b"more")
+    assert {path.name: path.read_bytes() for path in log.iterdir()} == before
+    return caught.value
+
+
+@pytest.mark.parametrize("length", [0xFFFFFFFF, 0x80000000, 0x7FFFFFFF, 13 + 12, 1 << 20])
+def test_a_length_that_is_negative_or_past_the_tail(log: Path, length: int) -> None:
+    _overwrite(log / "00000002.dat", PLACES[1], struct.pack(">I", length))
+    found, error = _read(log)
+    assert found == RECORDS[:4]
+    assert isinstance(error, CorruptError)
+    assert (error.rule, error.offset, Path(error.path).name) == ("length", PLACES[1], "00000002.dat")
+
+
+@pytest.mark.parametrize(
+    ("file_bytes", "readable"), [(256, 3), (258, 3), (267, 3), (268, 4), (270, 4), (275, 4), (291, 5)]
+)
+def test_a_truncated_file(log: Path, file_bytes: int, readable: int) -> None:
+    os.truncate(log / "00000002.dat", file_bytes)
+    found, error = _read(log)
+    assert found == RECORDS[:readable]
+    assert isinstance(error, CorruptError)
+    assert error.rule == "truncated"
+    refusal = _refused(log)
+    assert isinstance(refusal, CorruptError)
+    assert (refusal.rule, refusal.offset) == ("truncated", file_bytes)
+
+
+@pytest.mark.parametrize("file_bytes", [0, 1, 255])
+def test_a_file_without_a_whole_header(log: Path, file_bytes: int) -> None:
+    os.truncate(log / "00000002.dat", file_bytes)
+    found, error = _read(log)
+    assert found == RECORDS[:3]
+    assert isinstance(error, CorruptError)
+    assert error.rule == "short-header"
+    assert isinstance(_refused(log), CorruptError)
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_next_number_that_leads_back(log: Path, number: int) -> None:
+    _overwrite(log / "00000001.dat", 20, struct.pack(">I", 1))
+    if number == 2:
+        _overwrite(log / "00000002.dat", 6, struct.pack(">H", 1))
+        _overwrite(log / "00000002.dat", 20, struct.pack(">I", 1))
+    found, error = _read(log)
+    assert found == []
+    assert isinstance(error, CorruptError)
+    assert error.rule == "next-number"
+    assert isinstance(_refused(log), CorruptError)
+
+
+@pytest.mark.parametrize("next_number", [0, 3, 2**32 - 1])
+def test_a_closed_file_whose_next_is_not_there(log: Path, next_number: int) -> None:
+    _overwrite(log / "00000002.dat", 6, struct.pack(">H", 1))
+    _overwrite(log / "00000002.dat", 20, struct.pack(">I", next_number))
+    found, error = _read(log)
+    assert found == (RECORDS if next_number else RECORDS[:3])
+    assert isinstance(error, CorruptError)
+    assert error.rule in ("missing-next", "next-number")
+    assert isinstance(_refused(log), CorruptError)
+
+
+def test_a_next_file_that_was_removed(log: Path) -> None:
+    (log / "00000002.dat").unlink()
+    found, error = _read(log)
+    assert found == RECORDS[:3]
+    assert isinstance(error, CorruptError)
+    assert error.rule == "missing-next"
+    assert isinstance(_refused(log), CorruptError)
+
+
+def test_a_next_file_of_another_log(log: Path, tmp_path: Path) -> None:
+    with Writer(tmp_path / "other") as writer:
+        writer.cutover()
+        writer.append(b"not ours")
+    os.replace(tmp_path / "other" / "00000002.dat", log / "00000002.dat")
+    found, error = _read(log)
+    assert found == RECORDS[:3]
+    assert isinstance(error, CorruptError)
+    assert error.rule == "uuid"
+
+
+def test_a_tail_moved_into_the_space_prepared_shows_no_records(log: Path) -> None:
+    _overwrite(log / "00000002.dat", 8, struct.pack(">Q", 292 + 400))
+    found, error = _read(log)
+    assert found == RECORDS[:3]
+    assert isinstance(error, CorruptError)
+    assert error.rule == "tail"
+    assert isinstance(_refused(log), CorruptError)
+
+
+@pytest.mark.parametrize("tail", [0, 255, 280, 2**63, 2**64 - 1])
+def test_a_tail_that_cannot_be(log: Path, tail: int) -> None:
+    _overwrite(log / "00000002.dat", 8, struct.pack(">Q", tail))
+    found, error = _read(log)
+    assert found == RECORDS[:3] or (tail > 2**62 and found == RECORDS)
+    assert isinstance(error, CorruptError)
+    assert isinstance(_refused(log), CorruptError)
+
+
+DAMAGED_HEADERS: dict[str, tuple[int, bytes, type[BinlogError]]] = {
+    "header length": (0, b"\0\0\0\1", CorruptError),
+    "version": (4, b"\0\7", VersionError),
+    "status": (6, b"\0\2", CorruptError),
+    "number": (16, b"\0\0\0\3", CorruptError),
+    "magic": (24, b"X", CorruptError),
+    "layout version": (30, b"\0\2", VersionError),
+    "identity": (33, b"\xee\xee\xee", CorruptError),
+    "live block": (70, b"\xee\xee\xee", CorruptError),
+}
+
+
+@pytest.mark.parametrize("what", DAMAGED_HEADERS)
+def test_a_damaged_header(log: Path, what: str) -> None:
+    offset, data, kind = DAMAGED_HEADERS[what]
+    _overwrite(log / "00000002.dat", offset, data)
+    found, error = _read(log)
+    assert found == RECORDS[:3]
+    assert isinstance(error, kind)
+    assert isinstance(_refused(log), kind)
+
+
+def test_poison_stops_every_writer_and_no_reader(log: Path) -> None:
+    from binlog.log.writable_file import WritableFile
+
+    with Writer(log) as writer, Writer(log) as other:
+        cause = PoisonedError("a sync failed")
+        cause.__cause__ = OSError(5, "Input/output error")
+        writer._run(lambda file, header: WritableFile._poison(file, cause))
+        for each in (writer, other):
+            with pytest.raises(PoisonedError, match="Input/output error"):
+                each.append(b"more")
+        with pytest.raises(PoisonedError):
+            other.cutover()
+    assert [entry.data for entry in Reader(log)] == RECORDS
+    assert [problem.rule for problem in binlog.check(log)] == ["poison"]
+
+
+def test_other_names_in_the_directory_are_left_alone(log: Path) -> None:
+    others = ["notes.txt", "1.dat", "00000003.dat.tmp", "00000001.idx", ".hidden"]
+    for name in others:
+        (log / name).write_bytes(b"mine")
+    with Writer(log) as writer:
+        writer.cutover()
+    assert [entry.data for entry in Reader(log)] == RECORDS
+    assert binlog.check(log) == []
+    assert all((log / name).read_bytes() == b"mine" for name in others)
+
+
+def _a_directory(path: Path) -> None:
+    path.mkdir()
+
+
+def _a_link(path: Path) -> None:
+    path.symlink_to("00000002.dat")
+
+
+def _a_pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+@pytest.mark.parametrize("make", [_a_directory, _a_link, _a_pipe])
+def test_a_name_that_is_no_file_does_not_hang_or_crash(log: Path, make: Callable[[Path], None]) -> None:
+    with Writer(log) as writer:
+        writer.cutover()
+    (log / "00000003.dat").unlink()
+    make(log / "00000003.dat")
+    found, error = _read(log)
+    assert found == RECORDS
+    assert isinstance(error, AccessError | CorruptError)
+    with pytest.raises(BinlogError):
+        Writer(log)
+    assert binlog.check(log) != []
+
+
+@pytest.mark.parametrize("use", [Writer, Reader, binlog.check, binlog.stat])
+def test_a_directory_that_is_a_file_and_one_that_is_not_there(tmp_path: Path, use: Callable[[Path], object]) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(AccessError) as caught:
+        use(tmp_path / "file")
+    assert isinstance(caught.value, OSError)
+    with pytest.raises(AccessError):
+        use(tmp_path / "missing" / "log")
+
+
+def test_a_directory_without_permission(tmp_path: Path) -> None:
+    """In a child that is nobody, since root is refused nothing."""
+    log = tmp_path / "log"
+    with Writer(log) as writer:
+        writer.append(b"secret")
+    log.chmod(0o700)
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            descriptor = os.open(tmp_path, os.O_PATH)
+            os.chdir(descriptor)
+            if os.geteuid() == 0:
+                os.setgid(65534)
+                os.setuid(65534)
+            else:
+                os.chmod("log", 0)
+            for use in (Reader, binlog.check, Writer):
+                with pytest.raises(AccessError):
+                    use("log")
+            status = 0
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    log.chmod(0o700)
+
+
+def test_a_file_removed_under_a_writer_and_its_directory_too(log: Path) -> None:
+    writer = Writer(log)
+    for path in log.iterdir():
+        path.unlink()
+    log.rmdir()
+    with pytest.raises(AccessError):
+        writer.append(b"to nowhere")
+    writer.close()
+
+
+def test_a_log_removed_under_a_reader_ends_with_an_error(log: Path) -> None:
+    reader = Reader(log)
+    assert next(reader).data == RECORDS[0]
+    for path in log.iterdir():
+        path.unlink()
+    with pytest.raises(GoneError):
+        list(reader)
+
+
+def test_a_jpos_file_is_bounded_by_its_tail(tmp_path: Path) -> None:
+    path = jpos_file(tmp_path, [b"hello"])
+    _overwrite(path, 8, struct.pack(">Q", 247))
+    with pytest.raises(CorruptError):
+        Reader(tmp_path)
+    _overwrite(path, 8, struct.pack(">Q", 2**62))
+    assert next(Reader(tmp_path)) == Entry(Ref(1, 248), b"hello")
