@@ -1,0 +1,56 @@
+# The commands of this checkout.  Each sets up by itself what it needs, in .venv; `make help` lists them.
+# It needs python3 (3.11 or later) with venv, Python's C headers and a C compiler, and says so where one is missing.
+
+PYTHON ?= python3
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test quick lint format-docs clean
+MAKEFLAGS += --no-builtin-rules
+
+# They would lead .venv's Python to another one's modules.
+unexport PYTHONHOME PYTHONPATH VIRTUAL_ENV
+
+# What must be there before Python can look for the rest (native/check_machine.py), then .venv with the extras named.
+set_up = @command -v $(PYTHON) >/dev/null || \
+	{ echo 'binlog: this machine lacks $(PYTHON) (Debian package: python3)' >&2; exit 1; }; \
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	{ echo 'binlog: this machine lacks Python 3.11 or later: $(PYTHON) is older (Debian package: python3)' >&2; exit 1; }; \
+	$(PYTHON) -E -s -B native/make_venv.py
+
+# loadgroup: tests that share something dear, such as a Spark session, name a group and run on one worker.
+pytest = .venv/bin/python -m pytest --numprocesses auto --dist loadgroup
+
+help:
+	@echo 'make demo         the main job, end to end (ARGS="--help" shows its options)'
+	@echo 'make test         every test, on as many workers as there are cores (ARGS= goes to pytest)'
+	@echo 'make quick        the tests without Spark and without the slow ones, in under a minute (ARGS= goes to pytest)'
+	@echo 'make lint         mypy --strict and ruff'
+	@echo 'make format-docs  write docs/format.md and the C constants anew from the tables in binlog/format'
+	@echo 'make clean        remove .venv and everything that was built'
+
+demo:
+	$(set_up) spark
+	@.venv/bin/python -m stress.demo $(ARGS)
+
+test:
+	$(set_up) test lint spark
+	@$(pytest) $(ARGS)
+
+quick:
+	$(set_up) test lint
+	@echo 'binlog: this is the part without Spark and without the slow tests; "make test" runs them all'
+	@$(pytest) -m 'not spark and not slow' $(ARGS)
+
+lint:
+	$(set_up) test lint
+	@.venv/bin/python -m mypy
+	@.venv/bin/python -m ruff check
+
+format-docs:
+	$(set_up) test lint
+	@.venv/bin/python -m binlog.format --write
+
+clean:
+	rm -rf .venv build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis binlog/_native*.so
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,14 @@
+"""The data pipeline over the log, on Apache Spark: a data source named `binlog` on PySpark's Python data source API.
+
+    from binlog.spark import session
+
+    with session("extract") as spark:
+        spark.read.format("binlog").load("/var/log/audit").show()
+
+Any other Spark session knows the source too, wherever binlog is installed with its extra: `pip install binlog[spark]`.
+The columns are in `binlog.spark.schema`.  Importing this package imports neither PySpark nor PyArrow.
+"""
+
+from .local_session import session
+
+__all__ = ["session"]

@@ -1,0 +1,23 @@
+"""What every test run has: the rule about skips, the counts at its end, and the slow tests first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.logs import silent
+
+pytest_plugins = ["tests.support.figures", "tests.support.skips"]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    # Begun last, they would leave the other workers idle at the end.
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[Path]:
+    """A place for a log, in which nothing may be wrong when the test ends."""
+    yield from silent(tmp_path / "log")
