@@ -1,14 +1,14 @@
 """binlog: a durable log that many processes share through a directory, without a server."""
 
-from . import errors
-from .format.ref import Ref
-from .log.batch import Batch, Entry
-from .log.check import Problem, check
-from .log.cursor import Start
-from .log.reader import Reader
-from .log.stat import FileStat, LogStat, stat
-from .log.writer import Writer
-from .storage.files import FileSystem
+from binlog import errors
+from binlog.format.ref import Ref
+from binlog.log.batch import Batch, Entry
+from binlog.log.check import Problem, check
+from binlog.log.cursor import Start
+from binlog.log.reader import Reader
+from binlog.log.stat import FileStat, LogStat, stat
+from binlog.log.writer import Writer
+from binlog.storage.files import FileSystem
 
 __version__ = "0.1.0"
 

@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from .tables import written_files
+from binlog.format.tables import written_files
 
 
 def main() -> int:

@@ -16,9 +16,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from binlog.errors import CorruptError, VersionError
-
-from .crc import crc32c
-from .layout import Field, Layout
+from binlog.format.crc import crc32c
+from binlog.format.layout import Field, Layout
 
 HEADER_BYTES = 256
 VERSION = 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 
-from .layout import Field, Layout
+from binlog.format.layout import Field, Layout
 
 RECORD = Layout(
     "record",

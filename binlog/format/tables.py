@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from .layout import Layout
-from .log_header import COMMIT_SLOT, LOG_HEADER
-from .record import RECORD
+from binlog.format.layout import Layout
+from binlog.format.log_header import COMMIT_SLOT, LOG_HEADER
+from binlog.format.record import RECORD
 
 LAYOUTS: tuple[Layout, ...] = (LOG_HEADER, COMMIT_SLOT, RECORD)
 

@@ -12,10 +12,9 @@ from typing import NamedTuple
 
 from binlog.errors import BinlogError, CorruptError, VersionError
 from binlog.format.log_header import FIRST_OFFSET, LOG_HEADER, SLOT_BYTES, Flag, LogHeader, parse_slot
-
-from .chain import walk
-from .directory import LogDirectory
-from .header_reading import check_size, settled_header
+from binlog.log.chain import walk
+from binlog.log.directory import LogDirectory
+from binlog.log.header_reading import check_size, settled_header
 
 
 class Problem(NamedTuple):

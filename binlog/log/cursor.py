@@ -15,11 +15,10 @@ from binlog.errors import CorruptError, GoneError
 from binlog.format.log_header import FIRST_OFFSET, LOG_HEADER
 from binlog.format.names import NUMBER_FIRST
 from binlog.format.ref import Ref
+from binlog.log.batch import Batch
+from binlog.log.directory import LogDirectory
+from binlog.log.file_reader import FileReader
 from binlog.storage.doorbell import Doorbell
-
-from .batch import Batch
-from .directory import LogDirectory
-from .file_reader import FileReader
 
 # How long a waiting reader trusts the bell alone.  Writers that are not ours ring none, and one of ours may die between
 # the tail and the bell.

@@ -14,13 +14,12 @@ import os
 from binlog.errors import CorruptError, FullError
 from binlog.format.log_header import FIRST_OFFSET, Flag, LogHeader
 from binlog.format.names import NUMBER_MAX
+from binlog.log.directory import LogDirectory
+from binlog.log.header_reading import read_header
+from binlog.log.prepared_file import PreparedFile, new_header, new_log_uuid, sweep
+from binlog.log.sequence import RecordCounts
+from binlog.log.writable_file import WritableFile
 from binlog.storage.files import sync, sync_directory, write_at
-
-from .directory import LogDirectory
-from .header_reading import read_header
-from .prepared_file import PreparedFile, new_header, new_log_uuid, sweep
-from .sequence import RecordCounts
-from .writable_file import WritableFile
 
 
 class Cutover:

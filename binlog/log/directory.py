@@ -6,10 +6,9 @@ import os
 
 from binlog.format.log_header import LogHeader
 from binlog.format.names import log_file_name, log_file_number
+from binlog.log.header_reading import settled_header
 from binlog.storage.failures import own_errors
 from binlog.storage.files import open_directory, open_file
-
-from .header_reading import settled_header
 
 
 class LogDirectory:

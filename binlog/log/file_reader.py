@@ -11,14 +11,13 @@ import os
 from binlog.errors import CorruptError, FullError
 from binlog.format.log_header import LOG_HEADER, LogHeader
 from binlog.format.record import LENGTH_BYTES, RECORD_BYTES_FORMAT_MAX
+from binlog.log.batch import Batch
+from binlog.log.chain import walk
+from binlog.log.directory import LogDirectory
+from binlog.log.header_reading import settled_header
 from binlog.storage.doorbell import Doorbell
 from binlog.storage.files import read_at
 from binlog.storage.records import Scan, Stop, scan
-
-from .batch import Batch
-from .chain import walk
-from .directory import LogDirectory
-from .header_reading import settled_header
 
 
 class FileReader:

@@ -8,9 +8,8 @@ from dataclasses import replace
 from binlog.errors import CorruptError
 from binlog.format.log_header import HEADER_BYTES, LOG_HEADER, Flag, LogHeader, parse_log_header
 from binlog.format.ref import OFFSET_MAX
+from binlog.log.chain import is_blank
 from binlog.storage.files import read_at
-
-from .chain import is_blank
 
 _TAIL = LOG_HEADER.offset("tail")
 _NEXT = LOG_HEADER.offset("next_number")

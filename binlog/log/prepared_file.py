@@ -13,10 +13,9 @@ import uuid
 
 from binlog.format.log_header import LogHeader, new_log_header
 from binlog.format.names import log_file_name, prepared_file_name, prepared_file_number
+from binlog.log.directory import LogDirectory
 from binlog.storage.boot import boot_id
 from binlog.storage.files import allocate, create_file, link_file, remove_file, sync, write_at
-
-from .directory import LogDirectory
 
 
 class PreparedFile:

@@ -13,11 +13,10 @@ from typing import Self
 from binlog.errors import ClosedError
 from binlog.format.record import LENGTH_BYTES, RECORD_BYTES_FORMAT_MAX
 from binlog.format.ref import Ref
+from binlog.log.batch import Batch, Entry
+from binlog.log.cursor import Cursor, Start
+from binlog.log.directory import LogDirectory
 from binlog.storage.bell_watcher import watch
-
-from .batch import Batch, Entry
-from .cursor import Cursor, Start
-from .directory import LogDirectory
 
 RECORD_BYTES_MAX = 64 << 20
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 
 from binlog.format.log_header import LogHeader
-
-from .chain import walk
-from .directory import LogDirectory
-from .header_reading import settled_header
+from binlog.log.chain import walk
+from binlog.log.directory import LogDirectory
+from binlog.log.header_reading import settled_header
 
 
 class RecordCounts:

@@ -18,14 +18,13 @@ from typing import TypeVar
 from binlog.errors import CorruptError, GoneError, StateError
 from binlog.format.log_header import LOG_HEADER, LogHeader
 from binlog.format.names import NUMBER_FIRST
+from binlog.log.cutover import Cutover
+from binlog.log.directory import LogDirectory
+from binlog.log.prepared_file import PreparedFile, new_log_uuid, sweep
+from binlog.log.writable_file import PREPARE_BYTES_FIRST, WritableFile
 from binlog.storage.files import FileSystem, make_directory, refuse_remote, sync_directory
 from binlog.storage.locks import lock, unlock
 from binlog.storage.native import fork_generation
-
-from .cutover import Cutover
-from .directory import LogDirectory
-from .prepared_file import PreparedFile, new_log_uuid, sweep
-from .writable_file import PREPARE_BYTES_FIRST, WritableFile
 
 _Result = TypeVar("_Result")
 

@@ -6,9 +6,8 @@ import os
 from dataclasses import dataclass
 
 from binlog.format.ref import Ref
-
-from .directory import LogDirectory
-from .header_reading import settled_header
+from binlog.log.directory import LogDirectory
+from binlog.log.header_reading import settled_header
 
 
 @dataclass(frozen=True, kw_only=True)

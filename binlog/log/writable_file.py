@@ -13,15 +13,14 @@ from dataclasses import replace
 
 from binlog.errors import AccessError, BinlogError, CorruptError, FullError, GoneError, PoisonedError
 from binlog.format.log_header import HEADER_BYTES, LOG_HEADER, PUBLISHED, Flag, LogHeader, Status, appended
+from binlog.log.chain import walk
+from binlog.log.directory import LogDirectory
+from binlog.log.header_reading import check_header, check_size, read_header
 from binlog.storage.boot import boot_id
 from binlog.storage.commit import Publication, commit_strict
 from binlog.storage.descriptor import Descriptor
 from binlog.storage.doorbell import Doorbell
 from binlog.storage.files import allocate, sync, write_at
-
-from .chain import walk
-from .directory import LogDirectory
-from .header_reading import check_header, check_size, read_header
 
 _TAIL = LOG_HEADER.offset("tail")
 _STATUS = LOG_HEADER.offset("status")

@@ -11,11 +11,10 @@ from binlog.errors import ClosedError, FullError
 from binlog.format.log_header import LogHeader
 from binlog.format.record import LENGTH_BYTES, RECORD_BYTES_FORMAT_MAX, frame_all
 from binlog.format.ref import Ref
+from binlog.log.session import Session, WriterOptions
+from binlog.log.writable_file import WritableFile
 from binlog.storage.files import FileSystem
 from binlog.storage.native import fork_generation
-
-from .session import Session, WriterOptions
-from .writable_file import WritableFile
 
 RECORD_BYTES_MAX = 64 << 20
 PREPARE_BYTES = 64 << 20

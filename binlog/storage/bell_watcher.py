@@ -18,8 +18,8 @@ import time
 from dataclasses import dataclass
 from functools import lru_cache
 
-from .doorbell import Doorbell, kernel_word
-from .native import ffi, fork_generation, lib
+from binlog.storage.doorbell import Doorbell, kernel_word
+from binlog.storage.native import ffi, fork_generation, lib
 
 _WORDS_MAX = 127
 _POLL_SECONDS = 0.005

@@ -6,7 +6,7 @@ import uuid
 from functools import cache
 from pathlib import Path
 
-from .failures import own_errors
+from binlog.storage.failures import own_errors
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 

@@ -6,9 +6,8 @@ import os
 from dataclasses import dataclass
 
 from binlog.errors import BinlogError, PoisonedError
-
-from .failures import NO_SPACE, failure
-from .native import ffi, lib
+from binlog.storage.failures import NO_SPACE, failure
+from binlog.storage.native import ffi, lib
 
 
 @dataclass(frozen=True, slots=True)

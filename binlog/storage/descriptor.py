@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 
 from binlog.errors import InternalError
-
-from .native import fork_generation, lib
+from binlog.storage.native import fork_generation, lib
 
 
 class Descriptor:

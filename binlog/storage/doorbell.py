@@ -12,7 +12,7 @@ import os
 import sys
 import time
 
-from .native import ffi, fork_generation, lib
+from binlog.storage.native import ffi, fork_generation, lib
 
 _POLL_SECONDS_FIRST = 0.001
 _POLL_SECONDS_MOST = 0.05

@@ -17,9 +17,8 @@ import os
 import stat
 
 from binlog.errors import AccessError
-
-from .failures import failure, own_errors
-from .native import ffi, lib
+from binlog.storage.failures import failure, own_errors
+from binlog.storage.native import ffi, lib
 
 FILE_MODE = 0o640
 DIRECTORY_MODE = 0o750

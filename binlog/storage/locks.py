@@ -13,9 +13,8 @@ import time
 from pathlib import Path
 
 from binlog.errors import BusyError
-
-from .failures import failure
-from .native import lib
+from binlog.storage.failures import failure
+from binlog.storage.native import lib
 
 _TRY_SECONDS_FIRST = 0.0005
 _TRY_SECONDS_MOST = 0.02

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-from .native import ffi, lib
+from binlog.storage.native import ffi, lib
 
 
 class Stop(enum.IntEnum):
