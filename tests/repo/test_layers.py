@@ -1,0 +1,103 @@
+"""The table of layers: who may import whom.  docs/architecture.md shows it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+ENGINES = ("log", "commitlog", "journal", "paging", "pagestore")
+
+# A layer is a package or module of ours; it may import itself and these.
+LAYERS: dict[str, frozenset[str]] = {
+    "binlog._native": frozenset(),
+    "binlog.errors": frozenset(),
+    "binlog.format": frozenset({"binlog.errors"}),
+    "binlog.storage": frozenset({"binlog.errors", "binlog.format", "binlog._native"}),
+    **{f"binlog.{engine}": frozenset({"binlog.errors", "binlog.format", "binlog.storage"}) for engine in ENGINES},
+    "binlog": frozenset({"binlog.errors", "binlog.format", "binlog.storage", *(f"binlog.{name}" for name in ENGINES)}),
+    # The rest see the public names alone.
+    "binlog.spark": frozenset({"binlog", "binlog.errors"}),
+    "binlog.cli": frozenset({"binlog", "binlog.errors", "binlog.spark"}),
+    "pyspark_binlog": frozenset({"binlog", "binlog.errors", "binlog.spark"}),
+}
+
+
+def _layer(module: str) -> str:
+    """The layer that a module is in: the longest name in the table that leads to it."""
+    fitting = [layer for layer in LAYERS if module == layer or module.startswith(layer + ".")]
+    layer = max(fitting, key=len)
+    # binlog itself is its top modules only; a folder that the table does not name is no layer.
+    assert layer != "binlog" or module in ("binlog", "binlog.compose"), f"{module} is in no layer"
+    return layer
+
+
+def _imports(source: str) -> Iterator[str]:
+    """Every module of ours that a source imports, wherever in it."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports are absolute"
+            yield from (_imported(node.module or "", alias.name) for alias in node.names)
+
+
+def _imported(module: str, name: str) -> str:
+    """`from binlog import errors` imports binlog.errors, `from binlog import Writer` only binlog."""
+    whole = f"{module}.{name}"
+    return whole if (ROOT / whole.replace(".", "/")).is_dir() or _file(whole).exists() else module
+
+
+def _file(module: str) -> Path:
+    return ROOT / (module.replace(".", "/") + ".py")
+
+
+def _wrong(module: str, source: str) -> list[str]:
+    """The imports that the table forbids."""
+    layer = _layer(module)
+    ours = [name for name in _imports(source) if name.split(".")[0] in ("binlog", "pyspark_binlog")]
+    return [name for name in ours if _layer(name) not in LAYERS[layer] | {layer}]
+
+
+def _modules() -> Iterator[tuple[str, Path]]:
+    for top in ("binlog", "pyspark_binlog"):
+        for path in sorted((ROOT / top).rglob("*.py")):
+            parts = path.relative_to(ROOT).with_suffix("").parts
+            yield ".".join(parts[:-1] if parts[-1] == "__init__" else parts), path
+
+
+def test_every_import_is_one_that_the_table_allows() -> None:
+    wrong = {module: found for module, path in _modules() if (found := _wrong(module, path.read_text()))}
+    assert wrong == {}
+
+
+def test_importing_binlog_needs_neither_spark_nor_the_command_lines_libraries() -> None:
+    optional = ("pyspark", "pyarrow", "click", "rich")
+    below = [path for module, path in _modules() if module.split(".")[1:2] not in (["spark"], ["cli"])]
+    for path in below:
+        if "pyspark_binlog" not in path.parts:
+            assert not {name.split(".")[0] for name in _imports(path.read_text())} & set(optional), path
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("binlog.format.ref", "from binlog.storage.files import read_at"),
+        ("binlog.storage.files", "import binlog.log.writer"),
+        ("binlog.journal.journal", "from binlog.log.writer import Writer"),
+        ("binlog.log.writer", "def f():\n    from binlog.paging.queue import Queue"),
+        ("binlog.cli.main", "from binlog.log.writer import Writer"),
+        ("binlog.spark.source", "from binlog.storage import native"),
+    ],
+)
+def test_a_forbidden_import_is_found(module: str, source: str) -> None:
+    assert _wrong(module, source) != []
+
+
+def test_a_folder_that_the_table_does_not_name_is_refused() -> None:
+    with pytest.raises(AssertionError, match="in no layer"):
+        _layer("binlog.helpers.things")
