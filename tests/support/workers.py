@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 from collections.abc import Callable
+from itertools import islice
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -75,3 +76,20 @@ def follow_until(path: Path, last: bytes) -> list[bytes]:
             if entry.data == last:
                 break
     return found
+
+
+def append_named(path: Path, name: str, count: int, cutover_every: int) -> list[Ref]:
+    """Append `name 0`, `name 1`, ..., and cut over now and then."""
+    refs = []
+    with binlog.Writer(path) as log:
+        for index in range(count):
+            refs.append(log.append(f"{name} {index}".encode()))
+            if (index + 1) % cutover_every == 0:
+                log.cutover()
+    return refs
+
+
+def follow_count(path: Path, count: int) -> list[bytes]:
+    """The first `count` records, as they come."""
+    with binlog.Reader(path) as reader:
+        return [entry.data for entry in islice(reader.tail(timeout=120), count)]
