@@ -85,10 +85,7 @@ def _check_file(fd: int, header: LogHeader, path: str) -> Iterator[Problem]:
     elif count != header.record_count:
         at = LOG_HEADER.offset("record_count")
         yield Problem(path, at, "record-count", f"the header counts {header.record_count} records, there are {count}")
-    late, _ = walk(fd, end, header.tail, header.tail, path)
-    if late and header.closed:
-        text = f"{late} records that another program added at or after the close; they have no sequence"
-        yield Problem(path, end, "late", text)
+    walk(fd, end, header.tail, header.tail, path)
 
 
 def _check_blocks(header: LogHeader, path: str) -> Iterator[Problem]:
@@ -113,6 +110,10 @@ def _check_succession(before: LogHeader, header: LogHeader, directory: LogDirect
         yield Problem(directory.file_path(before.number), LOG_HEADER.offset("status"), "two-open", text)
     if not (before.ours and header.ours):
         return
+    if before.closed and before.own_tail < before.tail:
+        # The file was closed by one of ours, as the next one is ours too: these came after.
+        text = f"{before.tail - before.own_tail} bytes of records that another program added after the close"
+        yield Problem(directory.file_path(before.number), before.own_tail, "late", text)
     if before.uuid != header.uuid:
         yield Problem(path, LOG_HEADER.offset("uuid"), "uuid", "the file belongs to another log than the one before it")
     expected = before.first_sequence + before.record_count

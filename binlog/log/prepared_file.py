@@ -11,7 +11,8 @@ import os
 import time
 import uuid
 
-from binlog.format.log_header import LogHeader, new_log_header
+from binlog.errors import FullError
+from binlog.format.log_header import HEADER_BYTES, LogHeader, new_log_header
 from binlog.format.names import log_file_name, prepared_file_name, prepared_file_number
 from binlog.log.directory import LogDirectory
 from binlog.storage.boot import boot_id
@@ -29,7 +30,7 @@ class PreparedFile:
         self._fd = create_file(directory.fd, self._name, self._path, mode=mode)
         self._named = False
         try:
-            allocate(self._fd, 0, file_bytes, self._path)
+            self._allocate(file_bytes)
         except BaseException:
             self.discard()
             raise
@@ -41,6 +42,13 @@ class PreparedFile:
         sync(self._fd, self._path)
         self._named = link_file(self._directory.fd, self._name, log_file_name(self.number), self._path)
         return self._named
+
+    def _allocate(self, file_bytes: int) -> None:
+        try:
+            allocate(self._fd, 0, file_bytes, self._path)
+        except FullError:
+            # A nearly full disk may still have room for a header and a few records.
+            allocate(self._fd, 0, HEADER_BYTES, self._path)
 
     def discard(self) -> None:
         """Close the file, and remove it where it did not get its name."""

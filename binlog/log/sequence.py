@@ -20,7 +20,10 @@ class RecordCounts:
     def sequence_after(self, header: LogHeader, fd: int) -> int:
         """The sequence number of the record that follows the file's last one."""
         if header.ours:
-            return header.first_sequence + header.record_count
+            # Records that another program added before it closed the file are not in our count.
+            path = self._directory.file_path(header.number)
+            more, _ = walk(fd, header.own_tail, header.tail, header.tail, path)
+            return header.first_sequence + header.record_count + more
         return self._first_sequence(header.number) + self._count(header, fd)
 
     def sequence_of_first(self, header: LogHeader) -> int:

@@ -16,6 +16,7 @@ import pytest
 import binlog
 from binlog import Reader, Start, Writer
 from binlog.log import cursor
+from tests.support.children import Child
 from tests.support.tracer import observe
 
 NOBODY = 65534
@@ -25,21 +26,13 @@ NOBODY = 65534
 def _child(work: Callable[[int], None]) -> Iterator[tuple[int, int]]:
     """Fork a child that is given the writing end of a pipe; its id, and the reading end."""
     read, write = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.close(read)
-        status = 1
-        try:
-            work(write)
-            status = 0
-        finally:
-            os._exit(status)
+    child = Child(work, write)
     os.close(write)
     try:
-        yield child, read
+        yield child.pid, read
     finally:
         os.close(read)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        child.join()
 
 
 def _read_all(fd: int) -> bytes:
@@ -135,24 +128,21 @@ def test_two_hundred_followers_wake(log: Path, monkeypatch: pytest.MonkeyPatch) 
     count = 200
     with Writer(log) as writer:
         read, write = os.pipe()
-        children = []
-        for _ in range(count):
-            child = os.fork()
-            if child == 0:
-                status = 1
-                try:
-                    reader = Reader(log, Start.END)
-                    os.write(write, b"r")
-                    status = 0 if reader.wait(60) and next(reader).data == b"wake up" else 2
-                finally:
-                    os._exit(status)
-            children.append(child)
+
+        def follow() -> None:
+            reader = Reader(log, Start.END)
+            os.write(write, b"r")
+            assert reader.wait(60)
+            assert next(reader).data == b"wake up"
+
+        children = [Child(follow) for _ in range(count)]
         ready = b""
         while len(ready) < count:
             ready += os.read(read, count)
-        _until(lambda: all(_asleep(child) for child in children))
+        _until(lambda: all(_asleep(child.pid) for child in children))
         writer.append(b"wake up")
-        assert [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children] == [0] * count
+        for child in children:
+            child.join()
         os.close(read)
         os.close(write)
 

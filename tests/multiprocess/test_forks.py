@@ -3,27 +3,15 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import threading
+from itertools import islice
 from pathlib import Path
 
 import binlog
+from tests.support.children import Child
 from tests.support.logs import job, jobs_by_writer, read_all
-
-
-def _fork(work: object) -> int:
-    child = os.fork()
-    if child == 0:
-        status = 1
-        try:
-            work()  # type: ignore[operator]
-            status = 0
-        finally:
-            os._exit(status)
-    return child
-
-
-def _join(child: int) -> None:
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 def test_parent_and_children_go_on_with_the_same_writer_object(log: Path) -> None:
@@ -36,11 +24,11 @@ def test_parent_and_children_go_on_with_the_same_writer_object(log: Path) -> Non
                 if sequence % 70 == 0:
                     writer.cutover()
 
-        children = [_fork(lambda number=number: append(number)) for number in (1, 2, 3)]
+        children = [Child(append, number) for number in (1, 2, 3)]
         for sequence in range(1, 200):
             writer.append(job(0, sequence))
         for child in children:
-            _join(child)
+            child.join()
     assert jobs_by_writer(read_all(log)) == {number: list(range(200)) for number in range(4)}
 
 
@@ -58,7 +46,7 @@ def test_a_fork_in_the_middle_of_another_threads_appends(log: Path) -> None:
         thread = threading.Thread(target=append)
         thread.start()
         for number in range(1, 31):
-            _join(_fork(lambda number=number: writer.append(job(number, 0))))
+            Child(writer.append, job(number, 0)).join()
         stop.set()
         thread.join()
     found = jobs_by_writer(read_all(log))
@@ -84,11 +72,37 @@ def test_a_child_that_lives_on_does_not_keep_its_dead_parents_lock(log: Path) ->
 
             writer._run(fork_and_die)  # type: ignore[arg-type]
 
-        _join(_fork(parent))
+        Child(parent).join()
         outside.append(job(0, 1))
         os.close(stay_write)
         os.close(stay_read)
     assert jobs_by_writer(read_all(log)) == {0: [0, 1]}
+
+
+_CLONE = """
+import ctypes, os, signal, sys
+import binlog
+writer = binlog.Writer(sys.argv[1])
+writer.append(b"parent 0")
+number = {"x86_64": 56, "aarch64": 220}[os.uname().machine]
+child = ctypes.PyDLL(None).syscall(number, int(signal.SIGCHLD), 0, 0, 0, 0)
+if child == 0:
+    print(writer.append(b"child 0"), flush=True)
+    os._exit(0)
+for index in range(1, 50):
+    writer.append(b"parent %d" % index)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+def test_a_child_made_without_fork_handlers_finds_out(log: Path) -> None:
+    """A bare clone(2), as a C library may make: no handler runs, and the writer learns it on its first call.
+
+    In a program with no other thread: CPython itself does not survive more.
+    """
+    subprocess.run([sys.executable, "-c", _CLONE, log], check=True, timeout=60)
+    records = read_all(log)
+    assert sorted(records) == sorted([b"child 0", *(b"parent %d" % index for index in range(50))])
 
 
 def test_a_reader_goes_on_in_the_child(log: Path) -> None:
@@ -97,17 +111,11 @@ def test_a_reader_goes_on_in_the_child(log: Path) -> None:
         next(reader)
 
         def read() -> None:
-            assert reader.wait(30)
-            assert [entry.data for entry in reader] == [job(0, 1)]
-            assert reader.wait(30)
-            assert next(reader).data == job(0, 2)
+            assert [entry.data for entry in islice(reader.tail(timeout=30), 2)] == [job(0, 1), job(0, 2)]
 
-        ready_read, ready_write = os.pipe()
-        child = _fork(read)
+        child = Child(read)
         writer.append(job(0, 2))
-        _join(child)
-        os.close(ready_read)
-        os.close(ready_write)
+        child.join()
         assert [entry.data for entry in reader] == [job(0, 1), job(0, 2)]
 
 
@@ -120,6 +128,6 @@ def test_closing_in_the_child_leaves_the_parents_writer_alone(log: Path) -> None
             reader.close()
             writer.close()
 
-        _join(_fork(close))
+        Child(close).join()
         writer.append(job(0, 1))
         assert [entry.data for entry in reader] == [job(0, 1)]

@@ -21,9 +21,14 @@ class Child:
 
     def join(self) -> None:
         """Wait until it has ended; raise AssertionError where it did not end well."""
-        with os.fdopen(self._errors, "rb") as pipe:
-            text = pipe.read().decode()
         status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        # Not to the end of the pipe: a child of the child may live on and hold it open.
+        os.set_blocking(self._errors, False)
+        try:
+            text = os.read(self._errors, 1 << 16).decode()
+        except BlockingIOError:
+            text = ""
+        os.close(self._errors)
         assert status == 0, f"the child ended with {status}\n{text}"
 
 

@@ -12,6 +12,7 @@ import pytest
 import binlog
 from binlog import Entry, Reader, Ref, Writer
 from binlog.errors import AccessError, BinlogError, CorruptError, GoneError, PoisonedError, VersionError
+from tests.support.children import Child
 from tests.support.logs import jpos_file
 
 RECORDS = [b"record %d" % index for index in range(6)]
@@ -239,24 +240,19 @@ def test_a_directory_without_permission(tmp_path: Path) -> None:
     with Writer(log) as writer:
         writer.append(b"secret")
     log.chmod(0o700)
-    child = os.fork()
-    if child == 0:
-        status = 1
-        try:
-            descriptor = os.open(tmp_path, os.O_PATH)
-            os.chdir(descriptor)
-            if os.geteuid() == 0:
-                os.setgid(65534)
-                os.setuid(65534)
-            else:
-                os.chmod("log", 0)
-            for use in (Reader, binlog.check, Writer):
-                with pytest.raises(AccessError):
-                    use("log")
-            status = 0
-        finally:
-            os._exit(status)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+    def use_as_nobody() -> None:
+        os.chdir(tmp_path)
+        if os.geteuid() == 0:
+            os.setgid(65534)
+            os.setuid(65534)
+        else:
+            os.chmod("log", 0)
+        for use in (Reader, binlog.check, Writer):
+            with pytest.raises(AccessError):
+                use("log")
+
+    Child(use_as_nobody).join()
     log.chmod(0o700)
 
 

@@ -1,0 +1,103 @@
+"""A disk that is really full: a small file system of the test's own, in a mount namespace."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import binlog
+from binlog import Reader, Writer
+from binlog.errors import FullError
+from tests.support.children import Child
+
+_CLONE_NEWNS, _CLONE_NEWUSER = 0x00020000, 0x10000000
+_MS_REC_PRIVATE = 0x4000 | 1 << 18
+
+
+def _on_a_small_disk(folder: Path, work: Callable[[Path], None]) -> None:
+    """Run `work` in a child to which `folder` is a file system of 4 MiB."""
+    allowed, answer = os.pipe()
+
+    def mount_and_work() -> None:
+        mounted = _mount(folder)
+        os.write(answer, b"y" if mounted else b"n")
+        if mounted:
+            work(folder)
+
+    child = Child(mount_and_work)
+    mounted = os.read(allowed, 1)
+    os.close(allowed)
+    os.close(answer)
+    child.join()
+    if mounted == b"n":
+        pytest.skip("no mount namespace may be made here")
+
+
+def _mount(folder: Path) -> bool:
+    libc = ctypes.CDLL(None, use_errno=True)
+    user, group = os.geteuid(), os.getegid()
+    if libc.unshare(_CLONE_NEWNS if user == 0 else _CLONE_NEWNS | _CLONE_NEWUSER) != 0:
+        return False
+    if user != 0:
+        Path("/proc/self/setgroups").write_text("deny")
+        Path("/proc/self/uid_map").write_text(f"0 {user} 1")
+        Path("/proc/self/gid_map").write_text(f"0 {group} 1")
+    private = libc.mount(b"none", b"/", None, _MS_REC_PRIVATE, None)
+    return private == 0 and libc.mount(b"tmpfs", os.fsencode(folder), b"tmpfs", 0, b"size=4m") == 0
+
+
+def _fill(writer: Writer, record: bytes) -> int:
+    """Append until the disk is full; how often that went well."""
+    for count in range(100):
+        try:
+            writer.append(record)
+        except FullError:
+            return count
+    raise AssertionError("the disk is never full")
+
+
+def _use(disk: Path) -> None:
+    log, filler = disk / "log", disk / "filler"
+    record = bytes(100_000)
+    with Writer(log) as writer:
+        appended = _fill(writer, record)
+    assert appended > 20
+    assert binlog.check(log) == []
+    filler.write_bytes(bytes(os.statvfs(disk).f_bavail * os.statvfs(disk).f_frsize))
+    with Writer(log) as writer:
+        for call in (lambda: writer.append_many([record] * 10), writer.cutover):
+            with pytest.raises(FullError):
+                call()
+        assert writer.append(b"small") is not None  # it fits into the page that the last record ends in
+    assert [len(entry.data) for entry in Reader(log)] == [100_000] * appended + [5]
+    assert sorted(path.name for path in log.iterdir()) == ["00000001.dat"]
+    with pytest.raises(FullError):
+        Writer(disk / "another")
+    filler.unlink()
+    with Writer(disk / "another") as writer:
+        writer.append(b"first")
+    assert binlog.check(log) == []
+
+
+def _go_on(disk: Path) -> None:
+    log, filler = disk / "log", disk / "filler"
+    with Writer(log) as writer:
+        writer.append(b"before")
+        filler.write_bytes(bytes(3 << 20))
+        assert _fill(writer, bytes(100_000)) < 10
+        filler.unlink()
+        writer.append(bytes(1_500_000))
+        assert writer.cutover() == 2
+        writer.append(b"after")
+    assert binlog.check(log) == []
+    records = [entry.data for entry in Reader(log)]
+    assert (records[0], len(records[-2]), records[-1]) == (b"before", 1_500_000, b"after")
+
+
+@pytest.mark.parametrize("work", [_use, _go_on])
+def test_a_full_disk_fails_the_append_and_nothing_else(tmp_path: Path, work: Callable[[Path], None]) -> None:
+    _on_a_small_disk(tmp_path, work)
