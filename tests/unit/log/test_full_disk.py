@@ -88,7 +88,7 @@ def _go_on(disk: Path) -> None:
     with Writer(log) as writer:
         writer.append(b"before")
         filler.write_bytes(bytes(3 << 20))
-        assert _fill(writer, bytes(100_000)) < 10
+        assert _fill(writer, bytes(100_000)) <= 10  # a mebibyte was allocated for the log before
         filler.unlink()
         writer.append(bytes(1_500_000))
         assert writer.cutover() == 2
