@@ -143,6 +143,7 @@ def _state(log: Path) -> dict[str, bytes]:
     return state
 
 
+@pytest.mark.slow
 def test_a_writer_killed_while_it_finishes_what_a_killed_one_left_loses_nothing(
     tmp_path: Path, figure: Callable[[str], None]
 ) -> None:

@@ -80,6 +80,7 @@ def test_an_idle_follower_has_a_record_soon_after_its_append(log: Path, figure: 
     )
 
 
+@pytest.mark.slow
 def test_an_idle_follower_makes_at_most_one_system_call_a_second(log: Path, figure: Callable[[str], None]) -> None:
     with Writer(log) as writer:
         writer.append(b"1")
