@@ -50,6 +50,7 @@ def _cut_over(log: Path, told: Acknowledged) -> None:
         told.add(writer.append(_record(2)), 2)
 
 
+PLACES = ("on nothing", "on a log", "beside another")
 SCENARIOS = {"append": _append, "append-many": _append_many, "grow": _grow, "cut-over": _cut_over}
 
 
@@ -108,8 +109,20 @@ def _start(tmp_path: Path, empty: bool) -> Path:
     return start
 
 
-@pytest.mark.parametrize("where", ["on nothing", "on a log", "beside another"])
-@pytest.mark.parametrize("scenario", SCENARIOS)
+@pytest.mark.parametrize(
+    ("scenario", "where"),
+    [
+        *(("append", where) for where in PLACES),
+        *(("cut-over", where) for where in PLACES),
+        ("append-many", "on a log"),
+        ("grow", "on a log"),
+        *(
+            pytest.param(scenario, where, marks=pytest.mark.slow)
+            for scenario in ("append-many", "grow")
+            for where in ("on nothing", "beside another")
+        ),
+    ],
+)
 def test_a_writer_killed_at_each_call_loses_nothing(
     tmp_path: Path, scenario: str, where: str, figure: Callable[[str], None]
 ) -> None:

@@ -12,6 +12,8 @@ import pytest
 from tests.support import checkout
 from tests.support.skips import ALLOWED, load_allowed
 
+pytestmark = pytest.mark.slow
+
 SKIPPING = """
 import pytest, unittest
 
