@@ -64,7 +64,9 @@ class Cursor:
         self._late: Place | None = None
         self._late_look = 0.0
         self._read_from: Place | None = None
-        self._open_start()
+        if not self._open_start() and start is Start.END:
+            # The end of a log with no files yet is its beginning: what comes is after it.
+            self._start = Start.BEGINNING
 
     def read(self, records_max: int, bytes_max: int) -> Batch | None:
         """The next records of one file, or None where there are none now.  See Reader.read_batch for what is raised."""

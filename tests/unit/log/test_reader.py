@@ -202,6 +202,16 @@ def test_a_reader_waits_for_the_first_file(log: Path) -> None:
     thread.join()
 
 
+def test_the_end_of_a_log_without_files_is_its_beginning(log: Path) -> None:
+    log.mkdir()
+    reader = Reader(log, Start.END)
+    with Writer(log) as writer:
+        writer.append(b"1")
+        writer.cutover()
+        writer.append(b"2")
+    assert [entry.data for entry in reader] == [b"1", b"2"]
+
+
 def test_asyncio_readers_share_a_thread_and_follow_a_cutover(log: Path) -> None:
     with Writer(log) as writer:
 
