@@ -17,7 +17,7 @@
 /* fork.c: what a child must not inherit */
 int binlog_fork_setup(void);
 uint32_t binlog_fork_generation(void);
-int binlog_fd_guard(int fd);
+int binlog_fd_open(int directory, const char *name, int flags);
 int binlog_fd_close(int fd);
 
 /* lock.c: the open-file-description lock over a whole file */

@@ -17,6 +17,7 @@
 #include "binlog.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -53,8 +54,11 @@ static void in_child(void)
     pthread_mutex_unlock(&table_mutex);
 }
 
+/* A second call, as when the module is loaded again, changes nothing: handlers that ran twice would lock twice. */
 int binlog_fork_setup(void)
 {
+    if (not_forked)
+        return 0;
     void *page = mmap(NULL, (size_t)sysconf(_SC_PAGESIZE), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (page == MAP_FAILED)
         return -errno;
@@ -75,22 +79,32 @@ uint32_t binlog_fork_generation(void)
     return generation;
 }
 
-int binlog_fd_guard(int fd)
+static int make_room(void)
 {
-    int result = 0;
+    if (table_count < table_room)
+        return 0;
+    size_t room = table_room ? 2 * table_room : 16;
+    int *larger = realloc(table, room * sizeof *table);
+    if (!larger)
+        return -ENOMEM;
+    table = larger;
+    table_room = room;
+    return 0;
+}
+
+/* Opens a file that is there, and registers it, with no fork in between: a child that got the descriptor unregistered
+ * would keep its parent's lock for as long as it lives. */
+int binlog_fd_open(int directory, const char *name, int flags)
+{
     pthread_mutex_lock(&table_mutex);
-    if (table_count == table_room) {
-        size_t room = table_room ? 2 * table_room : 16;
-        int *larger = realloc(table, room * sizeof *table);
-        if (larger) {
-            table = larger;
-            table_room = room;
-        } else {
-            result = -ENOMEM;
-        }
+    int result = make_room();
+    if (result == 0) {
+        result = openat(directory, name, flags);
+        if (result >= 0)
+            table[table_count++] = result;
+        else
+            result = -errno;
     }
-    if (result == 0)
-        table[table_count++] = fd;
     pthread_mutex_unlock(&table_mutex);
     return result;
 }

@@ -8,6 +8,7 @@ from typing import NamedTuple
 _TEXT = re.compile(r"([0-9]{1,10}):([0-9]{1,19})", re.ASCII)
 _NUMBER_MAX = 2**32 - 1
 OFFSET_MAX = 2**63 - 1
+COUNT_MAX = 2**63 - 1
 
 
 class Ref(NamedTuple):

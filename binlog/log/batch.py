@@ -20,6 +20,11 @@ class Entry(NamedTuple):
     ref: Ref
     data: bytes
 
+    @property
+    def next_ref(self) -> Ref:
+        """Where this record ends: a reader that starts there goes on after it."""
+        return Ref(self.ref.number, self.ref.offset + LENGTH_BYTES + len(self.data))
+
 
 @dataclass(frozen=True, slots=True)
 class Batch:

@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from binlog.errors import BinlogError, CorruptError, VersionError
+from binlog.errors import BinlogError, CorruptError, NotFoundError, VersionError
 from binlog.format.log_header import FIRST_OFFSET, LOG_HEADER, SLOT_BYTES, Flag, LogHeader, parse_slot
 from binlog.log.chain import walk
 from binlog.log.directory import LogDirectory
@@ -48,7 +48,7 @@ def _check(directory: LogDirectory) -> Iterator[Problem]:
         path = directory.file_path(number)
         try:
             fd = directory.open(number)
-        except FileNotFoundError:
+        except NotFoundError:
             continue  # retention removed it since the listing
         except BinlogError as error:
             yield Problem(path, 0, "unreadable", str(error))

@@ -11,7 +11,7 @@ import enum
 import time
 from dataclasses import dataclass
 
-from binlog.errors import CorruptError, GoneError
+from binlog.errors import CorruptError, GoneError, NotFoundError
 from binlog.format.log_header import FIRST_OFFSET, LOG_HEADER
 from binlog.format.names import NUMBER_FIRST
 from binlog.format.ref import Ref
@@ -25,6 +25,11 @@ from binlog.storage.doorbell import Doorbell
 _LOOK_SECONDS = 5.0
 # The same where other programs are known to write, or where there is no file yet to wait on.
 _LOOK_SECONDS_MIXED = 0.05
+
+
+# A batch's offsets have 32 bits, and one record may be 2 GiB long.
+_RECORDS_MOST = 1 << 30
+_BYTES_MOST = 1 << 30
 
 
 class Start(enum.Enum):
@@ -73,6 +78,7 @@ class Cursor:
         place = self._ready_place()
         if place is None:
             return None
+        records_max, bytes_max = min(records_max, _RECORDS_MOST), min(bytes_max, _BYTES_MOST)
         batch = place.file.read(place.offset, place.sequence, records_max=records_max, bytes_max=bytes_max)
         self._read_from = place
         self._put_back(batch, len(batch))
@@ -108,7 +114,7 @@ class Cursor:
             number = place.file.header.next_number
             try:
                 return Ref(number, self.directory.read_header(number).first_offset)
-            except FileNotFoundError:
+            except NotFoundError:
                 pass  # the rule: it stays at the closed file's tail for as long as there is no next file
         return Ref(place.file.number, place.offset)
 
@@ -164,8 +170,8 @@ class Cursor:
         header = place.file.header
         try:
             file = self._open(header.next_number)
-        except FileNotFoundError:
-            if place.file.removed():
+        except NotFoundError:
+            if not self.directory.exists(place.file.number):
                 text = f"file {header.next_number} and those before it were removed while they were being read"
                 raise GoneError(f"{place.file.path}: {text}") from None
             text = f"file {header.number} is closed and leads to file {header.next_number}, which is not there"
@@ -189,7 +195,7 @@ class Cursor:
                 return False
             try:
                 self._place = self._starting_place(numbers)
-            except FileNotFoundError:
+            except NotFoundError:
                 continue  # removed since the listing
         return True
 

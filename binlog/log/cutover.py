@@ -15,7 +15,7 @@ from binlog.errors import CorruptError, FullError
 from binlog.format.log_header import FIRST_OFFSET, Flag, LogHeader
 from binlog.format.names import NUMBER_MAX
 from binlog.log.directory import LogDirectory
-from binlog.log.header_reading import read_header
+from binlog.log.header_reading import read_header, settled_header
 from binlog.log.prepared_file import PreparedFile, new_header, new_log_uuid, sweep
 from binlog.log.sequence import RecordCounts
 from binlog.log.writable_file import WritableFile
@@ -37,7 +37,7 @@ class Cutover:
         number = file.number + 1
         if number > NUMBER_MAX:
             raise FullError(f"{file.path}: there are no more file numbers", limit=NUMBER_MAX)
-        header = self._directory.read_header(file.number)
+        header = settled_header(file.fd, file.number, file.path)
         if not header.ours:
             self._counts.sequence_after(header, file.fd)
         if self._prepared is not None and self._prepared.number != number:

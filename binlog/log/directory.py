@@ -36,7 +36,7 @@ class LogDirectory:
         return sorted(number for name in self.names() if (number := log_file_number(name)) is not None)
 
     def open(self, number: int, *, writable: bool = False) -> int:
-        """A descriptor of a log file.  Raises: FileNotFoundError, for callers to whom that is news; AccessError."""
+        """A descriptor of a log file.  Raises: NotFoundError; AccessError."""
         return open_file(self.fd, log_file_name(number), self.file_path(number), writable=writable)
 
     def exists(self, number: int) -> bool:
@@ -48,7 +48,7 @@ class LogDirectory:
         return True
 
     def read_header(self, number: int) -> LogHeader:
-        """The checked header of a log file.  Raises: FileNotFoundError, CorruptError, VersionError, AccessError."""
+        """The checked header of a log file.  Raises: NotFoundError, CorruptError, VersionError, AccessError."""
         fd = self.open(number)
         try:
             return settled_header(fd, number, self.file_path(number))

@@ -83,10 +83,6 @@ class FileReader:
                 return header.first_sequence + count if header.ours else None
         raise ValueError(f"{self.number}:{offset} does not lie on a record; the file's tail is {header.tail}")
 
-    def removed(self) -> bool:
-        """Whether the file has lost its name."""
-        return os.fstat(self.fd).st_nlink == 0
-
     def close(self) -> None:
         """Give the file back."""
         if self._doorbell is not None:

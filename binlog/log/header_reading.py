@@ -7,11 +7,12 @@ from dataclasses import replace
 
 from binlog.errors import CorruptError
 from binlog.format.log_header import HEADER_BYTES, LOG_HEADER, Flag, LogHeader, parse_log_header
-from binlog.format.ref import OFFSET_MAX
+from binlog.format.ref import COUNT_MAX, OFFSET_MAX
 from binlog.log.chain import is_blank
 from binlog.storage.files import read_at
 
 _TAIL = LOG_HEADER.offset("tail")
+_COUNT = LOG_HEADER.offset("record_count")
 _NEXT = LOG_HEADER.offset("next_number")
 
 
@@ -45,6 +46,8 @@ def check_header(header: LogHeader, fd: int, path: str) -> LogHeader:
     """The header, if its tail and its next number can be right.  Raises: CorruptError."""
     if not header.first_offset <= header.tail <= OFFSET_MAX:
         raise CorruptError(path, _TAIL, "tail", f"the tail {header.tail} is not a place for a record")
+    if header.first_sequence + header.record_count > COUNT_MAX:
+        raise CorruptError(path, _COUNT, "record-count", f"{header.record_count} records cannot be")
     leads_back = 0 < header.next_number <= header.number
     if leads_back or (header.closed and not header.next_number):
         raise CorruptError(path, _NEXT, "next-number", f"file {header.number} leads to file {header.next_number}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import time
 from bisect import bisect_left
@@ -11,17 +10,17 @@ from types import TracebackType
 from typing import Self
 
 from binlog.errors import ClosedError
-from binlog.format.record import LENGTH_BYTES, RECORD_BYTES_FORMAT_MAX
+from binlog.format.record import RECORD_BYTES_FORMAT_MAX
 from binlog.format.ref import Ref
 from binlog.log.batch import Batch, Entry
 from binlog.log.cursor import Cursor, Start
 from binlog.log.directory import LogDirectory
-from binlog.storage.bell_watcher import watch
 
 RECORD_BYTES_MAX = 64 << 20
 
 _RECORDS_MAX = 4096
 _BYTES_MAX = 1 << 20
+_ENTRIES_A_TURN = 256
 
 
 class Reader:
@@ -33,8 +32,8 @@ class Reader:
     record_bytes_max: a larger record is refused with FullError, 64 MiB unless told.
 
     Iterating gives each record as an Entry and stops when it has caught up; it goes on later from there.  Only
-    published records are ever seen.  Needs no permission to write.  For one thread at a time; a forked child may go on
-    with its copy.
+    published records are ever seen.  Needs no permission to write.  For one thread at a time, closing included; a
+    forked child may go on with its copy.
     Raises: AccessError, CorruptError, VersionError; ValueError for a ref where no record lies; GoneError for a ref into
     a file that was removed.
     """
@@ -97,9 +96,15 @@ class Reader:
 
         One thread waits for all readers of a process.  With follow=False it ends where no more can come.
         """
+        import asyncio
+
+        from binlog.storage.bell_watcher import watch
+
         while True:
-            for entry in self:
+            for count, entry in enumerate(self):
                 yield entry
+                if count % _ENTRIES_A_TURN == 0:
+                    await asyncio.sleep(0)  # while there is much to read, other tasks get their turns
             if self._cursor.ready():
                 continue
             if self._cursor.finished:
@@ -114,7 +119,7 @@ class Reader:
         """Wait until there is a record to read; whether there is.
 
         False after `timeout` seconds, and at once where none can come any more (follow=False).
-        Raises: as `read_batch`; ClosedError where another thread closes the reader, within seconds.
+        Raises: as `read_batch`.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         while not self._has_entries() and not self._cursor.ready():
@@ -128,7 +133,6 @@ class Reader:
                 time.sleep(left)
             else:
                 bell[0].wait(bell[1], left)
-            self._check_open()
         return True
 
     @property
@@ -136,11 +140,13 @@ class Reader:
         """Where the next record lies or will lie: store it, and a later reader that starts there misses nothing.
 
         At the end of a closed file it is the start of the next one, as soon as that is there.
+        An exception from a signal handler (Ctrl-C) may come between a record's leaving the reader and its reaching you;
+        whoever goes on after one does so from `Entry.next_ref` of the last record handled.
         """
         self._check_open()
         batch, last = self._batch, self._last
         if batch is not None and last is not None and self._has_entries() and self._cursor.in_order:
-            return Ref(last.ref.number, last.ref.offset + LENGTH_BYTES + len(last.data))
+            return last.next_ref
         return self._cursor.position
 
     def close(self) -> None:

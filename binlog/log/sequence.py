@@ -19,31 +19,33 @@ class RecordCounts:
 
     def sequence_after(self, header: LogHeader, fd: int) -> int:
         """The sequence number of the record that follows the file's last one."""
+        before = 0 if header.ours else self._before(header.number)
+        return before + self._end(header, fd)
+
+    def _before(self, number: int) -> int:
+        """The records before another program's file: from the nearest file of ours, or the lowest that is there."""
+        total = 0
+        while self._directory.exists(number - 1):
+            number -= 1
+            fd = self._directory.open(number)
+            try:
+                header = settled_header(fd, number, self._directory.file_path(number))
+                total += self._end(header, fd)
+            finally:
+                os.close(fd)
+            if header.ours:
+                break
+        return total
+
+    def _end(self, header: LogHeader, fd: int) -> int:
+        """Where the file's records end: as a sequence number in a file of ours, else as a count from its start."""
+        start, known = header.first_offset, 0
         if header.ours:
             # Records that another program added before it closed the file are not in our count.
-            path = self._directory.file_path(header.number)
-            more, _ = walk(fd, header.own_tail, header.tail, header.tail, path)
-            return header.first_sequence + header.record_count + more
-        return self._first_sequence(header.number) + self._count(header, fd)
-
-    def sequence_of_first(self, header: LogHeader) -> int:
-        """The sequence number of the file's first record."""
-        return header.first_sequence if header.ours else self._first_sequence(header.number)
-
-    def _first_sequence(self, number: int) -> int:
-        """Of another program's file: what the files before it say, from the lowest that is there."""
-        if not self._directory.exists(number - 1):
-            return 0
-        fd = self._directory.open(number - 1)
-        try:
-            before = settled_header(fd, number - 1, self._directory.file_path(number - 1))
-            return self.sequence_after(before, fd)
-        finally:
-            os.close(fd)
-
-    def _count(self, header: LogHeader, fd: int) -> int:
-        path = self._directory.file_path(header.number)
-        start, known = self._known.get(header.number, (header.first_offset, 0))
-        more, end = walk(fd, start, header.tail, header.tail, path)
-        self._known[header.number] = (end, known + more)
+            start, known = header.own_tail, header.first_sequence + header.record_count
+        elif header.number in self._known:
+            start, known = self._known[header.number]
+        more, end = walk(fd, start, header.tail, header.tail, self._directory.file_path(header.number))
+        if not header.ours:
+            self._known[header.number] = (end, known + more)
         return known + more

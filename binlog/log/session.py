@@ -15,14 +15,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from binlog.errors import CorruptError, GoneError, StateError
+from binlog.errors import ClosedError, CorruptError, GoneError, NotFoundError, PoisonedError, StateError
 from binlog.format.log_header import LOG_HEADER, LogHeader
 from binlog.format.names import NUMBER_FIRST
 from binlog.log.cutover import Cutover
 from binlog.log.directory import LogDirectory
+from binlog.log.header_reading import read_header, settled_header
 from binlog.log.prepared_file import PreparedFile, new_log_uuid, sweep
 from binlog.log.writable_file import PREPARE_BYTES_FIRST, WritableFile
-from binlog.storage.files import FileSystem, make_directory, refuse_remote, sync_directory
+from binlog.storage.files import FileSystem, refuse_remote, sync, sync_directory
 from binlog.storage.locks import lock, unlock
 from binlog.storage.native import fork_generation
 
@@ -43,17 +44,18 @@ class WriterOptions:
 class Session:
     """A writer's hold on a log, in one process."""
 
-    def __init__(self, path: str, options: WriterOptions) -> None:
-        make_directory(path)
-        self.directory = LogDirectory(path)
+    def __init__(self, directory: LogDirectory, options: WriterOptions) -> None:
+        self.directory = directory
         self.generation = fork_generation()
         self._options = options
         self._mutex = threading.RLock()
         self._busy = False
+        self._closed = False
+        self._poison: PoisonedError | None = None
         self._file: WritableFile | None = None
         self._cutover = Cutover(self.directory, file_bytes=self._file_bytes_first, mode=options.mode)
         if options.file_system is FileSystem.LOCAL:
-            refuse_remote(self.directory.fd, path)
+            refuse_remote(directory.fd, directory.path)
         self.run(lambda file, header: None)
 
     @property
@@ -71,12 +73,20 @@ class Session:
         prepare: what to do beforehand with each file that may turn out to be the open one, without its lock.
         """
         with self._mutex:
+            if self._closed:
+                raise ClosedError("the writer is closed")
+            if self._poison is not None:
+                raise PoisonedError(str(self._poison)) from self._poison
             # An RLock lets this thread in again: from a signal handler or __del__ in the middle of an action.
             if self._busy:
                 raise StateError("the writer was entered again from within one of its own calls")
             self._busy = True
             try:
                 return self._run(action, prepare)
+            except PoisonedError as error:
+                # Kept here as well as in the file: one that another program made has no place for it.
+                self._poison = error
+                raise
             finally:
                 self._busy = False
 
@@ -95,13 +105,13 @@ class Session:
         return self.run(close, prepare=prepare)
 
     def close(self) -> None:
-        """Give everything back."""
+        """Give everything back but the directory."""
         with self._mutex:
             if self._busy:
                 raise StateError("the writer was closed from within one of its own calls")
+            self._closed = True
             self._leave()
             self._cutover.discard()
-            self.directory.close()
 
     def _run(
         self, action: Callable[[WritableFile, LogHeader], _Result], prepare: Callable[[WritableFile], None] | None
@@ -111,6 +121,7 @@ class Session:
             if prepare is not None:
                 prepare(file)
             fd = file.fd
+            removed = False
             try:
                 lock(fd, file.path, self._options.lock_timeout)
                 header = file.header()
@@ -120,13 +131,19 @@ class Session:
                 elif not header.closed:
                     result = action(file, header)
                     break
+                else:
+                    # Whoever closed it may have died before the sync.  What is appended to the next file is reachable
+                    # only through this one, so the close must be durable first.
+                    file.sync()
             except GoneError:
-                # The name may lead to another file by now; bytes written to this one would be seen by nobody.
-                self._leave()
-                continue
+                removed = True
             finally:
                 unlock(fd)
-            self._move_on(file)
+            if removed:
+                # The name may lead to another file by now; bytes written to this one would be seen by nobody.
+                self._leave()
+            else:
+                self._move_on(file)
         file.wake()
         return result
 
@@ -137,12 +154,14 @@ class Session:
 
     def _move_on(self, file: WritableFile) -> None:
         """Go from a file that was closed to the one that it names."""
-        header = self.directory.read_header(file.number)
+        header = read_header(file.fd, file.number, file.path)
         file.wake()
         self._leave()
         try:
             self._file = self._open(header.next_number)
-        except FileNotFoundError:
+        except NotFoundError:
+            if not self.directory.exists(file.number):
+                return  # both were moved away since, closed files as they were: the newest is found by name
             text = f"file {header.number} is closed and leads to file {header.next_number}, which is not there"
             raise CorruptError(file.path, LOG_HEADER.offset("next_number"), "missing-next", text) from None
 
@@ -164,7 +183,7 @@ class Session:
                     self._settle(numbers[-2], numbers[-1])
                 sweep(self.directory, numbers[-1])
                 return self._open(numbers[-1])
-            except FileNotFoundError:
+            except NotFoundError:
                 continue  # retention removed it since the listing
 
     def _make_first_file(self) -> None:
@@ -178,8 +197,7 @@ class Session:
 
     def _settle(self, number: int, newest: int) -> None:
         """Finish what a process left that died while it cut over from `number` to `newest`."""
-        header = self.directory.read_header(number)
-        if header.closed and header.next_number == newest and self._file_bytes(number) <= header.tail:
+        if self._closed_and_cut(number, newest):
             return
         file = self._open(number)
         fd = file.fd
@@ -190,16 +208,22 @@ class Session:
                 self._cutover.run(file, header)
             elif header.closed and header.next_number == newest:
                 file.cut(header.tail)
-            elif header.next_number not in (0, newest) or newest != number + 1:
+            else:
                 text = f"file {number} does not lead to the newest file, {newest}"
                 raise CorruptError(file.path, LOG_HEADER.offset("next_number"), "missing-next", text)
         finally:
             unlock(fd)
             file.close()
 
-    def _file_bytes(self, number: int) -> int:
+    def _closed_and_cut(self, number: int, newest: int) -> bool:
+        """Whether nothing is left to do, which most often is so, and needs no permission to write there."""
         fd = self.directory.open(number)
         try:
-            return os.fstat(fd).st_size
+            path = self.directory.file_path(number)
+            header = settled_header(fd, number, path)
+            if not header.closed or header.next_number != newest:
+                return False
+            sync(fd, path)  # for the reason that `_run` gives
+            return os.fstat(fd).st_size <= header.tail
         finally:
             os.close(fd)

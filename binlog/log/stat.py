@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
+from binlog.errors import NotFoundError
 from binlog.format.ref import Ref
 from binlog.log.directory import LogDirectory
 from binlog.log.header_reading import settled_header
@@ -59,7 +60,7 @@ def stat(path: str | os.PathLike[str]) -> LogStat:
         for number in directory.numbers():
             try:
                 files.append(_file_stat(directory, number))
-            except FileNotFoundError:
+            except NotFoundError:
                 continue  # retention removed it since the listing
         return LogStat(path=directory.path, files=tuple(files))
     finally:

@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from binlog.errors import AccessError, BinlogError, CorruptError, FullError, GoneError, PoisonedError
 from binlog.format.log_header import HEADER_BYTES, LOG_HEADER, PUBLISHED, Flag, LogHeader, Status, appended
+from binlog.format.names import log_file_name
 from binlog.log.chain import walk
 from binlog.log.directory import LogDirectory
 from binlog.log.header_reading import check_header, check_size, read_header
@@ -37,7 +38,7 @@ class WritableFile:
         self.number = number
         self.path = directory.file_path(number)
         self._prepare_bytes = prepare_bytes
-        self._descriptor = Descriptor(directory.open(number, writable=True))
+        self._descriptor = Descriptor(directory.fd, log_file_name(number), self.path)
         self._doorbell: Doorbell | None = None
 
     @property

@@ -11,9 +11,10 @@ from binlog.errors import ClosedError, FullError
 from binlog.format.log_header import LogHeader
 from binlog.format.record import LENGTH_BYTES, RECORD_BYTES_FORMAT_MAX, frame_all
 from binlog.format.ref import Ref
+from binlog.log.directory import LogDirectory
 from binlog.log.session import Session, WriterOptions
 from binlog.log.writable_file import WritableFile
-from binlog.storage.files import FileSystem
+from binlog.storage.files import FileSystem, make_directory
 from binlog.storage.native import fork_generation
 
 RECORD_BYTES_MAX = 64 << 20
@@ -51,7 +52,6 @@ class Writer:
             raise ValueError(f"record_bytes_max is 0 to {RECORD_BYTES_FORMAT_MAX}, not {record_bytes_max}")
         if prepare_bytes < 4096:
             raise ValueError(f"prepare_bytes is 4096 or more, not {prepare_bytes}")
-        self._path = os.path.abspath(os.fspath(path))
         self._options = WriterOptions(
             record_bytes_max=record_bytes_max,
             prepare_bytes=prepare_bytes,
@@ -59,7 +59,10 @@ class Writer:
             mode=mode,
             file_system=file_system,
         )
-        self._session: Session | None = Session(self._path, self._options)
+        path = os.fspath(path)
+        make_directory(path)
+        self._directory = LogDirectory(path)
+        self._session: Session | None = Session(self._directory, self._options)
 
     def append(self, record: Record) -> Ref:
         """Append one record and return where it lies.
@@ -109,10 +112,14 @@ class Writer:
         self._run(lambda file, header: file.sync())
 
     def close(self) -> None:
-        """Close the writer.  What was appended is durable already; a second call does nothing."""
+        """Close the writer.  What was appended is durable already; a second call does nothing.
+
+        Blocks: for a call of another thread that is in progress.
+        """
         session, self._session = self._session, None
         if session is not None and session.generation == fork_generation():
             session.close()
+        self._directory.close()
 
     def __enter__(self) -> Self:
         self._open_session()
@@ -124,7 +131,7 @@ class Writer:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<binlog.Writer {self._path!r}{' closed' if self._session is None else ''}>"
+        return f"<binlog.Writer {self._directory.path!r}{' closed' if self._session is None else ''}>"
 
     def _run(self, action: Callable[[WritableFile, LogHeader], _Result]) -> _Result:
         return self._open_session().run(action)
@@ -135,7 +142,7 @@ class Writer:
             raise ClosedError("the writer is closed")
         if session.generation != fork_generation():
             # A forked child: the parent's descriptors are closed here, and its mutex may be held for ever.
-            session = self._session = Session(self._path, self._options)
+            session = self._session = Session(self._directory, self._options)
         return session
 
     def _check(self, record: Record) -> Record:

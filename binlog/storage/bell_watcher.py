@@ -15,6 +15,7 @@ import asyncio
 import errno
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -44,7 +45,7 @@ class _Wait:
 
     def finish(self) -> None:
         """Let the waiting coroutine go on."""
-        if not self.loop.is_closed():
+        with suppress(RuntimeError):  # its loop was closed, and nobody waits any more
             self.loop.call_soon_threadsafe(self._set)
 
     def _set(self) -> None:
@@ -68,11 +69,21 @@ class BellWatcher:
         with self._mutex:
             self._waits.append(wait)
             self._kick[0] = (self._kick[0] + 1) & 0xFFFFFFFF
-            if not self._running:
-                self._running = True
-                threading.Thread(target=self._run, name="binlog-bells", daemon=True).start()
+            started = self._running = self._running or self._start_thread()
+            if not started:
+                self._waits.remove(wait)
+        if not started:
+            await asyncio.sleep(min(timeout, _POLL_SECONDS))
+            return
         lib.binlog_bell_wake(self._kick)
         await wait.future
+
+    def _start_thread(self) -> bool:
+        try:
+            threading.Thread(target=self._run, name="binlog-bells", daemon=True).start()
+        except RuntimeError:
+            return False  # no more threads for this process: whoever waits polls
+        return True
 
     def _run(self) -> None:
         while True:

@@ -5,24 +5,29 @@ from __future__ import annotations
 import os
 
 from binlog.errors import InternalError
+from binlog.storage.files import check_regular, flags_to_open, opening_failure
 from binlog.storage.native import fork_generation, lib
 
 
 class Descriptor:
-    """Owns `fd`, which is closed in a child as soon as it is forked (see native/fork.c).
+    """A regular file that is there, open for reading and writing.
 
-    In the child the number may by then belong to another file, so `inherited` is to be asked before any use there.
+    `fd` is closed in a child as soon as it is forked (see native/fork.c).  There the number may by then belong to
+    another file, so `inherited` is to be asked before any use.
     """
 
     __slots__ = ("_generation", "fd")
 
-    def __init__(self, fd: int) -> None:
-        self.fd = fd
+    def __init__(self, directory_fd: int, name: str, path: str) -> None:
         self._generation = fork_generation()
-        result = lib.binlog_fd_guard(fd)
-        if result != 0:
-            os.close(fd)
-            raise MemoryError("no room to register a descriptor")
+        self.fd = lib.binlog_fd_open(directory_fd, os.fsencode(name), flags_to_open(writable=True))
+        if self.fd < 0:
+            raise opening_failure(-self.fd, path)
+        try:
+            check_regular(self.fd, path)
+        except BaseException:
+            self.close()
+            raise
 
     @property
     def inherited(self) -> bool:

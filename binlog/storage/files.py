@@ -16,7 +16,7 @@ import errno
 import os
 import stat
 
-from binlog.errors import AccessError
+from binlog.errors import AccessError, BinlogError, NotFoundError
 from binlog.storage.failures import failure, own_errors
 from binlog.storage.native import ffi, lib
 
@@ -49,7 +49,8 @@ def make_directory(path: str) -> None:
             os.mkdir(path, DIRECTORY_MODE)
         except FileExistsError:
             return
-        parent = os.open(os.path.dirname(os.path.abspath(path)), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        # By way of the new directory: what the kernel takes for its parent, whatever links the path goes through.
+        parent = os.open(os.path.join(path, os.pardir), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(parent)
         finally:
@@ -71,22 +72,41 @@ def refuse_remote(directory_fd: int, path: str) -> None:
 
 
 def open_file(directory_fd: int, name: str, path: str, *, writable: bool) -> int:
-    """A descriptor of a regular file that is there.
+    """A descriptor of a regular file that is there.  Raises: NotFoundError; AccessError.
 
-    Raises: FileNotFoundError, as it is, for callers to whom that is news; AccessError.
+    For one that is to be locked see Descriptor.
     """
-    # O_NONBLOCK: a FIFO under the name must not hang the opener; it changes nothing for a regular file.
-    flags = (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
-        fd = os.open(name, flags, dir_fd=directory_fd)
-    except FileNotFoundError:
-        raise
+        fd = os.open(name, flags_to_open(writable=writable), dir_fd=directory_fd)
     except OSError as error:
-        raise failure(error.errno or 0, path, "opening the file") from error
-    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        raise opening_failure(error.errno or 0, path) from error
+    try:
+        check_regular(fd, path)
+    except BaseException:
         os.close(fd)
-        raise AccessError(f"{path} is not a regular file", errno=errno.EINVAL, path=path)
+        raise
     return fd
+
+
+def flags_to_open(*, writable: bool) -> int:
+    """How a file of ours is opened."""
+    # O_NONBLOCK: a FIFO under the name must not hang the opener; it changes nothing for a regular file.
+    return (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+
+
+def opening_failure(number: int, path: str) -> BinlogError:
+    """The error for the errno `number`, met while opening a file."""
+    if number == errno.ENOENT:
+        return NotFoundError(f"{path} is not there")
+    return failure(number, path, "opening the file")
+
+
+def check_regular(fd: int, path: str) -> None:
+    """Raise AccessError where the file is a directory, a pipe or a device."""
+    with own_errors(path, "opening the file"):
+        regular = stat.S_ISREG(os.fstat(fd).st_mode)
+    if not regular:
+        raise AccessError(f"{path} is not a regular file", errno=errno.EINVAL, path=path)
 
 
 def create_file(directory_fd: int, name: str, path: str, *, mode: int | None) -> int:

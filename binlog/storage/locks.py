@@ -62,12 +62,18 @@ def holder(fd: int) -> str | None:
         return f"process {owner}"
     # The kernel names no process for a lock of an open file description, but lists it under the descriptor.
     status = os.fstat(fd)
-    for info in Path("/proc").glob("[0-9]*/fdinfo/*"):
-        process = info.parts[2]
-        try:
-            there = os.stat(f"/proc/{process}/fd/{info.name}")
-            if (there.st_dev, there.st_ino) == (status.st_dev, status.st_ino) and "lock:" in info.read_text():
-                return f"process {process}"
-        except OSError:
-            continue  # gone, or another user's
+    try:
+        for info in Path("/proc").glob("[0-9]*/fdinfo/*"):
+            if _locks(info, status):
+                return f"process {info.parts[2]}"
+    except OSError:
+        return None  # no descriptor left to look with
     return None
+
+
+def _locks(info: Path, status: os.stat_result) -> bool:
+    try:
+        there = os.stat(info.parents[1] / "fd" / info.name)
+        return (there.st_dev, there.st_ino) == (status.st_dev, status.st_ino) and "lock:" in info.read_text()
+    except OSError:
+        return False  # gone, or another user's

@@ -1,0 +1,306 @@
+"""What once went wrong, each under the name of what it did."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import binlog
+from binlog import Reader, Ref, Writer
+from binlog.errors import BinlogError, ClosedError, CorruptError, GoneError, PoisonedError
+from binlog.format.log_header import LogHeader, parse_log_header
+from binlog.log import writable_file
+from binlog.storage import bell_watcher
+from tests.support.logs import jpos_file, read_all
+from tests.support.tracer import trace
+
+
+def test_an_idle_writer_was_lost_when_closed_files_were_moved_away(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with Writer(log) as idle, Writer(log) as other, Reader(log) as reader:
+        idle.append(b"1")
+        assert [entry.data for entry in reader] == [b"1"]
+        for record in (b"2", b"3"):
+            other.cutover()
+            other.append(record)
+        for number in (1, 2):
+            (log / f"{number:08d}.dat").rename(tmp_path / f"{number}")
+        assert idle.append(b"4") == Ref(3, 261)
+        with pytest.raises(GoneError):
+            next(reader)
+
+
+def test_a_writer_went_on_in_a_file_whose_predecessors_close_was_not_synced(log: Path) -> None:
+    """The process that closed it may have died between the status and its sync."""
+    with Writer(log) as writer, Writer(log) as other:
+        writer.append(b"1")
+        other.cutover()
+
+        def append_and_leave() -> None:
+            with Writer(log):
+                pass
+
+        run = trace(append_and_leave)
+        assert run.error is None, run.error
+        opened = [
+            call.result for call in run.calls if call.name == "openat" and call.result is not None and call.result >= 0
+        ]
+        synced = [call.args[0] for call in run.calls if call.name == "fdatasync"]
+        assert synced, "opening the log did not sync the file before the newest"
+        assert set(synced) <= set(opened)
+
+
+def test_moving_on_syncs_the_file_that_is_left(log: Path) -> None:
+    """The same for a writer that had the closed file open: it syncs before it opens the next."""
+
+    def sleep_and_append() -> None:
+        with Writer(log) as sleeper:
+            sleeper.append(b"1")
+            child = os.fork()
+            if child == 0:
+                with Writer(log) as other:
+                    other.cutover()
+                os._exit(0)
+            assert os.waitpid(child, 0)[1] == 0
+            os.getppid()
+            sleeper.append(b"2")
+
+    run = trace(sleep_and_append)
+    assert run.error is None, run.error
+    names = run.names[run.names.index("getppid") :]
+    assert names.index("fdatasync") < names.index("openat")
+
+
+def test_a_lock_was_freed_under_a_descriptors_number_that_was_another_files_by_then(log: Path) -> None:
+    """The unlock must come before the close: the number may be given to another thread's file at once."""
+
+    def append_to_a_removed_file() -> None:
+        with Writer(log) as writer:
+            (log / "00000001.dat").unlink()
+            os.getppid()
+            writer.append(b"1")
+
+    run = trace(append_to_a_removed_file)
+    assert run.error is None, run.error
+    after = run.calls[run.names.index("getppid") :]
+    locked = next(call for call in after if call.name == "fcntl")
+    same = [call.name for call in after if call.name in ("fcntl", "close") and call.args[0] == locked.args[0]]
+    assert same[:3] == ["fcntl", "fcntl", "close"]
+
+
+def test_many_jpos_files_overran_the_stack_at_the_first_cutover(log: Path) -> None:
+    log.mkdir()
+    count = sys.getrecursionlimit() // 2
+    for number in range(1, count):
+        jpos_file(log, [b"x"], number=number, status=1, next_number=number + 1)
+    jpos_file(log, [b"x"], number=count)
+    with Writer(log) as writer:
+        assert writer.cutover() == count + 1
+    assert binlog.stat(log).files[-1].first_sequence == count
+
+
+def test_writer_and_reader_took_one_path_for_two_directories(tmp_path: Path) -> None:
+    (tmp_path / "real" / "sub").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "real" / "sub")
+    path = f"{tmp_path}/link/../log"
+    with Writer(path) as writer:
+        writer.append(b"1")
+    assert read_all(Path(path)) == [b"1"]
+    assert (tmp_path / "real" / "log" / "00000001.dat").exists()
+
+
+def test_a_forked_child_wrote_to_another_directory_after_a_rename(tmp_path: Path) -> None:
+    with Writer(tmp_path / "log") as writer:
+        writer.append(b"1")
+        (tmp_path / "log").rename(tmp_path / "moved")
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                writer.append(b"2")
+                status = 0
+            finally:
+                os._exit(status)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert read_all(tmp_path / "moved") == [b"1", b"2"]
+    assert not (tmp_path / "log").exists()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [lambda header: replace(header, record_count=2**64 - 1), lambda header: replace(header, first_sequence=2**64 - 1)],
+)
+def test_counts_that_cannot_be_gave_a_struct_error(tmp_path: Path, change: Callable[[LogHeader], LogHeader]) -> None:
+    with Writer(tmp_path) as writer:
+        writer.append(b"1")
+    path = tmp_path / "00000001.dat"
+    data = path.read_bytes()
+    path.write_bytes(change(parse_log_header(data[:256], path="")).pack() + data[256:])
+    for use in (Writer, Reader):
+        with pytest.raises(CorruptError):
+            use(tmp_path)
+
+
+@pytest.mark.parametrize("limits", [{"records_max": 2**70}, {"bytes_max": 2**70}])
+def test_a_limit_without_bound_gave_an_overflow_error(log: Path, limits: dict[str, int]) -> None:
+    with Writer(log) as writer:
+        writer.append_many([b"1", b"2"])
+    assert list(Reader(log).read_batch(**limits)) == [b"1", b"2"]
+
+
+def test_a_second_import_of_the_compiled_part_hung_every_fork() -> None:
+    script = "import importlib, os, binlog.storage.native as n; importlib.reload(n); p = os.fork(); p or os._exit(0)"
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
+    assert importlib.import_module("binlog.storage.native")
+
+
+def test_a_close_beside_an_append_of_another_thread_gave_a_bad_descriptor(log: Path) -> None:
+    errors: list[BinlogError] = []
+    for _ in range(20):
+        writer = Writer(log)
+
+        def append(writer: Writer = writer) -> None:
+            try:
+                while True:
+                    writer.append(b"x")
+            except BinlogError as error:
+                errors.append(error)
+
+        threads = [threading.Thread(target=append) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        writer.close()
+        for thread in threads:
+            thread.join()
+    assert {type(error) for error in errors} == {ClosedError}
+
+
+def test_a_fork_between_opening_and_registering_left_the_child_a_descriptor(log: Path) -> None:
+    with Writer(log) as writer:
+        writer.append(b"1")
+    stop = threading.Event()
+
+    def open_and_close() -> None:
+        while not stop.is_set():
+            Writer(log).close()
+
+    threads = [threading.Thread(target=open_and_close) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    try:
+        for _ in range(150):
+            child = os.fork()
+            if child == 0:
+                os._exit(_writable_log_descriptors())
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+
+
+def _writable_log_descriptors() -> int:
+    count = 0
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            flags = int(Path(f"/proc/self/fdinfo/{name}").read_text().split("flags:")[1].split()[0], 8)
+            count += os.readlink(f"/proc/self/fd/{name}").endswith(".dat") and flags & os.O_ACCMODE == os.O_RDWR
+        except OSError:
+            continue
+    return count
+
+
+def test_a_poisoned_writer_went_on_in_a_file_that_cannot_say_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jpos_file(tmp_path, [b"1"])
+
+    def fail(*_: object) -> None:
+        raise PoisonedError("a sync failed")
+
+    with Writer(tmp_path) as writer:
+        with monkeypatch.context() as patch:
+            patch.setattr(writable_file, "commit_strict", fail)
+            with pytest.raises(PoisonedError):
+                writer.append(b"2")
+        with pytest.raises(PoisonedError):
+            writer.append(b"3")
+
+
+def test_an_event_loop_that_closed_ended_the_waiting_of_all_others(log: Path) -> None:
+    with Writer(log) as writer:
+
+        async def wait_for(seconds: float) -> bytes:
+            async def first() -> bytes:
+                async for entry in Reader(log, binlog.Start.END):
+                    return entry.data
+                raise AssertionError
+
+            return await asyncio.wait_for(first(), seconds)
+
+        with pytest.raises(TimeoutError):
+            asyncio.run(wait_for(0.05))
+        writer.append(b"wakes the wait whose loop is closed")
+
+        async def both() -> bytes:
+            waiting = asyncio.create_task(wait_for(60))
+            await asyncio.sleep(0)
+            await asyncio.to_thread(writer.append, b"1")
+            return await waiting
+
+        assert asyncio.run(both()) == b"1"
+
+
+def test_a_thread_that_could_not_start_ended_all_waiting(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(self: bell_watcher.BellWatcher) -> bool:
+        return False
+
+    monkeypatch.setattr(bell_watcher.BellWatcher, "_start_thread", refuse)
+    with Writer(log) as writer:
+
+        async def main() -> bytes:
+            async def first() -> bytes:
+                async for entry in Reader(log, binlog.Start.END):
+                    return entry.data
+                raise AssertionError
+
+            waiting = asyncio.create_task(first())
+            await asyncio.sleep(0)
+            await asyncio.to_thread(writer.append, b"1")
+            return await asyncio.wait_for(waiting, 60)
+
+        assert asyncio.run(main()) == b"1"
+
+
+def test_a_backlog_kept_the_event_loop_to_itself(log: Path) -> None:
+    with Writer(log) as writer:
+        writer.append_many([b"x"] * 20_000)
+    turns = 0
+
+    async def main() -> int:
+        async def count_turns() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        counting = asyncio.create_task(count_turns())
+        found = 0
+        async for _ in Reader(log):
+            found += 1
+            if found == 20_000:
+                break
+        counting.cancel()
+        return found
+
+    assert asyncio.run(main()) == 20_000
+    assert turns >= 50
