@@ -1,0 +1,124 @@
+"""`binlog append`: a record a line."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import click
+
+import binlog
+from binlog.cli.amounts import things_text
+from binlog.cli.exits import CommandError, ExitCode, complain, opening, system_text
+from binlog.cli.input_lines import LineTooLongError, batches
+from binlog.cli.options import directory_argument, file_system_option, json_option, timeout_option
+from binlog.cli.output import write
+from binlog.cli.records import ref_lines
+from binlog.errors import BinlogError, BusyError
+
+_BATCH_RECORDS = 1000
+_RECORD_BYTES_MAX = 64 << 20
+
+
+@click.command("append", short_help="Append each line of a file, or of standard input.")
+@directory_argument
+@click.argument("file", required=False, type=click.Path(allow_dash=True))
+@click.option(
+    "--batch",
+    "batch_records",
+    type=click.IntRange(min=1),
+    metavar="N",
+    default=_BATCH_RECORDS,
+    show_default=True,
+    help="At most N records a sync; fewer when the input pauses, which is never waited for. "
+    "The records of one sync become visible together. 1 syncs each record by itself.",
+)
+@timeout_option
+@file_system_option
+@click.option("-q", "--quiet", is_flag=True, help="No summary at the end.")
+@json_option("Print a JSON object with the ref of each record, once the record is durable.")
+def command(
+    directory: str,
+    file: str | None,
+    batch_records: int,
+    timeout: float | None,
+    file_system: str,
+    quiet: bool,
+    as_json: bool,
+) -> None:
+    """Append each line of FILE, or of standard input, to the log in DIR.
+
+    A record is a line without its newline, the bytes as they are. Each is appended as soon as it is read and is
+    durable then: synced, so that it survives a power cut, and only then published, so that readers see it. DIR is made
+    where it is missing. A summary goes to standard error.
+
+    Ctrl-C ends it; lines that were not acknowledged by then may be in the log, or not. After an error, the message says
+    how many lines are in.
+    """
+    tally = _Tally()
+    with _input(file) as fd:
+        with opening():
+            writer = binlog.Writer(
+                directory,
+                lock_timeout=timeout,
+                record_bytes_max=_RECORD_BYTES_MAX,
+                file_system=binlog.FileSystem(file_system),
+            )
+        with writer:
+            for refs in _append(writer, fd, batch_records, tally):
+                if as_json:
+                    write(ref_lines(refs))
+    if not quiet and not as_json:
+        complain(str(tally))
+
+
+class _Tally:
+    """What was appended so far."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.first: binlog.Ref | None = None
+        self.last: binlog.Ref | None = None
+
+    def add(self, refs: list[binlog.Ref]) -> None:
+        self.count += len(refs)
+        self.first = self.first or refs[0]
+        self.last = refs[-1]
+
+    def __str__(self) -> str:
+        if self.first is None:
+            return "appended 0 records"
+        refs = self.first if self.count == 1 else f"{self.first} to {self.last}"
+        return f"appended {things_text(self.count, 'record')}, {refs}"
+
+
+def _append(writer: binlog.Writer, fd: int, batch_records: int, tally: _Tally) -> Iterator[list[binlog.Ref]]:
+    try:
+        for records in batches(fd, count_max=batch_records, line_bytes_max=_RECORD_BYTES_MAX):
+            refs = writer.append_many(records)
+            tally.add(refs)
+            yield refs
+    except LineTooLongError:
+        problem = f"line {tally.count + 1} is longer than {_RECORD_BYTES_MAX} bytes"
+        raise CommandError(f"{problem}; {tally}", ExitCode.FAILED) from None
+    except BinlogError as error:
+        code = ExitCode.BUSY if isinstance(error, BusyError) else ExitCode.FAILED
+        raise CommandError(f"{error}; {tally}", code) from error
+    except OSError as error:
+        raise CommandError(f"reading the input: {error.strerror}; {tally}", ExitCode.FAILED) from error
+
+
+@contextmanager
+def _input(file: str | None) -> Iterator[int]:
+    if file is None or file == "-":
+        yield 0
+        return
+    try:
+        fd = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        raise CommandError(system_text(error), ExitCode.CANNOT_OPEN) from error
+    try:
+        yield fd
+    finally:
+        os.close(fd)

@@ -1,0 +1,48 @@
+"""`binlog cat`: the records from a start to the end."""
+
+from __future__ import annotations
+
+import click
+
+import binlog
+from binlog.cli.exits import CommandError, ExitCode, opening
+from binlog.cli.options import directory_argument, json_option, start_from
+from binlog.cli.output import write
+from binlog.cli.records import batch_bytes
+
+
+@click.command("cat", short_help="Print all records.")
+@directory_argument
+@click.option(
+    "--from",
+    "start",
+    metavar="REF|beginning",
+    callback=start_from(binlog.Start.BEGINNING),
+    default=binlog.Start.BEGINNING.value,
+    show_default=True,
+    help="Where to start: the beginning, or the ref of a record.",
+)
+@click.option("--file", "number", type=click.IntRange(min=1), metavar="N", help="Only the records of file N.")
+@json_option('Print a JSON object for each record: ref, number, offset, and "text", or "base64" where it is not UTF-8.')
+def command(directory: str, start: binlog.Ref | binlog.Start, number: int | None, as_json: bool) -> None:
+    """Print all records of the log in DIR, from a start to the end, a line each.
+
+    The bytes are printed as they are. A record that contains a newline takes several lines; --json keeps it in one.
+
+    At damage, everything before it is printed, then the error, and it exits with 1.
+    """
+    if number is not None and isinstance(start, binlog.Ref):
+        raise click.UsageError("--from and --file exclude each other")
+    with opening():
+        place = start if number is None else _start_of_file(directory, number)
+        reader = binlog.Reader(directory, place, follow=number is None)
+    with reader:
+        while batch := reader.read_batch():
+            write(batch_bytes(batch, as_json=as_json))
+
+
+def _start_of_file(directory: str, number: int) -> binlog.Ref:
+    for file in binlog.stat(directory).files:
+        if file.number == number:
+            return binlog.Ref(number, file.first_offset)
+    raise CommandError(f"{directory} has no file {number}", ExitCode.CANNOT_OPEN)

@@ -1,0 +1,166 @@
+"""How far behind the followers of a log are, as their position files tell."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import binlog
+from binlog.cli.position import read_position
+from binlog.errors import BinlogError
+
+SUFFIX = ".position"
+
+_READ_BYTES = 1 << 20
+_READ_RECORDS = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """A follower, and what it has still to read.
+
+    records, bytes: None where they are not known, or not yet.  updated: when its file was written, in seconds since
+    1970.
+    """
+
+    name: str
+    ref: binlog.Ref | None = None
+    records: int | None = None
+    bytes: int | None = None
+    updated: float | None = None
+    problem: str | None = None
+
+
+class Followers:
+    """Every `*.position` file in the log's directory, and those named."""
+
+    def __init__(self, directory: str, paths: Iterable[str]) -> None:
+        self._directory = directory
+        self._paths = tuple(paths)
+        self._counters: dict[str, _Counter] = {}
+
+    def lags(self, log: binlog.LogStat, *, seconds_max: float | None = None) -> list[Lag]:
+        """Where each follower is.
+
+        seconds_max: how long to count records, in all; what is left is counted in the next calls.
+        """
+        deadline = None if seconds_max is None else time.monotonic() + seconds_max
+        names = self._found()
+        for gone in self._counters.keys() - names.keys():
+            self._counters.pop(gone).close()
+        return [self._lag(path, name, log, deadline) for path, name in names.items()]
+
+    def close(self) -> None:
+        """Give back the files held open."""
+        for counter in self._counters.values():
+            counter.close()
+        self._counters.clear()
+
+    def _found(self) -> dict[str, str]:
+        """Path: name to show."""
+        found = {path: path for path in self._paths}
+        known = {os.path.abspath(path) for path in self._paths}
+        try:
+            names = sorted(name for name in os.listdir(self._directory) if name.endswith(SUFFIX) and name[0] != ".")
+        except OSError:
+            names = []
+        for name in names:
+            path = os.path.join(self._directory, name)
+            if os.path.abspath(path) not in known:
+                found[path] = name
+        return found
+
+    def _lag(self, path: str, name: str, log: binlog.LogStat, deadline: float | None) -> Lag:
+        try:
+            ref = read_position(path)
+            updated = os.stat(path).st_mtime
+        except FileNotFoundError:
+            ref = None
+        except OSError as error:
+            return Lag(name, problem=error.strerror or "unreadable")
+        except ValueError:
+            return Lag(name, problem="holds no ref")
+        if ref is None:
+            return Lag(name, problem="no position yet")
+        left = bytes_after(ref, log)
+        if left is None:
+            return Lag(name, ref, updated=updated, problem="its file is not there")
+        records = None
+        if left == 0:
+            records = 0
+        elif (end := _end_sequence(log)) is not None:
+            counter = self._counters.setdefault(path, _Counter(self._directory))
+            at = counter.sequence_of(ref, log, deadline)
+            records = None if at is None else max(end - at, 0)
+        return Lag(name, ref, records, left, updated)
+
+
+def bytes_after(ref: binlog.Ref, log: binlog.LogStat) -> int | None:
+    """The bytes of the log from the ref on, with the records' lengths; None where its file is not there."""
+    if all(file.number != ref.number for file in log.files):
+        return None
+    return sum(
+        max(file.tail - (ref.offset if file.number == ref.number else file.first_offset), 0)
+        for file in log.files
+        if file.number >= ref.number
+    )
+
+
+def _end_sequence(log: binlog.LogStat) -> int | None:
+    last = log.files[-1]
+    if last.first_sequence is None or last.record_count is None:
+        return None
+    return last.first_sequence + last.record_count
+
+
+class _Counter:
+    """Finds a follower's sequence number by going where it goes, so that no byte of a file is read twice for it."""
+
+    def __init__(self, directory: str) -> None:
+        self._directory = directory
+        self._reader: binlog.Reader | None = None
+        self._at = binlog.Ref(0, 0)
+        self._sequence = 0
+        self._failed: binlog.Ref | None = None
+
+    def sequence_of(self, ref: binlog.Ref, log: binlog.LogStat, deadline: float | None) -> int | None:
+        """The sequence number at the ref; None where it is not known yet, or never will be."""
+        if ref == self._failed:
+            return None
+        try:
+            if self._reader is None or ref.number != self._at.number or ref < self._at:
+                self._start(ref.number, log)
+            self._go_to(ref, deadline)
+        except (BinlogError, ValueError):
+            self.close()
+            self._failed = ref
+        if self._at > ref:
+            self._failed = ref  # it does not lie on a record
+        return self._sequence if self._at == ref else None
+
+    def close(self) -> None:
+        """Give the reader back."""
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            reader.close()
+
+    def _start(self, number: int, log: binlog.LogStat) -> None:
+        self.close()
+        file = next(file for file in log.files if file.number == number)
+        if file.first_sequence is None:
+            raise ValueError("the file does not tell its first sequence number")
+        self._at, self._sequence = binlog.Ref(number, file.first_offset), file.first_sequence
+        self._reader = binlog.Reader(self._directory, self._at, follow=False)
+
+    def _go_to(self, ref: binlog.Ref, deadline: float | None) -> None:
+        assert self._reader is not None
+        while self._at < ref and (deadline is None or time.monotonic() < deadline):
+            batch = self._reader.read_batch(
+                records_max=_READ_RECORDS, bytes_max=min(_READ_BYTES, ref.offset - self._at.offset)
+            )
+            if not batch:
+                return
+            self._at = batch.next_ref
+            self._sequence += len(batch)

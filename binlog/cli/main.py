@@ -1,0 +1,58 @@
+"""Where the command starts: finding the subcommand, and ending as a shell expects.
+
+Broken pipes and Ctrl-C end the process by the signal that a program in C would have died of.  A shell then sees 141 and
+130, as with `cat` and `tail`, and stops its own loop on Ctrl-C, which it does only for a child that died of SIGINT.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Sequence
+
+import click
+
+import binlog
+from binlog.cli.commands import Commands
+from binlog.cli.exits import ExitCode, Signalled, die_of, run
+from binlog.cli.output import guard_standard_descriptors
+
+
+@click.group(
+    name="binlog",
+    cls=Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="""Exit codes: 0 fine; 1 problems found, or it failed on the way; 2 wrong usage; 3 cannot be opened; 4 busy.
+    A broken pipe ends it with 141 and Ctrl-C with 130, as other commands.""",
+)
+@click.version_option(binlog.__version__, prog_name="binlog", message="%(prog)s %(version)s")
+def binlog_command() -> None:
+    """A durable log that many processes share through a directory, without a server.
+
+    DIR is the log's directory. It holds files 00000001.dat, 00000002.dat, and so on; the newest is open, the others
+    are closed. A record has a ref, written 1:256: the number of its file, and its offset there in bytes.
+    """
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command with the arguments, or the process's own, and return its exit code."""
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    try:
+        guard_standard_descriptors()
+        return run(lambda: _dispatch(given))
+    except KeyboardInterrupt:
+        return die_of(signal.SIGINT)
+    except BrokenPipeError:
+        return die_of(signal.SIGPIPE)
+    except Signalled as end:
+        return die_of(end.number)
+
+
+def _dispatch(arguments: list[str]) -> object:
+    if not arguments:
+        with binlog_command.make_context("binlog", [], resilient_parsing=True) as context:
+            click.echo(context.get_help(), err=True)
+        return ExitCode.USAGE
+    # Not click's own main(): it writes a line of its own on Ctrl-C and exits with 1 on a broken pipe.
+    with binlog_command.make_context("binlog", arguments) as context:
+        return binlog_command.invoke(context)

@@ -1,0 +1,76 @@
+"""Arguments and options that several commands share, and their types."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+import binlog
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+_Start = binlog.Ref | binlog.Start
+_StartCallback = Callable[[click.Context, click.Parameter, str | None], _Start | None]
+
+
+def start_from(*starts: binlog.Start) -> _StartCallback:
+    """A callback for an option that takes a ref, or one of these words for a place."""
+    words = {start.value: start for start in starts}
+
+    def convert(
+        context: click.Context, parameter: click.Parameter, value: str | None
+    ) -> binlog.Ref | binlog.Start | None:
+        if value is None:
+            return None
+        try:
+            return words.get(value) or binlog.Ref.parse(value)
+        except ValueError as error:
+            raise click.BadParameter(str(error)) from error
+
+    return convert
+
+
+def pattern_from(context: click.Context, parameter: click.Parameter, value: str | None) -> re.Pattern[bytes] | None:
+    """A callback for an option that takes a regular expression for bytes."""
+    try:
+        # The argument's bytes as they were given, whatever the locale.
+        return None if value is None else re.compile(os.fsencode(value))
+    except re.error as error:
+        raise click.BadParameter(f"not a regular expression: {error}") from error
+
+
+def directory_argument(command: _Command) -> _Command:
+    """DIR, the log's directory."""
+    return click.argument("directory", metavar="DIR", type=click.Path())(command)
+
+
+def json_option(text: str) -> Callable[[_Command], _Command]:
+    """--json, with a text that says what it prints."""
+    return click.option("--json", "as_json", is_flag=True, help=text)
+
+
+def timeout_option(command: _Command) -> _Command:
+    """--timeout, how long to wait for the lock."""
+    return click.option(
+        "--timeout",
+        type=click.FloatRange(min=0),
+        metavar="SECONDS",
+        help="How long to wait for another program that holds the log's lock; then exit with 4. "
+        "Without it, wait for ever.",
+    )(command)
+
+
+def file_system_option(command: _Command) -> _Command:
+    """--file-system, which file systems to write to."""
+    return click.option(
+        "--file-system",
+        type=click.Choice([kind.value for kind in binlog.FileSystem]),
+        default=binlog.FileSystem.LOCAL.value,
+        show_default=True,
+        help="'any' writes to NFS, CIFS and FUSE too: only where all programs that append run on this one machine.",
+    )(command)

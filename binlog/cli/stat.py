@@ -1,0 +1,82 @@
+"""`binlog stat`: what a log consists of."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import click
+
+import binlog
+from binlog.cli.amounts import count_text, size_text, time_text
+from binlog.cli.exits import opening
+from binlog.cli.options import directory_argument, json_option
+from binlog.cli.output import printable, write_line
+from binlog.cli.records import object_line
+
+_COLUMNS = ("FILE", "STATE", "RECORDS", "FIRST SEQUENCE", "TAIL", "ON DISK", "CREATED")
+
+
+@click.command("stat", short_help="Show the files.")
+@directory_argument
+@json_option('Print one JSON object: path, tail, record_count, disk_bytes, and "files" with one for each file.')
+def command(directory: str, as_json: bool) -> None:
+    """Show the files of the log in DIR: open or closed, how many records, how large.
+
+    TAIL is the offset in bytes where the next record of the file will lie. ON DISK counts space that is prepared for
+    records to come, too. '-' stands for what another program's file does not tell.
+    """
+    with opening():
+        log = binlog.stat(directory)
+    if as_json:
+        write_line(object_line(as_object(log)))
+        return
+    tail = "no files yet" if log.tail is None else f"tail {log.tail}"
+    counts = f"records {count_text(record_count(log))}, on disk {size_text(disk_bytes(log))}"
+    write_line(f"{printable(log.path)}: {tail}, {counts}")
+    if log.files:
+        _write_table([_COLUMNS, *(_row(file) for file in log.files)])
+
+
+def record_count(log: binlog.LogStat) -> int | None:
+    """The records of all files, or None where one does not tell."""
+    counts = [file.record_count for file in log.files]
+    return None if None in counts else sum(count for count in counts if count is not None)
+
+
+def disk_bytes(log: binlog.LogStat) -> int:
+    """What all files take on the disk."""
+    return sum(file.disk_bytes for file in log.files)
+
+
+def as_object(log: binlog.LogStat) -> dict[str, object]:
+    """The log as --json prints it."""
+    return {
+        "path": log.path,
+        "tail": None if log.tail is None else str(log.tail),
+        "record_count": record_count(log),
+        "disk_bytes": disk_bytes(log),
+        "files": [dataclasses.asdict(file) for file in log.files],
+    }
+
+
+def state_text(file: binlog.FileStat) -> str:
+    """`open` or `closed`."""
+    return "closed" if file.closed else "open"
+
+
+def _row(file: binlog.FileStat) -> tuple[str, ...]:
+    return (
+        str(file.number),
+        state_text(file),
+        count_text(file.record_count),
+        count_text(file.first_sequence),
+        count_text(file.tail),
+        size_text(file.disk_bytes),
+        time_text(file.created_ns),
+    )
+
+
+def _write_table(rows: list[tuple[str, ...]]) -> None:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_COLUMNS))]
+    for row in rows:
+        write_line("  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)))

@@ -1,0 +1,104 @@
+"""`binlog cat`."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.unit.cli.running import ended, fill, read_lines, run, started
+
+
+def test_records_come_as_lines_through_all_files(log: Path) -> None:
+    fill(log, [b"one", b""], [], [b"\xff\r"])
+    done = run("cat", log)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"one\n\n\xff\r\n", b"")
+
+
+def test_json_has_text_or_base64(log: Path) -> None:
+    fill(log, ['a "b"\n\u00fc'.encode(), b"\xff"])
+    lines = run("cat", "--json", log).stdout.splitlines()
+    assert [json.loads(line) for line in lines] == [
+        {"ref": "1:256", "number": 1, "offset": 256, "text": 'a "b"\nü'},
+        {"ref": "1:268", "number": 1, "offset": 268, "base64": "/w=="},
+    ]
+
+
+def test_it_starts_at_a_ref_or_keeps_to_a_file(log: Path) -> None:
+    refs = fill(log, [b"a", b"b"], [b"c"], [b"d"])
+    assert run("cat", "--from", refs[1], log).stdout == b"b\nc\nd\n"
+    assert run("cat", "--file", "2", log).stdout == b"c\n"
+
+
+def test_an_empty_directory_prints_nothing(log: Path) -> None:
+    log.mkdir()
+    done = run("cat", log)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "said"),
+    [
+        (["--from", "nonsense"], 2, b"not a ref"),
+        (["--from", "1:257"], 2, b"does not lie on a record"),
+        (["--from", "7:256"], 2, b"no such file"),
+        (["--from", "1:256", "--file", "1"], 2, b"exclude"),
+        (["--file", "7"], 3, b"no file 7"),
+    ],
+)
+def test_a_wrong_start_has_its_code_and_one_line(log: Path, options: list[str], code: int, said: bytes) -> None:
+    fill(log, [b"one"])
+    done = run("cat", *options, log)
+    assert (done.returncode, done.stdout) == (code, b"")
+    assert done.stderr.startswith(b"binlog: ")
+    assert done.stderr.count(b"\n") == 1
+    assert said in done.stderr
+
+
+def test_what_cannot_be_opened_is_3(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    fill(tmp_path / "corrupt", [b"one"])
+    os.truncate(tmp_path / "corrupt" / "00000001.dat", 100)
+    for name in ("missing", "file", "corrupt"):
+        done = run("cat", tmp_path / name)
+        assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (3, b"", 1)
+
+
+def test_everything_before_damage_is_printed_and_the_code_is_1(tmp_path: Path) -> None:
+    refs = fill(tmp_path, [b"one"], [b"two", b"three", b"four"])
+    with open(tmp_path / "00000002.dat", "rb+") as file:
+        file.seek(refs[2].offset)
+        file.write(b"\xff")
+    done = run("cat", tmp_path)
+    assert (done.returncode, done.stdout) == (1, b"one\ntwo\n")
+    assert done.stderr.startswith(b"binlog: ")
+    assert b"[length]" in done.stderr
+    assert done.stderr.count(b"\n") == 1
+
+
+def test_a_reader_that_goes_away_ends_it_by_sigpipe_and_quietly(log: Path) -> None:
+    fill(log, [b"x" * 1000] * 5000)
+    with started("cat", log) as process:
+        assert process.stdout is not None
+        read_lines(process.stdout, 1)
+        process.stdout.close()
+        assert ended(process) == (-signal.SIGPIPE, b"")
+
+
+def test_an_output_that_is_full_is_1_and_one_line(log: Path) -> None:
+    fill(log, [b"x"])
+    with open("/dev/full", "wb") as full, started("cat", log, stdout=full) as process:
+        assert ended(process) == (1, b"binlog: standard output: No space left on device\n")
+
+
+def test_an_output_that_somebody_made_non_blocking_gets_everything(log: Path) -> None:
+    fill(log, [b"x" * 1000] * 1000)
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    with started("cat", log, stdout=writing) as process, open(reading, "rb") as stream:
+        os.close(writing)
+        assert len(stream.read()) == 1_001_000
+        assert ended(process) == (0, b"")

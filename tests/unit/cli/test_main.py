@@ -1,0 +1,95 @@
+"""The command as a whole: help, wrong usage, and what is not imported."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import binlog
+from binlog.cli.commands import NAMES
+from binlog.cli.exits import CommandError, ExitCode, run
+from binlog.cli.main import main
+from binlog.errors import BusyError, FullError, PoisonedError
+from tests.unit.cli.running import ENVIRONMENT, fill
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_command_has_help(name: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main([name, "--help"]) == 0
+    out = capfd.readouterr().out
+    assert out.startswith(f"Usage: binlog {name} ")
+    assert "DIR" in out
+
+
+def test_without_a_command_the_help_goes_to_standard_error_and_the_code_is_2(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    assert main([]) == 2
+    captured = capfd.readouterr()
+    assert captured.out == ""
+    assert all(name in captured.err for name in NAMES)
+
+
+def test_the_version_is_the_package_s(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capfd.readouterr().out == f"binlog {binlog.__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["nonsense"], "No such command 'nonsense' (see 'binlog --help')"),
+        (["cat"], "cat: Missing argument 'DIR' (see 'binlog cat --help')"),
+        (["cat", "--nonsense", "x"], "cat: No such option"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_2(arguments: list[str], said: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(arguments) == 2
+    captured = capfd.readouterr()
+    assert captured.err.startswith(f"binlog: {said}")
+    assert captured.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (BusyError("busy"), 4),
+        (FullError("full"), 1),
+        (PoisonedError("poisoned"), 1),
+        (OSError(5, "Input/output error"), 1),
+        (CommandError("three", ExitCode.CANNOT_OPEN), 3),
+        (CommandError("two\nlines \x1b[31m", ExitCode.USAGE), 2),
+    ],
+)
+def test_every_error_has_its_code_and_one_line(error: Exception, code: int, capfd: pytest.CaptureFixture[str]) -> None:
+    def fail() -> None:
+        raise error
+
+    assert run(fail) == code
+    said = capfd.readouterr().err
+    assert said.startswith("binlog: ")
+    assert said.count("\n") == 1
+    assert "\x1b" not in said
+
+
+def test_printing_records_imports_nothing_of_the_live_display(log: Path) -> None:
+    fill(log, [b"one"])
+    program = "import sys; from binlog.cli.main import main; main(sys.argv[1:]); sys.exit('rich' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", program, "cat", log], env=ENVIRONMENT, capture_output=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, b"one\n")
+
+
+def test_a_directory_without_permission_is_3(log: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    # A loop of links, because root may open everything.
+    log.symlink_to(log)
+    try:
+        for name in ("cat", "tail", "stat", "check", "monitor", "cutover", "append"):
+            assert main([name, str(log), *(["/dev/null"] if name == "append" else [])]) == 3, name
+            assert capfd.readouterr().err.count("\n") == 1
+    finally:
+        Path(log).unlink()

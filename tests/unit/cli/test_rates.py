@@ -1,0 +1,35 @@
+"""How much came per second."""
+
+from __future__ import annotations
+
+import pytest
+
+from binlog.cli.rates import HISTORY_SECONDS, Amount, RateMeter
+
+
+def test_an_even_flow_has_its_rate() -> None:
+    meter = RateMeter(1000.0)
+    for step in range(400):
+        meter.add(1000.0 + step / 10, Amount(5, 500))
+    rate = meter.per_second(1040.0, 2.0)
+    assert rate.records == pytest.approx(50, rel=0.15)
+    assert rate.bytes == pytest.approx(5000, rel=0.15)
+    history = meter.history(1040.0)
+    assert len(history) == HISTORY_SECONDS
+    assert history[-40:] == [50] * 40
+    assert history[:-40] == [0] * 20
+
+
+def test_what_is_long_past_counts_no_more() -> None:
+    meter = RateMeter(0.0)
+    meter.add(1.0, Amount(1000, 1))
+    assert meter.per_second(100.0, 2.0) == (0, 0)
+    assert not any(meter.history(100.0))
+    meter.add(100.0, Amount(1, 1))
+    assert len(meter._buckets) == 1
+
+
+def test_the_first_record_makes_no_huge_rate() -> None:
+    meter = RateMeter(10.0)
+    meter.add(10.0, Amount(1, 1))
+    assert meter.per_second(10.0, 2.0).records <= 4

@@ -1,0 +1,173 @@
+"""`binlog tail`."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+import binlog
+from binlog.cli.main import main
+from tests.unit.cli.running import ended, fill, read_lines, run, started, wait_for
+
+
+def _tail(capfd: pytest.CaptureFixture[str], *arguments: object) -> list[str]:
+    """In this process, for what needs none of its own."""
+    capfd.readouterr()
+    assert main(["tail", *map(str, arguments)]) == 0
+    return capfd.readouterr().out.splitlines()
+
+
+def test_the_last_records_are_found_over_several_files(log: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    fill(log, [b"%d" % number for number in range(20)], [b"a", b"b"], [], [b"c"])
+    assert _tail(capfd, log) == ["13", "14", "15", "16", "17", "18", "19", "a", "b", "c"]
+    assert _tail(capfd, "-n", 2, log) == ["b", "c"]
+    assert _tail(capfd, "-n", 0, log) == []
+    assert len(_tail(capfd, "-n", 1000, log)) == 23
+
+
+def test_grep_works_on_bytes_and_n_counts_what_matches(log: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    fill(log, [b"error 1", b"fine"], [b"error 2", b"fine", b"ERROR \xff", b"fine"])
+    assert _tail(capfd, "-n", 2, "--grep", "^error", log) == ["error 1", "error 2"]
+    assert _tail(capfd, "--from", "2:256", "--grep", "(?i)error", "--json", log)[1:] == [
+        '{"ref":"2:275","number":2,"offset":275,"base64":"RVJST1Ig/w=="}'
+    ]
+    assert run("tail", "--grep", b"\xff".decode("utf-8", "surrogateescape"), log).stdout == b"ERROR \xff\n"
+
+
+def test_from_takes_a_ref_the_beginning_and_the_end(log: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    refs = fill(log, [b"%d" % number for number in range(15)], [b"x"])
+    assert len(_tail(capfd, "--from", "beginning", log)) == 16
+    assert _tail(capfd, "--from", refs[14], log) == ["14", "x"]
+    assert _tail(capfd, "--from", "end", log) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "said"),
+    [
+        (["-n", "1", "--from", "end"], 2, "exclude"),
+        (["-n", "-1"], 2, "-1"),
+        (["--grep", "("], 2, "not a regular expression"),
+        (["--position", "junk"], 2, "not a ref"),
+        (["--position", "folder"], 3, "folder"),
+    ],
+)
+def test_wrong_options_have_their_code(
+    log: Path,
+    options: list[str],
+    code: int,
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    fill(log, [b"one"])
+    monkeypatch.chdir(tmp_path)
+    Path("junk").write_text("nonsense\n")
+    Path("folder").mkdir()
+    assert main(["tail", *options, str(log)]) == code
+    error = capfd.readouterr().err
+    assert error.count("\n") == 1
+    assert said in error
+
+
+def test_damage_ends_it_with_1_after_what_lies_before(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    refs = fill(tmp_path, [b"one"], [b"two", b"three", b"four"])
+    with open(tmp_path / "00000002.dat", "rb+") as file:
+        file.seek(refs[3].offset)
+        file.write(b"\xff")
+    assert main(["tail", "-n", "2", str(tmp_path)]) == 1
+    captured = capfd.readouterr()
+    assert captured.out == "two\nthree\n"
+    assert captured.err.startswith("binlog: ")
+    assert captured.err.count("\n") == 1
+
+
+def test_it_follows_appends_and_a_cutover_by_other_processes_until_ctrl_c(log: Path) -> None:
+    fill(log, [b"one", b"two"])
+    with started("tail", "-n", "1", "-f", "--json", log) as process:
+        (first,) = read_lines(process.stdout, 1)
+        assert json.loads(first)["text"] == "two"
+        assert run("append", log, data=b"three\n").returncode == 0
+        assert run("cutover", log).returncode == 0
+        assert run("append", log, data=b"four\n").returncode == 0
+        seen = [json.loads(line) for line in read_lines(process.stdout, 2)]
+        assert [(entry["number"], entry["text"]) for entry in seen] == [(1, "three"), (2, "four")]
+        process.send_signal(signal.SIGINT)
+        assert ended(process) == (-signal.SIGINT, b"")
+
+
+@pytest.mark.parametrize("options", [["--from", "end"], ["-n", "0"]])
+def test_from_the_end_of_an_empty_directory_the_first_record_is_seen(log: Path, options: list[str]) -> None:
+    log.mkdir()
+    # The position file tells that it is there and waits.
+    position = log.parent / "position"
+    with started("tail", "-f", *options, "--position", position, log) as process:
+        wait_for(position.exists)
+        fill(log, [b"first"])
+        assert read_lines(process.stdout, 1) == [b"first\n"]
+
+
+def test_it_ends_when_nobody_reads_it_though_nothing_comes(log: Path) -> None:
+    fill(log, [b"one"])
+    with started("tail", "-f", log) as process:
+        assert process.stdout is not None
+        read_lines(process.stdout, 1)
+        process.stdout.close()
+        assert ended(process) == (-signal.SIGPIPE, b"")
+
+
+def test_a_position_file_takes_a_later_run_on_from_there(
+    log: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    fill(log, [b"one", b"two"])
+    position = tmp_path / "worker.position"
+    assert _tail(capfd, "-n", 1, "--position", position, log) == ["two"]
+    assert position.read_text() == "1:270\n"
+    assert _tail(capfd, "--from", "beginning", "--position", position, log) == []
+    with binlog.Writer(log) as writer:
+        writer.append(b"three")
+        writer.cutover()
+        writer.append(b"four")
+    assert _tail(capfd, "--grep", "four", "--position", position, log) == ["four"]
+    assert position.read_text() == "2:264\n"
+    assert sorted(os.listdir(tmp_path)) == ["log", "worker.position"]
+
+
+def test_a_position_is_kept_up_to_date_while_following(log: Path, tmp_path: Path) -> None:
+    fill(log, [b"one"])
+    position = tmp_path / "worker.position"
+    with started("tail", "-f", "--position", position, log) as process:
+        read_lines(process.stdout, 1)
+        with binlog.Writer(log) as writer:
+            ref = writer.append(b"two")
+        read_lines(process.stdout, 1)
+        with binlog.Reader(log, ref) as reader:
+            next(reader)
+            after = reader.next_ref
+        wait_for(lambda: position.exists() and position.read_text() == f"{after}\n")
+        process.send_signal(signal.SIGINT)
+        assert ended(process) == (-signal.SIGINT, b"")
+    assert sorted(os.listdir(tmp_path)) == ["log", "worker.position"]
+
+
+def test_a_position_is_not_moved_by_what_was_not_printed(log: Path, tmp_path: Path) -> None:
+    fill(log, [b"one"])
+    position = tmp_path / "worker.position"
+    with (
+        open("/dev/full", "wb") as full,
+        started("tail", "--from", "beginning", "--position", position, log, stdout=full) as process,
+    ):
+        assert ended(process) == (1, b"binlog: standard output: No space left on device\n")
+    assert not position.exists()
+
+
+def test_a_position_that_cannot_be_kept_is_1(log: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    fill(log, [b"one"])
+    assert main(["tail", "--position", str(tmp_path / "none" / "position"), str(log)]) == 1
+    captured = capfd.readouterr()
+    assert captured.out == "one\n"
+    assert "the position cannot be kept" in captured.err
