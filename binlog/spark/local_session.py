@@ -1,0 +1,77 @@
+"""A Spark session on this machine, set up as binlog runs best."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import site
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import binlog
+from binlog.spark.java import find_java_home
+
+_NONE: Mapping[str, str] = MappingProxyType({})
+
+_SETTINGS = {
+    # Over TCP each task waits some 40 ms for its second packet.  Spark 4.0 does not know the setting, and ignores it.
+    "spark.python.unix.domain.socket.enabled": "true",
+    "spark.ui.enabled": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+}
+
+
+def session(name: str = "binlog", *, cores: int | None = None, settings: Mapping[str, str] = _NONE) -> Any:
+    """Return a SparkSession of this process's own, `local[cores]`; one that is there already is returned as it is.
+
+    cores: how many tasks run at once; as many as this process may use, unless told.
+    settings: Spark's own, by their names; they come before those chosen here.
+    Leaving its `with` block stops it.
+    Blocks: some 5 s, for the Java virtual machine.
+    Raises: StateError where no Java for Spark is found, ImportError where PySpark is not installed.
+    """
+    from pyspark.sql import SparkSession
+
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        return active
+    count = cores or len(os.sched_getaffinity(0))
+    builder = SparkSession.builder.appName(name).master(f"local[{count}]")
+    for key, value in {**_SETTINGS, "spark.sql.shuffle.partitions": str(count), **settings}.items():
+        builder = builder.config(key, value)
+    # Spark looks at the environment once, when it starts Java.
+    with _environment(_spark_environment()):
+        return builder.getOrCreate()
+
+
+def _spark_environment() -> dict[str, str]:
+    environment = {"JAVA_HOME": str(find_java_home())}
+    # Otherwise Spark looks up the address of this machine's name, which not every machine has.
+    if "SPARK_LOCAL_IP" not in os.environ:
+        environment["SPARK_LOCAL_IP"] = "127.0.0.1"
+    # Otherwise Spark's workers are the first python3 on the path, which may be another one.
+    if "PYSPARK_PYTHON" not in os.environ:
+        environment["PYSPARK_PYTHON"] = sys.executable
+    root = str(Path(binlog.__file__).resolve().parent.parent)
+    if root not in (*site.getsitepackages(), site.getusersitepackages()):
+        # A checkout: the workers see it only where they are told, and Spark looks for sources only in plain folders.
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
+    return environment
+
+
+@contextlib.contextmanager
+def _environment(values: dict[str, str]) -> Iterator[None]:
+    before = {key: os.environ.get(key) for key in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for key, value in before.items():
+            if value is None:
+                del os.environ[key]
+            else:
+                os.environ[key] = value

@@ -1,0 +1,59 @@
+"""What a log holds at one moment, though others append to it and cut it over meanwhile.
+
+Headers are read one after the other, so the first ones read are older.  What was read is of one moment where every file
+but the last was closed when it was looked at: all that lies in a later file was appended after that.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from itertools import pairwise
+
+import binlog
+from binlog import FileStat
+from binlog.errors import CorruptError
+
+# Where the faults below are said to be: in how one file's header agrees with the next one's.
+_HEADER_OFFSET = 0
+
+
+def take_snapshot(path: str | os.PathLike[str]) -> tuple[FileStat, ...]:
+    """The files of the log, with everything up to the last one's tail in them and nothing that came later.
+
+    Reads headers only, takes no lock.
+    Raises: AccessError, CorruptError, VersionError.
+    """
+    before: CorruptError | None = None
+    while True:
+        files = binlog.stat(path).files
+        fault = _fault(files) or _lost_end(files)
+        if fault is None:
+            return files
+        # A cutover, or retention, between the first file looked at and the last; by now it is over.  Where the same
+        # file is found so again, it is not that.
+        if before is not None and (before.path, before.rule) == (fault.path, fault.rule):
+            raise fault
+        before = fault
+
+
+def _fault(files: Sequence[FileStat]) -> CorruptError | None:
+    for file, after in pairwise(files):
+        if file.closed and file.next_number != after.number:
+            return _missing_next(file)
+        if not file.closed and (after.closed or after.tail > after.first_offset):
+            text = f"file {file.number} is open, and is followed by file {after.number}, which is in use"
+            return CorruptError(file.path, _HEADER_OFFSET, "two-open", text)
+        if file.uuid and after.uuid and file.uuid != after.uuid:
+            text = "the file belongs to another log than the one before it"
+            return CorruptError(after.path, _HEADER_OFFSET, "uuid", text)
+    return None
+
+
+def _lost_end(files: Sequence[FileStat]) -> CorruptError | None:
+    return _missing_next(files[-1]) if files and files[-1].closed else None
+
+
+def _missing_next(file: FileStat) -> CorruptError:
+    text = f"file {file.number} is closed and leads to file {file.next_number}, which is not there"
+    return CorruptError(file.path, _HEADER_OFFSET, "missing-next", text)

@@ -1,0 +1,78 @@
+"""The extract of the demo, a process of its own: a Spark job that writes the log to Parquet and shows tables of it.
+
+The Parquet files keep each record as it is, in the column `data`, beside what its JSON says.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+from binlog.spark import session
+from stress.demo.messages import end_with_director, tell
+
+_EVENT = """
+    writer INT, writer_sequence BIGINT, path STRING,
+    turn INT, size BIGINT, mtime DOUBLE, sha256 STRING, error STRING,
+    line BIGINT, text STRING, base64 STRING
+"""
+
+_PER_WRITER = """
+    SELECT writer, records, bytes, concat_ws(':', first.*) AS first, concat_ws(':', last.*) AS last
+    FROM (SELECT writer, count(*) AS records, sum(length(data)) AS bytes,
+                 min(struct(number, offset)) AS first, max(struct(number, offset)) AS last
+          FROM extract GROUP BY writer)
+    ORDER BY writer
+"""
+
+_LARGEST_FILES = """
+    SELECT size, path FROM extract WHERE size IS NOT NULL
+    GROUP BY ALL ORDER BY size DESC, path LIMIT 5
+"""
+
+_LINES = "SELECT path, count(*) AS lines FROM extract WHERE line IS NOT NULL GROUP BY path ORDER BY path"
+
+
+def write_parquet(spark: Any, log: Path, target: Path) -> None:
+    """Write what the log holds to a directory of Parquet files that is not there yet."""
+    from pyspark.sql.functions import col, from_json
+
+    records = spark.read.format("binlog").load(str(log))
+    events = records.withColumn("event", from_json(col("data").cast("string"), _EVENT))
+    events.select("number", "offset", "sequence", "event.*", "data").write.parquet(str(target))
+
+
+def show_tables(spark: Any, target: Path) -> None:
+    """Show what the Parquet files hold."""
+    spark.read.parquet(str(target)).createOrReplaceTempView("extract")
+    tables = {"Per writer:": _PER_WRITER, "Largest files:": _LARGEST_FILES, "Lines per file:": _LINES}
+    for title, query in tables.items():
+        table = spark.sql(query)
+        if not table.isEmpty():
+            print(title)
+            table.show(100, truncate=False)
+    sys.stdout.flush()
+
+
+def main() -> None:
+    """Run the role."""
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--log", type=Path, required=True, help="the log's directory")
+    arguments.add_argument("--parquet", type=Path, required=True, help="where to write; made here")
+    given = arguments.parse_args()
+    end_with_director()
+    tell("step", "starting Spark")
+    spark = session("binlog demo", settings={"spark.ui.showConsoleProgress": "false"})
+    try:
+        tell("step", "writing the log to Parquet")
+        write_parquet(spark, given.log, given.parquet)
+        tell("step", "reading the Parquet files")
+        show_tables(spark, given.parquet)
+    finally:
+        spark.stop()
+
+
+if __name__ == "__main__":
+    main()

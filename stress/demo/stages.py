@@ -1,0 +1,94 @@
+"""What the demo does, in three stages: append and follow, extract with Spark, compare."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+import binlog
+from stress.demo.children import Children
+from stress.demo.compare import Ledger
+from stress.demo.director import DemoError, Director, Place
+from stress.demo.display import Display
+from stress.demo.events import Item, write_work
+
+# What the appending is to take; how long it does is known only afterwards.
+_APPEND_SECONDS = 12
+_EVENTS_MIN, _EVENTS_MAX = 2_000, 40_000
+_MEASURE_SECONDS = 0.5
+
+# A writer is killed after a third of its share, and may be some twenty records further than the director knows.
+SHARE_MIN = 50
+
+
+def choose_events(place: Place, display: Display) -> int:
+    """How many events this machine appends in a good ten seconds, each synced before the next."""
+    scratch = place.directory / "measured"
+    record = bytes(300)
+    started = time.monotonic()
+    with binlog.Writer(scratch) as writer:
+        for count in itertools.count(1):  # noqa: B007
+            writer.append(record)
+            seconds = time.monotonic() - started
+            if seconds > _MEASURE_SECONDS:
+                break
+    rate = count / seconds
+    chosen = int(min(max(_APPEND_SECONDS * rate, _EVENTS_MIN), _EVENTS_MAX)) // 100 * 100
+    display.say(f"one writer alone appends {rate:,.0f} records a second here, each on stable storage")
+    return chosen
+
+
+def append_and_follow(place: Place, display: Display, items: Iterable[Item], events: int | None, writers: int) -> int:
+    """Append the events by several writers, and follow them; return how many.  Raises: DemoError."""
+    count = write_work(place.work, items, events)
+    if count < SHARE_MIN * writers:
+        raise DemoError(f"{count:,} events are too few for {writers} writers, each of which needs {SHARE_MIN}")
+    display.say(f"{writers} writers append {count:,} events; a follower reads them as they come")
+    ledger = Ledger(count, writers)
+    started = display.seconds
+    with Children() as children:
+        Director(place, children, display, ledger).run()
+    display.end_bars()
+    ledger.save(place.ledger)
+    files = binlog.stat(place.log).files
+    rate = count / (display.seconds - started)
+    sizes = " and ".join(f"{file.tail:,}" for file in files)
+    display.say(f"all appended and followed, {rate:,.0f} a second; the log's files have {sizes} bytes")
+    return count
+
+
+def extract(place: Place, display: Display) -> None:
+    """Write the log to Parquet with Spark, and show tables of it.  Raises: DemoError."""
+    with place.spark_errors.open("wb") as errors, Children() as children:
+        child = children.start("extract", errors=errors, log=place.log, parquet=place.parquet)
+        for _, words in children.messages():
+            if words and words[0] == "step":
+                display.say("extract: " + " ".join(words[1:]))
+                display.bar("Spark", 0, None)
+            elif words is not None:
+                display.show(" ".join(words))
+    display.end_bars()
+    if child.process.returncode:
+        display.show(_last_lines(place.spark_errors))
+        raise DemoError(f"the Spark job ended with exit code {child.process.returncode}")
+
+
+def compare(place: Place, display: Display) -> bool:
+    """Have everything read again and compared; whether all is as promised."""
+    display.say("a fresh process reads everything again and compares")
+    with Children() as children:
+        child = children.start(
+            "compare", log=place.log, journal=place.journal, parquet=place.parquet, ledger=place.ledger
+        )
+        for _, words in children.messages():
+            if words is not None:
+                display.show(" ".join(words))
+    if child.process.returncode not in (0, 1):
+        raise DemoError(f"the comparison ended with exit code {child.process.returncode}")
+    return child.process.returncode == 0
+
+
+def _last_lines(path: Path) -> str:
+    return "\n".join(path.read_text(errors="replace").splitlines()[-40:])

@@ -1,0 +1,28 @@
+"""One Spark session for all tests here: they name one xdist group, and so run on one worker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from binlog.spark import session
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    settings = {
+        "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
+        "spark.ui.showConsoleProgress": "false",
+    }
+    spark = session("binlog tests", cores=2, settings=settings)
+    spark.sparkContext.setLogLevel("OFF")  # the errors that tests provoke are looked at in the driver
+    yield spark
+    spark.stop()
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    return tmp_path / "log"

@@ -1,0 +1,110 @@
+"""Planning and reading of tasks as plain calls, without a Java virtual machine; marked `spark` for its packages."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from binlog import Writer
+from binlog.errors import CorruptError, GoneError
+from binlog.spark.options import Options
+from binlog.spark.schema import Field
+
+pytestmark = pytest.mark.spark
+
+DATA = (Field("data", "data", True),)
+
+
+def reader_of(log: Path) -> Any:
+    from binlog.spark.reading import BatchReader
+
+    return BatchReader(Options(str(log)), DATA)
+
+
+def read(reader: Any, partition: Any) -> list[bytes]:
+    """Read a task's records, as in another process."""
+    reader, partition = pickle.loads(pickle.dumps((reader, partition)))
+    return [value for batch in reader.read(partition) for value in batch.column("data").to_pylist()]
+
+
+def test_records_appended_after_the_planning_are_not_read(tmp_path: Path) -> None:
+    with Writer(tmp_path) as writer:
+        writer.append_many([b"1", b"2"])
+        reader = reader_of(tmp_path)
+        [partition] = reader.partitions()
+        writer.append_many([b"3", b"4"])
+        writer.cutover()
+        writer.append(b"5")
+        assert read(reader, partition) == [b"1", b"2"]
+        assert [value for part in reader.partitions() for value in read(reader, part)] == [b"1", b"2", b"3", b"4", b"5"]
+
+
+def test_the_last_batch_ends_at_the_planned_tail_however_large_the_records(tmp_path: Path) -> None:
+    large = [bytes([number]) * 700_000 for number in range(4)]
+    with Writer(tmp_path) as writer:
+        writer.append_many(large)
+        reader = reader_of(tmp_path)
+        [partition] = reader.partitions()
+        writer.append_many(large)
+        assert read(reader, partition) == large
+
+
+def test_a_range_inside_a_file(tmp_path: Path) -> None:
+    from binlog.spark.partitions import FileRange
+
+    with Writer(tmp_path) as writer:
+        refs = writer.append_many([b"%d" % number for number in range(10)])
+    assert read(reader_of(tmp_path), FileRange(str(tmp_path), 1, refs[3].offset, refs[7].offset)) == [
+        b"3",
+        b"4",
+        b"5",
+        b"6",
+    ]
+
+
+def test_a_partition_that_spark_made_up_for_an_empty_log(tmp_path: Path) -> None:
+    from pyspark.sql.datasource import InputPartition
+
+    reader = reader_of(tmp_path)
+    assert reader.partitions() == []
+    assert read(reader, InputPartition(None)) == []
+
+
+def test_an_end_that_is_no_records_is_an_error(tmp_path: Path) -> None:
+    from binlog.spark.partitions import FileRange
+
+    with Writer(tmp_path) as writer:
+        refs = writer.append_many([b"four"] * 10)
+    with pytest.raises(CorruptError, match="tail"):
+        read(reader_of(tmp_path), FileRange(str(tmp_path), 1, 256, refs[5].offset + 2))
+
+
+def test_a_tail_that_went_back_is_an_error(tmp_path: Path) -> None:
+    with Writer(tmp_path / "log") as writer:
+        writer.append_many([b"some"] * 10)
+    reader = reader_of(tmp_path / "log")
+    [partition] = reader.partitions()
+    (tmp_path / "log" / "00000001.dat").unlink()
+    with Writer(tmp_path / "log") as writer:
+        writer.append(b"some")
+    with pytest.raises(CorruptError, match="tail"):
+        read(reader, partition)
+
+
+def test_a_file_removed_after_the_planning_is_gone(tmp_path: Path) -> None:
+    with Writer(tmp_path) as writer:
+        writer.append(b"1")
+        writer.cutover()
+        writer.append(b"2")
+    reader = reader_of(tmp_path)
+    first, second = reader.partitions()
+    (tmp_path / "00000001.dat").unlink()
+    with pytest.raises(GoneError):
+        read(reader, first)
+    assert read(reader, second) == [b"2"]
+    (tmp_path / "00000002.dat").rename(tmp_path / "00000001.dat")
+    with pytest.raises(GoneError, match="is not what it was"):
+        read(reader, second)

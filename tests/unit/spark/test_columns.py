@@ -1,0 +1,85 @@
+"""Arrow columns from batches, without a Java virtual machine; marked `spark` because they want its packages."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from binlog import Batch, Reader, Writer
+from binlog.spark.schema import Field
+
+pytestmark = pytest.mark.spark
+
+ALL = tuple(Field(name, name, True) for name in ("number", "offset", "sequence", "data"))
+
+
+def batch_of(records: list[bytes], *, number: int = 1, offset: int = 256, first_sequence: int | None = 0) -> Batch:
+    """A batch as a reader would give it."""
+    data = b"".join(len(record).to_bytes(4, "big") + record for record in records)
+    offsets = [0]
+    for record in records:
+        offsets.append(offsets[-1] + 4 + len(record))
+    view = memoryview(b"".join(value.to_bytes(4, "little") for value in offsets)).cast("I")
+    return Batch(number, offset, data, view, first_sequence)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(st.binary(max_size=40), min_size=1, max_size=50),
+    st.integers(1, 2**32 - 1),
+    st.integers(248, 2**62),
+    st.none() | st.integers(0, 2**62),
+)
+def test_columns_say_what_the_batch_says(
+    records: list[bytes], number: int, offset: int, first_sequence: int | None
+) -> None:
+    from binlog.spark.columns import arrow_schema, record_batch
+
+    batch = batch_of(records, number=number, offset=offset, first_sequence=first_sequence)
+    made = record_batch(batch, ALL, arrow_schema(ALL))
+    made.validate(full=True)
+    count = len(records)
+    assert made.to_pydict() == {
+        "number": [number] * count,
+        "offset": [ref.offset for ref in batch.refs()],
+        "sequence": [None if first_sequence is None else first_sequence + index for index in range(count)],
+        "data": records,
+    }
+
+
+def test_the_schema_is_the_one_that_spark_expects() -> None:
+    import pyarrow as pa
+
+    from binlog.spark.columns import arrow_schema
+
+    fields = (Field("data", "DATA", False), Field("sequence", "sequence", True))
+    expected = pa.schema([pa.field("DATA", pa.binary(), nullable=False), pa.field("sequence", pa.int64())])
+    assert arrow_schema(fields).equals(expected)
+
+
+def test_columns_outlive_the_reader(tmp_path: Path) -> None:
+    from binlog.spark.columns import arrow_schema, record_batch
+
+    with Writer(tmp_path) as writer:
+        writer.append_many([b"%d" % number for number in range(1000)])
+    with Reader(tmp_path) as reader:
+        made = [record_batch(reader.read_batch(records_max=300), ALL, arrow_schema(ALL)) for _ in range(4)]
+    values = [value for batch in made for value in batch.column("data").to_pylist()]
+    assert values == [b"%d" % number for number in range(1000)]
+
+
+def test_no_column_costs_an_object_for_a_record() -> None:
+    import sys
+
+    from binlog.spark.columns import arrow_schema, record_batch
+
+    batch = batch_of([b"x" * 20] * 5000)
+    schema = arrow_schema(ALL)
+    record_batch(batch, ALL, schema)
+    before = sys.getallocatedblocks()
+    made = record_batch(batch, ALL, schema)
+    assert sys.getallocatedblocks() - before < 200
+    assert made.num_rows == 5000
