@@ -32,7 +32,13 @@ class Ref(NamedTuple):
         match = _TEXT.fullmatch(text)
         if match is None:
             raise ValueError(f"not a ref, which is written as 1:256: {text!r}")
-        number, offset = int(match[1]), int(match[2])
-        if not 1 <= number <= _NUMBER_MAX or offset > OFFSET_MAX:
-            raise ValueError(f"out of range for a ref: {text!r}")
-        return cls(number, offset)
+        ref = cls(int(match[1]), int(match[2]))
+        ref.validate()
+        return ref
+
+    def validate(self) -> None:
+        """Raise TypeError or ValueError where this cannot be a place in any log."""
+        if not isinstance(self.number, int) or not isinstance(self.offset, int):
+            raise TypeError(f"a ref is two whole numbers, not {self!r}")
+        if not 1 <= self.number <= _NUMBER_MAX or not 0 <= self.offset <= OFFSET_MAX:
+            raise ValueError(f"out of range for a ref: {self}")

@@ -46,30 +46,28 @@ def _check(directory: LogDirectory) -> Iterator[Problem]:
     before: LogHeader | None = None
     for number in directory.numbers():
         path = directory.file_path(number)
+        header = None
         try:
             fd = directory.open(number)
+            try:
+                header = settled_header(fd, number, path)
+                yield from _check_file(fd, header, path)
+            finally:
+                os.close(fd)
         except NotFoundError:
-            continue  # retention removed it since the listing
-        except BinlogError as error:
-            yield Problem(path, 0, "unreadable", str(error))
-            before = None
+            before = None  # retention removed it since the listing
             continue
-        try:
-            header = settled_header(fd, number, path)
-            yield from _check_file(fd, header, path)
-            if before is not None:
-                yield from _check_succession(before, header, directory)
-            before = header
         except CorruptError as error:
             yield Problem(error.path, error.offset, error.rule, error.text)
-            before = None
         except VersionError as error:
             yield Problem(path, 0, "version", str(error))
-            before = None
-        finally:
-            os.close(fd)
-    if before is not None and before.closed and not directory.exists(before.next_number):
-        yield _missing_next(before, directory)
+        except BinlogError as error:
+            yield Problem(path, 0, "unreadable", str(error))
+        if before is not None and header is not None:
+            yield from _check_succession(before, header, directory)
+        before = header
+    if before is not None:
+        yield from _check_last(before, directory)
 
 
 def _check_file(fd: int, header: LogHeader, path: str) -> Iterator[Problem]:
@@ -101,11 +99,24 @@ def _check_blocks(header: LogHeader, path: str) -> Iterator[Problem]:
 
 
 def _check_succession(before: LogHeader, header: LogHeader, directory: LogDirectory) -> Iterator[Problem]:
+    """What is wrong with one file after another; looked at twice, for others may have gone on in between."""
+    if not list(_succession_problems(before, header, directory)):
+        return
+    try:
+        before, header = directory.read_header(before.number), directory.read_header(header.number)
+    except BinlogError:
+        return  # removed meanwhile, or told already
+    yield from _succession_problems(before, header, directory)
+
+
+def _succession_problems(before: LogHeader, header: LogHeader, directory: LogDirectory) -> Iterator[Problem]:
     path = directory.file_path(header.number)
     if before.closed and before.next_number != header.number:
-        yield _missing_next(before, directory)
+        if not directory.exists(before.next_number):
+            yield _missing_next(before, directory)
         return
-    if not before.closed and (header.number != before.number + 1 or header.closed or header.tail > header.first_offset):
+    in_use = header.closed or header.tail > header.first_offset
+    if not before.closed and (header.number != before.number + 1 or in_use):
         text = f"file {before.number} is open, and is followed by file {header.number}, which is in use"
         yield Problem(directory.file_path(before.number), LOG_HEADER.offset("status"), "two-open", text)
     if not (before.ours and header.ours):
@@ -121,6 +132,12 @@ def _check_succession(before: LogHeader, header: LogHeader, directory: LogDirect
         at = LOG_HEADER.offset("first_sequence")
         text = f"the first record's sequence is {header.first_sequence}, the file before ends at {expected}"
         yield Problem(path, at, "sequence", text)
+
+
+def _check_last(last: LogHeader, directory: LogDirectory) -> Iterator[Problem]:
+    """The last file of the listing leads to one that is there, or was cut over since, or removed."""
+    if last.closed and not directory.exists(last.next_number) and directory.exists(last.number):
+        yield _missing_next(last, directory)
 
 
 def _missing_next(before: LogHeader, directory: LogDirectory) -> Problem:

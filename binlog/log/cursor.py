@@ -1,15 +1,8 @@
-"""A position in a log that moves forward: through a file, over its end to the next, and back for late records.
-
-Late records: a jPOS writer looks at a file's status before it takes the lock, and so may append to a file just closed.
-Where other programs write, a cursor keeps the file it left, and looks there again until the next one is closed too.
-Late records come out of order, under their own refs.
-"""
+"""A position in a log that moves forward: through a file, and over its end to the next."""
 
 from __future__ import annotations
 
 import enum
-import time
-from dataclasses import dataclass
 
 from binlog.errors import CorruptError, GoneError, NotFoundError
 from binlog.format.log_header import FIRST_OFFSET, LOG_HEADER
@@ -18,6 +11,8 @@ from binlog.format.ref import Ref
 from binlog.log.batch import Batch
 from binlog.log.directory import LogDirectory
 from binlog.log.file_reader import FileReader
+from binlog.log.late import LateRecords
+from binlog.log.place import Place
 from binlog.storage.doorbell import Doorbell
 
 # How long a waiting reader trusts the bell alone.  Writers that are not ours ring none, and one of ours may die between
@@ -39,24 +34,6 @@ class Start(enum.Enum):
     END = "end"
 
 
-@dataclass(slots=True)
-class Place:
-    """A place in one file: the offset of the next record to read, and its sequence number where that is known."""
-
-    file: FileReader
-    offset: int
-    sequence: int | None
-
-    @property
-    def has_more(self) -> bool:
-        """Whether a record is known to lie here."""
-        return self.offset < self.file.header.tail
-
-    def look(self) -> bool:
-        """Whether a record lies here, by the header as it is now."""
-        return self.has_more or self.offset < self.file.refresh().tail
-
-
 class Cursor:
     """See the module.  It owns the directory and the files it opens."""
 
@@ -66,28 +43,28 @@ class Cursor:
         self._follow = follow
         self._record_bytes_max = record_bytes_max
         self._place: Place | None = None
-        self._late: Place | None = None
-        self._late_look = 0.0
+        self._late = LateRecords()
         self._read_from: Place | None = None
         if not self._open_start() and start is Start.END:
             # The end of a log with no files yet is its beginning: what comes is after it.
             self._start = Start.BEGINNING
 
     def read(self, records_max: int, bytes_max: int) -> Batch | None:
-        """The next records of one file, or None where there are none now.  See Reader.read_batch for what is raised."""
+        """The next records of one file, or None where there are none now; `advance` then goes on behind them.
+
+        See Reader.read_batch for what is raised.
+        """
         place = self._ready_place()
         if place is None:
             return None
-        records_max, bytes_max = min(records_max, _RECORDS_MOST), min(bytes_max, _BYTES_MOST)
-        batch = place.file.read(place.offset, place.sequence, records_max=records_max, bytes_max=bytes_max)
         self._read_from = place
-        self._put_back(batch, len(batch))
-        return batch
+        records_max, bytes_max = min(records_max, _RECORDS_MOST), min(bytes_max, _BYTES_MOST)
+        return place.file.read(place.offset, place.sequence, records_max=records_max, bytes_max=bytes_max)
 
-    def put_back(self, batch: Batch, used: int) -> None:
-        """Go back in the batch last read, to after its first `used` records."""
-        if self._read_from in (self._place, self._late):
-            self._put_back(batch, used)
+    def advance(self, batch: Batch, used: int) -> None:
+        """Go to after the first `used` records of the batch last read."""
+        if self._read_from is not None:
+            self._read_from.advance(batch, used)
 
     @property
     def in_order(self) -> bool:
@@ -121,8 +98,8 @@ class Cursor:
     @property
     def look_seconds(self) -> float:
         """How long to wait at most before looking again without having been woken."""
-        places = (self._place, self._late)
-        quiet = self._place is not None and not any(place and place.file.header.mixed for place in places)
+        place = self._place
+        quiet = place is not None and not place.file.header.mixed and not self._late.mixed
         return _LOOK_SECONDS if quiet else _LOOK_SECONDS_MIXED
 
     def doorbell_and_seen(self) -> tuple[Doorbell, int] | None:
@@ -131,16 +108,10 @@ class Cursor:
 
     def close(self) -> None:
         """Give everything back."""
-        for place in (self._place, self._late):
-            if place is not None:
-                place.file.close()
+        if self._place is not None:
+            self._place.file.close()
+        self._late.close()
         self.directory.close()
-
-    def _put_back(self, batch: Batch, used: int) -> None:
-        place = self._read_from
-        assert place is not None
-        place.offset = batch.offset + batch.offsets[used]
-        place.sequence = None if batch.first_sequence is None else batch.first_sequence + used
 
     def _ready_place(self) -> Place | None:
         while True:
@@ -152,19 +123,25 @@ class Cursor:
             # A closed file is looked at once more after it was seen closed: its tail may have moved just before.
             if place.look() or (place.file.header.closed and place.look()):
                 return place
-            late = self._late
-            if late is not None and self._look_at_late(late):
+            late = self._late.look()
+            if late is not None:
                 return late
-            if not self._follow or not place.file.header.closed:
+            if not place.file.header.closed:
+                self._check_still_open(place)
+                return None
+            if not self._follow:
                 return None
             self._move_on(place)
 
-    def _look_at_late(self, late: Place) -> bool:
-        now = time.monotonic()
-        if not late.has_more and not late.file.header.mixed and now - self._late_look < _LOOK_SECONDS:
-            return False
-        self._late_look = now
-        return late.look()
+    def _check_still_open(self, place: Place) -> None:
+        """Raise CorruptError where a file says that it is open, and names a next one that is in use."""
+        header = place.file.header
+        if not header.next_number or not self.directory.exists(header.next_number):
+            return
+        following = self.directory.read_header(header.next_number)
+        if (following.closed or following.tail > following.first_offset) and not place.file.refresh().closed:
+            text = f"the file is open, and leads to file {following.number}, which is in use"
+            raise CorruptError(place.file.path, LOG_HEADER.offset("status"), "two-open", text)
 
     def _move_on(self, place: Place) -> None:
         header = place.file.header
@@ -180,9 +157,8 @@ class Cursor:
             file.close()
             text = f"the file belongs to another log than {place.file.path}"
             raise CorruptError(file.path, LOG_HEADER.offset("uuid"), "uuid", text)
-        if self._late is not None:
-            self._late.file.close()
-        self._late, self._place = place, _first_place(file)
+        self._place = Place.first(file)
+        self._late.add(place)
 
     def _open(self, number: int) -> FileReader:
         return FileReader(self.directory, number, record_bytes_max=self._record_bytes_max)
@@ -203,9 +179,19 @@ class Cursor:
         if isinstance(self._start, Ref):
             return self._place_of(self._start, numbers)
         if self._start is Start.END:
-            file = self._open(numbers[-1])
+            file = self._open_newest(numbers)
             return Place(file, file.header.tail, file.sequence_at(file.header.tail) if file.header.settled else None)
-        return _first_place(self._open(numbers[0]))
+        return Place.first(self._open(numbers[0]))
+
+    def _open_newest(self, numbers: list[int]) -> FileReader:
+        """The file that records are appended to."""
+        if len(numbers) > 1:
+            # While a file is open, the one after it was only named by a cutover under way, or by one that died.
+            file = self._open(numbers[-2])
+            if not file.header.closed:
+                return file
+            file.close()
+        return self._open(numbers[-1])
 
     def _place_of(self, ref: Ref, numbers: list[int]) -> Place:
         if ref.number not in numbers:
@@ -218,8 +204,3 @@ class Cursor:
         except BaseException:
             file.close()
             raise
-
-
-def _first_place(file: FileReader) -> Place:
-    header = file.header
-    return Place(file, header.first_offset, header.first_sequence if header.ours else None)

@@ -53,10 +53,13 @@ class Cutover:
         else:
             file.sync()
         number = header.next_number or file.number + 1
-        if self._directory.exists(number) or not self._name_prepared(file, header, number):
-            self._adopt(file, header, number)
+        try:
+            if self._directory.exists(number) or not self._name_prepared(file, header, number):
+                self._adopt(file, header, number)
+        finally:
+            # Named, useless, or half written and not synced: it is never used again.
+            self.discard()
         file.close_at(header, number)
-        self.discard()
         sweep(self._directory, number)
         return number
 

@@ -14,7 +14,7 @@ from binlog.storage.files import open_directory, open_file
 class LogDirectory:
     """A directory held open, so that a rename above it leads nobody astray.
 
-    A forked child may go on using it: it has no lock and no position.
+    A forked child may go on using it: it has no lock, and its one position, that of a listing, is never used.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -29,7 +29,12 @@ class LogDirectory:
     def names(self) -> list[str]:
         """Every name in the directory."""
         with own_errors(self.path, "listing the directory"):
-            return os.listdir(self.fd)
+            # A descriptor of its own: a fork or another thread that lists would share this one's position.
+            fd = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self.fd)
+            try:
+                return os.listdir(fd)
+            finally:
+                os.close(fd)
 
     def numbers(self) -> list[int]:
         """The numbers of the log files there are, in order."""

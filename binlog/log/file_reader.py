@@ -38,10 +38,11 @@ class FileReader:
         before = self.header
         # What `doorbell_and_seen` waits on must have been read before the tail is: so it is the last read's bell.
         self._bell_seen = before.doorbell
-        self.header = settled_header(self.fd, self.number, self.path, known=before)
-        if self.header.tail < before.tail:
+        header = settled_header(self.fd, self.number, self.path, known=before)
+        if header.tail < before.tail:
             raise CorruptError(self.path, LOG_HEADER.offset("tail"), "tail", f"the tail went back from {before.tail}")
-        return self.header
+        self.header = header
+        return header
 
     def doorbell_and_seen(self) -> tuple[Doorbell, int]:
         """The bell to wait on, and its value as it was before the last `refresh`."""

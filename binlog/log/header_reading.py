@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 
-from binlog.errors import CorruptError
+from binlog.errors import CorruptError, VersionError
 from binlog.format.log_header import HEADER_BYTES, LOG_HEADER, Flag, LogHeader, parse_log_header
 from binlog.format.ref import COUNT_MAX, OFFSET_MAX
 from binlog.log.chain import is_blank
@@ -25,17 +25,24 @@ def settled_header(fd: int, number: int, path: str, known: LogHeader | None = No
     """A checked header, read without the lock.
 
     known: one that was checked before; where nothing has changed since, one read is all.
-    One read where our live block vouches for the tail; else read until two in a row agree, for a read that
-    meets a write may see half of it.
+    A read that meets a write may see half of it.  So one read is believed where our live block vouches for its tail;
+    anything else, damage too, only once two reads in a row give the same bytes.
     """
-    header = read_header(fd, number, path)
-    if known is not None and header == replace(known, doorbell=header.doorbell):
-        return header
-    while not header.settled:
-        again = read_header(fd, number, path)
-        if (again.tail, again.own_tail, again.status) == (header.tail, header.own_tail, header.status):
+    before = b""
+    while True:
+        data = read_at(fd, HEADER_BYTES, 0, path)
+        again = data == before
+        before = data
+        try:
+            header = parse_log_header(data, path=path, number=number)
+        except (CorruptError, VersionError):
+            if again:
+                raise
+            continue
+        if known is not None and header == replace(known, doorbell=header.doorbell):
+            return header
+        if header.settled or again:
             break
-        header = again
     if header.ours and not header.live_good:
         # Not torn: damaged.  The tail beside it may be as well, and one that is wrong shows what was never a record.
         raise CorruptError(path, LOG_HEADER.offset("live_crc"), "live-crc", "the live block's CRC does not hold")

@@ -17,6 +17,7 @@ from binlog.format.names import log_file_name, prepared_file_name, prepared_file
 from binlog.log.directory import LogDirectory
 from binlog.storage.boot import boot_id
 from binlog.storage.files import allocate, create_file, link_file, remove_file, sync, write_at
+from binlog.storage.native import fork_generation
 
 
 class PreparedFile:
@@ -24,6 +25,8 @@ class PreparedFile:
 
     def __init__(self, directory: LogDirectory, number: int, *, file_bytes: int, mode: int | None) -> None:
         self.number = number
+        self._fd = -1  # what `discard` finds where making it fails
+        self._generation = fork_generation()
         self._directory = directory
         self._name = prepared_file_name(number)
         self._path = os.path.join(directory.path, self._name)
@@ -56,8 +59,11 @@ class PreparedFile:
         if fd < 0:
             return
         os.close(fd)
-        if not self._named:
+        if not self._named and self._generation == fork_generation():
             remove_file(self._directory.fd, self._name, self._path)
+
+    def __del__(self) -> None:
+        self.discard()
 
 
 def new_header(number: int, *, log_uuid: bytes, first_sequence: int, epoch: int = 0, flags: int = 0) -> LogHeader:

@@ -50,6 +50,8 @@ class Reader:
             raise ValueError(f"record_bytes_max is 0 to {RECORD_BYTES_FORMAT_MAX}, not {record_bytes_max}")
         if not isinstance(start, Ref | Start):
             raise TypeError(f"start is a Ref or a Start, not {type(start).__name__}")
+        if isinstance(start, Ref):
+            start.validate()
         self._closed = False
         self._entries: Iterator[Entry] = iter(())
         self._batch: Batch | None = None  # what _entries come from
@@ -60,16 +62,18 @@ class Reader:
         return self
 
     def __next__(self) -> Entry:
-        for entry in self._entries:
-            self._last = entry
-            return entry
-        self._check_open()
-        self._batch = batch = self._cursor.read(_RECORDS_MAX, _BYTES_MAX)
-        if batch is None:
-            raise StopIteration
-        self._entries = iter(batch.entries())
-        self._last = next(self._entries)
-        return self._last
+        while True:
+            for entry in self._entries:
+                self._last = entry
+                return entry
+            self._check_open()
+            self._settle()
+            batch = self._cursor.read(_RECORDS_MAX, _BYTES_MAX)
+            if batch is None:
+                raise StopIteration
+            # All that takes time comes before anything changes: Ctrl-C may strike anywhere in it.
+            entries = iter(batch.entries())
+            self._batch, self._entries = batch, entries
 
     def read_batch(self, *, records_max: int = _RECORDS_MAX, bytes_max: int = _BYTES_MAX) -> Batch:
         """Many records at once: those of one file that are there now; an empty batch where the reader has caught up.
@@ -81,8 +85,12 @@ class Reader:
         if records_max < 1 or bytes_max < 1:
             raise ValueError("records_max and bytes_max are 1 or more")
         self._check_open()
-        self._put_back()
-        return self._cursor.read(records_max, bytes_max) or _no_records(self._cursor.position)
+        self._settle()
+        batch = self._cursor.read(records_max, bytes_max)
+        if batch is None:
+            return _no_records(self._cursor.position)
+        self._cursor.advance(batch, len(batch))
+        return batch
 
     def tail(self, timeout: float | None = None) -> Iterator[Entry]:
         """Iterate, and wait for more at the end: for ever, or until nothing came for `timeout` seconds."""
@@ -105,6 +113,7 @@ class Reader:
                 yield entry
                 if count % _ENTRIES_A_TURN == 0:
                     await asyncio.sleep(0)  # while there is much to read, other tasks get their turns
+            self._settle()
             if self._cursor.ready():
                 continue
             if self._cursor.finished:
@@ -122,7 +131,10 @@ class Reader:
         Raises: as `read_batch`.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
-        while not self._has_entries() and not self._cursor.ready():
+        if self._has_entries():
+            return True
+        self._settle()
+        while not self._cursor.ready():
             left = self._cursor.look_seconds
             if deadline is not None:
                 left = min(left, deadline - time.monotonic())
@@ -144,9 +156,9 @@ class Reader:
         whoever goes on after one does so from `Entry.next_ref` of the last record handled.
         """
         self._check_open()
-        batch, last = self._batch, self._last
-        if batch is not None and last is not None and self._has_entries() and self._cursor.in_order:
-            return last.next_ref
+        if self._last is not None and self._has_entries() and self._cursor.in_order:
+            return self._last.next_ref
+        self._settle()
         return self._cursor.position
 
     def close(self) -> None:
@@ -170,15 +182,20 @@ class Reader:
             raise ClosedError("the reader is closed")
 
     def _has_entries(self) -> bool:
+        """Whether the batch that is being iterated has more."""
         self._check_open()
-        batch, last = self._batch, self._last
-        return batch is not None and last is not None and last.ref.offset < batch.offset + batch.offsets[-2]
+        return self._batch is not None and self._used() < len(self._batch)
 
-    def _put_back(self) -> None:
-        """Give back to the cursor what was read ahead for iterating."""
-        if self._batch is not None and self._last is not None:
-            used = bisect_left(self._batch.offsets, self._last.ref.offset - self._batch.offset) + 1
-            self._cursor.put_back(self._batch, used)
+    def _used(self) -> int:
+        """How many records of the batch that is being iterated were given."""
+        if self._batch is None or self._last is None:
+            return 0
+        return bisect_left(self._batch.offsets, self._last.ref.offset - self._batch.offset) + 1
+
+    def _settle(self) -> None:
+        """Bring the cursor to where iterating is, and forget what was read ahead."""
+        if self._batch is not None:
+            self._cursor.advance(self._batch, self._used())
         self._drop_entries()
 
     def _drop_entries(self) -> None:

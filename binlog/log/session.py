@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import threading
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
@@ -23,11 +24,14 @@ from binlog.log.directory import LogDirectory
 from binlog.log.header_reading import read_header, settled_header
 from binlog.log.prepared_file import PreparedFile, new_log_uuid, sweep
 from binlog.log.writable_file import PREPARE_BYTES_FIRST, WritableFile
-from binlog.storage.files import FileSystem, refuse_remote, sync, sync_directory
+from binlog.storage.files import FileSystem, refuse_remote, sync, sync_directory, sync_parent
 from binlog.storage.locks import lock, unlock
 from binlog.storage.native import fork_generation
 
 _Result = TypeVar("_Result")
+
+
+_sessions: weakref.WeakSet[Session] = weakref.WeakSet()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,12 +54,14 @@ class Session:
         self._options = options
         self._mutex = threading.RLock()
         self._busy = False
+        self._busy_thread: int | None = None
         self._closed = False
         self._poison: PoisonedError | None = None
         self._file: WritableFile | None = None
         self._cutover = Cutover(self.directory, file_bytes=self._file_bytes_first, mode=options.mode)
         if options.file_system is FileSystem.LOCAL:
             refuse_remote(directory.fd, directory.path)
+        _sessions.add(self)
         self.run(lambda file, header: None)
 
     @property
@@ -81,6 +87,7 @@ class Session:
             if self._busy:
                 raise StateError("the writer was entered again from within one of its own calls")
             self._busy = True
+            self._busy_thread = threading.get_ident()
             try:
                 return self._run(action, prepare)
             except PoisonedError as error:
@@ -88,6 +95,7 @@ class Session:
                 self._poison = error
                 raise
             finally:
+                self._busy_thread = None
                 self._busy = False
 
     def cutover(self, expected: int | None) -> int:
@@ -122,6 +130,7 @@ class Session:
                 prepare(file)
             fd = file.fd
             removed = False
+            self._refuse_own_lock(file)
             try:
                 lock(fd, file.path, self._options.lock_timeout)
                 header = file.header()
@@ -137,6 +146,9 @@ class Session:
                     file.sync()
             except GoneError:
                 removed = True
+            except PoisonedError as error:
+                file.mark_poisoned(error)
+                raise
             finally:
                 unlock(fd)
             if removed:
@@ -146,6 +158,17 @@ class Session:
                 self._move_on(file)
         file.wake()
         return result
+
+    def _refuse_own_lock(self, file: WritableFile) -> None:
+        """Raise StateError where this thread holds the file's lock through another writer, for it would wait for ever.
+
+        That is so in a signal handler or __del__ that ran in the middle of the other one's action.
+        """
+        own = threading.get_ident()
+        for other in list(_sessions):
+            busy = other._file if other is not self and other._busy_thread == own else None
+            if busy is not None and busy.identity == file.identity:
+                raise StateError("this thread is within a call of another writer of the log")
 
     def _leave(self) -> None:
         file, self._file = self._file, None
@@ -183,10 +206,12 @@ class Session:
                     self._settle(numbers[-2], numbers[-1])
                 sweep(self.directory, numbers[-1])
                 return self._open(numbers[-1])
-            except NotFoundError:
+            except (NotFoundError, GoneError):
                 continue  # retention removed it since the listing
 
     def _make_first_file(self) -> None:
+        # The directory may be new, made by us or by a process that died before it was durable.
+        sync_parent(self.directory.fd, self.directory.path)
         prepared = PreparedFile(
             self.directory, NUMBER_FIRST, file_bytes=self._file_bytes_first, mode=self._options.mode
         )

@@ -46,7 +46,11 @@ class LogStat:
     @property
     def tail(self) -> Ref | None:
         """Where the next record will lie, or None for a log with no files yet."""
-        return Ref(self.files[-1].number, self.files[-1].tail) if self.files else None
+        if not self.files:
+            return None
+        # While a file is open, the one after it was only named by a cutover under way, or by one that died.
+        newest = self.files[-2] if len(self.files) > 1 and not self.files[-2].closed else self.files[-1]
+        return Ref(newest.number, newest.tail)
 
 
 def stat(path: str | os.PathLike[str]) -> LogStat:

@@ -9,9 +9,10 @@ Invariants
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import replace
 
-from binlog.errors import AccessError, BinlogError, CorruptError, FullError, GoneError, PoisonedError
+from binlog.errors import BinlogError, CorruptError, FullError, GoneError, PoisonedError
 from binlog.format.log_header import HEADER_BYTES, LOG_HEADER, PUBLISHED, Flag, LogHeader, Status, appended
 from binlog.format.names import log_file_name
 from binlog.log.chain import walk
@@ -39,7 +40,14 @@ class WritableFile:
         self.path = directory.file_path(number)
         self._prepare_bytes = prepare_bytes
         self._descriptor = Descriptor(directory.fd, log_file_name(number), self.path)
+        status = os.fstat(self._descriptor.fd)
+        self._identity = (status.st_dev, status.st_ino)
         self._doorbell: Doorbell | None = None
+
+    @property
+    def identity(self) -> tuple[int, int]:
+        """What tells the file from every other on this machine: device and inode."""
+        return self._identity
 
     @property
     def fd(self) -> int:
@@ -75,7 +83,7 @@ class WritableFile:
     def append(self, header: LogHeader, data: bytes, record_count: int) -> LogHeader:
         """Append framed records after the header's tail, durably, and publish them together.
 
-        Raises: FullError with nothing changed; PoisonedError, which is written to the file for every other writer.
+        Raises: FullError or AccessError with nothing changed; PoisonedError.
         """
         end = header.tail + len(data)
         self._make_room(header.tail, end)
@@ -86,22 +94,12 @@ class WritableFile:
         else:
             header = replace(header, tail=end, own_tail=end)
             publication = Publication(end.to_bytes(8, "big"), _TAIL)
-        try:
-            commit_strict(self.fd, data, end - len(data), publication, self.path)
-        except PoisonedError as error:
-            self._poison(error)
-            raise
+        commit_strict(self.fd, data, end - len(data), publication, self.path)
         return header
 
     def sync(self) -> None:
         """Put on stable storage what any program wrote here.  Raises: PoisonedError."""
-        try:
-            sync(self.fd, self.path)
-        except AccessError as failure:
-            error = PoisonedError(f"{failure}; nothing more is appended")
-            error.__cause__ = failure
-            self._poison(error)
-            raise error from failure
+        sync(self.fd, self.path)
 
     def publish(self, header: LogHeader) -> None:
         """Write a header whose data is there already, without a sync."""
@@ -119,7 +117,9 @@ class WritableFile:
     def cut(self, tail: int) -> None:
         """Give back the space prepared beyond the tail, which must have been read under this lock."""
         if os.fstat(self.fd).st_size > tail:
-            os.ftruncate(self.fd, max(tail, HEADER_BYTES))
+            # It is only space: where it cannot be given back now, the next writer that opens the log tries again.
+            with suppress(OSError):
+                os.ftruncate(self.fd, max(tail, HEADER_BYTES))
 
     def wake(self) -> None:
         """Wake every reader that waits on this file.  After unlocking: they would only wait for us."""
@@ -147,14 +147,15 @@ class WritableFile:
             if size < end:
                 allocate(self.fd, size, end, self.path)
 
-    def _poison(self, error: PoisonedError) -> None:
-        """Tell every other writer, through the file."""
+    def mark_poisoned(self, error: PoisonedError) -> None:
+        """Tell every other writer, through the file, that a write or sync failed here."""
         cause = error.__cause__
-        number = cause.errno if isinstance(cause, OSError) and cause.errno else 0
+        if not isinstance(cause, OSError):
+            return  # it was read from the file
         try:
             header = read_header(self.fd, self.number, self.path)
             if header.ours:
-                self.publish(replace(header, flags=header.flags | Flag.POISON, poison_errno=number))
+                self.publish(replace(header, flags=header.flags | Flag.POISON, poison_errno=cause.errno or 0))
         except BinlogError as failure:
             error.add_note(f"the file could not be marked: {failure}")
 

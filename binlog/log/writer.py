@@ -59,6 +59,8 @@ class Writer:
             mode=mode,
             file_system=file_system,
         )
+        if mode is not None and not 0 <= mode <= 0o7777:
+            raise ValueError(f"mode is 0 to 0o7777, not {mode:#o}")
         path = os.fspath(path)
         make_directory(path)
         self._directory = LogDirectory(path)

@@ -57,7 +57,7 @@ def _spark_environment() -> dict[str, str]:
     if "PYSPARK_PYTHON" not in os.environ:
         environment["PYSPARK_PYTHON"] = sys.executable
     root = str(Path(binlog.__file__).resolve().parent.parent)
-    if root not in (*site.getsitepackages(), site.getusersitepackages()):
+    if root not in map(os.path.realpath, (*site.getsitepackages(), site.getusersitepackages())):
         # A checkout: the workers see it only where they are told, and Spark looks for sources only in plain folders.
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
     return environment

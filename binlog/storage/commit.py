@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
+import errno
 from dataclasses import dataclass
 
-from binlog.errors import BinlogError, PoisonedError
-from binlog.storage.failures import NO_SPACE, failure
+from binlog.errors import BinlogError
+from binlog.storage.failures import NO_SPACE, failure, poisoned
 from binlog.storage.native import ffi, lib
 
 
@@ -47,11 +47,9 @@ def commit_strict(fd: int, data: bytes, offset: int, publication: Publication, p
 
 
 def _commit_failure(number: int, step: int, path: str) -> BinlogError:
-    synced = step in (lib.BINLOG_STEP_DATA_SYNC, lib.BINLOG_STEP_PUBLISH_SYNC)
-    if number in NO_SPACE and not synced:
+    if step == lib.BINLOG_STEP_DATA and number != errno.EIO:
+        return failure(number, path, "appending")  # nothing was published, and what is beyond the tail means nothing
+    if step == lib.BINLOG_STEP_PUBLISH and number in NO_SPACE:
         return failure(number, path, "appending")
-    error = PoisonedError(
-        f"{path}: {os.strerror(number)} in a {'sync' if synced else 'write'}; nothing more is appended"
-    )
-    error.__cause__ = OSError(number, os.strerror(number), path)
-    return error
+    synced = step in (lib.BINLOG_STEP_DATA_SYNC, lib.BINLOG_STEP_PUBLISH_SYNC)
+    return poisoned(number, path, "a sync" if synced else "a write")

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from binlog.errors import AccessError, BinlogError, FullError
+from binlog.errors import AccessError, BinlogError, FullError, PoisonedError
 
 NO_SPACE = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
 
@@ -17,6 +17,13 @@ def failure(number: int, path: str, doing: str) -> BinlogError:
     if number in NO_SPACE:
         return FullError(f"{path}: {os.strerror(number)} while {doing}")
     return AccessError(f"{path}: {os.strerror(number)} while {doing}", errno=number, path=path)
+
+
+def poisoned(number: int, path: str, what: str) -> PoisonedError:
+    """The error for a write or sync that failed with the errno `number`; its cause is the OSError."""
+    error = PoisonedError(f"{path}: {os.strerror(number)} in {what}; nothing more is appended")
+    error.__cause__ = OSError(number, os.strerror(number), path)
+    return error
 
 
 @contextmanager

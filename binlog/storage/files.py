@@ -15,9 +15,10 @@ import enum
 import errno
 import os
 import stat
+from contextlib import suppress
 
 from binlog.errors import AccessError, BinlogError, NotFoundError
-from binlog.storage.failures import failure, own_errors
+from binlog.storage.failures import NO_SPACE, failure, own_errors, poisoned
 from binlog.storage.native import ffi, lib
 
 FILE_MODE = 0o640
@@ -43,18 +44,9 @@ def open_directory(path: str) -> int:
 
 
 def make_directory(path: str) -> None:
-    """Make the directory where there is none; its parent must be there."""
-    with own_errors(path, "making the directory"):
-        try:
-            os.mkdir(path, DIRECTORY_MODE)
-        except FileExistsError:
-            return
-        # By way of the new directory: what the kernel takes for its parent, whatever links the path goes through.
-        parent = os.open(os.path.join(path, os.pardir), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(parent)
-        finally:
-            os.close(parent)
+    """Make the directory where there is none; its parent must be there.  Not durable yet: see `sync_parent`."""
+    with own_errors(path, "making the directory"), suppress(FileExistsError):
+        os.mkdir(path, DIRECTORY_MODE)
 
 
 def refuse_remote(directory_fd: int, path: str) -> None:
@@ -153,9 +145,22 @@ def link_file(directory_fd: int, old: str, new: str, path: str) -> bool:
 
 
 def sync_directory(directory_fd: int, path: str) -> None:
-    """Make the names in the directory durable."""
-    with own_errors(path, "syncing the directory"):
+    """Make the names in the directory durable.  Raises: PoisonedError, as `sync`."""
+    try:
         os.fsync(directory_fd)
+    except OSError as error:
+        raise poisoned(error.errno or 0, path, "a sync of the directory") from error
+
+
+def sync_parent(directory_fd: int, path: str) -> None:
+    """Make the directory's own name durable."""
+    with own_errors(path, "opening the parent directory"):
+        # By way of the directory: what the kernel takes for its parent, whatever links its path goes through.
+        parent = os.open(os.pardir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=directory_fd)
+    try:
+        sync_directory(parent, path)
+    finally:
+        os.close(parent)
 
 
 def remove_file(directory_fd: int, name: str, path: str) -> None:
@@ -182,10 +187,10 @@ def read_at(fd: int, size: int, offset: int, path: str) -> bytes:
 
 
 def write_at(fd: int, data: bytes, offset: int, path: str) -> None:
-    """Write all of `data` at `offset`."""
+    """Write all of `data` at `offset`.  Raises: FullError; PoisonedError for any other failure."""
     result = lib.binlog_write(fd, ffi.from_buffer("uint8_t[]", data), len(data), offset)
     if result != 0:
-        raise failure(-result, path, "writing")
+        raise failure(-result, path, "writing") if -result in NO_SPACE else poisoned(-result, path, "a write")
 
 
 def allocate(fd: int, start: int, stop: int, path: str) -> None:
@@ -196,6 +201,8 @@ def allocate(fd: int, start: int, stop: int, path: str) -> None:
 
 
 def sync(fd: int, path: str) -> None:
-    """fdatasync; raises AccessError when it fails, after which nothing unsynced may be believed."""
-    with own_errors(path, "syncing"):
+    """fdatasync.  Raises: PoisonedError whatever the reason, after which nothing unsynced may be believed."""
+    try:
         os.fdatasync(fd)
+    except OSError as error:
+        raise poisoned(error.errno or 0, path, "a sync") from error

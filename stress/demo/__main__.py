@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from binlog.errors import BinlogError
 from stress.demo import stages
 from stress.demo.director import DemoError, Place
 from stress.demo.display import Display
@@ -42,8 +43,8 @@ def _arguments() -> argparse.Namespace:
     for path in given.input or ():
         if not (path.is_file() and os.access(path, os.R_OK)):
             parser.error(f"--input: {path} is not a file that can be read")
-    if given.keep and given.keep.exists() and any(given.keep.iterdir()):
-        parser.error(f"--keep: {given.keep} is not empty")
+    if given.keep and given.keep.exists() and not (given.keep.is_dir() and not any(given.keep.iterdir())):
+        parser.error(f"--keep: {given.keep} is not a new or empty directory")
     return given
 
 
@@ -81,7 +82,7 @@ def main() -> int:
     try:
         with _directory(given.keep) as directory, Display() as display:
             return 0 if _run(given, Place(directory), display) else 1
-    except DemoError as error:
+    except (DemoError, BinlogError, TimeoutError) as error:
         print(f"demo: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

@@ -47,7 +47,7 @@ class Child:
         data = os.read(self.pipe.fileno(), _PIPE_BYTES)
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
-            yield line.decode().split(" ")
+            yield line.decode(errors="replace").split(" ")
         if not data:
             yield None
 

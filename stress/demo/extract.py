@@ -28,11 +28,10 @@ _PER_WRITER = """
 """
 
 _LARGEST_FILES = """
-    SELECT size, path FROM extract WHERE size IS NOT NULL
-    GROUP BY ALL ORDER BY size DESC, path LIMIT 5
+    SELECT DISTINCT size, path FROM extract WHERE size IS NOT NULL ORDER BY size DESC, path LIMIT 5
 """
 
-_LINES = "SELECT path, count(*) AS lines FROM extract WHERE line IS NOT NULL GROUP BY path ORDER BY path"
+_LINES = "SELECT path, count(*) AS lines FROM extract GROUP BY path ORDER BY path"
 
 
 def write_parquet(spark: Any, log: Path, target: Path) -> None:
@@ -46,13 +45,16 @@ def write_parquet(spark: Any, log: Path, target: Path) -> None:
 
 def show_tables(spark: Any, target: Path) -> None:
     """Show what the Parquet files hold."""
-    spark.read.parquet(str(target)).createOrReplaceTempView("extract")
-    tables = {"Per writer:": _PER_WRITER, "Largest files:": _LARGEST_FILES, "Lines per file:": _LINES}
+    extract = spark.read.parquet(str(target))
+    extract.createOrReplaceTempView("extract")
+    lines = extract.first().line is not None  # a person's own files
+    tables = {
+        "Per writer:": _PER_WRITER,
+        **({"Lines per file:": _LINES} if lines else {"Largest files:": _LARGEST_FILES}),
+    }
     for title, query in tables.items():
-        table = spark.sql(query)
-        if not table.isEmpty():
-            print(title)
-            table.show(100, truncate=False)
+        print(title)
+        spark.sql(query).show(100, truncate=False)
     sys.stdout.flush()
 
 

@@ -13,9 +13,9 @@ def tell(*words: object) -> None:
 
     Blocks: while the pipe is full.
     """
-    line = " ".join(map(str, words)) + "\n"
+    line = " ".join(map(str, words)).encode(errors="backslashreplace")
     # A pipe takes up to 4096 bytes in one piece (pipe(7)).
-    os.write(_STDOUT, line.encode(errors="backslashreplace")[:4096])
+    os.write(_STDOUT, line[:4095] + b"\n")
 
 
 def end_with_director() -> None:

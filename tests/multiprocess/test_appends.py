@@ -37,12 +37,12 @@ def test_eight_threads_append(log: Path, shared: bool) -> None:
     one = binlog.Writer(log)
 
     def append(writer: int) -> None:
-        with one if shared else binlog.Writer(log) as own:
-            for sequence in range(COUNT):
-                refs[writer].append(own.append(job(writer, sequence)))
-            barrier.wait()
+        own = one if shared else binlog.Writer(log)
+        for sequence in range(COUNT):
+            refs[writer].append(own.append(job(writer, sequence)))
+        if not shared:
+            own.close()
 
-    barrier = threading.Barrier(WRITERS)
     threads = [threading.Thread(target=append, args=(writer,)) for writer in range(WRITERS)]
     for thread in threads:
         thread.start()

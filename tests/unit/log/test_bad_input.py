@@ -177,7 +177,7 @@ def test_poison_stops_every_writer_and_no_reader(log: Path) -> None:
     with Writer(log) as writer, Writer(log) as other:
         cause = PoisonedError("a sync failed")
         cause.__cause__ = OSError(5, "Input/output error")
-        writer._run(lambda file, header: WritableFile._poison(file, cause))
+        writer._run(lambda file, header: WritableFile.mark_poisoned(file, cause))
         for each in (writer, other):
             with pytest.raises(PoisonedError, match="Input/output error"):
                 each.append(b"more")

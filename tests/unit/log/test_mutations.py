@@ -130,6 +130,7 @@ def _first_difference(one: bytes, other: bytes) -> int:
 @settings(max_examples=400, deadline=None, print_blob=True)
 @given(number=st.integers(1, 2), changes=st.lists(CHANGES, min_size=1, max_size=3))
 @example(number=2, changes=[_flip(14, 4)])
+@example(number=1, changes=[_flip(7, 0)])
 @example(number=1, changes=[_truncate(0)])
 def test_a_changed_file_never_gives_a_wrong_record_before_the_change(number: int, changes: list[Change]) -> None:
     sound, records = _sound()

@@ -72,9 +72,13 @@ def test_next_ref_stays_at_a_closed_files_tail_until_the_next_file_is_there(thre
     assert reader.next_ref == Ref(3, 256)
 
 
-@pytest.mark.parametrize(
-    "ref", [Ref(1, 0), Ref(1, 255), Ref(1, 257), Ref(1, 273), Ref(1, 275), Ref(9, 256), Ref(1, 2**60)]
-)
+NO_RECORDS = [
+    *(Ref(1, offset) for offset in (0, 255, 257, 273, 275, 2**60, -4, 2**70)),
+    *(Ref(number, 256) for number in (9, 0, -1)),
+]
+
+
+@pytest.mark.parametrize("ref", NO_RECORDS, ids=str)
 def test_a_ref_where_no_record_lies_is_a_value_error(three_files: Path, ref: Ref) -> None:
     with pytest.raises(ValueError, match=str(ref)):
         Reader(three_files, ref)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import importlib
 import os
+import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -16,9 +19,10 @@ import pytest
 
 import binlog
 from binlog import Reader, Ref, Writer
-from binlog.errors import BinlogError, ClosedError, CorruptError, GoneError, PoisonedError
+from binlog.errors import BinlogError, ClosedError, CorruptError, GoneError, PoisonedError, StateError
 from binlog.format.log_header import LogHeader, parse_log_header
 from binlog.log import writable_file
+from binlog.log.prepared_file import PreparedFile
 from binlog.storage import bell_watcher
 from tests.support.logs import jpos_file, read_all
 from tests.support.tracer import trace
@@ -304,3 +308,147 @@ def test_a_backlog_kept_the_event_loop_to_itself(log: Path) -> None:
 
     assert asyncio.run(main()) == 20_000
     assert turns >= 50
+
+
+def test_children_that_listed_the_directory_together_took_it_for_empty(log: Path) -> None:
+    """They shared the position of their parent's descriptor, and one made a first file where there was a log."""
+    with Writer(log) as writer:
+        for _ in range(28):
+            writer.append(b"x")
+            writer.cutover()
+        for number in range(1, 20):
+            (log / f"{number:08d}.dat").unlink()
+        children = []
+        for _ in range(6):
+            child = os.fork()
+            if child == 0:
+                status = 1
+                try:
+                    for _ in range(20):
+                        writer.append(b"child")
+                        assert writer._open_session().directory.numbers()[0] == 20
+                    status = 0
+                finally:
+                    os._exit(status)
+            children.append(child)
+        assert [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children] == [0] * 6
+    assert not (log / "00000001.dat").exists()
+    assert [record for record in read_all(log) if record == b"child"] == [b"child"] * 120
+
+
+_INTERRUPTED = """
+import signal, sys
+import binlog
+
+class Interrupt(Exception):
+    pass
+
+def interrupt(*_):
+    global armed
+    if armed:
+        armed = False
+        raise Interrupt
+
+armed = finished = False
+found, interrupts = [], 0
+signal.signal(signal.SIGALRM, interrupt)
+signal.setitimer(signal.ITIMER_REAL, 0.0005, 0.0015)
+reader = binlog.Reader(sys.argv[1])
+while not finished:
+    try:
+        armed = True
+        for entry in reader:
+            found.append(int(entry.data))
+        finished = True
+        armed = False
+    except Interrupt:
+        interrupts += 1
+        if interrupts == 100:  # for good, or a slow machine would never get through a batch
+            signal.setitimer(signal.ITIMER_REAL, 0)
+signal.setitimer(signal.ITIMER_REAL, 0)
+assert found == sorted(set(found))
+print(interrupts, len(found))
+"""
+
+
+def test_an_interrupt_between_reading_and_giving_lost_what_was_read(log: Path) -> None:
+    count = 30_000
+    with Writer(log) as writer:
+        writer.append_many([b"%d" % index for index in range(count)])
+    done = subprocess.run(
+        [sys.executable, "-c", _INTERRUPTED, log], capture_output=True, text=True, check=True, timeout=120
+    )
+    interrupts, found = map(int, done.stdout.split())
+    assert interrupts > 0
+    # One that was on its way when the signal came may be lost to the loop, and no more than that.
+    assert count - interrupts <= found <= count
+
+
+def _name_the_next_file_only(log: Path, tmp_path: Path) -> None:
+    """What a cutover leaves that dies after it named the next file."""
+    other = tmp_path / "other"
+    shutil.copytree(log, other)
+    with Writer(other) as ahead:
+        ahead.cutover()
+    shutil.copy(other / "00000002.dat", log / "00000002.dat")
+
+
+def test_a_reader_at_the_end_waited_in_a_file_that_a_dead_cutover_had_only_named(log: Path, tmp_path: Path) -> None:
+    with Writer(log) as writer:
+        writer.append(b"1")
+        _name_the_next_file_only(log, tmp_path)
+        assert binlog.stat(log).tail == Ref(1, 261)
+        with Reader(log, binlog.Start.END) as reader:
+            writer.append(b"2")
+            assert reader.wait(60)
+            assert next(reader).data == b"2"
+
+
+def test_a_status_flipped_back_to_open_hid_every_later_file(tmp_path: Path) -> None:
+    with Writer(tmp_path) as writer:
+        writer.append(b"1")
+        writer.cutover()
+        writer.append(b"2")
+    with open(tmp_path / "00000001.dat", "r+b") as file:
+        file.seek(7)
+        file.write(b"\0")
+    reader = Reader(tmp_path)
+    assert next(reader).data == b"1"
+    with pytest.raises(CorruptError, match="two-open"):
+        next(reader)
+
+
+def test_a_second_writer_in_a_signal_handler_hung_for_ever(log: Path) -> None:
+    refused: list[StateError] = []
+    with Writer(log) as writer, Writer(log) as other:
+
+        def append(*_: object) -> None:
+            try:
+                other.append(b"from the handler")
+            except StateError as error:
+                refused.append(error)
+
+        before = signal.signal(signal.SIGUSR1, append)
+        writer._run(lambda file, header: signal.raise_signal(signal.SIGUSR1))
+        signal.signal(signal.SIGUSR1, before)
+        other.append(b"after")
+    assert len(refused) == 1
+    assert read_all(log) == [b"after"]
+
+
+def test_a_prepared_file_that_was_dropped_stayed(log: Path) -> None:
+    with Writer(log) as writer:
+        directory = writer._open_session().directory
+        count = len(os.listdir("/proc/self/fd"))
+        PreparedFile(directory, 2, file_bytes=4096, mode=None)
+        gc.collect()
+        assert [path.name for path in log.iterdir()] == ["00000001.dat"]
+        assert len(os.listdir("/proc/self/fd")) == count
+        kept = PreparedFile(directory, 2, file_bytes=4096, mode=None)
+        child = os.fork()
+        if child == 0:
+            kept.discard()
+            os._exit(0)
+        os.waitpid(child, 0)
+        assert len(list(log.iterdir())) == 2, "a forked child removed its parent's prepared file"
+        kept.discard()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from binlog import Writer
-from binlog.errors import CorruptError, GoneError
+from binlog.errors import CorruptError, FullError, GoneError
 from binlog.spark.options import Options
 from binlog.spark.schema import Field
 
@@ -80,6 +80,14 @@ def test_an_end_that_is_no_records_is_an_error(tmp_path: Path) -> None:
         refs = writer.append_many([b"four"] * 10)
     with pytest.raises(CorruptError, match="tail"):
         read(reader_of(tmp_path), FileRange(str(tmp_path), 1, 256, refs[5].offset + 2))
+
+
+def test_a_record_over_a_readers_limit_is_an_error(tmp_path: Path) -> None:
+    with Writer(tmp_path, record_bytes_max=1 << 30) as writer:
+        writer.append(bytes((64 << 20) + 1))
+    reader = reader_of(tmp_path)
+    with pytest.raises(FullError, match="the limit is 67108864"):
+        read(reader, *reader.partitions())
 
 
 def test_a_tail_that_went_back_is_an_error(tmp_path: Path) -> None:

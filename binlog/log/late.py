@@ -1,0 +1,57 @@
+"""Late records: those that another program adds to a file after it was closed.
+
+A jPOS writer looks at a file's status before it takes the lock, so a cutover may come in between, and its record lands
+in a file just closed.  So a cursor keeps the files it left, looks there again while it has nothing else to read, and
+gives what it finds out of order, under its own ref.  A file is kept until the one after it was left too, and for longer
+than a jPOS writer waits for a lock, which is 5 s.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+
+from binlog.log.place import Place
+
+_KEEP_SECONDS = 10.0
+# Files of a log in which no other program was ever seen are looked at only now and then.
+_LOOK_SECONDS = 5.0
+# A bound on descriptors, for those who cut over many times a second.
+_FILES_MAX = 32
+
+
+class LateRecords:
+    """The files that a cursor left, oldest first."""
+
+    def __init__(self) -> None:
+        self._left: deque[tuple[float, Place]] = deque()
+        self._looked = 0.0
+
+    def add(self, place: Place) -> None:
+        """Keep a file that was just left."""
+        self._left.append((time.monotonic(), place))
+        # With the file before it still to be looked at, this one's first look is due as well.
+        self._looked = 0.0
+
+    @property
+    def mixed(self) -> bool:
+        """Whether another program is known to write to one of them."""
+        return any(place.file.header.mixed for _, place in self._left)
+
+    def look(self) -> Place | None:
+        """A place where a late record lies, if there is one."""
+        now = time.monotonic()
+        if not self.mixed and now - self._looked < _LOOK_SECONDS:
+            return None
+        self._looked = now
+        for _, place in self._left:
+            if place.look():
+                return place
+        while len(self._left) > 1 and (now - self._left[0][0] > _KEEP_SECONDS or len(self._left) > _FILES_MAX):
+            self._left.popleft()[1].file.close()  # it was looked at just now
+        return None
+
+    def close(self) -> None:
+        """Give the files back."""
+        for _, place in self._left:
+            place.file.close()

@@ -1,0 +1,38 @@
+"""A place in one file, from which records are read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from binlog.log.batch import Batch
+from binlog.log.file_reader import FileReader
+
+
+@dataclass(slots=True, eq=False)
+class Place:
+    """The offset of the next record to read, and its sequence number where that is known."""
+
+    file: FileReader
+    offset: int
+    sequence: int | None
+
+    @classmethod
+    def first(cls, file: FileReader) -> Place:
+        """Where the file's first record lies, or will."""
+        header = file.header
+        return cls(file, header.first_offset, header.first_sequence if header.ours else None)
+
+    @property
+    def has_more(self) -> bool:
+        """Whether a record is known to lie here."""
+        return self.offset < self.file.header.tail
+
+    def look(self) -> bool:
+        """Whether a record lies here, by the header as it is now."""
+        return self.has_more or self.offset < self.file.refresh().tail
+
+    def advance(self, batch: Batch, used: int) -> None:
+        """Go to after the first `used` records of a batch that was read here."""
+        offset = batch.offset + batch.offsets[used]
+        self.sequence = None if batch.first_sequence is None else batch.first_sequence + used
+        self.offset = offset
