@@ -45,7 +45,13 @@ def session(name: str = "binlog", *, cores: int | None = None, settings: Mapping
         builder = builder.config(key, value)
     # Spark looks at the environment once, when it starts Java.
     with _environment(_spark_environment()):
-        return builder.getOrCreate()
+        spark = builder.getOrCreate()
+    # Spark finds the source by itself, but for one case: installed under a path with a space, it looks for none (its
+    # own jar's path comes to it with %20, is not there, and it takes Python to be missing; seen on 4.3).
+    from binlog.spark.source import BinlogDataSource
+
+    spark.dataSource.register(BinlogDataSource)
+    return spark
 
 
 def _spark_environment() -> dict[str, str]:
