@@ -12,7 +12,7 @@ import binlog
 from binlog.cli.amounts import things_text
 from binlog.cli.exits import CommandError, ExitCode, complain, opening, system_text
 from binlog.cli.input_lines import LineTooLongError, batches
-from binlog.cli.options import directory_argument, file_system_option, json_option, timeout_option
+from binlog.cli.options import directory_argument, file_system_option, json_option, path_type, timeout_option
 from binlog.cli.output import write
 from binlog.cli.records import ref_lines
 from binlog.errors import BinlogError, BusyError
@@ -23,7 +23,7 @@ _RECORD_BYTES_MAX = 64 << 20
 
 @click.command("append", short_help="Append each line of a file, or of standard input.")
 @directory_argument
-@click.argument("file", required=False, type=click.Path(allow_dash=True))
+@click.argument("file", required=False, type=path_type())
 @click.option(
     "--batch",
     "batch_records",

@@ -16,7 +16,7 @@ from binlog.errors import BinlogError, BusyError, FullError
 
 
 class ExitCode(enum.IntEnum):
-    """What the process returns.  Scripts rely on these; docs and `binlog --help` list them."""
+    """What the process returns.  Scripts rely on these; docs/operations.md and `binlog --help` list them."""
 
     OK = 0
     FAILED = 1  # problems were found, or it went wrong after it had begun

@@ -16,13 +16,14 @@ import click
 from binlog.cli.exits import Signalled, opening
 from binlog.cli.log_watch import LogWatch
 from binlog.cli.monitor_lines import json_line, text_line
-from binlog.cli.options import directory_argument, json_option
+from binlog.cli.options import directory_argument, json_option, not_nan, path_type
 from binlog.cli.output import STANDARD_OUTPUT, write_line
 from binlog.cli.rates import Amount
 
 _LAST_RECORDS = 200
 _IDLE_SECONDS = 1.0
 _REDRAW_SECONDS = 0.1
+_INTERVAL_SECONDS_MAX = 86_400.0
 
 
 @click.command("monitor", short_help="Watch the log live: rate, files, followers, records.")
@@ -30,7 +31,7 @@ _REDRAW_SECONDS = 0.1
 @click.option(
     "--position",
     "positions",
-    type=click.Path(),
+    type=path_type(),
     multiple=True,
     metavar="FILE",
     help="Show the follower that keeps its position in FILE, as 'binlog tail --position FILE' does. "
@@ -38,7 +39,8 @@ _REDRAW_SECONDS = 0.1
 )
 @click.option(
     "--interval",
-    type=click.FloatRange(min=0.01),
+    type=click.FloatRange(min=0.01, max=_INTERVAL_SECONDS_MAX),
+    callback=not_nan,
     metavar="SECONDS",
     default=1.0,
     show_default=True,
@@ -97,7 +99,7 @@ def _draw(watch: LogWatch, *, once: bool) -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):
         # What the terminal's encoding does not have is shown as one '?', which keeps the columns.
         sys.stdout.reconfigure(errors="replace")
-    console = Console(highlight=False)
+    console = Console(highlight=False, force_terminal=True)
     if once:
         watch.update(whole=True)
         console.print(MonitorView(watch.snapshot()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Callable
@@ -16,6 +17,9 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 _Start = binlog.Ref | binlog.Start
 _StartCallback = Callable[[click.Context, click.Parameter, str | None], _Start | None]
+
+
+_SECONDS_MAX = 1e9
 
 
 def start_from(*starts: binlog.Start) -> _StartCallback:
@@ -46,7 +50,12 @@ def pattern_from(context: click.Context, parameter: click.Parameter, value: str 
 
 def directory_argument(command: _Command) -> _Command:
     """DIR, the log's directory."""
-    return click.argument("directory", metavar="DIR", type=click.Path())(command)
+    return click.argument("directory", metavar="DIR", type=path_type())(command)
+
+
+def path_type() -> click.Path:
+    """A path of which click checks nothing: whoever opens it tells what is wrong, with an exit code of its own."""
+    return click.Path(readable=False, allow_dash=True)
 
 
 def json_option(text: str) -> Callable[[_Command], _Command]:
@@ -54,11 +63,19 @@ def json_option(text: str) -> Callable[[_Command], _Command]:
     return click.option("--json", "as_json", is_flag=True, help=text)
 
 
+def not_nan(_: click.Context, __: click.Parameter, value: float | None) -> float | None:
+    """An option's callback: what no range refuses."""
+    if value is not None and math.isnan(value):
+        raise click.BadParameter("not a number")
+    return value
+
+
 def timeout_option(command: _Command) -> _Command:
     """--timeout, how long to wait for the lock."""
     return click.option(
         "--timeout",
-        type=click.FloatRange(min=0),
+        type=click.FloatRange(min=0, max=_SECONDS_MAX),
+        callback=not_nan,
         metavar="SECONDS",
         help="How long to wait for another program that holds the log's lock; then exit with 4. "
         "Without it, wait for ever.",

@@ -41,8 +41,8 @@ def write(data: bytes) -> None:
 
 
 def write_line(text: str) -> None:
-    """A line of text.  Bytes of file names that are not UTF-8 come out as they are on disk."""
-    write(text.encode("utf-8", "surrogateescape") + b"\n")
+    """A line of text."""
+    write(text.encode("utf-8", "backslashreplace") + b"\n")
 
 
 def refuse_without_reader() -> None:

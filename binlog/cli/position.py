@@ -9,7 +9,9 @@ Invariants
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import stat
 
 import binlog
 from binlog.cli.exits import CommandError, ExitCode, system_text
@@ -20,10 +22,16 @@ _BYTES_MAX = 64
 def read_position(path: str) -> binlog.Ref | None:
     """The ref in the file, or None where there is no file.  Raises: OSError; ValueError for anything else in it."""
     try:
-        with open(path, "rb", buffering=0) as file:
-            data = file.read(_BYTES_MAX)
+        # A FIFO in its place, which anyone may make who may write to the directory, must not hang the reader.
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except FileNotFoundError:
         return None
+    try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file", path)
+        data = os.read(fd, _BYTES_MAX)
+    finally:
+        os.close(fd)
     return binlog.Ref.parse(data.decode("utf-8", "backslashreplace").strip())
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import cmd
 import os
 import shlex
+import sys
 from collections.abc import Iterable
 
 import click
@@ -67,6 +68,10 @@ class Shell(cmd.Cmd):
             try:
                 self.cmdloop()
                 return
+            except RuntimeError:
+                if sys.stdin is not None and not sys.stdin.closed:
+                    raise
+                raise CommandError("standard input is closed", ExitCode.USAGE) from None
             except KeyboardInterrupt:
                 if not self._interactive:
                     raise

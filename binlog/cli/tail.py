@@ -9,7 +9,7 @@ import click
 import binlog
 from binlog.cli.exits import opening
 from binlog.cli.last_records import find_last, matching
-from binlog.cli.options import directory_argument, json_option, pattern_from, start_from
+from binlog.cli.options import directory_argument, json_option, path_type, pattern_from, start_from
 from binlog.cli.output import refuse_without_reader, write
 from binlog.cli.position import Position
 from binlog.cli.records import batch_bytes, entries_bytes
@@ -47,7 +47,7 @@ _LOOK_SECONDS = 1.0
 @click.option(
     "--position",
     "position_path",
-    type=click.Path(),
+    type=path_type(),
     metavar="FILE",
     help="Start at the ref stored in FILE, if it is there, and keep it up to date with what was printed. "
     "A later run goes on from there: nothing is left out, and after a crash the last records may be printed again. "

@@ -30,10 +30,15 @@ def parse_options(options: Mapping[str, str]) -> Options:
 
 def _local_path(path: str) -> str:
     """The absolute path that a plain path or a file: URI stands for."""
-    parts = urlsplit(path)
+    try:
+        parts = urlsplit(path)
+    except ValueError as error:
+        raise ValueError(f"binlog: {path!r} is neither a path nor a file: URI ({error})") from error
     if parts.scheme == "file" and parts.path.startswith("/"):
         if parts.netloc not in ("", "localhost"):
             raise ValueError(f"binlog: {path!r} is on another machine")
+        if parts.query or parts.fragment:
+            raise ValueError(f"binlog: {path!r} has a '?' or a '#', which a file: URI writes as %3F and %23")
         return os.path.abspath(unquote(parts.path))
     if "://" in path:
         raise ValueError(f"binlog: {path!r} is not a path in a file system of this machine")

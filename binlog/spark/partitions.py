@@ -17,6 +17,7 @@ class FileRange(InputPartition):
     number: int
     start: int
     end: int
+    uuid: str | None  # of the log, where the file has one
 
 
 def plan_files(path: str) -> list[FileRange]:
@@ -25,7 +26,7 @@ def plan_files(path: str) -> list[FileRange]:
     Raises: AccessError, CorruptError, VersionError.
     """
     return [
-        FileRange(path, file.number, file.first_offset, file.tail)
+        FileRange(path, file.number, file.first_offset, file.tail, file.uuid)
         for file in take_snapshot(path)
         if file.tail > file.first_offset
     ]

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+import binlog
 from binlog import Batch, Reader, Ref
 from binlog.errors import CorruptError, GoneError
 from binlog.spark.columns import arrow_schema, record_batch
@@ -52,6 +53,7 @@ class BatchReader(DataSourceReader):
 def read_range(part: FileRange) -> Iterator[Batch]:
     """Every record of a range, in batches.  Raises: as `BatchReader.read`."""
     with _open(part) as reader:
+        _check_log(part)
         offset = part.start
         while offset < part.end:
             batch = reader.read_batch(records_max=_RECORDS_MAX, bytes_max=min(_BYTES_MAX, part.end - offset))
@@ -69,6 +71,13 @@ def _open(part: FileRange) -> Reader:
     except ValueError as error:
         # The ref was a record's when the tasks were planned, so it is no wrong argument.
         raise GoneError(f"{part.path}: file {part.number} is not what it was when the read began ({error})") from error
+
+
+def _check_log(part: FileRange) -> None:
+    """Raise GoneError where the file, open by now, is one of another log than when the tasks were planned."""
+    found = next((file.uuid for file in binlog.stat(part.path).files if file.number == part.number), None)
+    if found != part.uuid:
+        raise GoneError(f"{part.path}: file {part.number} belongs to another log than when the read began")
 
 
 def _check_sequence(part: FileRange, batch: Batch) -> None:

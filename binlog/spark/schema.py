@@ -46,6 +46,8 @@ def chosen_fields(schema: Any) -> tuple[Field, ...]:
     fields = tuple(_chosen_field(field) for field in schema.fields)
     if not fields:
         raise ValueError(f"binlog: the schema has no columns; there are {DDL}")
+    if len({field.column for field in fields}) < len(fields):
+        raise ValueError("binlog: the schema names a column twice")
     return fields
 
 

@@ -78,7 +78,8 @@ def _directory(keep: Path | None) -> Iterator[Path]:
 def main() -> int:
     """See the module."""
     given = _arguments()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)
     try:
         with _directory(given.keep) as directory, Display() as display:
             return 0 if _run(given, Place(directory), display) else 1

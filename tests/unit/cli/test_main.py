@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -84,7 +85,38 @@ def test_printing_records_imports_nothing_of_the_live_display(log: Path) -> None
     assert (done.returncode, done.stdout) == (0, b"one\n")
 
 
-def test_a_directory_without_permission_is_3(log: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_directory_without_permission_is_3(tmp_path: Path) -> None:
+    """In a process that is nobody, since root is refused nothing."""
+    log = tmp_path / "log"
+    with binlog.Writer(log) as writer:
+        writer.append(b"secret")
+    log.chmod(0)
+    # All is imported before, for nobody may not be able to read where Python is installed.
+    program = "import os, sys; from binlog.cli.main import main; from binlog.cli.commands import NAMES, load"
+    program += "; [load(name) for name in NAMES]; os.chdir(sys.argv[1])"
+    program += "; os.geteuid() or (os.setgid(65534), os.setuid(65534)); sys.exit(main(sys.argv[2:]))"
+    for name in ("cat", "tail", "stat", "check", "monitor", "cutover", "append"):
+        done = subprocess.run(
+            [sys.executable, "-c", program, tmp_path, name, "log"],
+            env=ENVIRONMENT, stdin=subprocess.DEVNULL, capture_output=True, check=False,
+        )  # fmt: skip
+        assert (done.returncode, done.stderr.count(b"\n")) == (3, 1), (name, done.stderr)
+    log.chmod(0o700)
+
+
+def test_what_is_no_number_of_seconds_is_2(log: Path) -> None:
+    for arguments in (["cutover", "--timeout", "nan"], ["monitor", "--once", "--interval", "inf"]):
+        assert main([*arguments, str(log)]) == 2
+
+
+def test_a_pipe_in_place_of_a_position_does_not_hang_a_monitor(log: Path) -> None:
+    with binlog.Writer(log) as writer:
+        writer.append(b"1")
+    os.mkfifo(log / "other.position")
+    assert main(["monitor", "--once", str(log)]) == 0
+
+
+def test_a_directory_that_cannot_be_opened_is_3(log: Path, capfd: pytest.CaptureFixture[str]) -> None:
     # A loop of links, because root may open everything.
     log.symlink_to(log)
     try:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import binlog
 from binlog import Writer
 from binlog.errors import CorruptError, FullError, GoneError
 from binlog.spark.options import Options
@@ -28,6 +29,13 @@ def read(reader: Any, partition: Any) -> list[bytes]:
     """Read a task's records, as in another process."""
     reader, partition = pickle.loads(pickle.dumps((reader, partition)))
     return [value for batch in reader.read(partition) for value in batch.column("data").to_pylist()]
+
+
+def _range(log: Path, start: int, end: int) -> Any:
+    """A part of the first file."""
+    from binlog.spark.partitions import FileRange
+
+    return FileRange(str(log), 1, start, end, binlog.stat(log).files[0].uuid)
 
 
 def test_records_appended_after_the_planning_are_not_read(tmp_path: Path) -> None:
@@ -53,16 +61,9 @@ def test_the_last_batch_ends_at_the_planned_tail_however_large_the_records(tmp_p
 
 
 def test_a_range_inside_a_file(tmp_path: Path) -> None:
-    from binlog.spark.partitions import FileRange
-
     with Writer(tmp_path) as writer:
         refs = writer.append_many([b"%d" % number for number in range(10)])
-    assert read(reader_of(tmp_path), FileRange(str(tmp_path), 1, refs[3].offset, refs[7].offset)) == [
-        b"3",
-        b"4",
-        b"5",
-        b"6",
-    ]
+    assert read(reader_of(tmp_path), _range(tmp_path, refs[3].offset, refs[7].offset)) == [b"3", b"4", b"5", b"6"]
 
 
 def test_a_partition_that_spark_made_up_for_an_empty_log(tmp_path: Path) -> None:
@@ -74,12 +75,10 @@ def test_a_partition_that_spark_made_up_for_an_empty_log(tmp_path: Path) -> None
 
 
 def test_an_end_that_is_no_records_is_an_error(tmp_path: Path) -> None:
-    from binlog.spark.partitions import FileRange
-
     with Writer(tmp_path) as writer:
         refs = writer.append_many([b"four"] * 10)
     with pytest.raises(CorruptError, match="tail"):
-        read(reader_of(tmp_path), FileRange(str(tmp_path), 1, 256, refs[5].offset + 2))
+        read(reader_of(tmp_path), _range(tmp_path, 256, refs[5].offset + 2))
 
 
 def test_a_record_over_a_readers_limit_is_an_error(tmp_path: Path) -> None:
@@ -90,15 +89,15 @@ def test_a_record_over_a_readers_limit_is_an_error(tmp_path: Path) -> None:
         read(reader, *reader.partitions())
 
 
-def test_a_tail_that_went_back_is_an_error(tmp_path: Path) -> None:
+def test_a_log_that_was_replaced_after_the_planning_is_gone(tmp_path: Path) -> None:
     with Writer(tmp_path / "log") as writer:
         writer.append_many([b"some"] * 10)
     reader = reader_of(tmp_path / "log")
     [partition] = reader.partitions()
     (tmp_path / "log" / "00000001.dat").unlink()
     with Writer(tmp_path / "log") as writer:
-        writer.append(b"some")
-    with pytest.raises(CorruptError, match="tail"):
+        writer.append_many([b"other"] * 10)
+    with pytest.raises(GoneError, match="another log"):
         read(reader, partition)
 
 
