@@ -240,28 +240,29 @@ def test_a_poisoned_writer_went_on_in_a_file_that_cannot_say_so(
             writer.append(b"3")
 
 
+async def _next(reader: Reader) -> bytes:
+    async for entry in reader:
+        return entry.data
+    raise AssertionError("a reader that follows does not end")
+
+
+async def _append_while_waiting(writer: Writer, log: Path) -> bytes:
+    waiting = asyncio.create_task(_next(Reader(log, binlog.Start.END)))  # opened here, before the append
+    await asyncio.sleep(0)
+    await asyncio.to_thread(writer.append, b"1")
+    return await asyncio.wait_for(waiting, 60)
+
+
 def test_an_event_loop_that_closed_ended_the_waiting_of_all_others(log: Path) -> None:
     with Writer(log) as writer:
 
-        async def wait_for(seconds: float) -> bytes:
-            async def first() -> bytes:
-                async for entry in Reader(log, binlog.Start.END):
-                    return entry.data
-                raise AssertionError
-
-            return await asyncio.wait_for(first(), seconds)
+        async def give_up() -> None:
+            await asyncio.wait_for(_next(Reader(log, binlog.Start.END)), 0.05)
 
         with pytest.raises(TimeoutError):
-            asyncio.run(wait_for(0.05))
+            asyncio.run(give_up())
         writer.append(b"wakes the wait whose loop is closed")
-
-        async def both() -> bytes:
-            waiting = asyncio.create_task(wait_for(60))
-            await asyncio.sleep(0)
-            await asyncio.to_thread(writer.append, b"1")
-            return await waiting
-
-        assert asyncio.run(both()) == b"1"
+        assert asyncio.run(_append_while_waiting(writer, log)) == b"1"
 
 
 def test_a_thread_that_could_not_start_ended_all_waiting(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -270,19 +271,7 @@ def test_a_thread_that_could_not_start_ended_all_waiting(log: Path, monkeypatch:
 
     monkeypatch.setattr(bell_watcher.BellWatcher, "_start_thread", refuse)
     with Writer(log) as writer:
-
-        async def main() -> bytes:
-            async def first() -> bytes:
-                async for entry in Reader(log, binlog.Start.END):
-                    return entry.data
-                raise AssertionError
-
-            waiting = asyncio.create_task(first())
-            await asyncio.sleep(0)
-            await asyncio.to_thread(writer.append, b"1")
-            return await asyncio.wait_for(waiting, 60)
-
-        assert asyncio.run(main()) == b"1"
+        assert asyncio.run(_append_while_waiting(writer, log)) == b"1"
 
 
 def test_a_backlog_kept_the_event_loop_to_itself(log: Path) -> None:
