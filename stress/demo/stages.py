@@ -15,8 +15,8 @@ from stress.demo.display import Display
 from stress.demo.events import Item, write_work
 
 # What the appending is to take; how long it does is known only afterwards.
-_APPEND_SECONDS = 12
-_EVENTS_MIN, _EVENTS_MAX = 2_000, 40_000
+_APPEND_SECONDS = 8
+_EVENTS_MIN, _EVENTS_MAX = 2_000, 16_000
 _MEASURE_SECONDS = 0.5
 
 # A writer is killed after a third of its share, and may be some twenty records further than the director knows.
