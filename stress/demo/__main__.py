@@ -29,7 +29,7 @@ def _arguments() -> argparse.Namespace:
         description="Several processes append to one log, one is killed and its work taken over, a follower reads "
         "along, Spark extracts everything to Parquet; at the end all of it is compared.",
     )
-    parser.add_argument("--events", type=int, metavar="N", help="how many (default: what takes some ten seconds)")
+    parser.add_argument("--events", type=int, metavar="N", help="how many (default: what takes some eight seconds)")
     parser.add_argument("--writers", type=int, default=_WRITERS, metavar="W", help=f"how many (default: {_WRITERS})")
     parser.add_argument(
         "--input", type=Path, nargs="+", metavar="FILE", help="your own files, an event a line, for Python's own"

@@ -24,7 +24,7 @@ SHARE_MIN = 50
 
 
 def choose_events(place: Place, display: Display) -> int:
-    """How many events this machine appends in a good ten seconds, each synced before the next."""
+    """How many events this machine appends in some eight seconds, each synced before the next."""
     scratch = place.directory / "measured"
     record = bytes(300)
     started = time.monotonic()

@@ -51,6 +51,7 @@ def _cut_over(log: Path, told: Acknowledged) -> None:
 
 
 PLACES = ("on nothing", "on a log", "beside another")
+QUICK = (("append", "on nothing"), ("append", "on a log"), ("cut-over", "on a log"))
 SCENARIOS = {"append": _append, "append-many": _append_many, "grow": _grow, "cut-over": _cut_over}
 
 
@@ -112,15 +113,9 @@ def _start(tmp_path: Path, empty: bool) -> Path:
 @pytest.mark.parametrize(
     ("scenario", "where"),
     [
-        *(("append", where) for where in PLACES),
-        *(("cut-over", where) for where in PLACES),
-        ("append-many", "on a log"),
-        ("grow", "on a log"),
-        *(
-            pytest.param(scenario, where, marks=pytest.mark.slow)
-            for scenario in ("append-many", "grow")
-            for where in ("on nothing", "beside another")
-        ),
+        pytest.param(scenario, where, marks=() if (scenario, where) in QUICK else pytest.mark.slow)
+        for scenario in SCENARIOS
+        for where in PLACES
     ],
 )
 def test_a_writer_killed_at_each_call_loses_nothing(
