@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import shutil
 import struct
 from pathlib import Path
 
@@ -9,7 +8,7 @@ import pytest
 import binlog
 from binlog import Ref, Writer
 from binlog.errors import CorruptError
-from tests.support.logs import jpos_file, raw_records, read_all
+from tests.support.logs import jpos_file, name_next_file_only, raw_records, read_all
 
 
 def _header(path: Path) -> tuple[int, ...]:
@@ -67,11 +66,7 @@ def test_a_next_file_left_by_a_cutover_that_died_is_adopted(log: Path, tmp_path:
     """It was named, and nothing more; then records came to the old file, by writers that had it open."""
     with Writer(log) as writer:
         writer.append(b"1")
-        other = tmp_path / "other"
-        shutil.copytree(log, other)
-        with Writer(other) as ahead:
-            ahead.cutover()
-        shutil.copy(other / "00000002.dat", log / "00000002.dat")
+        name_next_file_only(log, tmp_path / "other")
         writer.append(b"2")
         assert writer.cutover() == 2
         assert writer.append(b"3") == Ref(2, 256)
@@ -82,11 +77,7 @@ def test_a_next_file_left_by_a_cutover_that_died_is_adopted(log: Path, tmp_path:
 def test_a_writer_that_opens_finishes_a_cutover_that_died(log: Path, tmp_path: Path) -> None:
     with Writer(log) as writer:
         writer.append(b"1")
-    other = tmp_path / "other"
-    shutil.copytree(log, other)
-    with Writer(other) as ahead:
-        ahead.cutover()
-    shutil.copy(other / "00000002.dat", log / "00000002.dat")
+    name_next_file_only(log, tmp_path / "other")
     with Writer(log) as writer:
         assert writer.append(b"2") == Ref(2, 256)
     assert _header(log / "00000001.dat")[2] == 1

@@ -6,7 +6,6 @@ import asyncio
 import gc
 import importlib
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -24,7 +23,7 @@ from binlog.format.log_header import LogHeader, parse_log_header
 from binlog.log import writable_file
 from binlog.log.prepared_file import PreparedFile
 from binlog.storage import bell_watcher
-from tests.support.logs import jpos_file, read_all
+from tests.support.logs import jpos_file, name_next_file_only, read_all
 from tests.support.tracer import trace
 
 
@@ -373,19 +372,10 @@ def test_an_interrupt_between_reading_and_giving_lost_what_was_read(log: Path) -
     assert count - interrupts <= found <= count
 
 
-def _name_the_next_file_only(log: Path, tmp_path: Path) -> None:
-    """What a cutover leaves that dies after it named the next file."""
-    other = tmp_path / "other"
-    shutil.copytree(log, other)
-    with Writer(other) as ahead:
-        ahead.cutover()
-    shutil.copy(other / "00000002.dat", log / "00000002.dat")
-
-
 def test_a_reader_at_the_end_waited_in_a_file_that_a_dead_cutover_had_only_named(log: Path, tmp_path: Path) -> None:
     with Writer(log) as writer:
         writer.append(b"1")
-        _name_the_next_file_only(log, tmp_path)
+        name_next_file_only(log, tmp_path / "other")
         assert binlog.stat(log).tail == Ref(1, 261)
         with Reader(log, binlog.Start.END) as reader:
             writer.append(b"2")
