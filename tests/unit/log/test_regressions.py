@@ -418,6 +418,7 @@ def test_a_second_writer_in_a_signal_handler_hung_for_ever(log: Path) -> None:
 def test_a_prepared_file_that_was_dropped_stayed(log: Path) -> None:
     with Writer(log) as writer:
         directory = writer._open_session().directory
+        gc.collect()  # what earlier tests dropped must not go between the two counts
         count = len(os.listdir("/proc/self/fd"))
         PreparedFile(directory, 2, file_bytes=4096, mode=None)
         gc.collect()
