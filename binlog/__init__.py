@@ -9,6 +9,7 @@ from binlog.log.reader import Reader
 from binlog.log.stat import FileStat, LogStat, stat
 from binlog.log.writer import Writer
 from binlog.storage.files import FileSystem
+from binlog.storage.group_commit import Mode
 
 __version__ = "0.1.0"
 
@@ -18,6 +19,7 @@ __all__ = [
     "FileStat",
     "FileSystem",
     "LogStat",
+    "Mode",
     "Problem",
     "Reader",
     "Ref",

@@ -26,19 +26,101 @@ int binlog_try_lock(int fd);
 int binlog_unlock(int fd);
 int64_t binlog_lock_owner(int fd);
 
-/* commit.c: writing */
+int binlog_byte_lock(int fd, int64_t byte);
+int binlog_byte_lock_wait(int fd, int64_t byte);
+int binlog_byte_unlock(int fd, int64_t byte);
+int binlog_bytes_locked(int fd, int64_t first, int64_t count);
+
+/* commit.c: one commit to an open file */
 enum binlog_commit_step {
     BINLOG_STEP_DATA = 1,
-    BINLOG_STEP_DATA_SYNC,
+    BINLOG_STEP_SLOT,
+    BINLOG_STEP_SYNC,
     BINLOG_STEP_PUBLISH,
-    BINLOG_STEP_PUBLISH_SYNC,
-    BINLOG_STEP_BELL
+    BINLOG_STEP_PUBLISH_SYNC
 };
-int binlog_commit_strict(int fd, const uint8_t *data, size_t bytes, int64_t offset, const uint8_t *published,
-                         size_t published_bytes, int64_t published_offset, uint32_t bell, int64_t bell_offset,
-                         int *step);
+/* An open log file, as its writers in one process know it.  Python fills it in under the file's lock. */
+struct binlog_file {
+    int fd;
+    uint32_t number;
+    uint32_t seed;          /* of the CRCs of the live block and the slots */
+    uint32_t epoch;         /* another one means that somebody recovered the file */
+    uint64_t counter;       /* the last confirmed commit seen: it never goes back */
+    uint64_t file_bytes;    /* its size when last seen */
+    uint64_t prepare_bytes; /* the largest step in which it grows */
+    uint8_t identity[40];   /* header bytes 24..63 */
+    uint8_t boot_id[16];
+    int strict;             /* sync again after publishing */
+    int queue;              /* always wait in turn for the lock: another program writes here too */
+    int step;               /* where the last commit that failed did so */
+    void *bell;             /* mapped, or NULL */
+    uint8_t *buffer;        /* the group: what is checked is what is written */
+};
+int binlog_file_init(struct binlog_file *file);
+void binlog_file_free(struct binlog_file *file);
 int binlog_write(int fd, const uint8_t *data, size_t bytes, int64_t offset);
+int binlog_commit_foreign(int fd, const uint8_t *data, size_t bytes, int64_t offset, uint64_t tail, int *step);
 int64_t binlog_filesystem(int fd);
+
+/* group.c: appending together */
+enum binlog_mode { BINLOG_SYNC = 1, BINLOG_FLUSH = 2, BINLOG_STAGE = 3 };
+enum binlog_answer { BINLOG_LOOK = 1 };
+enum binlog_drain_flags { BINLOG_CONFIRM = 1, BINLOG_DRAIN = 2 };
+enum binlog_group_limits { BINLOG_GROUP_BYTES_MAX = 1048576, BINLOG_COPY_BYTES_MAX = 65536 };
+/* What a caller wants appended, and what became of it. */
+struct binlog_append {
+    const uint8_t *data;
+    size_t bytes;
+    uint32_t units;  /* records */
+    int framed;      /* the records have their lengths; else it is one, without */
+    int mode;        /* enum binlog_mode */
+    int wait;        /* for the lock, 0 to answer -EAGAIN */
+    int64_t ticket;  /* its place in the ring, -1 for none */
+    int outcome;     /* 0, or -errno ... */
+    int step;        /* ... and the step that failed */
+    uint32_t number; /* the file ... */
+    uint64_t offset; /* ... and where in it */
+};
+struct binlog_segment;
+int binlog_append(struct binlog_file *file, struct binlog_segment *segment, struct binlog_append *own);
+int binlog_append_record(struct binlog_file *file, struct binlog_segment *segment, struct binlog_append *own,
+                         const uint8_t *data, size_t bytes, int mode);
+int binlog_stage_record(struct binlog_segment *segment, const uint8_t *data, size_t bytes);
+int64_t binlog_stage(struct binlog_segment *segment, struct binlog_append *own, int awaited);
+int binlog_settle(struct binlog_file *file, struct binlog_segment *segment, struct binlog_append *own);
+int binlog_outcome(struct binlog_segment *segment, struct binlog_append *own);
+int binlog_abandon(struct binlog_segment *segment, struct binlog_append *own);
+int binlog_append_locked(struct binlog_file *file, struct binlog_segment *segment, struct binlog_append *own);
+int binlog_drain(struct binlog_file *file, struct binlog_segment *segment, int flags);
+int binlog_drain_locked(struct binlog_file *file, struct binlog_segment *segment, int flags);
+
+/* segment_file.c: a segment's life */
+enum binlog_note_state { BINLOG_NOTE_IDLE = 0, BINLOG_NOTE_GATHERING, BINLOG_NOTE_PREPARED, BINLOG_NOTE_SLOTTED };
+enum binlog_lock_byte { BINLOG_LOCK_INIT = 0, BINLOG_LOCK_DEPUTY = 1, BINLOG_LOCK_RING_FIRST = 64 };
+struct binlog_note {
+    int state;
+    uint32_t number, nonce, crc;
+    uint64_t counter, offset, bytes;
+    uint64_t last_counter; /* the last commit of a group: file, counter, nonce */
+    uint32_t last_number, last_nonce;
+};
+int64_t binlog_segment_bytes(void);
+int64_t binlog_segment_header_bytes(void);
+int binlog_segment_ring(const struct binlog_segment *segment);
+struct binlog_segment *binlog_segment_map(int fd, int *result);
+void binlog_segment_unmap(struct binlog_segment *segment);
+int binlog_segment_init(struct binlog_segment *segment, uint64_t device, uint64_t inode, const uint8_t *uuid);
+int binlog_segment_check(struct binlog_segment *segment, uint64_t device, uint64_t inode, const uint8_t *uuid);
+int binlog_segment_claim(struct binlog_segment *segment);
+void binlog_segment_retire(struct binlog_segment *segment);
+void binlog_segment_release(struct binlog_segment *segment);
+int binlog_segment_alone(struct binlog_segment *segment);
+int64_t binlog_segment_staged(struct binlog_segment *segment);
+void binlog_segment_note(struct binlog_segment *segment, struct binlog_note *note);
+void binlog_segment_resolve(struct binlog_segment *segment, int outcome);
+void binlog_segment_wake(struct binlog_segment *segment);
+void binlog_segment_drop(struct binlog_segment *segment);
+uint32_t binlog_segment_failed(struct binlog_segment *segment, uint32_t *number);
 
 /* doorbell.c: the futex in the header */
 void *binlog_bell_map(int fd, int64_t offset);

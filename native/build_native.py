@@ -12,7 +12,10 @@ from pathlib import Path
 from cffi import FFI
 
 NATIVE = Path(__file__).parent
-SOURCES = ("fork.c", "lock.c", "commit.c", "doorbell.c", "scan.c", "crc32c.c")
+SOURCES = (
+    "fork.c", "lock.c", "live_block.c", "commit.c", "segment.c", "segment_file.c", "group.c", "doorbell.c", "scan.c",
+    "crc32c.c",
+)  # fmt: skip
 
 
 def _declarations() -> str:

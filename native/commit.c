@@ -1,15 +1,26 @@
 /* One commit, from the data's write to the bell, in one call.
  *
- * No Python runs in between, so neither a signal handler nor Ctrl-C can leave
- * it half done: whatever ends it early counts as the death of the process.
- * The caller holds the file's lock.
+ * No Python runs in between, so neither a signal handler nor Ctrl-C can leave it half done: whatever ends it early
+ * counts as the death of the process.  The caller holds the file's lock.
+ *
+ * The order (docs/durability.md): data; slot; sync; publish; in the strict order a second sync; bell.  Data and slot go
+ * down in one sync, and the slot's CRC of the group tells after a crash whether both did.  Where nothing is to be
+ * confirmed there is neither slot nor sync.
  */
-#include "binlog.h"
+#include "commit.h"
 
 #include <errno.h>
-#include <string.h>
+#include <fcntl.h>
+#include <sys/random.h>
+#include <sys/stat.h>
 #include <sys/vfs.h>
+#include <time.h>
 #include <unistd.h>
+
+#include "big_endian.h"
+#include "segment.h"
+
+#define PREPARE_BYTES_FIRST ((uint64_t)1 << 20)
 
 int binlog_write(int fd, const uint8_t *data, size_t bytes, int64_t offset)
 {
@@ -39,30 +50,171 @@ static int sync_data(int fd)
     return result == 0 ? 0 : -errno;
 }
 
-/* The strict classic order: data, sync, tail, sync.  `step` says which step failed.
- * bell_offset < 0: the file has no doorbell. */
-int binlog_commit_strict(int fd, const uint8_t *data, size_t bytes, int64_t offset, const uint8_t *published,
-                         size_t published_bytes, int64_t published_offset, uint32_t bell, int64_t bell_offset,
-                         int *step)
+static int is_no_space(int result)
 {
-    uint8_t bell_bytes[4] = {(uint8_t)(bell >> 24), (uint8_t)(bell >> 16), (uint8_t)(bell >> 8), (uint8_t)bell};
+    return result == -ENOSPC || result == -EDQUOT || result == -EFBIG;
+}
+
+/* Lets the file reach beyond `end`, in steps that grow with it, so that few syncs must record a new size. */
+static int make_room(struct binlog_file *file, uint64_t tail, uint64_t end)
+{
+    struct stat status;
+    if (end <= file->file_bytes)
+        return 0;
+    if (fstat(file->fd, &status) != 0)
+        return -errno;
+    file->file_bytes = (uint64_t)status.st_size;
+    if (end <= file->file_bytes)
+        return 0;
+    uint64_t step = tail < PREPARE_BYTES_FIRST ? PREPARE_BYTES_FIRST : tail;
+    if (step > file->prepare_bytes)
+        step = file->prepare_bytes;
+    uint64_t reach = file->file_bytes + step < end ? end : file->file_bytes + step;
+    int result = posix_fallocate(file->fd, (off_t)file->file_bytes, (off_t)(reach - file->file_bytes));
+    if (result != 0 && reach > end) /* a nearly full disk, or a limit on the file's size, may still have room for this */
+        result = posix_fallocate(file->fd, (off_t)file->file_bytes, (off_t)(end - file->file_bytes));
+    if (result == 0)
+        file->file_bytes = fstat(file->fd, &status) == 0 ? (uint64_t)status.st_size : 0;
+    return -result;
+}
+
+static uint64_t time_after(const struct binlog_file *file, const uint8_t *header, uint64_t counter)
+{
+    struct timespec now;
+    struct slot last;
+    clock_gettime(CLOCK_REALTIME, &now);
+    uint64_t time_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+    /* Strictly increasing, whatever is done to the clock. */
+    if (slot_find(file, header, counter, &last) && last.time_ns >= time_ns)
+        return last.time_ns + 1;
+    return time_ns;
+}
+
+/* Tells one attempt at a counter from another.  Attempts at one counter never share a nanosecond, for they hold the same
+ * lock; mixed (splitmix64) with a seed of this process. */
+static uint32_t new_nonce(uint64_t time_ns)
+{
+    static uint64_t seed;
+    if (seed == 0 && getrandom(&seed, sizeof seed, 0) != sizeof seed)
+        seed = (uintptr_t)&seed;
+    uint64_t mixed = seed ^ (time_ns + (uint64_t)getpid() * 0x9E3779B97F4A7C15u);
+    mixed = (mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9u;
+    mixed = (mixed ^ (mixed >> 27)) * 0x94D049BB133111EBu;
+    return (uint32_t)(mixed >> 32);
+}
+
+static int publish(const struct binlog_file *file, uint8_t *header, const struct live *live, int *step)
+{
+    *step = BINLOG_STEP_PUBLISH;
+    live_pack(file, header, live);
+    return binlog_write(file->fd, header + LOG_HEADER_TAIL, PUBLISHED_BYTES, LOG_HEADER_TAIL);
+}
+
+static int confirm(struct binlog_file *file, uint8_t *header, struct live *live, struct note *note, int *step)
+{
+    uint8_t *bytes = header + slot_offset(live->confirmed_counter + 1);
+    struct slot slot = {
+        .counter = live->confirmed_counter + 1,
+        .start = live->confirmed_end,
+        .end = live->tail,
+        .record_count = live->record_count,
+        .time_ns = time_after(file, header, live->confirmed_counter),
+        .group_crc = live->running_crc,
+        .epoch = live->epoch,
+    };
+    int result;
+
+    slot.nonce = new_nonce(slot.time_ns);
+    slot_pack(file, bytes, &slot);
+    note_prepare(note, slot.counter, slot.nonce);
+    *step = BINLOG_STEP_SLOT;
+    if ((result = binlog_write(file->fd, bytes, COMMIT_SLOT_BYTES, slot_offset(slot.counter))) != 0)
+        return result;
+    note_slotted(note);
+    *step = BINLOG_STEP_SYNC;
+    if ((result = sync_data(file->fd)) != 0)
+        return result;
+    live->confirmed_end = live->tail;
+    live->confirmed_counter = slot.counter;
+    live->running_crc = 0;
+    file->counter = slot.counter;
+    return 0;
+}
+
+/* After the data's write, what readers see changes in one write; the bell comes after what it announces. */
+int commit_group(struct binlog_file *file, uint8_t *header, struct live *live, const struct group *group, int *step)
+{
+    uint64_t start = live->tail;
+    int result;
+
+    if (group->bytes == 0 && (!group->sync || live->confirmed_end == live->tail))
+        return 0;
+    *step = BINLOG_STEP_DATA;
+    if ((result = make_room(file, start, start + group->bytes)) != 0)
+        return result;
+    if ((result = binlog_write(file->fd, group->data, group->bytes, (int64_t)start)) != 0)
+        return result;
+    live->tail = live->own_tail = start + group->bytes;
+    live->record_count += group->units;
+    live->running_crc = binlog_crc32c(live->running_crc, group->data, group->bytes);
+    int strict = file->strict || (live->flags & (FLAG_MIXED | FLAG_STRICT)) != 0;
+    if (strict)
+        live->flags |= FLAG_STRICT;
+    if (group->sync && live->confirmed_end < live->tail) {
+        if ((result = confirm(file, header, live, group->note, step)) != 0)
+            return result;
+    }
+    if ((result = publish(file, header, live, step)) != 0)
+        return result;
+    *step = BINLOG_STEP_PUBLISH_SYNC;
+    if (group->sync && strict && (result = sync_data(file->fd)) != 0)
+        return result;
+    /* A bell that cannot be written takes nothing back: the waiters are woken all the same, and look again by themselves. */
+    live->doorbell++;
+    put_u32(header + LOG_HEADER_DOORBELL, live->doorbell);
+    (void)binlog_write(file->fd, header + LOG_HEADER_DOORBELL, 4, LOG_HEADER_DOORBELL);
+    return 0;
+}
+
+/* Whether it is not known any more what the disk holds.  Before the slot nothing was announced, and what lies beyond the
+ * tail means nothing; a slot that could not be published for want of space is rolled forward later. */
+int commit_poisons(int result, int step)
+{
+    if (step == BINLOG_STEP_DATA || step == BINLOG_STEP_SLOT)
+        return result == -EIO;
+    return !(step == BINLOG_STEP_PUBLISH && is_no_space(result));
+}
+
+void commit_write_poison(const struct binlog_file *file, uint8_t *header, struct live *live, int number)
+{
+    /* The header is read anew: `live` may be ahead of what was published. */
+    if (pread(file->fd, header, LOG_HEADER_BYTES, 0) != LOG_HEADER_BYTES)
+        return;
+    (void)live_is_plain(file, header, live);
+    live->flags |= FLAG_POISON;
+    live->poison_errno = (uint16_t)number;
+    live_pack(file, header, live);
+    (void)binlog_write(file->fd, header + LOG_HEADER_TAIL, PUBLISHED_BYTES, LOG_HEADER_TAIL);
+}
+
+/* The strict classic order for a file that another program made, which has no room for more: data, sync, tail, sync. */
+int binlog_commit_foreign(int fd, const uint8_t *data, size_t bytes, int64_t offset, uint64_t tail, int *step)
+{
+    uint8_t tail_bytes[8];
     int result;
 
     *step = BINLOG_STEP_DATA;
     if ((result = binlog_write(fd, data, bytes, offset)) != 0)
         return result;
-    *step = BINLOG_STEP_DATA_SYNC;
+    *step = BINLOG_STEP_SYNC;
     if ((result = sync_data(fd)) != 0)
         return result;
+    put_u64(tail_bytes, tail);
     *step = BINLOG_STEP_PUBLISH;
-    if ((result = binlog_write(fd, published, published_bytes, published_offset)) != 0)
+    if ((result = binlog_write(fd, tail_bytes, sizeof tail_bytes, LOG_HEADER_TAIL)) != 0)
         return result;
     *step = BINLOG_STEP_PUBLISH_SYNC;
-    if ((result = sync_data(fd)) != 0)
-        return result;
-    /* The bell comes after what it announces: a reader that sees it change must find the new tail. */
-    *step = BINLOG_STEP_BELL;
-    return bell_offset < 0 ? 0 : binlog_write(fd, bell_bytes, sizeof bell_bytes, bell_offset);
+    return sync_data(fd);
 }
 
 /* The type of the file system that holds the file, as in statfs(2). */

@@ -40,3 +40,33 @@ int64_t binlog_lock_owner(int fd)
         return -2;
     return range.l_type == F_UNLCK ? 0 : range.l_pid;
 }
+
+/* Locks on single bytes, by which the segment's rings have owners. */
+static int byte_lock(int fd, int command, short type, int64_t first, int64_t count)
+{
+    struct flock range = {.l_type = type, .l_whence = SEEK_SET, .l_start = first, .l_len = count, .l_pid = 0};
+    if (fcntl(fd, command, &range) != 0)
+        return -errno;
+    return command == F_OFD_GETLK ? range.l_type != F_UNLCK : 0;
+}
+
+int binlog_byte_lock(int fd, int64_t byte)
+{
+    return byte_lock(fd, F_OFD_SETLK, F_WRLCK, byte, 1);
+}
+
+int binlog_byte_lock_wait(int fd, int64_t byte)
+{
+    return byte_lock(fd, F_OFD_SETLKW, F_WRLCK, byte, 1);
+}
+
+int binlog_byte_unlock(int fd, int64_t byte)
+{
+    return byte_lock(fd, F_OFD_SETLK, F_UNLCK, byte, 1);
+}
+
+/* Whether somebody else holds one of the bytes: 1 or 0. */
+int binlog_bytes_locked(int fd, int64_t first, int64_t count)
+{
+    return byte_lock(fd, F_OFD_GETLK, F_WRLCK, first, count);
+}

@@ -93,6 +93,8 @@ _STATUS = LOG_HEADER.offset("status")
 
 # What one commit publishes, in one write that lies within 128 bytes: tail .. live_crc.
 PUBLISHED = slice(_TAIL, _BELL)
+# What recovery writes, in one write: tail .. slot_1.
+RECOVERED = slice(_TAIL, LOG_HEADER.offset("zero"))
 
 
 class Status(enum.IntEnum):
@@ -114,6 +116,34 @@ class Flag(enum.IntFlag):
 def block_seed(uuid: bytes, number: int) -> int:
     """What the CRCs of the live block and of the slots start from, so that a block of another file never fits."""
     return crc32c(uuid + number.to_bytes(4, "big"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitSlot:
+    """What a commit says of itself before its sync: which bytes are its group's, and their CRC."""
+
+    counter: int
+    start: int
+    end: int
+    record_count: int
+    time_ns: int
+    group_crc: int
+    epoch: int
+    nonce: int
+
+    def pack(self, *, uuid: bytes, number: int) -> bytes:
+        """The slot's 56 bytes, with its CRC."""
+        values = {name: getattr(self, name) for name in CommitSlot.__slots__}
+        data = COMMIT_SLOT.pack({**values, "slot_crc": 0})[:-4]
+        return data + crc32c(data, block_seed(uuid, number)).to_bytes(4, "big")
+
+
+def parse_slot(data: bytes, *, uuid: bytes, number: int) -> CommitSlot | None:
+    """A commit slot's values, or None where its CRC does not hold (as in one never written)."""
+    values = COMMIT_SLOT.unpack(data)
+    if values.pop("slot_crc") != crc32c(data[:-4], block_seed(uuid, number)):
+        return None
+    return CommitSlot(**values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +193,31 @@ class LogHeader:
         """Whether this one read vouches for its tail: our block is whole and names the same tail."""
         return self.ours and self.live_good and self.own_tail == self.tail
 
+    def slots(self) -> list[CommitSlot]:
+        """The commit slots whose CRC holds, the newest first."""
+        parsed = (parse_slot(data, uuid=self.uuid, number=self.number) for data in (self.slot_0, self.slot_1))
+        return sorted((slot for slot in parsed if slot is not None), key=lambda slot: slot.counter, reverse=True)
+
+    def slot(self, counter: int) -> CommitSlot | None:
+        """The commit slot with this counter, where it is there and its CRC holds."""
+        slot = parse_slot(self.slot_1 if counter & 1 else self.slot_0, uuid=self.uuid, number=self.number)
+        return slot if slot is not None and slot.counter == counter else None
+
+    @property
+    def pending(self) -> CommitSlot | None:
+        """The commit that was begun after the last confirmed one, as the live block has it."""
+        slot = self.slot(self.confirmed_counter + 1)
+        return slot if slot is not None and self.confirmed_end == slot.start <= slot.end else None
+
+    def with_slot(self, slot: CommitSlot) -> LogHeader:
+        """The header with the slot in its place."""
+        data = slot.pack(uuid=self.uuid, number=self.number)
+        return replace(self, slot_1=data) if slot.counter & 1 else replace(self, slot_0=data)
+
+    def without_slot(self, counter: int) -> LogHeader:
+        """The header with zeros in the slot's place."""
+        return replace(self, slot_1=bytes(SLOT_BYTES)) if counter & 1 else replace(self, slot_0=bytes(SLOT_BYTES))
+
     def pack(self) -> bytes:
         """The header's 256 bytes, with its CRCs computed."""
         if not self.ours:
@@ -177,6 +232,10 @@ class LogHeader:
     def published(self) -> bytes:
         """The bytes from the tail to the end of the live block, which one commit writes."""
         return self.pack()[PUBLISHED]
+
+    def recovered(self) -> bytes:
+        """The bytes from the tail to the end of the slots, which recovery writes."""
+        return self.pack()[RECOVERED]
 
 
 # The fields that `LogHeader` takes over as they are; constants and CRCs it does not.
@@ -228,35 +287,16 @@ def new_log_header(
     *, number: int, uuid: bytes, first_sequence: int, created_ns: int, boot_id: bytes, epoch: int = 0, flags: int = 0
 ) -> LogHeader:
     """The header of a file that has no records yet: open, its first slot with counter 0 and nothing in it."""
-    slot = pack_slot(
-        uuid=uuid, number=number, counter=0, start=FIRST_OFFSET, end=FIRST_OFFSET, record_count=0,
-        time_ns=created_ns, group_crc=0, epoch=epoch, nonce=0,
+    slot = CommitSlot(
+        counter=0, start=FIRST_OFFSET, end=FIRST_OFFSET, record_count=0, time_ns=created_ns, group_crc=0, epoch=epoch,
+        nonce=0,
     )  # fmt: skip
     return LogHeader(
         status=Status.OPEN, tail=FIRST_OFFSET, number=number, next_number=0, ours=True, uuid=uuid,
         first_sequence=first_sequence, created_ns=created_ns, own_tail=FIRST_OFFSET, confirmed_end=FIRST_OFFSET,
-        epoch=epoch, boot_id=boot_id, flags=flags, live_good=True, slot_0=slot,
+        epoch=epoch, boot_id=boot_id, flags=flags, live_good=True,
+        slot_0=slot.pack(uuid=uuid, number=number),
     )  # fmt: skip
-
-
-def appended(header: LogHeader, *, tail: int, record_count: int, boot_id: bytes) -> LogHeader:
-    """The header once the bytes up to `tail` are synced.  It confirms them: the strict order syncs data first."""
-    return replace(
-        header, tail=tail, own_tail=tail, record_count=record_count, confirmed_end=tail, running_crc=0,
-        boot_id=boot_id, flags=header.flags | Flag.STRICT,
-    )  # fmt: skip
-
-
-def pack_slot(*, uuid: bytes, number: int, **values: int) -> bytes:
-    """A commit slot's 56 bytes, with its CRC."""
-    slot = COMMIT_SLOT.pack({**values, "slot_crc": 0})[:-4]
-    return slot + crc32c(slot, block_seed(uuid, number)).to_bytes(4, "big")
-
-
-def parse_slot(data: bytes, *, uuid: bytes, number: int) -> dict[str, int | bytes] | None:
-    """A commit slot's values, or None where its CRC does not hold (as in one never written)."""
-    values = COMMIT_SLOT.unpack(data)
-    return values if values["slot_crc"] == crc32c(data[:-4], block_seed(uuid, number)) else None
 
 
 def _live_crc(data: bytes, uuid: bytes, number: int) -> int:

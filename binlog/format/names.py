@@ -35,3 +35,8 @@ def prepared_file_number(name: str) -> int | None:
     """The number of a file being prepared, or left behind by a process that died at it; None for any other name."""
     match = _PREPARED_FILE.fullmatch(name)
     return int(match[1]) if match else None
+
+
+def damaged_file_name(number: int, start: int, end: int) -> str:
+    """`00000001.dat.256-512.damaged`: bytes that recovery or repair took out of file 1, from 256 to before 512."""
+    return f"{log_file_name(number)}.{start}-{end}.damaged"

@@ -38,6 +38,24 @@ def walk(fd: int, start: int, until: int, tail: int, path: str) -> tuple[int, in
     return count, at
 
 
+def good_end(fd: int, start: int, end: int, path: str) -> int:
+    """Where the last whole record ends that lies between `start` and `end`."""
+    at = start
+    while at < end:
+        data = read_at(fd, min(_READ_BYTES, end - at), at, path)
+        found = scan(data, end - at, RECORD_BYTES_FORMAT_MAX, _COUNT_MAX)
+        if found.count:
+            at += found.consumed
+        elif found.stop == Stop.LENGTH or len(data) < LENGTH_BYTES:
+            break
+        else:
+            size = LENGTH_BYTES + int.from_bytes(data[:LENGTH_BYTES], "big")
+            if len(data) < _READ_BYTES and at + size > at + len(data):
+                break  # the file ends within it
+            at += size
+    return at
+
+
 def is_blank(fd: int, start: int, end: int, path: str) -> bool:
     """Whether the range holds nothing but zeros, as far as the file reaches."""
     while start < end and (data := read_at(fd, min(_READ_BYTES, end - start), start, path)):

@@ -73,7 +73,7 @@ def _check(directory: LogDirectory) -> Iterator[Problem]:
 def _check_file(fd: int, header: LogHeader, path: str) -> Iterator[Problem]:
     if header.ours:
         yield from _check_blocks(header, path)
-    check_size(header, fd, path)
+    check_size(header.tail, fd, path)
     if not header.ours:
         walk(fd, header.first_offset, header.tail, header.tail, path)
         return

@@ -25,10 +25,10 @@ from binlog.storage.files import sync, sync_directory, write_at
 class Cutover:
     """Cuts a log over, with a next file prepared beforehand and kept until it is used or useless."""
 
-    def __init__(self, directory: LogDirectory, *, file_bytes: int, mode: int | None) -> None:
+    def __init__(self, directory: LogDirectory, *, file_bytes: int, permissions: int | None) -> None:
         self._directory = directory
         self._file_bytes = file_bytes
-        self._mode = mode
+        self._permissions = permissions
         self._counts = RecordCounts(directory)
         self._prepared: PreparedFile | None = None
 
@@ -43,15 +43,13 @@ class Cutover:
         if self._prepared is not None and self._prepared.number != number:
             self.discard()
         if self._prepared is None:
-            self._prepared = PreparedFile(self._directory, number, file_bytes=self._file_bytes, mode=self._mode)
+            self._prepared = PreparedFile(
+                self._directory, number, file_bytes=self._file_bytes, permissions=self._permissions
+            )
 
     def run(self, file: WritableFile, header: LogHeader) -> int:
         """Cut over from `file`, whose lock is held and which is open; the number now open."""
-        header = file.adopted(header)
-        if header.ours:
-            file.publish(header)
-        else:
-            file.sync()
+        header = file.confirm(header)
         number = header.next_number or file.number + 1
         try:
             if self._directory.exists(number) or not self._name_prepared(file, header, number):
@@ -72,7 +70,9 @@ class Cutover:
     def _name_prepared(self, file: WritableFile, header: LogHeader, number: int) -> bool:
         if self._prepared is None or self._prepared.number != number:
             self.discard()
-            self._prepared = PreparedFile(self._directory, number, file_bytes=self._file_bytes, mode=self._mode)
+            self._prepared = PreparedFile(
+                self._directory, number, file_bytes=self._file_bytes, permissions=self._permissions
+            )
         return self._prepared.give_name(
             log_uuid=self._log_uuid(header),
             first_sequence=self._counts.sequence_after(header, file.fd),

@@ -9,6 +9,9 @@ from binlog.errors import CorruptError, VersionError
 from binlog.format.log_header import HEADER_BYTES, LOG_HEADER, Flag, LogHeader, parse_log_header
 from binlog.format.ref import COUNT_MAX, OFFSET_MAX
 from binlog.log.chain import is_blank
+from binlog.log.evidence import FileEvidence
+from binlog.log.recovery_table import Action, decide, recovered
+from binlog.storage.boot import boot_id
 from binlog.storage.files import read_at
 
 _TAIL = LOG_HEADER.offset("tail")
@@ -43,14 +46,19 @@ def settled_header(fd: int, number: int, path: str, known: LogHeader | None = No
             return header
         if header.settled or again:
             break
+    if header.ours and header.boot_id != boot_id():
+        return _after_another_boot(header, fd, path)
     if header.ours and not header.live_good:
         # Not torn: damaged.  The tail beside it may be as well, and one that is wrong shows what was never a record.
         raise CorruptError(path, LOG_HEADER.offset("live_crc"), "live-crc", "the live block's CRC does not hold")
-    return check_header(header, fd, path)
+    check_header(header, path)
+    if header.ours and header.tail != header.own_tail:
+        _check_foreign_tail(header, fd, path)
+    return header
 
 
-def check_header(header: LogHeader, fd: int, path: str) -> LogHeader:
-    """The header, if its tail and its next number can be right.  Raises: CorruptError."""
+def check_header(header: LogHeader, path: str) -> None:
+    """Raise CorruptError where the header's tail or its next number cannot be right, whatever happened to the file."""
     if not header.first_offset <= header.tail <= OFFSET_MAX:
         raise CorruptError(path, _TAIL, "tail", f"the tail {header.tail} is not a place for a record")
     if header.first_sequence + header.record_count > COUNT_MAX:
@@ -58,16 +66,22 @@ def check_header(header: LogHeader, fd: int, path: str) -> LogHeader:
     leads_back = 0 < header.next_number <= header.number
     if leads_back or (header.closed and not header.next_number):
         raise CorruptError(path, _NEXT, "next-number", f"file {header.number} leads to file {header.next_number}")
-    if header.ours and header.live_good and header.tail != header.own_tail:
-        _check_foreign_tail(header, fd, path)
-    return header
 
 
-def check_size(header: LogHeader, fd: int, path: str) -> None:
+def check_size(tail: int, fd: int, path: str) -> None:
     """Raise CorruptError where the file ends before its tail.  A reader finds out when it comes there."""
     file_bytes = os.fstat(fd).st_size
-    if header.tail > file_bytes:
-        raise CorruptError(path, file_bytes, "truncated", f"the tail is {header.tail}, the file has {file_bytes} bytes")
+    if tail > file_bytes:
+        raise CorruptError(path, file_bytes, "truncated", f"the tail is {tail}, the file has {file_bytes} bytes")
+
+
+def _after_another_boot(header: LogHeader, fd: int, path: str) -> LogHeader:
+    """The header as recovery would leave it: what the page cache held is gone, and no writer has been here since."""
+    check_header(header, path)
+    verdict = decide(header, FileEvidence(fd, path), same_boot=False, vouched=False)
+    if verdict.action is Action.REFUSE:
+        raise CorruptError(path, verdict.tail, f"recovery-{verdict.row}", verdict.text)
+    return recovered(header, verdict)
 
 
 def _check_foreign_tail(header: LogHeader, fd: int, path: str) -> None:

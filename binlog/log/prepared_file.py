@@ -23,14 +23,14 @@ from binlog.storage.native import fork_generation
 class PreparedFile:
     """A new file for `number`, with space allocated, to be given a header and its name, or discarded."""
 
-    def __init__(self, directory: LogDirectory, number: int, *, file_bytes: int, mode: int | None) -> None:
+    def __init__(self, directory: LogDirectory, number: int, *, file_bytes: int, permissions: int | None) -> None:
         self.number = number
         self._fd = -1  # what `discard` finds where making it fails
         self._generation = fork_generation()
         self._directory = directory
         self._name = prepared_file_name(number)
         self._path = os.path.join(directory.path, self._name)
-        self._fd = create_file(directory.fd, self._name, self._path, mode=mode)
+        self._fd = create_file(directory.fd, self._name, self._path, mode=permissions)
         self._named = False
         try:
             self._allocate(file_bytes)

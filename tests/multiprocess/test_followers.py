@@ -152,7 +152,7 @@ def test_a_follower_needs_only_permission_to_read(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(cursor, "_LOOK_SECONDS", 600.0)
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "log"
-        with Writer(log, mode=0o644) as writer:
+        with Writer(log, permissions=0o644) as writer:
             log.chmod(0o555)
             Path(folder).chmod(0o755)
 

@@ -176,9 +176,7 @@ def test_a_missing_venv_module_is_named(check_machine: ModuleType, monkeypatch: 
     assert "(Debian package: python3-venv)" in check_machine.missing()
 
 
-def test_missing_headers_are_named(
-    check_machine: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_missing_headers_are_named(check_machine: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(sysconfig, "get_path", lambda name: str(tmp_path))
     assert check_machine.missing() == (
         f"this machine lacks Python's C header {tmp_path}/Python.h (Debian package: python3-dev)"

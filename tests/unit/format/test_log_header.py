@@ -12,7 +12,6 @@ from binlog.format.log_header import (
     LOG_HEADER,
     Flag,
     LogHeader,
-    appended,
     new_log_header,
     parse_log_header,
     parse_slot,
@@ -49,7 +48,7 @@ def test_a_header_reads_back_as_it_was_written(
     header = new_log_header(
         number=number, uuid=uuid, first_sequence=first_sequence, created_ns=5, boot_id=uuid, flags=flags
     )
-    header = replace(appended(header, tail=tail, record_count=record_count, boot_id=uuid), doorbell=doorbell)
+    header = replace(header, tail=tail, own_tail=tail, record_count=record_count, doorbell=doorbell)
     again = parse_log_header(header.pack(), path="x", number=number)
     assert again == header
     assert again.settled

@@ -97,7 +97,9 @@ def test_a_lock_was_freed_under_a_descriptors_number_that_was_another_files_by_t
     after = run.calls[run.names.index("getppid") :]
     locked = next(call for call in after if call.name == "fcntl")
     same = [call.name for call in after if call.name in ("fcntl", "close") and call.args[0] == locked.args[0]]
-    assert same[:3] == ["fcntl", "fcntl", "close"]
+    before_close = same[: same.index("close")]
+    assert before_close == ["fcntl"] * len(before_close)
+    assert len(before_close) % 2 == 0  # each lock was given back
 
 
 def test_many_jpos_files_overran_the_stack_at_the_first_cutover(log: Path) -> None:
@@ -232,7 +234,7 @@ def test_a_poisoned_writer_went_on_in_a_file_that_cannot_say_so(
 
     with Writer(tmp_path) as writer:
         with monkeypatch.context() as patch:
-            patch.setattr(writable_file, "commit_strict", fail)
+            patch.setattr(writable_file, "commit_foreign", fail)
             with pytest.raises(PoisonedError):
                 writer.append(b"2")
         with pytest.raises(PoisonedError):
@@ -408,7 +410,7 @@ def test_a_second_writer_in_a_signal_handler_hung_for_ever(log: Path) -> None:
                 refused.append(error)
 
         before = signal.signal(signal.SIGUSR1, append)
-        writer._run(lambda file, header: signal.raise_signal(signal.SIGUSR1))
+        writer._open_session().run(lambda file, header: signal.raise_signal(signal.SIGUSR1))
         signal.signal(signal.SIGUSR1, before)
         other.append(b"after")
     assert len(refused) == 1
@@ -420,11 +422,11 @@ def test_a_prepared_file_that_was_dropped_stayed(log: Path) -> None:
         directory = writer._open_session().directory
         gc.collect()  # what earlier tests dropped must not go between the two counts
         count = len(os.listdir("/proc/self/fd"))
-        PreparedFile(directory, 2, file_bytes=4096, mode=None)
+        PreparedFile(directory, 2, file_bytes=4096, permissions=None)
         gc.collect()
         assert [path.name for path in log.iterdir()] == ["00000001.dat"]
         assert len(os.listdir("/proc/self/fd")) == count
-        kept = PreparedFile(directory, 2, file_bytes=4096, mode=None)
+        kept = PreparedFile(directory, 2, file_bytes=4096, permissions=None)
         child = os.fork()
         if child == 0:
             kept.discard()

@@ -115,7 +115,7 @@ def test_files_have_the_directorys_group_and_0640(log: Path) -> None:
 
 
 def test_the_caller_may_set_the_files_permissions(log: Path) -> None:
-    with Writer(log, mode=0o604):
+    with Writer(log, permissions=0o604):
         assert (log / "00000001.dat").stat().st_mode & 0o7777 == 0o604
 
 
@@ -134,7 +134,7 @@ def test_a_lock_that_stays_taken_gives_an_error_that_names_the_holder(log: Path)
         done = threading.Event()
 
         def hold() -> None:
-            writer._run(lambda file, header: (held.set(), done.wait()))  # type: ignore[func-returns-value]
+            writer._open_session().run(lambda file, header: (held.set(), done.wait()))  # type: ignore[func-returns-value]
 
         thread = threading.Thread(target=hold)
         thread.start()
@@ -159,7 +159,7 @@ def test_a_call_from_a_signal_handler_within_a_call_is_refused_not_blocked(log: 
                 errors.append(error)
 
         before = signal.signal(signal.SIGUSR1, again)
-        writer._run(lambda file, header: signal.raise_signal(signal.SIGUSR1))
+        writer._open_session().run(lambda file, header: signal.raise_signal(signal.SIGUSR1))
         signal.signal(signal.SIGUSR1, before)
         writer.append(b"after")
     assert len(errors) == 1

@@ -1,0 +1,70 @@
+"""What a leader that died left in shared memory: its note, and what had been staged."""
+
+from __future__ import annotations
+
+import os
+
+from binlog.errors import NotFoundError
+from binlog.format.log_header import LogHeader
+from binlog.log.directory import LogDirectory
+from binlog.log.evidence import FileEvidence
+from binlog.log.recovery_table import Evidence
+from binlog.storage.segment import NOTE_GATHERING, NOTE_IDLE, NOTE_SLOTTED, Note, Outcome, Segment
+
+
+def settle_orphans(directory: LogDirectory, segment: Segment, header: LogHeader) -> None:
+    """Tell, for every record of a dead leader's group, what became of it.
+
+    header: of the open file, whose lock is held and which was settled: what was pending there is in it now, or is not.
+    """
+    note = segment.note()
+    if note.state != NOTE_IDLE:
+        segment.resolve(_outcome_in(directory, note))
+    if segment.alone and not _same_history(note, header):
+        segment.drop()
+
+
+def outcome(note: Note, header: LogHeader, evidence: Evidence) -> Outcome:
+    """Whether the note's group is in the file, by what the file says once it was settled."""
+    if note.state == NOTE_GATHERING:
+        return Outcome.STAGED_AGAIN
+    if note.counter:
+        return _outcome_of_commit(note, header)
+    # No slot tells of it.  Its bytes are there, below the tail, or they never will be.
+    end = note.offset + note.bytes
+    if header.tail >= end and evidence.crc_holds(note.offset, end, note.crc):
+        return Outcome.IN_FILE
+    return Outcome.STAGED_AGAIN
+
+
+def _outcome_of_commit(note: Note, header: LogHeader) -> Outcome:
+    if header.confirmed_counter < note.counter:
+        return Outcome.STAGED_AGAIN
+    slot = header.slot(note.counter)
+    if slot is not None:
+        return Outcome.IN_FILE if slot.nonce == note.nonce else Outcome.STAGED_AGAIN
+    # Overtaken by two commits or more, of writers that do not see the note.  A slot that was in the file was rolled
+    # forward by the first of them; whether this one was is not known where its leader died before it could say so.
+    return Outcome.IN_FILE if note.state == NOTE_SLOTTED else Outcome.UNKNOWN
+
+
+def _outcome_in(directory: LogDirectory, note: Note) -> Outcome:
+    if note.state == NOTE_GATHERING:
+        return Outcome.STAGED_AGAIN
+    try:
+        header = directory.read_header(note.number)
+        fd = directory.open(note.number)
+    except NotFoundError:
+        return Outcome.UNKNOWN  # the file was removed since
+    try:
+        return outcome(note, header, FileEvidence(fd, directory.file_path(note.number)))
+    finally:
+        os.close(fd)
+
+
+def _same_history(note: Note, header: LogHeader) -> bool:
+    """Whether the log has all that the segment saw committed; not so where the directory was put back from a copy."""
+    if (header.number, header.confirmed_counter) != (note.last_number, note.last_counter):
+        return (header.number, header.confirmed_counter) > (note.last_number, note.last_counter)
+    slot = header.slot(note.last_counter)
+    return slot is None or slot.nonce == note.last_nonce

@@ -1,0 +1,194 @@
+"""Carrying out the verdict on a log file, under its lock.
+
+Every row ends the same way: the bytes that are kept and not known to be confirmed are written again and synced; then
+all the header's fields change in one write, which is synced as well.  So each step may be repeated: a process that dies
+here, or a power cut, leaves a file on which the verdict is the same, or one on which it is KEEP.
+
+Bytes are written again although they are there because a descriptor vouches only for pages made dirty since it was
+opened: a sync error is told once, perhaps to a process that is gone (fsync(2); docs/durability.md).
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+from binlog.errors import CorruptError
+from binlog.format.log_header import HEADER_BYTES, RECOVERED, CommitSlot, Flag, LogHeader
+from binlog.format.names import damaged_file_name, prepared_file_name
+from binlog.log.chain import walk
+from binlog.log.directory import LogDirectory
+from binlog.log.recovery_table import Action, Verdict
+from binlog.storage.boot import boot_id
+from binlog.storage.checksum import crc32c
+from binlog.storage.files import create_file, link_file, read_at, remove_file, sync, write_at
+
+_COPY_BYTES = 1 << 20
+_NONCE_BYTES = 4
+
+
+class Recovery:
+    """Brings one file to where a commit can follow, or where it can be closed."""
+
+    def __init__(self, directory: LogDirectory, number: int, fd: int) -> None:
+        self._directory = directory
+        self._number = number
+        self._fd = fd
+        self._path = directory.file_path(number)
+
+    def carry_out(self, header: LogHeader, verdict: Verdict) -> LogHeader:
+        """Do what the verdict asks for; the header as it is then.
+
+        After Action.SEAL the file names the next one and is not closed yet: that is the cutover's.
+        Raises: CorruptError for Action.REFUSE; FullError with the file as it was; PoisonedError.
+        """
+        match verdict.action:
+            case Action.REFUSE:
+                raise CorruptError(self._path, verdict.tail, f"recovery-{verdict.row}", verdict.text)
+            case Action.KEEP:
+                if not header.ours or header.closed or header.boot_id == boot_id():
+                    return header
+                return self._write(_of_this_boot(header))
+            case Action.CONFIRM:
+                return self._confirmed(header, verdict.tail, header.own_tail)
+            case Action.ADOPT:
+                # Another program's bytes are its own to have synced; an empty commit of ours marks where they end.
+                self._rewrite(header.confirmed_end, header.own_tail)
+                header = header.without_slot(header.confirmed_counter + 1)
+                header = replace(header, confirmed_end=verdict.tail, flags=header.flags | Flag.MIXED | Flag.STRICT)
+                return self._confirmed(header, verdict.tail, header.own_tail)
+            case Action.ROLL_FORWARD | Action.RESTORE:
+                assert verdict.slot is not None
+                return self._confirmed(self._from_slot(header, verdict.slot), verdict.tail, verdict.slot.end)
+            case Action.SEAL:
+                return self._sealed(header, verdict)
+
+    def _from_slot(self, header: LogHeader, slot: CommitSlot) -> LogHeader:
+        """The header with the slot's commit confirmed, once its bytes are written again."""
+        self._rewrite(slot.start, slot.end)
+        believed = header.live_good
+        return replace(
+            header.with_slot(slot),
+            tail=slot.end,
+            own_tail=slot.end,
+            record_count=slot.record_count,
+            confirmed_end=slot.end,
+            confirmed_counter=slot.counter,
+            running_crc=0,
+            epoch=header.epoch if believed else slot.epoch,
+            flags=header.flags if believed else 0,
+            boot_id=header.boot_id if believed else bytes(16),
+        )
+
+    def _confirmed(self, header: LogHeader, tail: int, counted: int) -> LogHeader:
+        """The header with everything up to `tail` confirmed, by a commit of its own where bytes follow the last one.
+
+        counted: up to where `header.record_count` counts.
+        """
+        header = self._up_to(header, tail, counted)
+        sync(self._fd, self._path)
+        header = self._write(_of_this_boot(header))
+        sync(self._fd, self._path)
+        return header
+
+    def _up_to(self, header: LogHeader, tail: int, counted: int) -> LogHeader:
+        start = header.confirmed_end
+        self._rewrite(start, tail)
+        count = header.record_count
+        if counted != tail:
+            count = self._count(header, counted, tail)
+        header = replace(header, tail=tail, own_tail=tail, record_count=count, confirmed_end=tail, running_crc=0)
+        last = header.slot(header.confirmed_counter)
+        if last is not None and last.end == tail:
+            return header
+        # An empty commit where no bytes follow: what is confirmed always ends where the last slot does.
+        slot = CommitSlot(
+            counter=header.confirmed_counter + 1,
+            start=start,
+            end=tail,
+            record_count=count,
+            time_ns=max(time.time_ns(), 0 if last is None else last.time_ns + 1),
+            group_crc=self._crc(start, tail),
+            epoch=header.epoch,
+            nonce=int.from_bytes(os.urandom(_NONCE_BYTES), "big"),
+        )
+        return replace(header.with_slot(slot), confirmed_counter=slot.counter)
+
+    def _sealed(self, header: LogHeader, verdict: Verdict) -> LogHeader:
+        """Keep what is proven, set the rest aside, and lead on to the next file, so that no offset is used twice."""
+        if verdict.slot is not None:
+            header = self._from_slot(header, verdict.slot)
+        end = min(verdict.end, os.fstat(self._fd).st_size)
+        if end > verdict.tail:
+            self._set_aside(verdict.tail, end)
+        header = header.without_slot(header.confirmed_counter + 1)
+        header = replace(
+            header, epoch=_after(header.epoch), flags=header.flags & ~Flag.POISON, poison_errno=0,
+            next_number=header.number + 1,
+        )  # fmt: skip
+        return self._confirmed(header, verdict.tail, header.own_tail)
+
+    def _count(self, header: LogHeader, counted: int, tail: int) -> int:
+        """The records before `tail`, from the nearest place before it where the count is known."""
+        start, count = HEADER_BYTES, 0
+        for at, known in [(counted, header.record_count), *((slot.end, slot.record_count) for slot in header.slots())]:
+            if start <= at <= tail:
+                start, count = at, known
+        more, _ = walk(self._fd, start, tail, tail, self._path)
+        return count + more
+
+    def _write(self, header: LogHeader) -> LogHeader:
+        header = replace(header, doorbell=_after(header.doorbell), live_good=True)
+        write_at(self._fd, header.recovered(), RECOVERED.start, self._path)
+        return header
+
+    def _rewrite(self, start: int, end: int) -> None:
+        for at, data in self._blocks(start, end):
+            write_at(self._fd, data, at, self._path)
+
+    def _crc(self, start: int, end: int) -> int:
+        crc = 0
+        for _, data in self._blocks(start, end):
+            crc = crc32c(data, crc)
+        return crc
+
+    def _blocks(self, start: int, end: int) -> Iterator[tuple[int, bytes]]:
+        while start < end:
+            data = read_at(self._fd, min(_COPY_BYTES, end - start), start, self._path)
+            if not data:
+                raise CorruptError(self._path, start, "truncated", f"the file ends before {end}")
+            yield start, data
+            start += len(data)
+
+    def _set_aside(self, start: int, end: int) -> None:
+        """Copy a range to a file of its own, durably.  One that has the name already is complete: a recovery died."""
+        directory = self._directory
+        # Under a name that nobody sweeps away while this file is the newest.
+        name = prepared_file_name(self._number + 1)
+        path = os.path.join(directory.path, name)
+        fd = create_file(directory.fd, name, path, mode=os.fstat(self._fd).st_mode & 0o777)
+        try:
+            for at, data in self._blocks(start, end):
+                write_at(fd, data, at - start, path)
+            sync(fd, path)
+            if not link_file(directory.fd, name, damaged_file_name(self._number, start, end), path):
+                remove_file(directory.fd, name, path)
+        except BaseException:
+            remove_file(directory.fd, name, path)
+            raise
+        finally:
+            os.close(fd)
+
+
+def _after(value: int) -> int:
+    return (value + 1) & 0xFFFFFFFF
+
+
+def _of_this_boot(header: LogHeader) -> LogHeader:
+    """The header as this boot's; another boot's page cache is gone, and with it what was poison there."""
+    if header.boot_id == boot_id():
+        return header
+    flags = header.flags & ~Flag.POISON
+    return replace(header, epoch=_after(header.epoch), boot_id=boot_id(), flags=flags, poison_errno=0)

@@ -1,0 +1,188 @@
+"""Committing in groups: an open file as the compiled code knows it, and one append through it.
+
+See native/group.c for how writers lead and wait, and native/commit.c for the order of a commit.
+"""
+
+from __future__ import annotations
+
+import enum
+import errno
+
+from binlog.errors import BinlogError, InternalError, UnknownOutcomeError
+from binlog.format.log_header import LOG_HEADER, Flag, LogHeader, block_seed
+from binlog.format.record import frame
+from binlog.storage.boot import boot_id
+from binlog.storage.doorbell import Doorbell
+from binlog.storage.failures import NO_SPACE, failure, poisoned
+from binlog.storage.native import ffi, lib
+from binlog.storage.segment import Segment
+
+COPY_BYTES_MAX = int(lib.BINLOG_COPY_BYTES_MAX)
+_IDENTITY = slice(LOG_HEADER.offset("magic"), LOG_HEADER.offset("own_tail"))
+_LOOK = int(lib.BINLOG_LOOK)
+_BUSY = (-errno.EAGAIN, -errno.EACCES)
+
+
+class Mode(enum.IntEnum):
+    """How far a record must be when the call that appends it returns; see docs/durability.md."""
+
+    SYNC = lib.BINLOG_SYNC  # on stable storage
+    FLUSH = lib.BINLOG_FLUSH  # in the file, and visible to readers
+    STAGE = lib.BINLOG_STAGE  # in shared memory: safe from the process's death
+
+
+class Append:
+    """One append, alone or of several records together, and what became of it.  For one thread at a time.
+
+    wait: False answers at once where the file's lock is taken.
+    """
+
+    __slots__ = ("_data", "_segment", "own")
+
+    def __init__(self, *, wait: bool = True) -> None:
+        self.own = ffi.new("struct binlog_append *")
+        self.own.wait = wait
+        self.own.ticket = -1
+        self._data: bytes | memoryview = b""
+        self._segment: Segment | None = None
+
+    def fill(self, data: bytes | memoryview, record_count: int, mode: Mode, *, framed: bool) -> None:
+        """Say what to append.  framed: the records have their lengths; else it is one, without."""
+        self._data = data
+        own = self.own
+        own.data = ffi.from_buffer("uint8_t[]", data)  # `_data` keeps it alive
+        own.bytes = len(data)
+        own.units = record_count
+        own.framed = framed
+        own.mode = mode
+
+    def stage(self, segment: Segment | None) -> None:
+        """Lay it into the ring, if there is one and it has room, before whoever commits next comes."""
+        if segment is not None and segment.has_ring and lib.binlog_stage(segment.core, self.own, 1) >= 0:
+            self._segment = segment
+
+    def staged_in(self, segment: Segment | None) -> None:
+        """Remember where it was laid while it was waited for."""
+        self._segment = segment
+
+    def withdraw(self) -> bool:
+        """Take it back from the ring, or give up waiting for it; False where somebody has taken it."""
+        if self._segment is None or self.own.ticket < 0:
+            return True
+        withdrawn = bool(lib.binlog_abandon(self._segment.core, self.own))
+        self._segment = None
+        return withdrawn
+
+    def done(self) -> bool:
+        """Whether it lay in the ring and is in the log now: somebody took it along."""
+        if self._segment is None or self.own.ticket < 0:
+            return False
+        return bool(lib.binlog_outcome(self._segment.core, self.own)) and self.own.outcome == 0
+
+    @property
+    def waits(self) -> bool:
+        """Whether it waits for the file's lock."""
+        return bool(self.own.wait)
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """The file's number and where in it the first record lies, once it is done."""
+        return self.own.number, self.own.offset
+
+    def framed(self) -> bytes | memoryview:
+        """The records with their lengths."""
+        return self._data if self.own.framed else frame(self._data)
+
+
+class CommitFile:
+    """A log file open for appending.
+
+    fd: its descriptor, which stays the caller's.
+    prepare_bytes: the largest step in which space is allocated.
+    strict: whether to sync once more after publishing, as in a log that other programs write too.
+    """
+
+    def __init__(self, fd: int, number: int, path: str, *, prepare_bytes: int, strict: bool) -> None:
+        self._path = path
+        self.core = ffi.gc(ffi.new("struct binlog_file *"), lib.binlog_file_free)
+        self.core.fd = fd
+        self.core.number = number
+        self.core.prepare_bytes = prepare_bytes
+        self.core.strict = strict
+        if lib.binlog_file_init(self.core) != 0:
+            raise MemoryError("no memory for a group of records")
+
+    def know(self, header: LogHeader, doorbell: Doorbell) -> None:
+        """Take the header, read under the lock, for what the next commit finds unless something happens meanwhile."""
+        core = self.core
+        core.seed = block_seed(header.uuid, header.number)
+        core.epoch = header.epoch
+        core.counter = header.confirmed_counter
+        core.file_bytes = 0
+        core.identity = header.pack()[_IDENTITY]
+        core.boot_id = boot_id()
+        core.queue = bool(header.flags & Flag.MIXED)
+        core.bell = doorbell.address() or ffi.NULL
+
+    def append(self, append: Append, segment: Segment | None, *, locked: bool = False) -> bool | None:
+        """Append, alone or in a group; where it is staged already, wait for its outcome.
+
+        locked: the caller holds the file's lock.
+        True when done.  False where the file must be looked at under its lock first.  None after a signal, or where the
+        lock is taken and the append does not wait.  Then nothing was done, but that it may be staged.
+        Raises: FullError; AccessError; PoisonedError; UnknownOutcomeError.
+        """
+        own, shared = append.own, segment.core if segment is not None else ffi.NULL
+        if locked:
+            result = lib.binlog_append_locked(self.core, shared, own)
+        elif own.ticket >= 0:
+            result = lib.binlog_settle(self.core, shared, own)
+        else:
+            result = lib.binlog_append(self.core, shared, own)
+        if own.ticket >= 0:
+            append.staged_in(segment)
+        return self._answer(result, own.step)
+
+    def drain(self, segment: Segment | None, *, confirm: bool, locked: bool = False) -> bool | None:
+        """Commit everything that is staged, in all processes, and with `confirm` have all in the file synced.
+
+        locked: the caller holds the file's lock.  Answers and raises as `append`.
+        """
+        shared = segment.core if segment is not None else ffi.NULL
+        run = lib.binlog_drain_locked if locked else lib.binlog_drain
+        return self._answer(run(self.core, shared, lib.BINLOG_CONFIRM if confirm else 0), self.core.step)
+
+    def _answer(self, result: int, step: int) -> bool | None:
+        if result == 0:
+            return True
+        if result == _LOOK:
+            return False
+        if result == -errno.EINTR or result in _BUSY:
+            return None
+        raise commit_failure(-result, step, self._path)
+
+
+def commit_failure(number: int, step: int, path: str) -> BinlogError:
+    """The error for a commit that failed with the errno `number` at `step`."""
+    if number == errno.ETIMEDOUT:
+        return UnknownOutcomeError(f"{path}: whether the record is in the log is not known; look before repeating")
+    if step in (lib.BINLOG_STEP_DATA, lib.BINLOG_STEP_SLOT) and number != errno.EIO:
+        return failure(number, path, "appending")  # nothing was published, and what is beyond the tail means nothing
+    if step == lib.BINLOG_STEP_PUBLISH and number in NO_SPACE:
+        return UnknownOutcomeError(f"{path}: the record is on the disk, and could not be published; it may appear")
+    if step == 0:
+        return InternalError(f"{path}: errno {number} outside of a commit")
+    synced = step in (lib.BINLOG_STEP_SYNC, lib.BINLOG_STEP_PUBLISH_SYNC)
+    return poisoned(number, path, "a sync" if synced else "a write")
+
+
+def commit_foreign(fd: int, data: bytes | memoryview, offset: int, path: str) -> None:
+    """Append to a file that another program made: data, sync, tail, sync, and none of our fields.
+
+    The caller holds the file's lock.  Raises: FullError or AccessError with nothing changed; PoisonedError.
+    """
+    step = ffi.new("int *")
+    buffer = ffi.from_buffer("uint8_t[]", data)
+    result = lib.binlog_commit_foreign(fd, buffer, len(data), offset, offset + len(data), step)
+    if result != 0:
+        raise commit_failure(-result, step[0], path)

@@ -1,0 +1,222 @@
+"""The shared-memory segment of a log's directory, in which writers stage: made, joined, left.
+
+Facts relied on:
+- shm_overview(7): a name in /dev/shm is one kernel's (or one mount namespace's); what shares only the directory shares
+  no segment, and commits all the same.
+- posix_fallocate(3): what it gave can be touched; elsewhere a full /dev/shm is SIGBUS.
+- proc(5): opening /proc/self/fd/N makes a new open file description, so that locks are this opener's own.
+
+The name and the segment itself say whose it is: device, inode and UUID together, for a copied directory has the same
+UUID, and a new one may get an old inode.
+"""
+
+from __future__ import annotations
+
+import enum
+import errno
+import hashlib
+import os
+from contextlib import suppress
+from dataclasses import dataclass, fields
+
+import posix_ipc
+
+from binlog.storage.native import ffi, fork_generation, lib
+
+_ATTEMPTS = 8
+_AT_FDCWD = -100
+
+
+class Outcome(enum.IntEnum):
+    """What became of a group whose leader died."""
+
+    IN_FILE = 0
+    STAGED_AGAIN = 1
+    UNKNOWN = -errno.ETIMEDOUT
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """The leader's note: what it was about to commit, and how far it had come; and the last commit of a group."""
+
+    state: int
+    number: int
+    counter: int
+    nonce: int
+    offset: int
+    bytes: int
+    crc: int
+    last_number: int
+    last_counter: int
+    last_nonce: int
+
+
+NOTE_IDLE = int(lib.BINLOG_NOTE_IDLE)
+NOTE_GATHERING = int(lib.BINLOG_NOTE_GATHERING)
+NOTE_PREPARED = int(lib.BINLOG_NOTE_PREPARED)
+NOTE_SLOTTED = int(lib.BINLOG_NOTE_SLOTTED)
+
+
+class Segment:
+    """This process's hold on a segment, with a ring of its own once it has claimed one."""
+
+    def __init__(self, fd: int, core: object, name: str) -> None:
+        self._fd = fd
+        self._name = name
+        self._generation = fork_generation()
+        self._retired = False
+        self.core = core
+
+    @classmethod
+    def join(cls, directory_fd: int, uuid: bytes, *, mode: int) -> Segment | None:
+        """The directory's segment, made where there is none; None where it cannot be had or is not to be trusted.
+
+        mode: the permissions of a new one, those of the log's files.
+        """
+        status = os.fstat(directory_fd)
+        for _ in range(_ATTEMPTS):
+            try:
+                return cls._join(status, uuid, mode)
+            except (FileNotFoundError, InterruptedError):
+                continue  # its last user removed it since it was opened; or a signal came, and was handled
+            except OSError:
+                return None  # full, not permitted, not there: writers append directly
+        return None
+
+    @classmethod
+    def _join(cls, directory: os.stat_result, uuid: bytes, mode: int) -> Segment:
+        key = b"%d %d %s" % (directory.st_dev, directory.st_ino, uuid)
+        name = "/binlog-" + hashlib.sha256(key).hexdigest()[:32]
+        fd = _open(name, mode, directory)
+        try:
+            _check(lib.binlog_byte_lock_wait(fd, lib.BINLOG_LOCK_INIT))
+            status = os.fstat(fd)
+            if status.st_nlink == 0:
+                raise FileNotFoundError(errno.ENOENT, "removed")
+            if status.st_size == 0:
+                os.ftruncate(fd, lib.binlog_segment_bytes())
+            os.posix_fallocate(fd, 0, lib.binlog_segment_header_bytes())
+            core = _map(fd)
+            try:
+                owner = (directory.st_dev, directory.st_ino, uuid)
+                if lib.binlog_segment_check(core, *owner) == -errno.ENOENT:
+                    lib.binlog_segment_init(core, *owner)
+                _check(lib.binlog_segment_check(core, *owner))
+            except BaseException:
+                lib.binlog_segment_unmap(core)
+                raise
+            lib.binlog_byte_unlock(fd, lib.BINLOG_LOCK_INIT)
+        except BaseException:
+            lib.binlog_fd_close(fd)
+            raise
+        return cls(fd, core, name)
+
+    def claim(self) -> bool:
+        """Take a ring for this writer, under the open log file's lock and with nothing staged by the dead."""
+        return bool(lib.binlog_segment_claim(self.core) == 0)
+
+    @property
+    def has_ring(self) -> bool:
+        """Whether this writer can stage."""
+        return bool(lib.binlog_segment_ring(self.core) >= 0)
+
+    @property
+    def linked(self) -> bool:
+        """Whether others still find the segment by its name."""
+        return os.fstat(self._fd).st_nlink > 0
+
+    def note(self) -> Note:
+        """What the last leader was doing, as it left it."""
+        note = ffi.new("struct binlog_note *")
+        lib.binlog_segment_note(self.core, note)
+        return Note(**{field.name: int(getattr(note, field.name)) for field in fields(Note)})
+
+    def resolve(self, outcome: Outcome) -> None:
+        """Give the entries of a dead leader's group their outcome.  The open log file's lock is held."""
+        lib.binlog_segment_resolve(self.core, outcome)
+
+    @property
+    def alone(self) -> bool:
+        """Whether no other writer has a ring."""
+        return bool(lib.binlog_segment_alone(self.core))
+
+    def drop(self) -> None:
+        """Forget everything that is staged: it is of another history of the log.  Under the open log file's lock."""
+        lib.binlog_segment_drop(self.core)
+
+    def wake(self) -> None:
+        """Wake those who have their outcome by now.  After unlocking: they would only wait for us."""
+        lib.binlog_segment_wake(self.core)
+
+    def staged_bytes(self) -> int:
+        """Bytes in all rings that are not in the log yet."""
+        return int(lib.binlog_segment_staged(self.core))
+
+    def retire(self) -> None:
+        """Stage nothing more.  The ring is given back with the last reference, for a thread may still wait in it."""
+        if self._generation == fork_generation():
+            lib.binlog_segment_retire(self.core)
+            self._retired = True
+
+    def __del__(self) -> None:
+        core, self.core = self.core, ffi.NULL
+        if core == ffi.NULL or self._generation != fork_generation():
+            return  # a forked child: the descriptor is closed and the mapping is not there
+        try:
+            if self._retired:
+                self._leave(core)
+        finally:
+            lib.binlog_segment_unmap(core)
+            lib.binlog_fd_close(self._fd)  # which gives back every lock; what is staged stays for the next
+
+    def _leave(self, core: object) -> None:
+        """Give the ring back, and remove the segment where nobody else has one and nothing is staged."""
+        if lib.binlog_byte_lock(self._fd, lib.BINLOG_LOCK_INIT) != 0:
+            return  # somebody joins
+        lib.binlog_segment_release(core)
+        if lib.binlog_segment_alone(core) and lib.binlog_segment_staged(core) == 0 and self.linked:
+            with suppress(posix_ipc.ExistentialError):
+                posix_ipc.unlink_shared_memory(self._name)
+
+
+def _open(name: str, mode: int, directory: os.stat_result) -> int:
+    """A descriptor registered against forks.  Raises: OSError, also where a stranger may have planted the name."""
+    memory = _shared_memory(name, mode)
+    try:
+        status = os.fstat(memory.fd)
+        if status.st_uid == os.geteuid() and status.st_size == 0:
+            os.fchmod(memory.fd, mode)  # whatever the umask
+            with suppress(PermissionError):
+                os.fchown(memory.fd, -1, directory.st_gid)
+            status = os.fstat(memory.fd)
+        if status.st_uid not in (os.geteuid(), directory.st_uid) or status.st_mode & 0o7777 & ~mode:
+            raise PermissionError(errno.EACCES, "the segment is a stranger's")
+        path = os.fsencode(f"/proc/self/fd/{memory.fd}")
+        return int(_check(lib.binlog_fd_open(_AT_FDCWD, path, os.O_RDWR | os.O_CLOEXEC)))
+    finally:
+        memory.close_fd()
+
+
+def _shared_memory(name: str, mode: int) -> posix_ipc.SharedMemory:
+    try:
+        try:
+            return posix_ipc.SharedMemory(name, flags=posix_ipc.O_CREX, mode=mode)
+        except posix_ipc.ExistentialError:
+            return posix_ipc.SharedMemory(name)
+    except posix_ipc.ExistentialError as error:
+        raise FileNotFoundError(errno.ENOENT, str(error)) from error
+    except posix_ipc.Error as error:
+        raise PermissionError(errno.EACCES, str(error)) from error
+
+
+def _map(fd: int) -> object:
+    result = ffi.new("int *")
+    core = lib.binlog_segment_map(fd, result)
+    _check(result[0])
+    return core
+
+
+def _check(result: int) -> int:
+    if result < 0:
+        raise OSError(-result, os.strerror(-result))
+    return result

@@ -1,0 +1,265 @@
+/* Appending as a group: whoever gets the file's lock leads, and commits what everybody has staged; the others wait.
+ *
+ * Who finds the lock taken stages its record in its ring.  One of the waiters, the deputy, then waits for the lock
+ * itself, and so leads next, whoever held it and however that one ended; the rest sleep until their outcome is there.
+ * A waiter sleeps only once it has seen, after it had staged, that somebody is deputy, and a deputy gathers only after
+ * it gave that up: so each staged record is seen by some later gathering.  What a death in between costs is a time-out.
+ *
+ * Every call but staging comes from one thread at a time of a writer, and none returns with a lock that it took.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "big_endian.h"
+#include "commit.h"
+#include "segment.h"
+
+#define AWAIT_NS ((int64_t)20 * 1000 * 1000)
+
+static int is_busy(int result)
+{
+    return result == -EAGAIN || result == -EACCES;
+}
+
+/* Whether file and segment are as a commit leaves them; anything else is for Python to look at. */
+static int is_plain(const struct binlog_file *file, const struct binlog_segment *segment, uint8_t *header,
+                    struct live *live)
+{
+    struct stat status;
+    if (fstat(file->fd, &status) != 0 || status.st_nlink == 0) /* what is written to a file without a name is lost */
+        return 0;
+    if (pread(file->fd, header, LOG_HEADER_BYTES, 0) != LOG_HEADER_BYTES)
+        return 0;
+    if (segment && (atomic_load(&segment->shared->note.state) != BINLOG_NOTE_IDLE ||
+                    atomic_load(&segment->shared->failed_number) == file->number))
+        return 0;
+    return live_is_plain(file, header, live);
+}
+
+static size_t framed_bytes(const struct binlog_append *own)
+{
+    return own->bytes + (own->framed ? 0 : 4);
+}
+
+static void frame(uint8_t *to, const struct binlog_append *own)
+{
+    if (!own->framed) {
+        put_u32(to, (uint32_t)own->bytes);
+        to += 4;
+    }
+    memcpy(to, own->data, own->bytes);
+}
+
+/* Commits the group, and sees to what its failing means for everybody. */
+static int commit(struct binlog_file *file, struct binlog_segment *segment, uint8_t *header, struct live *live,
+                  const struct group *group, int *step)
+{
+    int result = commit_group(file, header, live, group, step);
+    file->step = *step;
+    if (result == 0 || !commit_poisons(result, *step))
+        return result;
+    commit_write_poison(file, header, live, -result);
+    if (segment) {
+        segment->shared->failed_errno = (uint32_t)-result;
+        atomic_store(&segment->shared->failed_number, file->number);
+    }
+    return result;
+}
+
+/* Commits what is staged and the caller's record behind it, as far as that fits in the buffer. */
+static int commit_staged(struct binlog_file *file, struct binlog_segment *segment, uint8_t *header, struct live *live,
+                         struct binlog_append *own, int sync, struct gathered *gathered)
+{
+    int step = 0, along = own && framed_bytes(own) <= BINLOG_COPY_BYTES_MAX;
+    uint64_t start = live->tail;
+    struct group group = {.data = file->buffer, .sync = sync};
+
+    *gathered = (struct gathered){0};
+    if (segment)
+        segment_gather(segment, file, own != NULL, gathered);
+    if (gathered->bytes > 0) {
+        segment_place(segment, start, binlog_crc32c(0, file->buffer, gathered->bytes), gathered->bytes);
+        group.note = &segment->shared->note;
+    }
+    group.bytes = gathered->bytes;
+    group.units = gathered->units;
+    group.sync |= gathered->sync;
+    if (along) {
+        frame(file->buffer + group.bytes, own);
+        group.bytes += framed_bytes(own);
+        group.units += own->units;
+        group.sync |= own->mode == BINLOG_SYNC;
+    }
+    int result = commit(file, segment, header, live, &group, &step);
+    /* Where the slot is in the file and could not be published, recovery rolls it forward, and then settles the note. */
+    int pending = result != 0 && step == BINLOG_STEP_PUBLISH && !commit_poisons(result, step);
+    if (segment && !pending)
+        segment_settle(segment, result, step);
+    if (along) {
+        own->number = file->number;
+        own->offset = start + gathered->bytes;
+        own->outcome = result;
+        own->step = step;
+    }
+    return result;
+}
+
+/* A caller's framed records too large to be copied are written from where they lie. */
+static int commit_alone(struct binlog_file *file, struct binlog_segment *segment, uint8_t *header, struct live *live,
+                        struct binlog_append *own)
+{
+    struct group group = {.data = own->data, .bytes = own->bytes, .units = own->units, .sync = own->mode == BINLOG_SYNC};
+    own->number = file->number;
+    own->offset = live->tail;
+    own->outcome = own->framed ? commit(file, segment, header, live, &group, &own->step) : -EINVAL;
+    return own->outcome;
+}
+
+/* One turn under the lock.  0, BINLOG_LOOK with nothing done, or -errno.  `rung`: the bell was rung. */
+static int lead_locked(struct binlog_file *file, struct binlog_segment *segment, struct binlog_append *own, int flags,
+                       int *rung)
+{
+    _Alignas(LOG_HEADER_BYTES) uint8_t header[LOG_HEADER_BYTES]; /* aligned, so that it does not cross a page */
+    struct live live;
+    struct gathered gathered;
+    int result;
+
+    if (!is_plain(file, segment, header, &live))
+        return BINLOG_LOOK;
+    uint32_t bell = live.doorbell;
+    do
+        result = commit_staged(file, segment, header, &live, own, flags & BINLOG_CONFIRM, &gathered);
+    while (result == 0 && gathered.more && (flags & BINLOG_DRAIN));
+    if (result == 0 && own && framed_bytes(own) > BINLOG_COPY_BYTES_MAX)
+        result = commit_alone(file, segment, header, &live, own);
+    *rung = live.doorbell != bell;
+    return result;
+}
+
+/* One turn with the lock held, which is given back. */
+static int lead(struct binlog_file *file, struct binlog_segment *segment, struct binlog_append *own, int flags)
+{
+    int rung = 0;
+    int result = lead_locked(file, segment, own, flags, &rung);
+    binlog_unlock(file->fd);
+    if (segment)
+        segment_wake(segment);
+    if (rung && file->bell)
+        binlog_bell_wake(file->bell);
+    return result;
+}
+
+/* Stages the request; its ticket, for binlog_settle or binlog_abandon.  -EAGAIN where the ring is full, -EMSGSIZE for
+ * what no ring takes. */
+int64_t binlog_stage(struct binlog_segment *segment, struct binlog_append *own, int awaited)
+{
+    return own->ticket = segment_stage(segment, own, awaited);
+}
+
+/* Waits until what was staged has its outcome, and leads where that is needed.  0 or -errno as the outcome is;
+ * BINLOG_LOOK or -EINTR with the ticket still good. */
+int binlog_settle(struct binlog_file *file, struct binlog_segment *segment, struct binlog_append *own)
+{
+    while (!binlog_outcome(segment, own)) {
+        int result = file->queue ? -EAGAIN : binlog_try_lock(file->fd);
+        if (is_busy(result)) {
+            result = binlog_byte_lock(segment->fd, BINLOG_LOCK_DEPUTY);
+            if (is_busy(result)) {
+                if ((result = segment_await(segment, own->ticket, AWAIT_NS)) != 0)
+                    return result;
+                continue;
+            }
+            if (result == 0) {
+                result = binlog_lock(file->fd);
+                binlog_byte_unlock(segment->fd, BINLOG_LOCK_DEPUTY);
+            }
+        }
+        if (result != 0)
+            return result;
+        /* A failure is in the outcomes of those whom it concerns. */
+        if (lead(file, segment, NULL, 0) == BINLOG_LOOK)
+            return BINLOG_LOOK;
+    }
+    return own->outcome;
+}
+
+/* Appends, alone or with others.  0 with the place in `own`; BINLOG_LOOK, -EINTR or -EAGAIN with nothing done, or, where
+ * the ticket is not negative, with the record staged; else -errno, and `own->step` says where. */
+int binlog_append(struct binlog_file *file, struct binlog_segment *segment, struct binlog_append *own)
+{
+    own->ticket = -1;
+    own->outcome = 0;
+    int result = file->queue ? -EAGAIN : binlog_try_lock(file->fd);
+    if (is_busy(result)) {
+        if (!own->wait)
+            return -EAGAIN;
+        if (segment && segment->ring >= 0 && binlog_stage(segment, own, 1) >= 0)
+            return binlog_settle(file, segment, own);
+        own->ticket = -1;
+        result = binlog_lock(file->fd);
+    }
+    return result != 0 ? result : lead(file, segment, own, 0);
+}
+
+/* The same for who holds the lock, and keeps it; what is staged goes along.  Wake with binlog_segment_wake. */
+int binlog_append_locked(struct binlog_file *file, struct binlog_segment *segment, struct binlog_append *own)
+{
+    int rung = 0;
+    if (own->ticket < 0)
+        return lead_locked(file, segment, own, 0, &rung);
+    while (!binlog_outcome(segment, own)) {
+        if (lead_locked(file, segment, NULL, 0, &rung) == BINLOG_LOOK)
+            return BINLOG_LOOK;
+    }
+    return own->outcome;
+}
+
+/* The same as binlog_append for one record, unframed. */
+int binlog_append_record(struct binlog_file *file, struct binlog_segment *segment, struct binlog_append *own,
+                         const uint8_t *data, size_t bytes, int mode)
+{
+    own->data = data;
+    own->bytes = bytes;
+    own->units = 1;
+    own->framed = 0;
+    own->mode = mode;
+    return binlog_append(file, segment, own);
+}
+
+/* Stages one record that nobody waits for. */
+int binlog_stage_record(struct binlog_segment *segment, const uint8_t *data, size_t bytes)
+{
+    struct binlog_append own = {.data = data, .bytes = bytes, .units = 1, .mode = BINLOG_STAGE};
+    int64_t ticket = segment_stage(segment, &own, 0);
+    return ticket < 0 ? (int)ticket : 0;
+}
+
+/* Commits whatever is staged, and with BINLOG_CONFIRM everything in the file. */
+int binlog_drain(struct binlog_file *file, struct binlog_segment *segment, int flags)
+{
+    int result = binlog_lock(file->fd);
+    return result != 0 ? result : lead(file, segment, NULL, flags | BINLOG_DRAIN);
+}
+
+/* The same, for who holds the lock already. */
+int binlog_drain_locked(struct binlog_file *file, struct binlog_segment *segment, int flags)
+{
+    int rung = 0;
+    return lead_locked(file, segment, NULL, flags | BINLOG_DRAIN, &rung);
+}
+
+int binlog_file_init(struct binlog_file *file)
+{
+    file->buffer = malloc(BINLOG_GROUP_BYTES_MAX + BINLOG_COPY_BYTES_MAX);
+    return file->buffer ? 0 : -ENOMEM;
+}
+
+void binlog_file_free(struct binlog_file *file)
+{
+    free(file->buffer);
+    file->buffer = NULL;
+}
