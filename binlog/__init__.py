@@ -5,6 +5,7 @@ from binlog.format.ref import Ref
 from binlog.log.batch import Batch, Entry
 from binlog.log.check import Problem, check
 from binlog.log.cursor import Start
+from binlog.log.options import Background
 from binlog.log.reader import Reader
 from binlog.log.stat import FileStat, LogStat, stat
 from binlog.log.writer import Writer
@@ -14,6 +15,7 @@ from binlog.storage.group_commit import Mode
 __version__ = "0.1.0"
 
 __all__ = [
+    "Background",
     "Batch",
     "Entry",
     "FileStat",

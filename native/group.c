@@ -234,6 +234,8 @@ int binlog_append_record(struct binlog_file *file, struct binlog_segment *segmen
 int binlog_stage_record(struct binlog_segment *segment, const uint8_t *data, size_t bytes)
 {
     struct binlog_append own = {.data = data, .bytes = bytes, .units = 1, .mode = BINLOG_STAGE};
+    if (segment->ring < 0 || segment->generation != binlog_fork_generation())
+        return -EAGAIN;
     int64_t ticket = segment_stage(segment, &own, 0);
     return ticket < 0 ? (int)ticket : 0;
 }

@@ -69,6 +69,7 @@ struct binlog_segment *binlog_segment_map(int fd, int *result)
     }
     segment->fd = fd;
     segment->ring = -1;
+    segment->generation = binlog_fork_generation();
     segment->shared = base;
     pthread_mutex_init(&segment->stage_mutex, NULL);
     *result = 0;

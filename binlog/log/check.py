@@ -111,6 +111,11 @@ def _check_succession(before: LogHeader, header: LogHeader, directory: LogDirect
 
 def _succession_problems(before: LogHeader, header: LogHeader, directory: LogDirectory) -> Iterator[Problem]:
     path = directory.file_path(header.number)
+    if before.closed and before.next_number != before.number + 1:
+        at = LOG_HEADER.offset("next_number")
+        text = f"file {before.number} is closed and leads to file {before.next_number}"
+        yield Problem(directory.file_path(before.number), at, "next-number", text)
+        return
     if before.closed and before.next_number != header.number:
         if not directory.exists(before.next_number):
             yield _missing_next(before, directory)

@@ -11,6 +11,7 @@ from binlog.format.ref import Ref
 from binlog.log.batch import Batch
 from binlog.log.directory import LogDirectory
 from binlog.log.file_reader import FileReader
+from binlog.log.header_reading import check_next
 from binlog.log.late import LateRecords
 from binlog.log.place import Place
 from binlog.storage.doorbell import Doorbell
@@ -145,6 +146,7 @@ class Cursor:
 
     def _move_on(self, place: Place) -> None:
         header = place.file.header
+        check_next(header, place.file.path)
         try:
             file = self._open(header.next_number)
         except NotFoundError:

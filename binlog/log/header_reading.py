@@ -68,6 +68,16 @@ def check_header(header: LogHeader, path: str) -> None:
         raise CorruptError(path, _NEXT, "next-number", f"file {header.number} leads to file {header.next_number}")
 
 
+def check_next(header: LogHeader, path: str) -> None:
+    """Raise CorruptError where a closed file leads anywhere but to the one after it.
+
+    No CRC covers the next number, but there is only one that it can be.
+    """
+    if header.next_number != header.number + 1:
+        text = f"file {header.number} is closed and leads to file {header.next_number}"
+        raise CorruptError(path, _NEXT, "next-number", text)
+
+
 def check_size(tail: int, fd: int, path: str) -> None:
     """Raise CorruptError where the file ends before its tail.  A reader finds out when it comes there."""
     file_bytes = os.fstat(fd).st_size

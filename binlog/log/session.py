@@ -5,59 +5,35 @@ Invariants
 - A file is left for the next only after it was seen closed under its lock.
 - A session belongs to the process that made it.  A forked child makes its own (see Writer), for the descriptors
   here are closed there and the mutex may be held by a thread that the child does not have.
-- While Python holds a file's lock, `_inside` names the thread: a signal handler or __del__ that runs in the middle of
+- While Python holds a file's lock, `_inside` has the thread: a signal handler or __del__ that runs in the middle of
   that must not wait for the same lock, through whatever writer.
 """
 
 from __future__ import annotations
 
-import os
 import threading
-import weakref
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TypeVar
 
-from binlog.errors import (
-    BinlogError,
-    ClosedError,
-    CorruptError,
-    GoneError,
-    NotFoundError,
-    PoisonedError,
-    StateError,
-    UnknownOutcomeError,
-)
-from binlog.format.log_header import LOG_HEADER, LogHeader
-from binlog.format.names import NUMBER_FIRST
+from binlog.errors import BinlogError, ClosedError, GoneError, PoisonedError, StateError, UnknownOutcomeError
+from binlog.format.log_header import LogHeader
 from binlog.log.cutover import Cutover
 from binlog.log.directory import LogDirectory
-from binlog.log.header_reading import read_header, settled_header
+from binlog.log.options import WriterOptions
 from binlog.log.orphans import settle_orphans
-from binlog.log.prepared_file import PreparedFile, new_log_uuid, sweep
-from binlog.log.writable_file import PREPARE_BYTES_FIRST, WritableFile
-from binlog.storage.files import FILE_MODE, FileSystem, refuse_remote, sync, sync_directory, sync_parent
+from binlog.log.succession import Succession
+from binlog.log.writable_file import WritableFile
+from binlog.storage.files import FILE_MODE, FileSystem, refuse_remote
 from binlog.storage.group_commit import Append, Mode
 from binlog.storage.locks import lock, unlock
 from binlog.storage.native import fork_generation
 from binlog.storage.segment import Segment
 
 _Result = TypeVar("_Result")
+_Action = Callable[[WritableFile, LogHeader], _Result]
 
-_sessions: weakref.WeakSet[Session] = weakref.WeakSet()
-
-
-@dataclass(frozen=True, kw_only=True)
-class WriterOptions:
-    """How a writer was opened; see Writer."""
-
-    mode: Mode
-    strict: bool
-    record_bytes_max: int
-    prepare_bytes: int
-    lock_timeout: float | None
-    permissions: int | None
-    file_system: FileSystem
+# Threads of this process that hold a file's lock in Python, of whatever session.  A list: one may be in twice.
+_inside: list[int] = []
 
 
 class Session:
@@ -70,33 +46,57 @@ class Session:
         self._mutex = threading.RLock()
         self._busy = False
         self._busy_thread: int | None = None
-        self._inside: int | None = None
         self._closed = False
         self._reopen = True
         self._poison: PoisonedError | None = None
         self._file: WritableFile | None = None
         self._segment: Segment | None = None
         self._segment_sought = False
-        self._cutover = Cutover(self.directory, file_bytes=self._file_bytes_first, permissions=options.permissions)
+        self._append_spare = Append(wait=options.lock_timeout is None)
+        self._cutover = Cutover(directory, file_bytes=options.file_bytes_first, permissions=options.permissions)
+        self._succession = Succession(directory, options, self._cutover)
         if options.file_system is FileSystem.LOCAL:
             refuse_remote(directory.fd, directory.path)
-        _sessions.add(self)
         self.run(lambda file, header: None)
         self._reopen = False
 
-    @property
-    def _file_bytes_first(self) -> int:
-        return min(PREPARE_BYTES_FIRST, self._options.prepare_bytes)
+    def append_record(self, record: bytes, mode: Mode) -> tuple[int, int]:
+        """Append one record of at most RECORD_BYTES_COPIED bytes; the file's number and where in it that lies."""
+        if not self._busy and not _inside:
+            with self._mutex:
+                file, append = self._file, self._append_spare
+                if file is not None and file.ours and not self._busy and not self._closed and self._poison is None:
+                    self._busy = True
+                    self._busy_thread = threading.get_ident()
+                    try:
+                        if file.commits.append_record(append, self._segment, record, mode):
+                            return append.place
+                        if append.staged:
+                            return self._outcome(append, lambda: self._append(append))
+                    except PoisonedError as error:
+                        self._refuse_from_now_on(error)
+                        raise
+                    except BaseException:
+                        append.withdraw()
+                        raise
+                    finally:
+                        self._busy_thread = None
+                        self._busy = False
+        return self.append(record, 1, mode, framed=False)
 
-    def append(self, data: bytes | memoryview, record_count: int, mode: Mode, *, framed: bool) -> tuple[int, int]:
+    def append(self, data: bytes | bytearray, record_count: int, mode: Mode, *, framed: bool) -> tuple[int, int]:
         """Append, and return the file's number and where in it the first record lies."""
         append = Append(wait=self._options.lock_timeout is None)
         append.fill(data, record_count, mode, framed=framed)
         if self._busy and self._busy_thread != threading.get_ident():
             # Another thread of ours is at it: whoever commits next takes this record along.
             append.stage(self._segment)
+        return self._outcome(append, lambda: self._entered(lambda: self._append(append)))
+
+    def _outcome(self, append: Append, call: Callable[[], tuple[int, int]]) -> tuple[int, int]:
+        """What the call gives, or what others made of a record that lay in the ring meanwhile."""
         try:
-            return self._entered(lambda: self._append(append))
+            return call()
         except BinlogError as error:
             if append.done():
                 return append.place
@@ -107,13 +107,23 @@ class Session:
         finally:
             append.withdraw()  # after Ctrl-C, what nobody has taken yet is taken back
 
+    def stager(self) -> Callable[[bytes, int], int] | None:
+        """What stages a record that nobody waits for (see Segment.stager), or None where there is no ring.
+
+        Good for as long as the session is; it refuses after a fork, a failed sync, or the close.
+        """
+        segment = self._segment
+        return segment.stager() if segment is not None and segment.has_ring else None
+
     def drain(self, *, confirm: bool) -> None:
         """Commit what is staged in all processes, and with `confirm` have everything in the open file synced."""
+        self.run(lambda file, header: file.drain(self._segment, confirm=confirm))
 
-        def drain(file: WritableFile, header: LogHeader) -> None:
-            file.drain(self._segment, confirm=confirm)
-
-        self.run(drain)
+    def pending_bytes(self) -> tuple[int, int]:
+        """Bytes staged, in all processes, and bytes in the open file that no sync covers; seen without the lock."""
+        with self._mutex:
+            staged = self._segment.staged_bytes() if self._segment is not None else 0
+            return staged, self._file.unconfirmed_bytes() if self._file is not None else 0
 
     def cutover(self, expected: int | None) -> int:
         """See Writer.cutover."""
@@ -129,12 +139,7 @@ class Session:
 
         return self.run(close, prepare=prepare)
 
-    def run(
-        self,
-        action: Callable[[WritableFile, LogHeader], _Result],
-        *,
-        prepare: Callable[[WritableFile], None] | None = None,
-    ) -> _Result:
+    def run(self, action: _Action[_Result], *, prepare: Callable[[WritableFile], None] | None = None) -> _Result:
         """Run `action` with the open file, its lock held and its header, and wake that file's readers.
 
         prepare: what to do beforehand with each file that may turn out to be the open one, without its lock.
@@ -142,13 +147,13 @@ class Session:
         return self._entered(lambda: self._run(action, prepare))
 
     def close(self) -> None:
-        """Give everything back but the directory.  What is staged is committed first, where that can be done."""
+        """Give everything back but the directory, once what no caller waited for is in the file and synced."""
         with self._mutex:
             if self._busy:
                 raise StateError("the writer was closed from within one of its own calls")
             try:
-                if self._segment is not None and not self._closed and self._segment.staged_bytes():
-                    self.drain(confirm=False)
+                if not self._closed and self._poison is None and any(self.pending_bytes()):
+                    self.drain(confirm=True)
             finally:
                 self._closed = True
                 segment, self._segment = self._segment, None
@@ -173,12 +178,17 @@ class Session:
                 self._refuse_own_lock()
                 return call()
             except PoisonedError as error:
-                # Kept here as well as in the file: one that another program made has no place for it.
-                self._poison = error
+                self._refuse_from_now_on(error)
                 raise
             finally:
                 self._busy_thread = None
                 self._busy = False
+
+    def _refuse_from_now_on(self, error: PoisonedError) -> None:
+        # Kept here as well as in the file: one that another program made has no place for it.
+        self._poison = error
+        if self._segment is not None:
+            self._segment.retire()
 
     def _append(self, append: Append) -> tuple[int, int]:
         file = self._file
@@ -190,26 +200,24 @@ class Session:
                 return append.place
         return self._run(lambda file, header: file.append(header, append, self._segment), None)
 
-    def _run(
-        self, action: Callable[[WritableFile, LogHeader], _Result], prepare: Callable[[WritableFile], None] | None
-    ) -> _Result:
+    def _run(self, action: _Action[_Result], prepare: Callable[[WritableFile], None] | None) -> _Result:
         while True:
-            file = self._file = self._file or self._find_open_file()
+            file = self._file = self._file or self._succession.find(reopen=self._reopen)
             if prepare is not None:
                 prepare(file)
             fd = file.fd
             removed = False
             self._refuse_own_lock()
+            own = threading.get_ident()
             try:
-                self._inside = threading.get_ident()
+                _inside.append(own)
                 lock(fd, file.path, self._options.lock_timeout)
                 header = file.settle(reopen=self._reopen)
                 if header.next_number and not header.closed:
                     # Whoever cut over died between naming the next file here and closing, or recovery sealed the file.
                     self._cutover.run(file, header)
                 elif not header.closed:
-                    header = self._settle_segment(file, header)
-                    result = action(file, header)
+                    result = action(file, self._with_segment(file, header))
                     break
                 else:
                     # Whoever closed it may have died before the sync.  What is appended to the next file is reachable
@@ -222,35 +230,35 @@ class Session:
                 raise
             finally:
                 unlock(fd)
-                self._inside = None
-            if removed:
-                # The name may lead to another file by now; bytes written to this one would be seen by nobody.
-                self._leave()
-            else:
-                self._move_on(file)
+                _inside.remove(own)
+            # The name of a file that was removed may lead to another one by now; bytes written to this one would be
+            # seen by nobody.
+            following = None if removed else self._succession.after(file)
+            file.wake()
+            self._leave()
+            self._file = following
         if self._segment is not None:
             self._segment.wake()
         file.wake()
         return result
 
-    def _settle_segment(self, file: WritableFile, header: LogHeader) -> LogHeader:
-        """Join the segment, or see what a leader that died left in it.  The open file's lock is held."""
+    def _with_segment(self, file: WritableFile, header: LogHeader) -> LogHeader:
+        """Join the segment, or see to what a leader that died left in it; the header as it is then."""
         if not header.ours:
             return header
-        joined = False
-        if self._segment is None and not self._segment_sought:
+        if not self._segment_sought:
             self._segment_sought = True
             permissions = FILE_MODE if self._options.permissions is None else self._options.permissions
             self._segment = Segment.join(self.directory.fd, header.uuid, mode=permissions)
-            joined = self._segment is not None
-        if self._segment is None:
+        segment = self._segment
+        if segment is None:
             return header
-        settle_orphans(self.directory, self._segment, header)
-        if joined:
-            # What the dead had staged, so that their rings can be had.
-            file.drain(self._segment, confirm=False)
-            self._segment.claim()
-            header = read_header(file.fd, file.number, file.path)
+        settle_orphans(self.directory, segment, header)
+        if not segment.has_ring:
+            # What the dead had staged goes into the file first, so that their rings can be had.
+            file.drain(segment, confirm=False)
+            segment.claim()
+            header = file.header()
         return header
 
     def _refuse_own_lock(self) -> None:
@@ -258,90 +266,10 @@ class Session:
 
         That is so in a signal handler or __del__ that ran in the middle of the other one's action.
         """
-        own = threading.get_ident()
-        if any(other is not self and other._inside == own for other in list(_sessions)):
+        if _inside and threading.get_ident() in _inside:
             raise StateError("this thread is within a call of another writer")
 
     def _leave(self) -> None:
         file, self._file = self._file, None
         if file is not None:
             file.close()
-
-    def _move_on(self, file: WritableFile) -> None:
-        """Go from a file that was closed to the one that it names."""
-        header = read_header(file.fd, file.number, file.path)
-        file.wake()
-        self._leave()
-        try:
-            self._file = self._open(header.next_number)
-        except NotFoundError:
-            if not self.directory.exists(file.number):
-                return  # both were moved away since, closed files as they were: the newest is found by name
-            text = f"file {header.number} is closed and leads to file {header.next_number}, which is not there"
-            raise CorruptError(file.path, LOG_HEADER.offset("next_number"), "missing-next", text) from None
-
-    def _open(self, number: int) -> WritableFile:
-        options = self._options
-        return WritableFile(self.directory, number, prepare_bytes=options.prepare_bytes, strict=options.strict)
-
-    def _find_open_file(self) -> WritableFile:
-        """The newest file, made where there is none, once the one before it is known to be closed."""
-        while True:
-            numbers = self.directory.numbers()
-            try:
-                if not numbers:
-                    self._make_first_file()
-                    continue
-                # Another process may have named the file and not yet synced the directory: what is appended to a file
-                # that loses its name in a power cut is lost with it.
-                sync_directory(self.directory.fd, self.directory.path)
-                if len(numbers) > 1:
-                    self._settle(numbers[-2], numbers[-1])
-                sweep(self.directory, numbers[-1])
-                return self._open(numbers[-1])
-            except (NotFoundError, GoneError):
-                continue  # retention removed it since the listing
-
-    def _make_first_file(self) -> None:
-        # The directory may be new, made by us or by a process that died before it was durable.
-        sync_parent(self.directory.fd, self.directory.path)
-        prepared = PreparedFile(
-            self.directory, NUMBER_FIRST, file_bytes=self._file_bytes_first, permissions=self._options.permissions
-        )
-        try:
-            prepared.give_name(log_uuid=new_log_uuid(), first_sequence=0)
-        finally:
-            prepared.discard()
-
-    def _settle(self, number: int, newest: int) -> None:
-        """Finish what a process left that died while it cut over from `number` to `newest`."""
-        if self._closed_and_cut(number, newest):
-            return
-        file = self._open(number)
-        fd = file.fd
-        try:
-            lock(fd, file.path, self._options.lock_timeout)
-            header = file.settle(reopen=self._reopen)
-            if not header.closed and newest == number + 1:
-                self._cutover.run(file, header)
-            elif header.closed and header.next_number == newest:
-                file.cut(header.tail)
-            else:
-                text = f"file {number} does not lead to the newest file, {newest}"
-                raise CorruptError(file.path, LOG_HEADER.offset("next_number"), "missing-next", text)
-        finally:
-            unlock(fd)
-            file.close()
-
-    def _closed_and_cut(self, number: int, newest: int) -> bool:
-        """Whether nothing is left to do, which most often is so, and needs no permission to write there."""
-        fd = self.directory.open(number)
-        try:
-            path = self.directory.file_path(number)
-            header = settled_header(fd, number, path)
-            if not header.closed or header.next_number != newest:
-                return False
-            sync(fd, path)  # for the reason that `_run` gives
-            return os.fstat(fd).st_size <= header.tail
-        finally:
-            os.close(fd)

@@ -30,6 +30,8 @@ from binlog.storage.segment import Segment
 _STATUS = LOG_HEADER.offset("status")
 _NEXT = LOG_HEADER.offset("next_number")
 _BELL = LOG_HEADER.offset("doorbell")
+_OWN_TAIL = LOG_HEADER.offset("own_tail")
+_LIVE_BYTES = LOG_HEADER.offset("confirmed_counter") - _OWN_TAIL  # own_tail .. confirmed_end
 
 PREPARE_BYTES_FIRST = 1 << 20
 
@@ -85,6 +87,18 @@ class WritableFile:
             self.commits.know(header, self._doorbell)
         return header
 
+    def header(self) -> LogHeader:
+        """The header as it is now."""
+        return read_header(self.fd, self.number, self.path)
+
+    def unconfirmed_bytes(self) -> int:
+        """Bytes in the file that no sync covers, as far as a look without the lock tells."""
+        if not self.ours:
+            return 0
+        data = os.pread(self.fd, _LIVE_BYTES, _OWN_TAIL)
+        own_tail, confirmed_end = int.from_bytes(data[:8], "big"), int.from_bytes(data[-8:], "big")
+        return max(own_tail - confirmed_end, 0)
+
     def confirm(self, header: LogHeader) -> LogHeader:
         """Have everything in the file synced; the header as it is then.  Raises: PoisonedError; FullError."""
         if not header.ours:
@@ -93,7 +107,7 @@ class WritableFile:
         if header.confirmed_end == header.tail:
             return header
         self.drain(None, confirm=True)
-        return read_header(self.fd, self.number, self.path)
+        return self.header()
 
     def append(self, header: LogHeader, append: Append, segment: Segment | None) -> tuple[int, int]:
         """Append right after the file was settled; the file's number and where in it the first record lies.

@@ -3,50 +3,94 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from itertools import accumulate, repeat
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Generic, Literal, NoReturn, Self, TypedDict, cast, overload
 
 from binlog.errors import ClosedError, FullError
-from binlog.format.record import LENGTH_BYTES, RECORD_BYTES_FORMAT_MAX, frame, frame_all
+from binlog.format.record import LENGTH_BYTES, RECORD_BYTES_FORMAT_MAX, frame
 from binlog.format.ref import Ref
+from binlog.log.background import BackgroundThread
 from binlog.log.directory import LogDirectory
-from binlog.log.session import Session, WriterOptions
+from binlog.log.options import Background, WriterOptions
+from binlog.log.session import Session
 from binlog.storage.files import FileSystem, make_directory
-from binlog.storage.group_commit import COPY_BYTES_MAX, Mode
+from binlog.storage.group_commit import RECORD_BYTES_COPIED, Mode
 from binlog.storage.native import fork_generation
+from binlog.storage.records import frame_many
 
-RECORD_BYTES_MAX = 64 << 20
-PREPARE_BYTES = 64 << 20
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from typing_extensions import TypeVar
+
+    _Place = TypeVar("_Place", default=Ref)
+
+    class _Options(TypedDict, total=False):
+        strict: bool
+        background: Background | None
+        record_bytes_max: int
+        prepare_bytes: int
+        lock_timeout: float | None
+        permissions: int | None
+        file_system: FileSystem
+
+else:
+    from typing import TypeVar
+
+    _Place = TypeVar("_Place")
+
+_DEFAULTS = WriterOptions()
 
 Record = bytes | bytearray | memoryview
 
 
-class Writer:
+class Writer(Generic[_Place]):
     """Appends records to the log in a directory; one of any number, in any threads and processes.
 
     path: the directory, made where it is missing (its parent must be there).
     mode: how far a record is when `append` returns, unless a call says otherwise.
     strict: sync the tail as well before an append returns, the classic order; a log that another program writes too is
         strict by itself.
+    background: when what no caller waits for is put into the file, and synced; see Background.
     record_bytes_max: the largest record accepted, 64 MiB unless told, 2**31-1 at most.
     prepare_bytes: the largest step in which space is allocated ahead of the tail.
     lock_timeout: seconds to wait for another program's lock before BusyError; None waits for ever.
     permissions: of new files, exactly; None for 0640 less the umask.
     file_system: FileSystem.ANY accepts a directory on a file system that other machines may share.
 
+    Where an earlier write or sync failed, opening seals the file at what was confirmed, sets the rest aside, and goes
+    on in the next one.
     A writer may be shared by threads and used on both sides of a fork.  Leaving its `with` block closes it.
     Raises: AccessError, CorruptError, VersionError, BusyError, FullError, PoisonedError.
     """
 
+    @overload
+    def __init__(
+        self: Writer[Ref],
+        path: str | os.PathLike[str],
+        *,
+        mode: Literal[Mode.SYNC, Mode.FLUSH] = Mode.SYNC,
+        **options: Unpack[_Options],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Writer[None], path: str | os.PathLike[str], *, mode: Literal[Mode.STAGE], **options: Unpack[_Options]
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Writer[Ref | None], path: str | os.PathLike[str], *, mode: Mode, **options: Unpack[_Options]
+    ) -> None: ...
     def __init__(
         self,
         path: str | os.PathLike[str],
         *,
         mode: Mode = Mode.SYNC,
         strict: bool = False,
-        record_bytes_max: int = RECORD_BYTES_MAX,
-        prepare_bytes: int = PREPARE_BYTES,
+        background: Background | None = None,
+        record_bytes_max: int = _DEFAULTS.record_bytes_max,
+        prepare_bytes: int = _DEFAULTS.prepare_bytes,
         lock_timeout: float | None = None,
         permissions: int | None = None,
         file_system: FileSystem = FileSystem.LOCAL,
@@ -57,9 +101,12 @@ class Writer:
             raise ValueError(f"prepare_bytes is 4096 or more, not {prepare_bytes}")
         if permissions is not None and not 0 <= permissions <= 0o7777:
             raise ValueError(f"permissions are 0 to 0o7777, not {permissions:#o}")
+        self._mode = Mode(mode)
+        self._record_bytes_max = record_bytes_max
         self._options = WriterOptions(
-            mode=Mode(mode),
+            mode=self._mode,
             strict=strict,
+            background=background if background is not None else Background(),
             record_bytes_max=record_bytes_max,
             prepare_bytes=prepare_bytes,
             lock_timeout=lock_timeout,
@@ -69,41 +116,75 @@ class Writer:
         path = os.fspath(path)
         make_directory(path)
         self._directory = LogDirectory(path)
+        self._background: BackgroundThread | None = None
+        self._stage: Callable[[bytes, int], int] = _cannot_stage
         self._session: Session | None = Session(self._directory, self._options)
 
-    def append(self, record: Record, *, mode: Mode | None = None) -> Ref:
-        """Append one record and return where it lies.
+    @overload
+    def append(self, record: Record, *, mode: None = None) -> _Place: ...
+    @overload
+    def append(self, record: Record, *, mode: Literal[Mode.SYNC, Mode.FLUSH]) -> Ref: ...
+    @overload
+    def append(self, record: Record, *, mode: Literal[Mode.STAGE]) -> None: ...
+    @overload
+    def append(self, record: Record, *, mode: Mode | None) -> Ref | _Place | None: ...
+    def append(self, record: Record, *, mode: Mode | None = None) -> object:
+        """Append one record and return where it lies; None in Mode.STAGE, where it has no place yet.
 
         record: 0..record_bytes_max bytes, stored exactly as given.
-        Durable on return in Mode.SYNC, and visible to every reader.
+        Durable on return in Mode.SYNC; see docs/durability.md for the others.
         Blocks: for the group in progress, then for one sync.  Ctrl-C meanwhile ends the call; the record may appear.
         Raises: FullError, ClosedError, BusyError, PoisonedError, CorruptError, AccessError, UnknownOutcomeError.
         """
-        session = self._open_session()
-        record = self._check(record)
-        if len(record) < COPY_BYTES_MAX - LENGTH_BYTES:
-            place = session.append(record, 1, mode or self._options.mode, framed=False)
-        else:
-            place = session.append(frame(record), 1, mode or self._options.mode, framed=True)
-        return Ref(*place)
+        if mode is None:
+            mode = self._mode
+        if type(record) is not bytes or len(record) > self._record_bytes_max:
+            record = self._checked(record)
+        if mode is Mode.STAGE and self._stage(record, len(record)) == 0:
+            return None
+        session = self._session
+        if session is None or session.generation != fork_generation():
+            session = self._open_session()
+        if mode is Mode.SYNC:
+            return tuple.__new__(Ref, self._append(session, record, mode))
+        if self._background is None:
+            self._start_background(session)
+        place = self._append(session, record, Mode.FLUSH)
+        return None if mode is Mode.STAGE else tuple.__new__(Ref, place)
 
-    def append_many(self, records: Iterable[Record], *, mode: Mode | None = None) -> list[Ref]:
-        """Append records together and return where each lies.
+    def _append(self, session: Session, record: bytes, mode: Mode) -> tuple[int, int]:
+        if len(record) <= RECORD_BYTES_COPIED:
+            return session.append_record(record, mode)
+        return session.append(frame(record), 1, mode, framed=True)
+
+    @overload
+    def append_many(self, records: Iterable[Record], *, mode: None = None) -> list[Ref] | list[_Place]: ...
+    @overload
+    def append_many(self, records: Iterable[Record], *, mode: Literal[Mode.SYNC, Mode.FLUSH]) -> list[Ref]: ...
+    @overload
+    def append_many(self, records: Iterable[Record], *, mode: Mode | None) -> list[Ref] | list[_Place]: ...
+    def append_many(self, records: Iterable[Record], *, mode: Mode | None = None) -> object:
+        """Append records together and return where each lies; as Mode.FLUSH in Mode.STAGE.
 
         They lie in one file, one after the other, become visible at once, and after a crash either all of them are
         there or none.  Durable on return in Mode.SYNC.
         Blocks and raises: as `append`.
         """
-        checked = [self._check(record) for record in records]
+        checked = self._all_checked(records)
+        lengths = list(map(len, checked))
         session = self._open_session()
-        if not checked:
+        if not lengths:
             return []
-        number, offset = session.append(frame_all(checked), len(checked), mode or self._options.mode, framed=True)
-        refs = []
-        for record in checked:
-            refs.append(Ref(number, offset))
-            offset += LENGTH_BYTES + len(record)
-        return refs
+        if mode is None:
+            mode = self._mode
+        if mode is not Mode.SYNC:
+            mode = Mode.FLUSH
+            if self._background is None:
+                self._start_background(session)
+        number, offset = session.append(frame_many(checked, lengths), len(lengths), mode, framed=True)
+        starts = accumulate(map(LENGTH_BYTES.__add__, lengths[:-1]), initial=offset)
+        # Straight to the tuples: calling Ref takes as long as all the rest of this.
+        return list(map(tuple.__new__, repeat(Ref), zip(repeat(number), starts)))
 
     def cutover(self, *, expected: int | None = None) -> int:
         """Close the open file and go on in the next; return the number now open.
@@ -121,14 +202,21 @@ class Writer:
         self._open_session().drain(confirm=True)
 
     def close(self) -> None:
-        """Close the writer.  What was appended is durable already; a second call does nothing.
+        """Close the writer, once everything appended is durable, in whatever mode; a second call does nothing.
 
-        Blocks: for a call of another thread that is in progress.
+        Blocks: for a call of another thread that is in progress; for a sync where one is due.
+        Raises: as `append`; the writer is closed then as well.
         """
         session, self._session = self._session, None
-        if session is not None and session.generation == fork_generation():
-            session.close()
-        self._directory.close()
+        background, self._background = self._background, None
+        self._stage = _cannot_stage
+        if background is not None:
+            background.stop()
+        try:
+            if session is not None and session.generation == fork_generation():
+                session.close()
+        finally:
+            self._directory.close()
 
     def __enter__(self) -> Self:
         self._open_session()
@@ -149,12 +237,35 @@ class Writer:
         if session.generation != fork_generation():
             # A forked child: the parent's descriptors are closed here, and its mutex may be held for ever.
             session = self._session = Session(self._directory, self._options)
+            self._background = None  # its thread stayed with the parent
+            self._stage = _cannot_stage
         return session
 
-    def _check(self, record: Record) -> bytes | memoryview:
+    def _start_background(self, session: Session) -> None:
+        self._background = BackgroundThread(session, self._options.background)
+        self._stage = session.stager() or _cannot_stage
+
+    def _checked(self, record: Record) -> bytes:
         if not isinstance(record, bytes):
-            record = memoryview(record).cast("B")
-        if len(record) > self._options.record_bytes_max:
-            limit = self._options.record_bytes_max
-            raise FullError(f"a record of {len(record)} bytes; the limit is {limit}", limit=limit, size=len(record))
+            record = memoryview(record).tobytes()
+        if len(record) > self._record_bytes_max:
+            self._refuse_size(len(record))
         return record
+
+    def _all_checked(self, records: Iterable[Record]) -> list[bytes]:
+        records = list(records)
+        if set(map(type, records)) - {bytes}:
+            return [self._checked(record) for record in records]
+        checked = cast(list[bytes], records)
+        largest = max(map(len, checked), default=0)
+        if largest > self._record_bytes_max:
+            self._refuse_size(largest)
+        return checked
+
+    def _refuse_size(self, size: int) -> NoReturn:
+        limit = self._record_bytes_max
+        raise FullError(f"a record of {size} bytes; the limit is {limit}", limit=limit, size=size)
+
+
+def _cannot_stage(record: bytes, size: int) -> int:
+    return -1

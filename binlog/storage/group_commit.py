@@ -10,14 +10,15 @@ import errno
 
 from binlog.errors import BinlogError, InternalError, UnknownOutcomeError
 from binlog.format.log_header import LOG_HEADER, Flag, LogHeader, block_seed
-from binlog.format.record import frame
+from binlog.format.record import LENGTH_BYTES, frame
 from binlog.storage.boot import boot_id
 from binlog.storage.doorbell import Doorbell
 from binlog.storage.failures import NO_SPACE, failure, poisoned
 from binlog.storage.native import ffi, lib
 from binlog.storage.segment import Segment
 
-COPY_BYTES_MAX = int(lib.BINLOG_COPY_BYTES_MAX)
+# A record of at most so many bytes is framed and copied by the compiled code.
+RECORD_BYTES_COPIED = int(lib.BINLOG_COPY_BYTES_MAX) - LENGTH_BYTES
 _IDENTITY = slice(LOG_HEADER.offset("magic"), LOG_HEADER.offset("own_tail"))
 _LOOK = int(lib.BINLOG_LOOK)
 _BUSY = (-errno.EAGAIN, -errno.EACCES)
@@ -43,10 +44,10 @@ class Append:
         self.own = ffi.new("struct binlog_append *")
         self.own.wait = wait
         self.own.ticket = -1
-        self._data: bytes | memoryview = b""
+        self._data: bytes | bytearray | memoryview = b""
         self._segment: Segment | None = None
 
-    def fill(self, data: bytes | memoryview, record_count: int, mode: Mode, *, framed: bool) -> None:
+    def fill(self, data: bytes | bytearray | memoryview, record_count: int, mode: Mode, *, framed: bool) -> None:
         """Say what to append.  framed: the records have their lengths; else it is one, without."""
         self._data = data
         own = self.own
@@ -68,10 +69,16 @@ class Append:
     def withdraw(self) -> bool:
         """Take it back from the ring, or give up waiting for it; False where somebody has taken it."""
         if self._segment is None or self.own.ticket < 0:
+            self._segment = None
             return True
         withdrawn = bool(lib.binlog_abandon(self._segment.core, self.own))
         self._segment = None
         return withdrawn
+
+    @property
+    def staged(self) -> bool:
+        """Whether it lies in the ring, and its outcome was not fetched."""
+        return bool(self.own.ticket >= 0)
 
     def done(self) -> bool:
         """Whether it lay in the ring and is in the log now: somebody took it along."""
@@ -89,7 +96,7 @@ class Append:
         """The file's number and where in it the first record lies, once it is done."""
         return self.own.number, self.own.offset
 
-    def framed(self) -> bytes | memoryview:
+    def framed(self) -> bytes | bytearray | memoryview:
         """The records with their lengths."""
         return self._data if self.own.framed else frame(self._data)
 
@@ -143,6 +150,17 @@ class CommitFile:
             append.staged_in(segment)
         return self._answer(result, own.step)
 
+    def append_record(self, append: Append, segment: Segment | None, record: bytes, mode: Mode) -> bool | None:
+        """As `append`, for one record without its length."""
+        own = append.own
+        shared = ffi.NULL if segment is None else segment.core
+        result = lib.binlog_append_record(self.core, shared, own, record, len(record), mode)
+        if result == 0:
+            return True
+        if own.ticket >= 0:
+            append.staged_in(segment)
+        return self._answer(result, own.step)
+
     def drain(self, segment: Segment | None, *, confirm: bool, locked: bool = False) -> bool | None:
         """Commit everything that is staged, in all processes, and with `confirm` have all in the file synced.
 
@@ -176,7 +194,7 @@ def commit_failure(number: int, step: int, path: str) -> BinlogError:
     return poisoned(number, path, "a sync" if synced else "a write")
 
 
-def commit_foreign(fd: int, data: bytes | memoryview, offset: int, path: str) -> None:
+def commit_foreign(fd: int, data: bytes | bytearray | memoryview, offset: int, path: str) -> None:
     """Append to a file that another program made: data, sync, tail, sync, and none of our fields.
 
     The caller holds the file's lock.  Raises: FullError or AccessError with nothing changed; PoisonedError.

@@ -16,8 +16,10 @@ import enum
 import errno
 import hashlib
 import os
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, fields
+from functools import partial
 
 import posix_ipc
 
@@ -124,6 +126,13 @@ class Segment:
     def linked(self) -> bool:
         """Whether others still find the segment by its name."""
         return os.fstat(self._fd).st_nlink > 0
+
+    def stager(self) -> Callable[[bytes, int], int]:
+        """What lays a record that nobody waits for into the ring, given it and its length: 0 where it had room for it.
+
+        A call of the compiled function and nothing more, for this is the shortest way there is.
+        """
+        return partial(lib.binlog_stage_record, self.core)
 
     def note(self) -> Note:
         """What the last leader was doing, as it left it."""

@@ -70,7 +70,7 @@ def test_a_child_that_lives_on_does_not_keep_its_dead_parents_lock(log: Path) ->
                     os._exit(0)
                 os._exit(0)
 
-            writer._run(fork_and_die)  # type: ignore[arg-type]
+            writer._open_session().run(fork_and_die)  # type: ignore[arg-type]
 
         Child(parent).join()
         outside.append(job(0, 1))

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from binlog.errors import CorruptError, VersionError
-from binlog.format.crc import crc32c
+from binlog.format.crc import crc32c_in_python
 from binlog.format.log_header import (
     LOG_HEADER,
     Flag,
@@ -115,6 +115,6 @@ def test_a_later_version_is_told_as_such() -> None:
 
 def test_crc_of_the_standards_examples() -> None:
     # RFC 3720, appendix B.4
-    assert crc32c(bytes(32)) == 0x8A9136AA
-    assert crc32c(b"\xff" * 32) == 0x62A8AB43
-    assert crc32c(bytes(range(32))) == 0x46DD794E
+    assert crc32c_in_python(bytes(32)) == 0x8A9136AA
+    assert crc32c_in_python(b"\xff" * 32) == 0x62A8AB43
+    assert crc32c_in_python(bytes(range(32))) == 0x46DD794E

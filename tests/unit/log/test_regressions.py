@@ -434,3 +434,21 @@ def test_a_prepared_file_that_was_dropped_stayed(log: Path) -> None:
         os.waitpid(child, 0)
         assert len(list(log.iterdir())) == 2, "a forked child removed its parent's prepared file"
         kept.discard()
+
+
+def test_a_flipped_bit_in_the_next_number_left_out_a_file_in_silence(tmp_path: Path) -> None:
+    log = tmp_path / "damaged"
+    with Writer(log) as writer:
+        for number in (1, 2, 3):
+            writer.append(b"in %d" % number)
+            if number < 3:
+                writer.cutover()
+    with (log / "00000001.dat").open("r+b") as file:
+        file.seek(20)
+        file.write((3).to_bytes(4, "big"))
+    reader = Reader(log)
+    assert next(reader).data == b"in 1"
+    with pytest.raises(CorruptError) as caught:
+        next(reader)
+    assert caught.value.rule == "next-number"
+    assert [problem.rule for problem in binlog.check(log)] == ["next-number"]

@@ -1,0 +1,96 @@
+"""The thread that puts into the file what is staged, and syncs what is in the file, for records no caller waits for.
+
+It belongs to one writer, and starts with the first record of that kind.  What it meets, such as a full disk or a failed
+sync, the writer's next call meets as well: so it tells nobody, and tries again.
+"""
+
+from __future__ import annotations
+
+import atexit
+import threading
+import time
+import weakref
+
+from binlog.errors import BinlogError, ClosedError
+from binlog.log.options import Background
+from binlog.log.session import Session
+from binlog.storage.native import fork_generation
+
+_PAGE_BYTES = 4096
+
+
+class BackgroundThread:
+    """Works until it is stopped, or its session is gone."""
+
+    def __init__(self, session: Session, intervals: Background) -> None:
+        self._session = weakref.ref(session)
+        self._intervals = intervals
+        self._stopped = threading.Event()
+        self._generation = fork_generation()
+        self._thread = threading.Thread(target=self._run, name="binlog-background", daemon=True)
+        self._thread.start()
+        _running.add(self)
+
+    def stop(self) -> None:
+        """End the thread, once it has finished what it is at."""
+        if self._generation == fork_generation():
+            self._stopped.set()
+            if self._thread is not threading.current_thread():
+                self._thread.join()
+
+    def finish(self) -> None:
+        """Stop, and put everything into the file and have it synced: the interpreter ends."""
+        self.stop()
+        session = self._session()
+        if session is not None and self._generation == fork_generation():
+            _drain(session, confirm=True)
+
+    def _run(self) -> None:
+        intervals = self._intervals
+        flushed = synced = time.monotonic()
+        flush_due, sync_due = flushed + intervals.flush_seconds, synced + intervals.sync_seconds
+        while not self._stopped.wait(max(min(flush_due, sync_due) - time.monotonic(), 0)):
+            session = self._session()
+            if session is None:
+                return
+            now = time.monotonic()
+            try:
+                staged, unconfirmed = session.pending_bytes()
+                if now >= flush_due:
+                    flush_due = now + intervals.flush_seconds
+                    if _is_due(staged, intervals.flush_pages, now - flushed, intervals.flush_thorough_seconds):
+                        flushed = now
+                        _drain(session, confirm=False)
+                if now >= sync_due:
+                    sync_due = now + intervals.sync_seconds
+                    if _is_due(unconfirmed, intervals.sync_pages, now - synced, intervals.sync_thorough_seconds):
+                        synced = now
+                        _drain(session, confirm=True)
+            except ClosedError:
+                return
+            del session  # while it waits, nothing here keeps a writer alive that was dropped
+
+
+def _is_due(pending: int, pages: int, since: float, thorough_seconds: float) -> bool:
+    return pending > 0 and (pending >= pages * _PAGE_BYTES or since >= thorough_seconds)
+
+
+def _drain(session: Session, *, confirm: bool) -> None:
+    try:
+        session.drain(confirm=confirm)
+    except ClosedError:
+        raise
+    except BinlogError:
+        return  # as the module says: the writer's next call meets the same
+
+
+_running: weakref.WeakSet[BackgroundThread] = weakref.WeakSet()
+
+
+@atexit.register
+def _finish_all() -> None:
+    for thread in list(_running):
+        try:
+            thread.finish()
+        except ClosedError:
+            continue

@@ -1,0 +1,110 @@
+"""Which file of a log is open: finding it, making the first one, going on to the next."""
+
+from __future__ import annotations
+
+import os
+
+from binlog.errors import CorruptError, GoneError, NotFoundError
+from binlog.format.log_header import LOG_HEADER, Flag
+from binlog.format.names import NUMBER_FIRST
+from binlog.log.cutover import Cutover
+from binlog.log.directory import LogDirectory
+from binlog.log.header_reading import check_next, read_header, settled_header
+from binlog.log.options import WriterOptions
+from binlog.log.prepared_file import PreparedFile, new_log_uuid, sweep
+from binlog.log.writable_file import WritableFile
+from binlog.storage.files import sync, sync_directory, sync_parent
+from binlog.storage.locks import lock, unlock
+
+
+class Succession:
+    """Finds the open file of a log for one writer."""
+
+    def __init__(self, directory: LogDirectory, options: WriterOptions, cutover: Cutover) -> None:
+        self._directory = directory
+        self._options = options
+        self._cutover = cutover
+
+    def find(self, *, reopen: bool) -> WritableFile:
+        """The newest file, made where there is none, once the one before it is known to be closed.
+
+        reopen: as in WritableFile.settle.
+        """
+        directory = self._directory
+        while True:
+            numbers = directory.numbers()
+            try:
+                if not numbers:
+                    self._make_first_file()
+                    continue
+                # Another process may have named the file and not yet synced the directory: what is appended to a file
+                # that loses its name in a power cut is lost with it.
+                sync_directory(directory.fd, directory.path)
+                if len(numbers) > 1:
+                    self._settle(numbers[-2], numbers[-1], reopen=reopen)
+                sweep(directory, numbers[-1])
+                return self._open(numbers[-1])
+            except (NotFoundError, GoneError):
+                continue  # retention removed it since the listing
+
+    def after(self, file: WritableFile) -> WritableFile | None:
+        """The file that a closed one names; None where both were moved away since, so that it is found by name."""
+        header = read_header(file.fd, file.number, file.path)
+        check_next(header, file.path)
+        try:
+            return self._open(header.next_number)
+        except NotFoundError:
+            if not self._directory.exists(file.number):
+                return None
+            text = f"file {header.number} is closed and leads to file {header.next_number}, which is not there"
+            raise CorruptError(file.path, LOG_HEADER.offset("next_number"), "missing-next", text) from None
+
+    def _open(self, number: int) -> WritableFile:
+        options = self._options
+        return WritableFile(self._directory, number, prepare_bytes=options.prepare_bytes, strict=options.strict)
+
+    def _make_first_file(self) -> None:
+        options = self._options
+        # The directory may be new, made by us or by a process that died before it was durable.
+        sync_parent(self._directory.fd, self._directory.path)
+        prepared = PreparedFile(
+            self._directory, NUMBER_FIRST, file_bytes=options.file_bytes_first, permissions=options.permissions
+        )
+        try:
+            prepared.give_name(log_uuid=new_log_uuid(), first_sequence=0)
+        finally:
+            prepared.discard()
+
+    def _settle(self, number: int, newest: int, *, reopen: bool) -> None:
+        """Finish what a process left that died while it cut over from `number` to `newest`."""
+        if self._closed_and_cut(number, newest):
+            return
+        file = self._open(number)
+        fd = file.fd
+        try:
+            lock(fd, file.path, self._options.lock_timeout)
+            header = file.settle(reopen=reopen)
+            if not header.closed and newest == number + 1:
+                self._cutover.run(file, header)
+            elif header.closed and header.next_number == newest:
+                file.cut(header.tail)
+            else:
+                text = f"file {number} does not lead to the newest file, {newest}"
+                raise CorruptError(file.path, LOG_HEADER.offset("next_number"), "missing-next", text)
+        finally:
+            unlock(fd)
+            file.close()
+
+    def _closed_and_cut(self, number: int, newest: int) -> bool:
+        """Whether nothing is left to do, which most often is so, and needs no permission to write there."""
+        fd = self._directory.open(number)
+        try:
+            path = self._directory.file_path(number)
+            header = settled_header(fd, number, path)
+            if not header.closed or header.next_number != newest or header.flags & Flag.POISON:
+                return False
+            # What is appended to the newest file is reachable only through this one: its close must be durable first.
+            sync(fd, path)
+            return os.fstat(fd).st_size <= header.tail
+        finally:
+            os.close(fd)
