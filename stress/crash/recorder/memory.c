@@ -1,0 +1,54 @@
+/* Shared memory: a power cut empties it, so the harness must find what the log made there, and be able to remove it. */
+#include "recorder.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <sys/mman.h>
+
+#define NAMES_MAX 64
+#define NAME_ROOM (NAME_MAX + 2)
+
+static char memory_names[NAMES_MAX][NAME_ROOM];
+static int memory_names_count;
+
+static const char *own_name(const char *name, char *room, size_t bytes)
+{
+    const char *prefix = getenv("BINLOG_RECORDER_MEMORY");
+    if (!prefix)
+        return name;
+    snprintf(room, bytes, "/%s%s", prefix, name + (*name == '/'));
+    return room;
+}
+
+EXPORT int shm_open(const char *name, int flags, mode_t mode)
+{
+    NEXT(shm_open);
+    char room[NAME_ROOM];
+    name = own_name(name, room, sizeof room);
+    int fd = next(name, flags, mode);
+    if (fd >= 0 && (flags & O_CREAT) && memory_names_count < NAMES_MAX)
+        snprintf(memory_names[memory_names_count++], sizeof memory_names[0], "%s", name);
+    struct trace_record *record = fd >= 0 ? record_begin(TRACE_MEMORY, NULL, NULL, 0) : NULL;
+    if (record)
+        record->inode = inode_of(fd);
+    record_end(record, false);
+    return fd;
+}
+
+EXPORT int shm_unlink(const char *name)
+{
+    NEXT(shm_unlink);
+    char room[NAME_ROOM];
+    return next(own_name(name, room, sizeof room));
+}
+
+/* Removes what this process has made: how many names. */
+EXPORT int binlog_recorder_forget_memory(void)
+{
+    NEXT(shm_unlink);
+    int count = memory_names_count;
+    while (memory_names_count > 0)
+        next(memory_names[--memory_names_count]); /* gone already is as good */
+    return count;
+}

@@ -1,0 +1,143 @@
+/* Planted mistakes that need no change of the log: calls left out, or made in another order.
+ *
+ * stress/crash/planted.py lists them with what each one breaks.
+ */
+#include "recorder.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define HEADER_BYTES 256
+#define TAIL_OFFSET 8
+
+enum mistake {
+    NONE,
+    NO_DATA_SYNC,
+    NO_DIRECTORY_SYNC,
+    NO_PARENT_SYNC,
+    NO_SYNC_OF_NEW_FILES,
+    SYNC_BEFORE_WRITE,
+    TAIL_BEFORE_DATA,
+    MISTAKES
+};
+
+static const char *const NAMES[MISTAKES] = {
+    [NONE] = "none",
+    [NO_DATA_SYNC] = "no-data-sync",
+    [NO_DIRECTORY_SYNC] = "no-directory-sync",
+    [NO_PARENT_SYNC] = "no-parent-sync",
+    [NO_SYNC_OF_NEW_FILES] = "no-sync-of-new-files",
+    [SYNC_BEFORE_WRITE] = "sync-before-write",
+    [TAIL_BEFORE_DATA] = "tail-before-data",
+};
+
+static enum mistake planted;
+
+__attribute__((constructor)) static void read_planted(void)
+{
+    const char *name = getenv("BINLOG_RECORDER_MISTAKE");
+    for (int i = 0; name && i < MISTAKES; i++)
+        if (strcmp(name, NAMES[i]) == 0)
+            planted = (enum mistake)i;
+    if (name && planted == NONE && strcmp(name, NAMES[NONE]) != 0) {
+        fprintf(stderr, "recorder: there is no mistake %s\n", name);
+        _exit(2); /* a misspelt canary would prove nothing */
+    }
+}
+
+/* A write that was answered and not made yet.  The log writes from data to tail in one thread, under one lock. */
+static __thread struct {
+    int fd;
+    char *data;
+    size_t bytes;
+    int64_t offset;
+} held = {.fd = -1};
+
+static void release(void)
+{
+    if (held.fd < 0)
+        return;
+    recorded_pwrite(held.fd, held.data, held.bytes, held.offset);
+    free(held.data);
+    held.fd = -1;
+}
+
+static void hold(int fd, const void *data, size_t bytes, int64_t offset)
+{
+    release();
+    held.fd = fd;
+    held.data = malloc(bytes);
+    if (!held.data)
+        abort();
+    memcpy(held.data, data, bytes);
+    held.bytes = bytes;
+    held.offset = offset;
+}
+
+bool mistake_holds_write(int fd, const void *data, size_t bytes, int64_t offset)
+{
+    if (planted == NONE || !recording() || !inode_of(fd))
+        return false;
+    if (planted == SYNC_BEFORE_WRITE || (planted == TAIL_BEFORE_DATA && offset >= HEADER_BYTES)) {
+        hold(fd, data, bytes, offset);
+        return true;
+    }
+    return false;
+}
+
+void mistake_after_write(int fd, int64_t offset)
+{
+    if (planted == TAIL_BEFORE_DATA && held.fd == fd && offset == TAIL_OFFSET)
+        release();
+}
+
+static bool is_directory(int fd)
+{
+    struct stat status;
+    return fstat(fd, &status) == 0 && S_ISDIR(status.st_mode);
+}
+
+static bool same(int fd, const char *path)
+{
+    struct stat one, other;
+    return fstat(fd, &one) == 0 && stat(path, &other) == 0 && one.st_dev == other.st_dev && one.st_ino == other.st_ino;
+}
+
+/* Whether the file has only the name that it has while it is being prepared. */
+static bool is_unnamed(int fd)
+{
+    char link[64], path[4096];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    ssize_t bytes = readlink(link, path, sizeof path - 1);
+    if (bytes < 0)
+        return false;
+    path[bytes] = '\0';
+    const char *slash = strrchr(path, '/');
+    return slash && slash[1] == '.';
+}
+
+bool mistake_leaves_out_sync(int fd)
+{
+    if (planted == NONE || !recording())
+        return false;
+    switch (planted) {
+    case NO_DATA_SYNC:
+        return !is_directory(fd);
+    case NO_DIRECTORY_SYNC:
+        return is_directory(fd);
+    case NO_PARENT_SYNC: /* a workload runs in the directory above the log's */
+        return is_directory(fd) && same(fd, ".");
+    case NO_SYNC_OF_NEW_FILES:
+        return !is_directory(fd) && is_unnamed(fd);
+    default:
+        return false;
+    }
+}
+
+void mistake_after_sync(void)
+{
+    if (planted == SYNC_BEFORE_WRITE)
+        release();
+}

@@ -1,0 +1,98 @@
+/* A library to preload (ld.so(8), LD_PRELOAD) that records every system call that writes to a file or a directory.
+ *
+ * It sees what goes through libc's functions, from the interpreter and from compiled modules alike.  Stores to mapped
+ * files it does not see; the log makes none.  Nothing is recorded before binlog_recorder_start; a forked child goes on
+ * writing to the same trace.
+ *
+ * The trace is one header, then records, in host byte order; stress/crash/trace.py reads it.  Several processes write
+ * it at once, through one shared mapping.  `start` and `end` come from one counter: a call that ended before another
+ * began has the smaller ticks.
+ *
+ * A call that changes something is made under the trace's lock, its ticks included; a sync only begins under it.  So a
+ * sync that begins after somebody saw a change begins after the change's end: without the lock, a process that lost its
+ * processor between the change and its end tick would make a sync that does cover it look as if it did not.
+ *
+ * BINLOG_RECORDER_BOOT     a file to be read for the kernel's boot id, so that a process can be one of another boot
+ * BINLOG_RECORDER_MEMORY   what to put before every name of shared memory, so that it can be found and removed
+ * BINLOG_RECORDER_MISTAKE  one of the names in mistakes.c: what the harness must find
+ */
+#ifndef RECORDER_H
+#define RECORDER_H
+
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/types.h>
+
+#define EXPORT __attribute__((visibility("default")))
+
+/* libc's own function, looked up once at each call site: without it nothing could be called in its place. */
+#define NEXT(name)                                                                                                     \
+    static __typeof__(&name) next;                                                                                     \
+    if (!next && !(next = (__typeof__(&name))dlsym(RTLD_NEXT, #name)))                                                 \
+    abort()
+
+#define TRACE_MAGIC 0x3145434152544c42ull /* "BLTRACE1" */
+
+enum trace_kind {
+    TRACE_WRITE = 1,      /* inode, offset, data */
+    TRACE_TRUNCATE,       /* inode, offset: the new size */
+    TRACE_ALLOCATE,       /* inode, offset: the size that the file has at least */
+    TRACE_SYNC,           /* inode: of a file or of a directory */
+    TRACE_CREATE,         /* directory, name, inode */
+    TRACE_LINK,           /* directory, name, inode */
+    TRACE_UNLINK,         /* directory, name */
+    TRACE_RENAME,         /* other_directory, other name: the old ones; directory, name, inode */
+    TRACE_MAKE_DIRECTORY, /* directory, name, inode */
+    TRACE_MARK,           /* what a workload says of itself: five numbers */
+    TRACE_MEMORY          /* inode: of shared memory, which is no disk's */
+};
+
+struct trace_header {
+    uint64_t magic;
+    uint64_t room;  /* bytes of the file */
+    uint64_t first; /* where the first record is */
+    uint64_t used;  /* bytes taken, this header included; beyond `room` where the trace is not complete */
+    uint64_t ticks; /* the last tick given */
+    pthread_mutex_t lock;
+};
+
+struct trace_record {
+    uint32_t bytes; /* of the record with its names and data, a multiple of 8 */
+    uint32_t kind;
+    uint32_t process;
+    uint32_t failed;     /* 1 where the call failed, or changed nothing */
+    uint64_t start, end; /* end 0: the process died in the call */
+    uint64_t inode, directory, other_directory;
+    int64_t offset;
+    uint32_t name_bytes, other_name_bytes, data_bytes;
+    uint32_t written_bytes; /* how much of the data the call wrote */
+    int64_t mark[5];
+    /* the name, the other name, the data */
+};
+
+/* trace.c */
+bool recording(void);
+struct trace_record *record_begin(enum trace_kind kind, const char *name, const char *other_name, size_t data_bytes);
+char *record_data(struct trace_record *record);
+void record_end(struct trace_record *record, bool failed);
+uint64_t inode_of(int fd);
+uint64_t inode_at(int directory, const char *path);
+_Noreturn void refuse(const char *what);
+
+/* mistakes.c */
+bool mistake_holds_write(int fd, const void *data, size_t bytes, int64_t offset);
+void mistake_after_write(int fd, int64_t offset);
+bool mistake_leaves_out_sync(int fd);
+void mistake_after_sync(void);
+
+/* bytes.c */
+ssize_t recorded_pwrite(int fd, const void *data, size_t bytes, int64_t offset);
+
+#endif
