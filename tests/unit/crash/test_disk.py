@@ -1,0 +1,177 @@
+"""The model of what a power cut leaves, against cases whose states are known by hand."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+import pytest
+
+from stress.crash.disk import Disk, Node, Span, Tree
+from stress.crash.states import CHOICES_IN_FULL, choices, enumerate_states
+from stress.crash.trace import Event, Kind, TraceError
+
+ROOT, FILE, OTHER = 1, 2, 3
+A, B, C = b"a" * 512, b"b" * 512, b"c" * 512
+BEFORE = {"": Node(ROOT, None), "file": Node(FILE, A + A)}
+
+
+class Run:
+    """Events one after the other, two ticks each."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self.tick = 0
+
+    def add(self, kind: Kind, inode: int = FILE, *, offset: int = 0, data: bytes = b"", name: str = "", old: str = "",
+            ticks: int = 2) -> None:  # fmt: skip
+        self.events.append(
+            Event(
+                kind, 1, self.tick + 1, self.tick + ticks, inode, ROOT, name, ROOT if old else 0, old, offset, data, ()
+            )
+        )
+        self.tick += 2
+
+
+def left(disk: Disk, span: Span) -> list[Tree]:
+    """Every state of a span, each once."""
+    found = {}
+    for choice in itertools.product(*(range(unit.condition_count) for unit in span.units)):
+        state = disk.state(span, choice)
+        found[state.key] = state.tree
+    return list(found.values())
+
+
+def at(disk: Disk, tick: int) -> list[Tree]:
+    (span,) = [span for span in disk.spans() if span.first <= tick <= span.last]
+    return left(disk, span)
+
+
+def contents(trees: list[Tree]) -> set[bytes | None]:
+    return {tree["file"] for tree in trees}
+
+
+def test_an_unsynced_write_is_there_sector_by_sector_or_not() -> None:
+    run = Run()
+    run.add(Kind.WRITE, data=B + B)
+    disk = Disk(BEFORE, run.events)
+    assert contents(at(disk, 0)) == {A + A}
+    for tick in (1, 2):
+        assert contents(at(disk, tick)) == {A + A, A + B, B + A, B + B}
+
+
+def test_a_sector_holds_one_of_the_writes_to_it_in_their_order() -> None:
+    run = Run()
+    run.add(Kind.WRITE, data=b"1")
+    run.add(Kind.WRITE, offset=1, data=b"2")
+    found = {data[:2] for data in contents(at(Disk(BEFORE, run.events), run.tick)) if data}
+    assert found == {b"aa", b"1a", b"12"}
+
+
+def test_a_sync_covers_what_had_ended_when_it_began_and_only_once_it_ended() -> None:
+    run = Run()
+    run.add(Kind.WRITE, data=B)
+    run.add(Kind.SYNC)
+    run.add(Kind.WRITE, offset=512, data=C)
+    disk = Disk(BEFORE, run.events)
+    assert contents(at(disk, 3)) == {A + A, B + A}
+    assert contents(at(disk, 4)) == {B + A}
+    assert contents(at(disk, 6)) == {B + A, B + C}
+
+
+def test_a_sync_does_not_cover_a_write_that_was_still_under_way() -> None:
+    run = Run()
+    run.add(Kind.WRITE, data=B, ticks=5)
+    run.add(Kind.SYNC)
+    assert contents(at(Disk(BEFORE, run.events), 5)) == {A + A, B + A}
+
+
+def test_a_sync_of_another_file_covers_nothing() -> None:
+    run = Run()
+    run.add(Kind.WRITE, data=B)
+    run.add(Kind.SYNC, ROOT)
+    assert contents(at(Disk(BEFORE, run.events), run.tick)) == {A + A, B + A}
+
+
+def test_a_file_grows_apart_from_its_bytes() -> None:
+    run = Run()
+    run.add(Kind.WRITE, offset=1024, data=B)
+    zeros = bytes(512)
+    assert contents(at(Disk(BEFORE, run.events), run.tick)) == {A + A, A + A + zeros, A + A + B}
+
+
+def test_an_allocation_and_a_cut_are_sizes_that_may_be_lost() -> None:
+    run = Run()
+    run.add(Kind.ALLOCATE, offset=1536)
+    run.add(Kind.SYNC)
+    run.add(Kind.TRUNCATE, offset=512)
+    disk = Disk(BEFORE, run.events)
+    assert {len(data) for data in contents(at(disk, 2)) if data} == {1024, 1536}
+    assert {len(data) for data in contents(at(disk, 4)) if data} == {1536}
+    assert {len(data) for data in contents(at(disk, 6)) if data} == {512, 1536}
+
+
+def test_a_name_is_kept_only_by_a_sync_of_its_directory() -> None:
+    run = Run()
+    run.add(Kind.CREATE, OTHER, name="other")
+    run.add(Kind.SYNC, OTHER)
+    run.add(Kind.SYNC, ROOT)
+    disk = Disk(BEFORE, run.events)
+    assert {"other" in tree for tree in at(disk, 4)} == {True, False}
+    assert {"other" in tree for tree in at(disk, 6)} == {True}
+
+
+def test_a_rename_is_one_change_and_a_link_with_an_unlink_are_two() -> None:
+    renamed, linked = Run(), Run()
+    renamed.add(Kind.RENAME, name="new", old="file")
+    linked.add(Kind.LINK, name="new")
+    linked.add(Kind.UNLINK, 0, name="file")
+    names = [{tuple(sorted(tree)) for tree in at(Disk(BEFORE, run.events), run.tick)} for run in (renamed, linked)]
+    assert names == [{("file",), ("new",)}, {("file",), ("file", "new"), ("new",), ()}]
+
+
+def test_what_lies_in_a_directory_is_lost_with_its_name() -> None:
+    run = Run()
+    run.add(Kind.MAKE_DIRECTORY, 10, name="log")
+    event = Event(Kind.CREATE, 1, 3, 4, 11, 10, "a", 0, "", 0, b"", ())
+    disk = Disk(BEFORE, [*run.events, event])
+    assert {tuple(sorted(tree)) for tree in at(disk, 4)} == {("file",), ("file", "log"), ("file", "log", "log/a")}
+
+
+def test_an_inode_that_is_used_twice_is_refused() -> None:
+    run = Run()
+    run.add(Kind.CREATE, OTHER, name="one")
+    run.add(Kind.UNLINK, 0, name="one")
+    run.add(Kind.CREATE, OTHER, name="two")
+    with pytest.raises(TraceError, match="inode 3 twice"):
+        Disk(BEFORE, run.events)
+
+
+def test_many_units_are_tried_whole_one_by_one_and_at_random_and_always_the_same() -> None:
+    run = Run()
+    run.add(Kind.WRITE, data=bytes(range(1, 13)) * 512)
+    disk = Disk(BEFORE, run.events)
+    units = disk.spans()[-1].units
+    assert len(units) == 13  # twelve sectors and the size
+    tried = list(choices(units, random.Random("a seed")))
+    assert len(tried) == 2 + 2 * 13 + CHOICES_IN_FULL
+    assert len(set(tried)) > 80
+    assert {sum(choice) for choice in tried[:2]} == {0, 13}
+    assert {sum(choice) for choice in tried[2:28]} == {1, 12}
+    one, other = ([choice for _, _, choice in enumerate_states(disk, "seed")] for _ in range(2))
+    assert one == other
+    assert one != [choice for _, _, choice in enumerate_states(disk, "another")]
+
+
+def test_a_write_to_a_file_that_came_from_nowhere_is_refused() -> None:
+    run = Run()
+    run.add(Kind.WRITE, OTHER, data=A)
+    with pytest.raises(TraceError, match="nothing is known, inode 3"):
+        Disk(BEFORE, run.events)
+
+
+def test_shared_memory_is_no_part_of_the_disk() -> None:
+    run = Run()
+    run.add(Kind.MEMORY, OTHER)
+    run.add(Kind.ALLOCATE, OTHER, offset=4096)
+    assert at(Disk(BEFORE, run.events), run.tick) == [{"file": A + A}]
