@@ -1,0 +1,30 @@
+"""The process that the recorder is preloaded into: `python -m stress.crash.recorded WORKLOAD [SEED ROOT]...`.
+
+Everything is imported before the recording begins, so that a trace holds the log's calls alone.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from stress.crash.marks import Recorder
+from stress.crash.recording import LOG
+from stress.crash.workloads import WORKLOADS
+
+
+def main() -> None:
+    """Run the workload in each root with its seed, with a trace of its own beside the root."""
+    workload, *runs = sys.argv[1:]
+    recorder = Recorder()
+    for seed, path in zip(runs[::2], runs[1::2], strict=True):
+        root = Path(path)
+        os.chdir(root)
+        recorder.start(str(root.with_suffix(".trace")))
+        WORKLOADS[workload](root / LOG, seed)
+        recorder.stop()
+
+
+if __name__ == "__main__":
+    main()

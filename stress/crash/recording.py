@@ -1,0 +1,177 @@
+"""Running a workload under the recorder, and what is kept of it."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from stress.crash.disk import Node, Tree
+from stress.crash.expectation import record_of
+from stress.crash.judge import Identity
+from stress.crash.marks import Mark, MarkKind, mark_of, marks_in
+from stress.crash.preload import Preload
+from stress.crash.trace import HEADER_BYTES, Event, parse_trace, used_bytes
+from stress.crash.workloads import PREPARED
+
+LOG = "log"
+"""The log's directory, relative to the root of a recording; above it is the directory that holds its name."""
+
+_SECONDS_MAX = 60
+
+
+class RecordingError(Exception):
+    """The workload itself failed, so there is nothing to look at."""
+
+
+class Crashed(NamedTuple):
+    """A state to recover: the seed of its records, what is on the disk, what had been tried and acknowledged."""
+
+    seed: str
+    tree: Tree
+    given: tuple[Mark, ...]
+
+
+@dataclass(frozen=True)
+class Recording:
+    """One recorded run.
+
+    seed: of the workload, and of its records.
+    initial: what was there, durably, when it began; given: what counts as tried and acknowledged from the start.
+    """
+
+    workload: str
+    seed: str
+    initial: Mapping[str, Node]
+    given: tuple[Mark, ...]
+    trace: bytes
+
+    def events(self) -> list[Event]:
+        """The calls and marks."""
+        return parse_trace(self.trace)
+
+    def records(self, events: list[Event]) -> dict[bytes, Identity]:
+        """Which record is which, of all that were tried."""
+        marks = [*self.given, *(mark for _, mark in marks_in(events))]
+        return {
+            record_of(self.seed, mark.writer, index): (mark.writer, index)
+            for mark in marks
+            if mark.kind is MarkKind.TRIED
+            for index in range(mark.first, mark.first + mark.record_count)
+        }
+
+    def save(self, folder: Path) -> None:
+        """Keep it in a folder."""
+        about = {
+            "workload": self.workload,
+            "seed": self.seed,
+            "given": [mark.values for mark in self.given],
+            "initial": {
+                path: [node.inode, None if node.data is None else base64.b64encode(node.data).decode()]
+                for path, node in self.initial.items()
+            },
+        }
+        (folder / "recording.json").write_text(json.dumps(about, indent=1))
+        (folder / "trace").write_bytes(self.trace)
+
+
+def load_recording(folder: Path) -> Recording:
+    """What `save` kept."""
+    about = json.loads((folder / "recording.json").read_text())
+    return Recording(
+        workload=about["workload"],
+        seed=about["seed"],
+        initial={
+            path: Node(inode, None if data is None else base64.b64decode(data))
+            for path, (inode, data) in about["initial"].items()
+        },
+        given=tuple(mark_of(values) for values in about["given"]),
+        trace=(folder / "trace").read_bytes(),
+    )
+
+
+def build(tree: Tree, root: Path) -> None:
+    """Make the root, where it is missing, and everything in it."""
+    root.mkdir(exist_ok=True)
+    for path in sorted(tree):
+        data = tree[path]
+        if data is None:
+            os.mkdir(root / path)
+        else:
+            fd = os.open(root / path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o640)
+            os.write(fd, data)
+            os.close(fd)
+
+
+def record(workload: str, seeds: list[str], folder: Path, preload: Preload) -> list[Recording]:
+    """Run a workload once for each seed, in an empty folder, and leave nothing there.  Raises: RecordingError."""
+    runs = []
+    for index, seed in enumerate(seeds):
+        root = folder / str(index)
+        root.mkdir()
+        given = PREPARED[workload](root / LOG, seed) if workload in PREPARED else []
+        runs.append(_Run(seed, root, tuple(given)))
+    return _record(workload, runs, preload.environment("first"))
+
+
+def record_recoveries(crashed: list[Crashed], folder: Path, preload: Preload) -> list[Recording]:
+    """Run the recovery of each crashed state, in another boot than the one that they were left by."""
+    runs = []
+    for index, (seed, tree, given) in enumerate(crashed):
+        root = folder / str(index)
+        build(tree, root)
+        runs.append(_Run(seed, root, given))
+    return _record("recovery", runs, preload.environment("second"))
+
+
+class _Run(NamedTuple):
+    seed: str
+    root: Path
+    given: tuple[Mark, ...]
+
+
+def _record(workload: str, runs: list[_Run], environment: dict[str, str]) -> list[Recording]:
+    before = [_snapshot(run.root) for run in runs]
+    _run(workload, runs, environment)
+    recordings = []
+    for run, initial in zip(runs, before, strict=True):
+        path = run.root.with_suffix(".trace")
+        recordings.append(Recording(workload, run.seed, initial, run.given, _used(path)))
+        shutil.rmtree(run.root)
+        path.unlink()
+    return recordings
+
+
+def _run(workload: str, runs: list[_Run], environment: dict[str, str]) -> None:
+    """Run the workload in a process, which makes its own, one run after the other."""
+    arguments = [argument for run in runs for argument in (run.seed, str(run.root))]
+    command = [sys.executable, "-m", "stress.crash.recorded", workload, *arguments]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
+        try:
+            said, _ = process.communicate(timeout=_SECONDS_MAX)
+        except BaseException:
+            process.kill()  # what it has forked is ended with this worker
+            raise
+    if process.returncode != 0:
+        raise RecordingError(f"workload {workload} {runs[0].seed} failed:\n{said.decode(errors='replace')}")
+
+
+def _snapshot(root: Path) -> dict[str, Node]:
+    nodes = {"": Node(root.stat().st_ino, None)}
+    for path in sorted(root.rglob("*")):
+        nodes[str(path.relative_to(root))] = Node(path.stat().st_ino, None if path.is_dir() else path.read_bytes())
+    return nodes
+
+
+def _used(path: Path) -> bytes:
+    """The part of a trace that was written; the file is far larger, and sparse."""
+    with path.open("rb") as file:
+        head = file.read(HEADER_BYTES)
+        return head + file.read(used_bytes(head) - len(head))
