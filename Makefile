@@ -5,7 +5,7 @@ PYTHON ?= python3
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick lint format-docs clean
+.PHONY: help demo test quick crash lint format-docs clean
 MAKEFLAGS += --no-builtin-rules
 
 # They would lead .venv's Python to another one's modules.
@@ -25,6 +25,7 @@ help:
 	@echo 'make demo         the main job, end to end (ARGS="--help" shows its options)'
 	@echo 'make test         every test, on as many workers as there are cores (ARGS= goes to pytest)'
 	@echo 'make quick        the tests without Spark and without the slow ones, in under a minute (ARGS= goes to pytest)'
+	@echo 'make crash        power cuts and damage, by the thousand (DURATION_S=60 SEED= ARGS="--help")'
 	@echo 'make lint         mypy --strict and ruff'
 	@echo 'make format-docs  write docs/format.md and the C constants anew from the tables in binlog/format'
 	@echo 'make clean        remove .venv and everything that was built'
@@ -41,6 +42,13 @@ quick:
 	$(set_up) test lint
 	@echo 'binlog: this is the part without Spark and without the slow tests; "make test" runs them all'
 	@$(pytest) -m 'not spark and not slow' $(ARGS)
+
+# DURATION_S and SEED reach it through the environment.
+crash: export DURATION_S := $(DURATION_S)
+crash: export SEED := $(SEED)
+crash:
+	$(set_up)
+	@.venv/bin/python -m stress.crash $(ARGS)
 
 lint:
 	$(set_up) test lint

@@ -1,0 +1,83 @@
+"""The mistakes that the harness must find: a harness that cannot find them proves nothing about what it does not find.
+
+A mistake is planted by a switch of the preloaded recorder, which leaves calls out or reorders them (see
+recorder/mistakes.c), or by a patch in planted/, applied to a copy of the sources, which is
+compiled anew where the C changed.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PATCHES = Path(__file__).parent / "planted"
+_COPIED = ("binlog", "native", "stress", "setup.py", "pyproject.toml", "README.md", "LICENSE")
+
+
+@dataclass(frozen=True)
+class Planted:
+    """A mistake.
+
+    name: of the switch, or of the patch (planted/NAME.patch).  what: what is done wrong.
+    part: the part that finds it.
+    """
+
+    name: str
+    what: str
+    part: str = "power"
+
+    @property
+    def patch(self) -> Path | None:
+        """The patch that plants it, where it is not a switch."""
+        path = PATCHES / f"{self.name}.patch"
+        return path if path.exists() else None
+
+
+PLANTED = {
+    planted.name: planted
+    for planted in (
+        Planted("no-data-sync", "fdatasync of a file does nothing"),
+        Planted("no-directory-sync", "fsync of a directory does nothing"),
+        Planted("no-parent-sync", "the directory above a new log's is not synced"),
+        Planted("no-sync-of-new-files", "a file gets its name before its header is synced"),
+        Planted("sync-before-write", "each write comes after the sync that was to cover it"),
+        Planted("tail-before-data", "the tail is written, and then the records"),
+        Planted("name-not-synced", "a new file's name is not synced before the file is used"),
+        Planted("tail-not-compared", "a tail is believed without a look at our own copy of it", part="damage"),
+    )
+}
+
+
+class PlantingError(Exception):
+    """A patch does not apply, or what it gives does not compile."""
+
+
+def plant(planted: Planted, folder: Path) -> Path:
+    """The root of a source tree with the mistake in it: this one for a switch, else a patched copy."""
+    if planted.patch is None:
+        return ROOT
+    tree = folder / "planted"
+    tree.mkdir()
+    for name in _COPIED:
+        source = ROOT / name
+        if source.is_dir():
+            shutil.copytree(source, tree / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(source, tree / name)
+    # Without the ceiling, git would take the paths for those of a repository around the folder.
+    environment = {**os.environ, "GIT_CEILING_DIRECTORIES": str(folder)}
+    _run(["git", "apply", "--whitespace=nowarn", str(planted.patch)], tree, environment)
+    if "native/" in planted.patch.read_text():
+        _run([sys.executable, "setup.py", "--quiet", "build_ext", "--inplace"], tree, dict(os.environ))
+    return tree
+
+
+def _run(command: list[str], folder: Path, environment: dict[str, str]) -> None:
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise PlantingError(f"{' '.join(command)}: {done.stdout}{done.stderr}")

@@ -1,0 +1,25 @@
+"""Look at one kept violation again: `python -m stress.crash.replay FOLDER SCRATCH`, with the recorder preloaded."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from stress.crash import damage, power
+
+_SHOWN_MAX = 20
+_REPLAYS = {"power": power.replay, "damage": damage.replay}
+
+
+def main() -> int:
+    """Print what is wrong; 1 where something is."""
+    folder, scratch = map(Path, sys.argv[1:])
+    part = json.loads((folder / "part.json").read_text())["part"]
+    wrong = _REPLAYS[part](folder, scratch)
+    print("\n".join(wrong[:_SHOWN_MAX]) if wrong else "nothing is wrong with it")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,42 @@
+"""What the command prints."""
+
+from __future__ import annotations
+
+from stress.crash.tally import Counts, Tally
+
+_COLUMNS = "{:<18}{:>8}{:>12}{:>12}{:>8}{:>12}{:>12}"
+
+
+def progress(seconds: float, tally: Tally) -> str:
+    """One line, while it runs."""
+    states = sum(counts.states for counts in tally.rows.values())
+    violations = sum(counts.violations for counts in tally.rows.values())
+    return f"crash: {seconds:.0f} s, {states:,} distinct states, {violations:,} violations"
+
+
+def table(seconds: float, tally: Tally) -> str:
+    """The whole, at the end.
+
+    Rates are per second of the whole run for the totals, and of the time that its worker spent on it for a row.
+    """
+    lines = [_COLUMNS.format("", "runs", "states", "repeated", "share", "a second", "violations")]
+    for part in sorted({name.partition("/")[0] for name in tally.rows}):
+        rows = {name: counts for name, counts in tally.rows.items() if name.startswith(part + "/")}
+        whole = sum(counts.states for counts in rows.values())
+        for name, counts in rows.items():
+            lines.append(_line(name, counts, whole, counts.seconds))
+        if len(rows) > 1:
+            together = Counts(
+                sum(counts.runs for counts in rows.values()), whole,
+                sum(counts.repeated for counts in rows.values()), sum(counts.violations for counts in rows.values()),
+            )  # fmt: skip
+            lines.append(_line(part, together, whole, seconds))
+    return "\n".join(lines)
+
+
+def _line(name: str, counts: Counts, whole: int, seconds: float) -> str:
+    share = f"{100 * counts.states / whole:.0f} %" if whole else ""
+    rate = f"{counts.states / seconds:,.0f}" if seconds else ""
+    return _COLUMNS.format(
+        name, f"{counts.runs:,}", f"{counts.states:,}", f"{counts.repeated:,}", share, rate, f"{counts.violations:,}"
+    )

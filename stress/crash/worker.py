@@ -1,0 +1,48 @@
+"""One worker: `python -m stress.crash.worker JOB`, with the recorder preloaded.  Sends JSON lines (see Context)."""
+
+from __future__ import annotations
+
+import faulthandler
+import gc
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from stress.crash.context import Context, job_of
+from stress.crash.damage import Damage
+from stress.crash.power import Power
+
+
+class Part(Protocol):
+    """A way to break a log."""
+
+    def turn(self) -> None:
+        """A few seconds of it at most."""
+
+
+PARTS: dict[str, Callable[[Context], Part]] = {"power": Power, "damage": Damage}
+SHARES = {"power": 0.85, "damage": 0.15}
+"""How much of a worker's time each part has, against the others that run."""
+
+
+def main() -> None:
+    """Run the parts in turn until it is time to stop."""
+    faulthandler.enable()  # a crash of the compiled part, and the SIGABRT that ends one that hangs, say where
+    context = Context(job_of(sys.argv[1]))
+    parts: dict[str, Part] = {name: PARTS[name](context) for name in context.job.parts}
+    spent = dict.fromkeys(parts, 0.0)
+    gc.freeze()  # what is imported stays: no need to look through it again and again
+    while not context.done:
+        name = min(parts, key=lambda name: spent[name] / SHARES[name])
+        begun = time.monotonic()
+        parts[name].turn()
+        spent[name] += time.monotonic() - begun
+        context.tell()
+    context.tell(at_once=True)
+    shutil.rmtree(context.scratch, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,16 @@
+"""Damage: sound logs changed at random never crash anything and never give a wrong record in place of an error."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.crashing import crash, states
+
+
+@pytest.mark.parametrize("count", [300, pytest.param(4_000, marks=pytest.mark.slow)])
+def test_damaged_logs(tmp_path: Path, count: int) -> None:
+    done = crash("--parts", "damage", "--states", count, "--processes", 1, "--keep", tmp_path / "kept")
+    assert done.returncode == 0, done.stdout
+    assert states(done.stdout)["damage/files"] >= count

@@ -1,0 +1,31 @@
+"""Power: what was not synced is lost, kept or torn, at every moment of recorded runs (docs/testing.md).
+
+Each run draws a seed of its own, which a failure prints with the command that looks at the state again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.support.crashing import WORKLOADS, crash, states
+
+
+@pytest.mark.slow
+def test_no_power_cut_takes_what_was_acknowledged(tmp_path: Path, figure: Callable[[str], None]) -> None:
+    done = crash("--parts", "power", "--states", 20_400, "--keep", tmp_path / "kept")
+    assert done.returncode == 0, done.stdout
+    found = states(done.stdout)
+    assert found["power"] >= 20_000
+    assert min(found[f"power/{workload}"] for workload in WORKLOADS) >= found["power"] / 10
+    figure(f"power cuts: {found['power']:,} distinct states, {done.stdout.splitlines()[0]}")
+
+
+def test_a_few_power_cuts_of_every_workload(tmp_path: Path) -> None:
+    done = crash("--parts", "power", "--states", 1_500, "--processes", 1, "--keep", tmp_path / "kept")
+    assert done.returncode == 0, done.stdout
+    found = states(done.stdout)
+    assert found["power"] >= 1_500
+    assert all(found[f"power/{workload}"] > 0 for workload in WORKLOADS)

@@ -1,0 +1,30 @@
+"""Running `python -m stress.crash`, and reading the table that it prints."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from tests.support.checkout import ROOT
+
+WORKLOADS = ("single", "groups", "modes", "cutover", "recovery", "jpos")
+
+
+def crash(*arguments: object, seconds: float = 240) -> subprocess.CompletedProcess[str]:
+    """What the command said, standard error included."""
+    command = [sys.executable, "-m", "stress.crash", "--seconds", str(seconds), *map(str, arguments)]
+    return subprocess.run(
+        command,
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        timeout=seconds + 240,
+    )
+
+
+def states(said: str) -> dict[str, int]:
+    """The distinct states of each row of the table."""
+    rows = (line.split() for line in said.splitlines() if line.startswith(("power", "damage")))
+    return {row[0]: int(row[2].replace(",", "")) for row in rows}
