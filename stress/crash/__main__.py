@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import resource
 import secrets
 import signal
 import subprocess
@@ -84,7 +85,8 @@ class Command:
                 if time.monotonic() - told > _PROGRESS_SECONDS:
                     told = time.monotonic()
                     print(progress(told - begun, total(self._tallies.values())), flush=True)
-        print(table(time.monotonic() - begun, total(self._tallies.values())))
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        print(table(time.monotonic() - begun, used.ru_utime + used.ru_stime, total(self._tallies.values())))
         violations = self._violations()
         print(
             f"crash: seed {self._seed}: {violations:,} violations" + (f", kept in {self._keep}" if violations else "")

@@ -14,14 +14,16 @@ def progress(seconds: float, tally: Tally) -> str:
     return f"crash: {seconds:.0f} s, {states:,} distinct states, {violations:,} violations"
 
 
-def table(seconds: float, tally: Tally) -> str:
+def table(seconds: float, cpu_seconds: float, tally: Tally) -> str:
     """The whole, at the end.
+
+    cpu_seconds: what all processes used, which says more than the clock where others use the machine too.
 
     Rates are per second of the whole run for the totals, and of the time that its worker spent on it for a row.
     """
     lines = [_COLUMNS.format("", "runs", "states", "repeated", "share", "a second", "violations")]
     for part in sorted({name.partition("/")[0] for name in tally.rows}):
-        rows = {name: counts for name, counts in tally.rows.items() if name.startswith(part + "/")}
+        rows = {name: counts for name, counts in sorted(tally.rows.items()) if name.startswith(part + "/")}
         whole = sum(counts.states for counts in rows.values())
         for name, counts in rows.items():
             lines.append(_line(name, counts, whole, counts.seconds))
@@ -31,6 +33,10 @@ def table(seconds: float, tally: Tally) -> str:
                 sum(counts.repeated for counts in rows.values()), sum(counts.violations for counts in rows.values()),
             )  # fmt: skip
             lines.append(_line(part, together, whole, seconds))
+    states = sum(counts.states for counts in tally.rows.values())
+    lines.append(
+        f"{states:,} distinct states, {states / seconds:,.0f} a second, {states / cpu_seconds:,.0f} a CPU second"
+    )
     return "\n".join(lines)
 
 

@@ -13,7 +13,7 @@ from stress.crash.planted import PATCHES, PLANTED
 from tests.support.checkout import ROOT
 from tests.support.crashing import crash
 
-QUICK = ("no-data-sync", "tail-before-data")
+QUICK = ("tail-before-data",)
 
 
 @pytest.mark.parametrize(
