@@ -1,0 +1,133 @@
+"""Measure us and the peers side by side: python -m stress.bench [--only ROW]... [--quick] [--json] [--write].
+
+Exit codes: 0 measured, 1 something failed, 2 wrong usage, 130 Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import shutil
+import signal
+import sys
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from stress.bench.contestant import Row
+from stress.bench.document import Taken, document
+from stress.bench.json_text import to_json
+from stress.bench.machine import disk, load, machine
+from stress.bench.progress import Progress
+from stress.bench.rounds import Results, run_rounds
+from stress.bench.rows.every import chosen
+from stress.bench.table import show
+
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "benchmarks.md"
+
+_SECONDS, _ROUNDS = 2.0, 5
+_WIDTH = 120
+_QUICK_SECONDS, _QUICK_ROUNDS = 0.1, 2
+
+
+@click.command(
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    help="Measure binlog and what one would otherwise use, in turn, on the same work and disk, and print a table.",
+)
+@click.option("--seconds", type=click.FloatRange(min=0.01), help=f"For one measurement; {_SECONDS:g} unless told.")
+@click.option("--rounds", type=click.IntRange(min=1), help=f"How often everybody is measured; {_ROUNDS} unless told.")
+@click.option("--quick", is_flag=True, help=f"{_QUICK_ROUNDS} rounds of {_QUICK_SECONDS:g} s: a look, not a figure.")
+@click.option("--only", multiple=True, metavar="ROW", help="durable-8, or durable for all of them; may be repeated.")
+@click.option(
+    "--directory",
+    type=click.Path(exists=True, file_okay=False, writable=True, path_type=Path),
+    help="On the disk to measure; /var/tmp unless told.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON in place of the table.")
+@click.option(
+    "--write",
+    is_flag=False,
+    flag_value=DOCUMENT,
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="[FILE]",
+    help="Write the document as well: docs/benchmarks.md unless told.",
+)
+def bench(
+    seconds: float | None,
+    rounds: int | None,
+    quick: bool,
+    only: tuple[str, ...],
+    directory: Path | None,
+    as_json: bool,
+    write: Path | None,
+) -> None:
+    """See the module."""
+    # What ends it in other ways finds the same end: processes ended, directories removed.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)
+    seconds = seconds or (_QUICK_SECONDS if quick else _SECONDS)
+    rounds = rounds or (_QUICK_ROUNDS if quick else _ROUNDS)
+    directory = directory or _usual_directory()
+    rows = _rows(only)
+    _refuse_memory(directory)
+    _refuse_little_space(directory, rows, seconds)
+    here, load_before = machine(directory), load()
+    try:
+        with Progress(rounds) as progress:
+            results = run_rounds(rows, rounds=rounds, seconds=seconds, directory=directory, tell=progress.tell)
+    except KeyboardInterrupt:
+        click.echo("bench: interrupted; every process that it started has ended", err=True)
+        sys.exit(130)
+    taken = Taken(dt.datetime.now(dt.UTC).date().isoformat(), rounds, seconds, (load_before, load()))
+    if as_json:
+        click.echo(to_json(here, taken, results))
+    else:
+        # In a file or pipe nobody knows how wide it is, and tables that are folded are hard to read.
+        show(Console(highlight=False, width=None if sys.stdout.isatty() else _WIDTH), here, results)
+    if write:
+        write.write_text(document(here, taken, results))
+    _tell_failures(results)
+
+
+def _rows(only: tuple[str, ...]) -> list[Row]:
+    try:
+        return chosen(only)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--only") from None
+
+
+def _usual_directory() -> Path:
+    # Not /tmp, which may lie in memory.
+    return Path("/var/tmp") if os.access("/var/tmp", os.W_OK) else Path.cwd()
+
+
+def _refuse_memory(directory: Path) -> None:
+    kind = disk(directory)
+    if kind.in_memory:
+        raise click.BadParameter(
+            f"the directory is on {kind.file_system}, where nothing is ever synced; choose one on a disk",
+            param_hint="--directory",
+        )
+
+
+def _refuse_little_space(directory: Path, rows: list[Row], seconds: float) -> None:
+    needed = max((row.disk_bytes * row.seconds_factor * seconds for row in rows), default=0)
+    free = shutil.disk_usage(directory).free
+    if needed > free:
+        greedy = ", ".join(row.name for row in rows if row.disk_bytes * row.seconds_factor * seconds > free)
+        raise click.ClickException(
+            f"{greedy} may put {needed / (1 << 30):.0f} GiB on the disk, and {free / (1 << 30):.0f} are free; "
+            "choose a smaller --seconds, or other rows with --only"
+        )
+
+
+def _tell_failures(results: Results) -> None:
+    for result in results.failures:
+        click.echo(f"bench: {result.row.name}: {result.contestant.name} failed: {result.failure}", err=True)
+    if results.failures:
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    bench(prog_name="python -m stress.bench")

@@ -1,0 +1,41 @@
+"""Appending: a peer is made ready, processes are let go, and what they say they wrote is looked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+
+from stress.bench.contestant import Measure
+from stress.bench.processes import Opener, run_processes
+from stress.bench.sample import MeasureError, Sample
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A peer that is ready.
+
+    stored: how many records are there once all processes have ended, or None where that means nothing.
+    """
+
+    opener: Opener
+    stored: Callable[[], int] | None
+
+
+# Makes a peer ready in an empty directory, for so many processes.
+Prepare = Callable[[Path, int], AbstractContextManager[Prepared]]
+
+
+def appending(prepare: Prepare, *, processes: int = 1, keep_waits: bool = False) -> Measure:
+    """Measure records a second, and how long single appends took where asked for."""
+
+    def measure(directory: Path, seconds: float) -> Sample:
+        with prepare(directory, processes) as prepared:
+            run = run_processes(prepared.opener, processes=processes, seconds=seconds, keep_waits=keep_waits)
+            stored = run.record_count if prepared.stored is None else prepared.stored()
+        if stored != run.record_count:
+            raise MeasureError(f"{run.record_count} records were written, and {stored} are there")
+        return Sample(run.record_count / run.seconds, run.waits)
+
+    return measure

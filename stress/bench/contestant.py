@@ -1,0 +1,61 @@
+"""Who is measured, and the rows in which they meet."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from stress.bench.sample import Sample
+
+OURS = "binlog"
+
+# What a record is in every row; a log adds its own few bytes to each.
+RECORD_BYTES = 500
+FRAMED_BYTES = 504
+
+# Measure(directory, seconds): in an empty directory of its own, for about so long.
+Measure = Callable[[Path, float], Sample]
+
+
+class Unit(enum.Enum):
+    """What the figures of a row count."""
+
+    RECORDS = "records/s"
+    MICROSECONDS = "µs"
+
+    @property
+    def more_is_better(self) -> bool:
+        """Whether the larger figure is the better one."""
+        return self is Unit.RECORDS
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contestant:
+    """One of those who are measured in a row.
+
+    how: one sentence for the document.
+    missing: why it cannot be measured on this machine, or None.
+    """
+
+    name: str
+    how: str
+    measure: Measure
+    missing: Callable[[], str | None] = lambda: None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """The same work, done by each contestant in turn.  Ratios are against the first of them.
+
+    seconds_factor: a measurement takes this many times what was asked for.
+    disk_bytes: what a second of it may put on the disk.
+    """
+
+    name: str
+    title: str
+    unit: Unit
+    contestants: tuple[Contestant, ...]
+    seconds_factor: float = 1
+    disk_bytes: int = 0

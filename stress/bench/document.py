@@ -1,0 +1,126 @@
+"""docs/benchmarks.md: the figures, each round of them, and how they were taken."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from stress.bench import figures, table
+from stress.bench.contestant import RECORD_BYTES, Row, Unit
+from stress.bench.machine import Machine
+from stress.bench.rounds import Result, Results
+
+
+@dataclass(frozen=True)
+class Taken:
+    """When and how.  load: how many processes wanted to run in the minute before, and in the last one."""
+
+    day: str
+    rounds: int
+    seconds: float
+    load: tuple[float, float]
+
+
+def document(machine: Machine, taken: Taken, results: Results) -> str:
+    """The whole of it."""
+    lines = [
+        *_opening(taken),
+        *_machine(machine, taken),
+        *_goals(results),
+        "## Figures",
+        "",
+        *(line for row in results.rows for line in _row(row, results.of(row))),
+        *_how(results),
+        *_raw(results),
+    ]
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _opening(taken: Taken) -> list[str]:
+    return [
+        "# Benchmarks",
+        "",
+        "Written by `make bench ARGS=--write`; do not edit it by hand. Figures are worth something beside those of the",
+        "same run only: another disk, kernel or machine gives others.",
+        "",
+        f"Records are of {RECORD_BYTES} bytes. There were {taken.rounds} rounds; in each of them everybody was",
+        f"measured once, for {taken.seconds:g} s (five times that in `stage`, two and a half times in `bulk`), one",
+        "after the other, each in an empty directory; every other round went through the list backwards. A figure is",
+        "the median of the rounds, beside it their range. A ratio is the median of the rounds' own ratios: more than 1",
+        "says that binlog's figure is the larger one. Processes are forked and made ready first, let go at once, and",
+        "stopped through a flag in shared memory; the time is from the first one's beginning to the last one's end.",
+        "Waits are those of single calls, of all processes: the median of the rounds' medians (p50), of their 99th",
+        "percentiles (p99) and of the longest one of each round. What a log holds afterwards is counted, and a peer",
+        "that holds another number than was told fails.",
+        "",
+    ]
+
+
+def _machine(machine: Machine, taken: Taken) -> list[str]:
+    rows = [*machine.lines(), ("day", taken.day), ("load before and at the end", "{:.2f}, {:.2f}".format(*taken.load))]
+    return ["## Machine", "", *_table(("", ""), rows)]
+
+
+def _goals(results: Results) -> list[str]:
+    rows = table.goal_cells(results)
+    return ["## What was aimed at", "", *_table(("", "aim", "reached", "met"), rows)] if rows else []
+
+
+def _row(row: Row, results: list[Result]) -> Iterator[str]:
+    waits = any(result.wait_ns("longest_ns") for result in results)
+    heading = ["", *table.headings(row, waits)]
+    yield from (f"### {row.name}", "", f"{row.title}.", "")
+    yield from _table(
+        heading, [[result.contestant.name, *table.cells(result, results[0], waits)] for result in results]
+    )
+    for result in results:
+        if reason := table.why(result):
+            yield from (f"{result.contestant.name}: {reason}.", "")
+
+
+def _how(results: Results) -> Iterator[str]:
+    yield from ("## How", "")
+    for title, rows in _families(results):
+        yield from (f"### {title}", "")
+        hows = dict.fromkeys((contestant.name, contestant.how) for row in rows for contestant in row.contestants)
+        yield from (f"- **{name}**: {how}" for name, how in hows)
+        yield ""
+
+
+def _families(results: Results) -> list[tuple[str, list[Row]]]:
+    """Rows of one family are done the same way: `durable-1`, `durable-2`."""
+    families: dict[str, list[Row]] = {}
+    for row in results.rows:
+        families.setdefault(row.name.split("-")[0], []).append(row)
+    return list(families.items())
+
+
+def _raw(results: Results) -> Iterator[str]:
+    yield from ("## Each round", "")
+    for row in results.rows:
+        measured = [result for result in results.of(row) if result.values]
+        if measured:
+            yield from (f"### {row.name}, round by round ({_unit(row)})", "")
+            yield from _table(
+                ["", *(str(number + 1) for number in range(max(len(result.samples) for result in measured)))],
+                [[result.contestant.name, *_rounds(result)] for result in measured],
+            )
+
+
+def _unit(row: Row) -> str:
+    return row.unit.value if row.unit is Unit.MICROSECONDS else f"{row.unit.value}; longest wait, ms"
+
+
+def _rounds(result: Result) -> Iterator[str]:
+    for sample in result.samples:
+        if sample is None:
+            yield figures.NONE
+        elif sample.waits:
+            yield f"{figures.number(sample.value)}; {figures.number(sample.waits.longest_ns / 1e6)}"
+        else:
+            yield figures.number(sample.value)
+
+
+def _table(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    shown = [list(heading), ["---", *["---:"] * (len(heading) - 1)], *map(list, rows)]
+    return ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in shown] + [""]

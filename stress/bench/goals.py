@@ -1,0 +1,98 @@
+"""What was aimed at, as ratios within one run.  Told in the table, never asserted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from stress.bench.contestant import OURS
+from stress.bench.rounds import Results, ratio
+from stress.bench.rows import durable, unsynced
+from stress.bench.sample import Spread
+
+
+@dataclass(frozen=True)
+class Goal:
+    """One of them.  most: the bound is one from above."""
+
+    what: str
+    bound: float
+    reached: Callable[[Results], Spread | None]
+    most: bool = False
+
+    @property
+    def aim(self) -> str:
+        """The bound in words."""
+        return f"{'at most' if self.most else 'at least'} {self.bound:,g}"
+
+    def met(self, spread: Spread) -> bool:
+        """Whether the median keeps to the bound."""
+        return spread.median <= self.bound if self.most else spread.median >= self.bound
+
+
+def goals() -> list[Goal]:
+    """All of them, in the order of the rows."""
+    return [*_durable(), *_unsynced()]
+
+
+def _durable() -> list[Goal]:
+    one = durable.row_name(1)
+    return [
+        Goal("durable, 1 process, to the floor", 0.75, _against(one, durable.FLOOR)),
+        Goal("durable, 1 process, to the classic order", 1.8, _against(one, durable.CLASSIC)),
+        *(
+            Goal(f"durable, {count} processes, to our own 1", bound, _against_one(durable.row_name(count), one))
+            for count, bound in ((8, 3.5), (16, 6), (32, 9))
+        ),
+        *(
+            Goal(f"durable, {count} processes, to SQLite", bound, _against(durable.row_name(count), durable.SQLITE))
+            for count, bound in ((8, 3.5), (16, 6))
+        ),
+        *(
+            Goal(
+                f"longest wait, {count} processes, to SQLite's",
+                0.1,
+                _longest(durable.row_name(count), durable.SQLITE),
+                most=True,
+            )
+            for count in (8, 16)
+        ),
+    ]
+
+
+def _unsynced() -> list[Goal]:
+    return [
+        Goal("not synced, to the system calls", 0.7, _against(unsynced.FLUSH, unsynced.CALLS)),
+        Goal("not synced, to SQLite NORMAL", 2, _against(unsynced.FLUSH, unsynced.SQLITE)),
+        Goal("staged, records/s", 1_500_000, _figure(unsynced.STAGE)),
+        Goal("staged, to what the disk takes, if less", 1, _against(unsynced.STAGE, unsynced.BLOCKS_SYNCED)),
+        Goal("100 a call, not synced, records/s", 2_000_000, _figure(unsynced.BULK)),
+    ]
+
+
+def _figure(row: str, contestant: str = OURS) -> Callable[[Results], Spread | None]:
+    def reached(results: Results) -> Spread | None:
+        found = results.find(row, contestant)
+        return found.spread if found else None
+
+    return reached
+
+
+def _against(row: str, contestant: str) -> Callable[[Results], Spread | None]:
+    return lambda results: ratio(results.find(row, OURS), results.find(row, contestant))
+
+
+def _against_one(row: str, other: str) -> Callable[[Results], Spread | None]:
+    return lambda results: ratio(results.find(row, OURS), results.find(other, OURS))
+
+
+def _longest(row: str, contestant: str) -> Callable[[Results], Spread | None]:
+    def reached(results: Results) -> Spread | None:
+        waits = []
+        for name in (OURS, contestant):
+            found = results.find(row, name)
+            waits.append([sample.waits for sample in found.samples if sample and sample.waits] if found else [])
+        ratios = [ours.longest_ns / theirs.longest_ns for ours, theirs in zip(*waits, strict=False)]
+        return Spread.of(ratios) if ratios else None
+
+    return reached

@@ -1,0 +1,54 @@
+"""The loops in which a Python peer writes records until it is told to stop."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from stress.bench.processes import Loop, Work
+
+# A look at the flag is a twentieth of the fastest append, so not one a record.
+_RECORDS_A_LOOK = 50
+
+_Item = TypeVar("_Item")
+
+
+def append_loop(append: Callable[[bytes], object], record: bytes) -> Loop:
+    """One record a call; each call timed where waits are asked for."""
+
+    def loop(work: Work) -> int:
+        if work.waits is None:
+            return _count(work, append, record, _RECORDS_A_LOOK)
+        return _count_and_time(work, work.waits, append, record)
+
+    return loop
+
+
+def append_many_loop(append_many: Callable[[list[bytes]], object], records: list[bytes]) -> Loop:
+    """Many records a call."""
+    return lambda work: _count(work, append_many, records, 1) * len(records)
+
+
+def _count_and_time(work: Work, waits: memoryview, append: Callable[[bytes], object], record: bytes) -> int:
+    stop, now = work.stop, time.monotonic_ns
+    count = 0
+    before = now()
+    while not stop[0]:
+        append(record)
+        after = now()
+        waits[count] = after - before
+        before = after
+        count += 1
+    return count
+
+
+def _count(work: Work, append: Callable[[_Item], object], item: _Item, calls: int) -> int:
+    stop = work.stop
+    count = 0
+    while not stop[0]:
+        for _ in itertools.repeat(None, calls):
+            append(item)
+        count += calls
+    return count

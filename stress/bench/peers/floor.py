@@ -1,0 +1,112 @@
+"""The floors: C functions that do what the work cannot do without, and nothing else.  They are compiled when needed."""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from cffi import FFI
+
+from stress.bench.appending import Prepare, Prepared
+from stress.bench.contestant import FRAMED_BYTES
+from stress.bench.processes import Loop, Opener, Work
+from stress.bench.sample import MeasureError
+
+FLOORS = Path(__file__).resolve().parent.parent / "floors"
+
+_HEADER_BYTES = 256
+_REGION_BYTES = 4 << 20
+_FLAGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-pthread")
+
+_ffi = FFI()
+
+
+@functools.cache
+def library() -> Any:
+    """All floors, compiled.  Raises: MeasureError where there is no compiler."""
+    _ffi.cdef(re.sub(r"^#.*$", "", (FLOORS / "floor.h").read_text(), flags=re.MULTILINE))
+    with tempfile.TemporaryDirectory(prefix="binlog-floors-") as directory:
+        target = str(Path(directory) / "floors.so")
+        command = [os.environ.get("CC", "cc"), *_FLAGS, "-o", target, *map(str, sorted(FLOORS.glob("*.c")))]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+        except FileNotFoundError:
+            raise MeasureError(f"there is no C compiler named {command[0]} (Debian package: gcc)") from None
+        if done.returncode:
+            raise MeasureError(f"the floors do not compile: {done.stderr.strip()}")
+        return _ffi.dlopen(target)  # a library that is loaded needs its name no more
+
+
+def on_growing_file(function: str, *, bytes_: int = FRAMED_BYTES, stored: bool = False) -> Prepare:
+    """A floor on a file that has nothing but a header.  stored: whether its header's tail tells what it wrote."""
+
+    @contextmanager
+    def prepare(directory: Path, processes: int) -> Iterator[Prepared]:
+        path = directory / "floor"
+        path.write_bytes(bytes(8) + _HEADER_BYTES.to_bytes(8, sys.byteorder) + bytes(_HEADER_BYTES - 16))
+        yield Prepared(_opener(function, path, bytes_), (lambda: _stored(path, bytes_)) if stored else None)
+
+    return prepare
+
+
+def on_prepared_file(function: str, *, bytes_: int = FRAMED_BYTES) -> Prepare:
+    """A floor on a file that is allocated and written, with a region for each process that it goes round in."""
+
+    @contextmanager
+    def prepare(directory: Path, processes: int) -> Iterator[Prepared]:
+        path = directory / "floor"
+        with path.open("wb") as file:
+            os.posix_fallocate(file.fileno(), 0, processes * _REGION_BYTES)
+            for _ in range(processes):
+                file.write(bytes(_REGION_BYTES))
+            file.flush()
+            os.fsync(file.fileno())
+        yield Prepared(_opener(function, path, bytes_), None)
+
+    return prepare
+
+
+def _opener(function: str, path: Path, bytes_: int) -> Opener:
+    call = getattr(library(), function)
+
+    @contextmanager
+    def opener(index: int) -> Iterator[Loop]:
+        name = _ffi.new("char[]", os.fsencode(path))
+
+        def loop(work: Work) -> int:
+            stop = _ffi.from_buffer("int32_t[]", work.stop)
+            waits = _ffi.NULL if work.waits is None else _ffi.from_buffer("uint64_t[]", work.waits)
+            given = _ffi.new(
+                "struct floor_work *",
+                {
+                    "path": name,
+                    "region_bytes": _REGION_BYTES,
+                    "index": index,
+                    "bytes": bytes_,
+                    "stop": stop,
+                    "waits": waits,
+                    "waits_count": 0 if work.waits is None else len(work.waits),
+                },
+            )
+            count: int = call(given)
+            if count < 0:
+                raise OSError(-count, os.strerror(-count))
+            return count
+
+        yield loop
+
+    return opener
+
+
+def _stored(path: Path, bytes_: int) -> int:
+    with path.open("rb") as file:
+        tail = int.from_bytes(file.read(16)[8:], sys.byteorder)
+    return (tail - _HEADER_BYTES) // bytes_

@@ -1,0 +1,26 @@
+"""Whether a peer that is a package of its own is installed."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+from collections.abc import Callable
+
+
+def missing_package(module: str, package: str) -> Callable[[], str | None]:
+    """What to say where the module cannot be imported."""
+
+    def missing() -> str | None:
+        if importlib.util.find_spec(module):
+            return None
+        return f"{package} is not installed (pip install {package})"
+
+    return missing
+
+
+def package_version(package: str) -> str | None:
+    """Name and version, or None where it is not installed."""
+    try:
+        return f"{package} {importlib.metadata.version(package)}"
+    except importlib.metadata.PackageNotFoundError:
+        return None

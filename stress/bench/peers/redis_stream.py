@@ -1,0 +1,106 @@
+"""A Redis stream on a server of its own that syncs its append-only file for every turn of its loop."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+from stress.bench.appending import Prepared
+from stress.bench.contestant import RECORD_BYTES
+from stress.bench.loops import append_loop
+from stress.bench.peers.packages import missing_package
+from stress.bench.processes import Loop, die_with_parent
+from stress.bench.sample import MeasureError
+
+_COMMAND = "redis-server"
+_SETTINGS = {
+    "port": "0",
+    "daemonize": "no",
+    "appendonly": "yes",
+    "appendfsync": "always",
+    "save": "",
+    "auto-aof-rewrite-percentage": "0",  # it would fork in the midst of a measurement
+}
+_END_SECONDS_MAX = 30
+
+
+def missing() -> str | None:
+    """Why it cannot take part."""
+    if not shutil.which(_COMMAND):
+        return f"{_COMMAND} is not installed (Debian package: redis-server)"
+    return missing_package("redis", "redis")()
+
+
+def version() -> str | None:
+    """Which server this is."""
+    if missing():
+        return None
+    said = subprocess.run([_COMMAND, "--version"], capture_output=True, text=True, check=False).stdout
+    versions = [word.removeprefix("v=") for word in said.split() if word.startswith("v=")]
+    return f"Redis {versions[0]}" if versions else "Redis"
+
+
+@contextmanager
+def prepare(directory: Path, processes: int) -> Iterator[Prepared]:
+    """One XADD a record, each process on a connection of its own."""
+    with _server(directory) as address:
+
+        @contextmanager
+        def opener(index: int) -> Iterator[Loop]:
+            with closing(_client(address)) as client:
+                client.ping()
+                yield append_loop(lambda record: client.xadd("log", {"record": record}), os.urandom(RECORD_BYTES))
+
+        yield Prepared(opener, lambda: _stored(address))
+
+
+def _client(address: str) -> Any:
+    import redis
+
+    return redis.Redis(unix_socket_path=address, single_connection_client=True)
+
+
+def _stored(address: str) -> int:
+    with closing(_client(address)) as client:
+        count: int = client.xlen("log")
+        return count
+
+
+@contextmanager
+def _server(directory: Path) -> Iterator[str]:
+    # The name of a socket may have some hundred bytes, of which the directory may use up all.
+    with tempfile.TemporaryDirectory(prefix="bench-") as place:
+        address = str(Path(place) / "socket")
+        settings = {**_SETTINGS, "dir": str(directory), "unixsocket": address}
+        arguments = [word for name, value in settings.items() for word in (f"--{name}", value)]
+        with subprocess.Popen(
+            [_COMMAND, *arguments],
+            stdout=subprocess.PIPE,
+            stdin=subprocess.DEVNULL,
+            preexec_fn=die_with_parent,  # noqa: PLW1509 - the measuring process has one thread
+        ) as server:
+            try:
+                _wait_ready(server)
+                yield address
+            finally:
+                server.terminate()
+                try:
+                    server.wait(_END_SECONDS_MAX)
+                except subprocess.TimeoutExpired:
+                    server.kill()
+
+
+def _wait_ready(server: subprocess.Popen[bytes]) -> None:
+    assert server.stdout is not None
+    said = b""
+    for line in server.stdout:
+        if b"ready to accept connections" in line.lower():
+            return
+        said = line
+    raise MeasureError(f"{_COMMAND} ended: {said.decode(errors='replace').strip()}")

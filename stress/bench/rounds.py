@@ -1,0 +1,112 @@
+"""Rounds: in each everybody is measured once, one after the other, so that all have the same good and bad times.
+
+Every other round goes the other way round, so that nobody always comes after the same one.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from stress.bench.contestant import Contestant, Row
+from stress.bench.sample import MeasureError, Sample, Spread
+
+
+@dataclass
+class Result:
+    """What came of one contestant in one row.
+
+    samples: one a round; None where there is none.
+    missing: why it was not measured.  failure: what went wrong when it was; it is not tried again.
+    """
+
+    row: Row
+    contestant: Contestant
+    missing: str | None = None
+    failure: str | None = None
+    samples: list[Sample | None] = field(default_factory=list)
+
+    @property
+    def values(self) -> list[float]:
+        """The figures, one for each round that has one."""
+        return [sample.value for sample in self.samples if sample]
+
+    @property
+    def spread(self) -> Spread | None:
+        """The median and the range of the figures."""
+        return Spread.of(self.values) if self.values else None
+
+    def wait_ns(self, name: str) -> Spread | None:
+        """Of the rounds: the median and the range of `p50_ns`, `p99_ns` or `longest_ns`."""
+        values = [getattr(sample.waits, name) for sample in self.samples if sample and sample.waits]
+        return Spread.of(values) if values else None
+
+
+class Results:
+    """What came of everybody, in the order of the rows."""
+
+    def __init__(self, rows: Sequence[Row]) -> None:
+        self.rows = tuple(rows)
+        self._results = {
+            (row.name, contestant.name): Result(row, contestant, contestant.missing())
+            for row in rows
+            for contestant in row.contestants
+        }
+
+    def all(self) -> list[Result]:
+        """Everybody's, row by row."""
+        return list(self._results.values())
+
+    def of(self, row: Row) -> list[Result]:
+        """Those of a row."""
+        return [self._results[row.name, contestant.name] for contestant in row.contestants]
+
+    def find(self, row: str, contestant: str) -> Result | None:
+        """One of them, or None where it was not asked for."""
+        return self._results.get((row, contestant))
+
+    @property
+    def failures(self) -> list[Result]:
+        """Those that went wrong."""
+        return [result for result in self._results.values() if result.failure]
+
+
+def ratio(one: Result | None, other: Result | None) -> Spread | None:
+    """One against the other, round by round: the median and the range, or None where there is no round with both."""
+    if one is None or other is None:
+        return None
+    pairs = [(a.value, b.value) for a, b in zip(one.samples, other.samples, strict=False) if a and b]
+    return Spread.of([a / b for a, b in pairs if b]) if pairs else None
+
+
+def run_rounds(
+    rows: Sequence[Row], *, rounds: int, seconds: float, directory: Path, tell: Callable[[int, Result], None]
+) -> Results:
+    """Measure everybody, so many times, each time in a new directory in `directory`, which is removed afterwards.
+
+    tell: is called before each measurement, with the number of its round, from 0.
+    """
+    results = Results(rows)
+    for number in range(rounds):
+        for result in _order(results, number):
+            tell(number, result)
+            result.samples.append(_measure(result, seconds, directory))
+    return results
+
+
+def _order(results: Results, number: int) -> Iterator[Result]:
+    there = [result for result in results.all() if not result.missing]
+    return iter(there) if number % 2 == 0 else reversed(there)
+
+
+def _measure(result: Result, seconds: float, directory: Path) -> Sample | None:
+    if result.failure:
+        return None
+    with tempfile.TemporaryDirectory(prefix="bench-", dir=directory) as place:
+        try:
+            return result.contestant.measure(Path(place), seconds * result.row.seconds_factor)
+        except MeasureError as error:
+            result.failure = str(error)
+            return None

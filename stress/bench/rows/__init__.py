@@ -1,0 +1,1 @@
+"""What is measured, one kind of work a file."""

@@ -1,0 +1,29 @@
+"""All rows, in the order of the table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from stress.bench.contestant import Row
+from stress.bench.rows import durable, unsynced
+
+
+def all_rows() -> list[Row]:
+    """All of them."""
+    return [*durable.rows(), *unsynced.rows()]
+
+
+def chosen(names: Sequence[str]) -> list[Row]:
+    """Those named, or all: `durable-8`, or `durable` for all whose names begin so.
+
+    Raises: ValueError for a name that is none.
+    """
+    rows = all_rows()
+    for name in names:
+        if not any(_fits(row, name) for row in rows):
+            raise ValueError(f"{name} is none of the rows: {', '.join(row.name for row in rows)}")
+    return [row for row in rows if not names or any(_fits(row, name) for name in names)]
+
+
+def _fits(row: Row, name: str) -> bool:
+    return row.name == name or row.name.startswith(f"{name}-")

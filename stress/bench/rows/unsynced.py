@@ -1,0 +1,119 @@
+"""Appends by one process that are not synced: one record a call, many a call, and staged in memory."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from stress.bench.appending import appending
+from stress.bench.contestant import FRAMED_BYTES, OURS, Contestant, Row, Unit
+from stress.bench.peers import floor, ours, sqlite
+
+FLUSH = "flush"
+STAGE = "stage"
+BULK = "bulk"
+
+CALLS = "floor: system calls"
+SQLITE = "SQLite NORMAL"
+BLOCKS = "floor: blocks"
+BLOCKS_SYNCED = "floor: blocks, sync"
+
+_RECORDS_A_CALL = 100
+
+# No disk takes more; what is written is removed after each measurement.
+_DISK_BYTES_A_SECOND = 2 << 30
+
+
+def rows() -> list[Row]:
+    """All of them."""
+    return [_flush(), _stage(), _bulk()]
+
+
+def _flush() -> Row:
+    return Row(
+        name=FLUSH,
+        title="Appends that are not synced, one record a call, 1 process",
+        unit=Unit.RECORDS,
+        disk_bytes=_DISK_BYTES_A_SECOND,
+        contestants=(
+            Contestant(
+                name=OURS,
+                how="`Writer.append` in `Mode.FLUSH`: when it returns the record is in the file.",
+                measure=appending(ours.one_a_call("FLUSH")),
+                missing=partial(ours.missing, "FLUSH"),
+            ),
+            Contestant(
+                name=SQLITE,
+                how="`journal_mode=WAL`, `synchronous=NORMAL`; each insert a transaction.",
+                measure=appending(sqlite.one_a_transaction("NORMAL")),
+            ),
+            Contestant(
+                name=CALLS,
+                how="A C loop of the same system calls: lock, read 256 bytes, write the record, write 120 bytes, "
+                "write 4 bytes, unlock; space allocated in steps of 64 MiB.",
+                measure=appending(floor.on_growing_file("floor_calls")),
+            ),
+        ),
+    )
+
+
+def _stage() -> Row:
+    return Row(
+        name=STAGE,
+        title="Staged appends, one record a call, 1 process, to the last byte in the file",
+        unit=Unit.RECORDS,
+        seconds_factor=5,
+        disk_bytes=_DISK_BYTES_A_SECOND,
+        contestants=(
+            Contestant(
+                name=OURS,
+                how="`Writer.append` in `Mode.STAGE`, then `close`; the time ends when the file's header counts the "
+                "last record. Nothing waits for the disk, unless the kernel makes it.",
+                measure=appending(ours.staged()),
+                missing=partial(ours.missing, "STAGE"),
+            ),
+            Contestant(
+                name=BLOCKS,
+                how=f"A C loop that writes blocks of 1 MiB for as long, not synced; its bytes, as records of "
+                f"{FRAMED_BYTES}: what the kernel takes.",
+                measure=appending(floor.on_growing_file("floor_blocks")),
+            ),
+            Contestant(
+                name=BLOCKS_SYNCED,
+                how="The same, and then one `fdatasync`, which is in the time: what the disk takes.",
+                measure=appending(floor.on_growing_file("floor_blocks_synced")),
+            ),
+            Contestant(
+                name="floor: copies",
+                how="A C loop that copies each record into a ring of 1 MiB; nothing is written.",
+                measure=appending(floor.on_growing_file("floor_copies")),
+            ),
+        ),
+    )
+
+
+def _bulk() -> Row:
+    return Row(
+        name=BULK,
+        title=f"Appends that are not synced, {_RECORDS_A_CALL} records a call, 1 process",
+        unit=Unit.RECORDS,
+        seconds_factor=2.5,
+        disk_bytes=_DISK_BYTES_A_SECOND,
+        contestants=(
+            Contestant(
+                name=OURS,
+                how=f"`Writer.append_many` of {_RECORDS_A_CALL} in `Mode.FLUSH`.",
+                measure=appending(ours.many_a_call("FLUSH", _RECORDS_A_CALL)),
+                missing=partial(ours.missing, "FLUSH"),
+            ),
+            Contestant(
+                name=SQLITE,
+                how=f"`synchronous=NORMAL`, `executemany` of {_RECORDS_A_CALL} in a transaction.",
+                measure=appending(sqlite.many_a_transaction("NORMAL", _RECORDS_A_CALL)),
+            ),
+            Contestant(
+                name=BLOCKS,
+                how="A C loop that writes blocks of 1 MiB, not synced.",
+                measure=appending(floor.on_growing_file("floor_blocks")),
+            ),
+        ),
+    )

@@ -1,0 +1,78 @@
+"""The whole of the benchmark, too short to say anything about speed: it gives figures for all that is here."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from stress.bench.peers.floor import FLOORS
+from tests.support.checkout import ROOT
+
+FUNCTION_LINES_MAX = 40
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "stress.bench", *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.slow
+def test_every_row_that_can_run_here_gives_figures(tmp_path: Path) -> None:
+    written = tmp_path / "benchmarks.md"
+    place = tmp_path / "place"
+    place.mkdir()
+    done = run("--seconds", "0.02", "--rounds", "1", "--json", "--write", str(written), "--directory", str(place))
+    assert done.returncode == 0, done.stderr
+    for row in json.loads(done.stdout)["rows"]:
+        for contestant in row["contestants"]:
+            absent = contestant["name"] == "Redis stream" and not shutil.which("redis-server")
+            assert bool(contestant["missing"]) == absent, (row["name"], contestant)
+            if not absent:
+                (sample,) = contestant["samples"]
+                assert sample["value"] > 0
+                assert (sample["waits"] is not None) == row["name"].startswith("durable-")
+        assert f"### {row['name']}\n" in written.read_text()
+    assert list(place.iterdir()) == []
+
+
+def test_a_table_is_printed(tmp_path: Path) -> None:
+    done = run("--only", "durable-1", "--seconds", "0.02", "--rounds", "2", "--directory", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert "durable-1: Durable appends, one record a call, 1 process" in done.stdout
+    assert re.search(r"^ *floor: classic order +[\d,]+ ", done.stdout, re.MULTILINE)
+    assert "What was aimed at" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["--directory", "/dev/shm"], "where nothing is ever synced; choose one on a disk"),
+        (["--only", "durable-3"], "durable-3 is none of the rows: durable-1, durable-2"),
+        (["--directory", "/nonexistent"], "'/nonexistent' does not exist"),
+    ],
+)
+def test_wrong_usage(arguments: list[str], text: str) -> None:
+    done = run(*arguments)
+    assert done.returncode == 2
+    assert text in done.stderr
+    assert done.stdout == ""
+
+
+def test_a_run_for_which_there_is_no_room_is_refused(tmp_path: Path) -> None:
+    done = run("--only", "durable-1", "--only", "stage", "--seconds", "10000000", "--directory", str(tmp_path))
+    assert done.returncode == 1
+    assert "stage may put " in done.stderr
+
+
+def test_each_floor_is_short() -> None:
+    files = sorted(FLOORS.glob("*.[ch]"))
+    assert len(files) > 5
+    for path in files:
+        bodies = re.findall(r"^\{\n(.*?)^\}", path.read_text(), re.DOTALL | re.MULTILINE)
+        assert all(len(body.splitlines()) <= FUNCTION_LINES_MAX for body in bodies), path.name

@@ -1,0 +1,136 @@
+"""What is shown of results, on a terminal and in docs/benchmarks.md.  The results are made up."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from stress.bench import goals
+from stress.bench.contestant import OURS, Contestant, Row, Unit
+from stress.bench.document import Taken, document
+from stress.bench.json_text import to_json
+from stress.bench.machine import Disk, Machine, disk, machine
+from stress.bench.rounds import Results
+from stress.bench.rows import durable
+from stress.bench.rows.every import all_rows, chosen
+from stress.bench.sample import Sample, Waits
+from stress.bench.table import show
+
+MACHINE = Machine(
+    cpu="A CPU",
+    cpu_count=2,
+    memory_gib=24,
+    kernel="Linux 6",
+    disk=Disk(file_system="ext4", options="rw", device="does not rotate"),
+    versions=("binlog 1",),
+)
+TAKEN = Taken(day="2026-01-02", rounds=2, seconds=2, load=(0.25, 1.5))
+
+
+def nobody(directory: Path, seconds: float) -> Sample:
+    raise AssertionError
+
+
+@pytest.fixture
+def results() -> Results:
+    """One row: ours, one that is twice as fast, one that is not there, and one that failed."""
+    names = {OURS: None, durable.FLOOR: None, "Absent": "it is not installed", "Broken": None}
+    contestants = tuple(
+        Contestant(name=name, how=f"The way of {name}.", measure=nobody, missing=lambda missing=missing: missing)
+        for name, missing in names.items()
+    )
+    row = Row(name="durable-1", title="Durable | appends", unit=Unit.RECORDS, contestants=contestants)
+    results = Results([row])
+    ours, floor, _, broken = results.all()
+    ours.samples += [Sample(1000, Waits(1000, 2000, 3_000_000)), Sample(3000, Waits(1000, 2000, 5_000_000))]
+    floor.samples += [Sample(2000, Waits(500, 700, 900)), Sample(6000, Waits(500, 700, 900))]
+    broken.failure = "a disk fell down"
+    broken.samples += [None, None]
+    return results
+
+
+def test_the_document(results: Results) -> None:
+    text = document(MACHINE, TAKEN, results)
+    assert "There were 2 rounds" in text
+    assert "| CPU | A CPU, 2 cores to run on |" in text
+    assert "| load before and at the end | 0.25, 1.50 |" in text
+    assert "| binlog | 2,000 | 1,000 to 3,000 | 1.00 | 2.00 | 4,000 | - |" in text
+    assert f"| {durable.FLOOR} | 4,000 | 2,000 to 6,000 | 0.50 | 0.70 | 0.90 | 0.50 (0.50 to 0.50) |" in text
+    assert "Absent: not measured, because it is not installed." in text
+    assert "Broken: failed, because a disk fell down." in text
+    assert "- **Broken**: The way of Broken." in text
+    assert "| durable, 1 process, to the floor | at least 0.75 | 0.50 (0.50 to 0.50) | no |" in text
+    assert "| binlog | 1,000; 3.00 | 3,000; 5.00 |" in text
+
+
+def test_every_table_of_the_document_has_as_many_cells_in_each_line(results: Results) -> None:
+    for block in re.findall(r"(?:^\|.*\|\n)+", document(MACHINE, TAKEN, results), re.MULTILINE):
+        assert len({len(re.findall(r"(?<!\\)\|", line)) for line in block.splitlines()}) == 1, block
+
+
+def test_the_table_on_a_terminal(results: Results) -> None:
+    out = io.StringIO()
+    show(Console(file=out, width=120), MACHINE, results)
+    text = out.getvalue()
+    assert re.search(r"binlog +2,000 +1,000 to 3,000 +1\.00 +2\.00 +4,000 +-", text)
+    assert "Absent: not measured, because it is not installed" in text
+    assert "Broken: failed, because a disk fell down" in text
+
+
+def test_json(results: Results) -> None:
+    whole = json.loads(to_json(MACHINE, TAKEN, results))
+    assert whole["machine"]["cpu"] == "A CPU"
+    assert whole["taken"]["load"] == [0.25, 1.5]
+    ours, _, absent, broken = whole["rows"][0]["contestants"]
+    assert ours["samples"][1] == {
+        "value": 3000,
+        "waits": {"p50_ns": 1000, "p99_ns": 2000, "longest_ns": 5_000_000},
+    }
+    assert absent["missing"] == "it is not installed"
+    assert (broken["failure"], broken["samples"]) == ("a disk fell down", [None, None])
+
+
+def test_a_goal_that_was_not_measured_is_left_out(results: Results) -> None:
+    reached = [goal.what for goal in goals.goals() if goal.reached(results)]
+    assert reached == ["durable, 1 process, to the floor"]
+
+
+def test_every_goal_is_about_contestants_that_there_are() -> None:
+    results = Results(all_rows())
+    for result in results.all():
+        result.samples.append(Sample(10, Waits(1, 2, 3)))
+    assert [goal.what for goal in goals.goals() if not goal.reached(results)] == []
+
+
+def test_the_machine_is_told_without_paths_and_host(tmp_path: Path) -> None:
+    text = "\n".join(value for _, value in machine(tmp_path).lines())
+    assert not re.search(r"(^|[\s=,(])/", text)
+    assert not re.search(rf"\b{re.escape(os.uname().nodename)}\b", text)
+    assert disk(tmp_path).file_system != "unknown"
+
+
+def test_what_lies_in_memory_is_told_from_a_disk(tmp_path: Path) -> None:
+    assert disk(Path("/dev/shm")).in_memory
+    assert not disk(tmp_path).in_memory
+
+
+def test_rows_are_chosen_by_name_and_by_family() -> None:
+    assert [row.name for row in chosen(["durable-8", "flush"])] == ["durable-8", "flush"]
+    assert [row.name for row in chosen(["durable"])] == [f"durable-{count}" for count in durable.PROCESSES]
+    assert chosen([]) != []
+    with pytest.raises(ValueError, match="nonsense is none of the rows"):
+        chosen(["durable", "nonsense"])
+
+
+def test_names_are_told_apart() -> None:
+    rows = all_rows()
+    assert len({row.name for row in rows}) == len(rows)
+    for row in rows:
+        assert len({contestant.name for contestant in row.contestants}) == len(row.contestants)
+        assert row.contestants[0].name.startswith(OURS)
