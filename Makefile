@@ -5,7 +5,7 @@ PYTHON ?= python3
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick crash lint format-docs clean
+.PHONY: help demo bench test quick crash lint format-docs clean
 MAKEFLAGS += --no-builtin-rules
 
 # They would lead .venv's Python to another one's modules.
@@ -23,6 +23,7 @@ pytest = .venv/bin/python -m pytest --numprocesses auto --dist loadgroup
 
 help:
 	@echo 'make demo         the main job, end to end (ARGS="--help" shows its options)'
+	@echo 'make bench        us and what one would otherwise use, measured side by side (ARGS="--help" shows its options)'
 	@echo 'make test         every test, on as many workers as there are cores (ARGS= goes to pytest)'
 	@echo 'make quick        the tests without Spark and without the slow ones, in under a minute (ARGS= goes to pytest)'
 	@echo 'make crash        power cuts and damage, by the thousand (DURATION_S=60 SEED= ARGS="--help")'
@@ -34,12 +35,16 @@ demo:
 	$(set_up) spark
 	@.venv/bin/python -m stress.demo $(ARGS)
 
+bench:
+	$(set_up) bench
+	@.venv/bin/python -m stress.bench $(ARGS)
+
 test:
-	$(set_up) test lint spark
+	$(set_up) test lint spark bench
 	@$(pytest) $(ARGS)
 
 quick:
-	$(set_up) test lint
+	$(set_up) test lint bench
 	@echo 'binlog: this is the part without Spark and without the slow tests; "make test" runs them all'
 	@$(pytest) -m 'not spark and not slow' $(ARGS)
 

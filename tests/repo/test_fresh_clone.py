@@ -38,7 +38,7 @@ def place() -> Iterator[Path]:
 def wheelhouse(place: Path) -> Path:
     """All that the clone may install, out of the cache of the user who runs this, so that little is downloaded."""
     folder = place / "wheelhouse"
-    wanted = ["pip", *checkout.requirements("spark", "java", "test", "lint")]
+    wanted = ["pip", *checkout.requirements("spark", "java", "test", "lint", "bench")]
     subprocess.run([sys.executable, "-m", "pip", "wheel", "--quiet", "--wheel-dir", folder, *wanted], check=True)
     return folder
 
