@@ -15,6 +15,9 @@ OURS = "binlog"
 RECORD_BYTES = 500
 FRAMED_BYTES = 504
 
+# How long who waits has slept before it is woken.
+IDLE_MS = 20
+
 # Measure(directory, seconds): in an empty directory of its own, for about so long.
 Measure = Callable[[Path, float], Sample]
 

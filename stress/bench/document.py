@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from stress.bench import figures, table
-from stress.bench.contestant import RECORD_BYTES, Row, Unit
+from stress.bench.contestant import RECORD_BYTES, Row
 from stress.bench.machine import Machine
 from stress.bench.rounds import Result, Results
 
@@ -67,7 +67,7 @@ def _goals(results: Results) -> list[str]:
 
 
 def _row(row: Row, results: list[Result]) -> Iterator[str]:
-    waits = any(result.wait_ns("longest_ns") for result in results)
+    waits = _has_waits(results)
     heading = ["", *table.headings(row, waits)]
     yield from (f"### {row.name}", "", f"{row.title}.", "")
     yield from _table(
@@ -100,15 +100,16 @@ def _raw(results: Results) -> Iterator[str]:
     for row in results.rows:
         measured = [result for result in results.of(row) if result.values]
         if measured:
-            yield from (f"### {row.name}, round by round ({_unit(row)})", "")
+            more = "; longest wait, ms" if _has_waits(measured) else ""
+            yield from (f"### {row.name}, round by round ({row.unit.value}{more})", "")
             yield from _table(
                 ["", *(str(number + 1) for number in range(max(len(result.samples) for result in measured)))],
                 [[result.contestant.name, *_rounds(result)] for result in measured],
             )
 
 
-def _unit(row: Row) -> str:
-    return row.unit.value if row.unit is Unit.MICROSECONDS else f"{row.unit.value}; longest wait, ms"
+def _has_waits(results: list[Result]) -> bool:
+    return any(result.wait_ns("longest_ns") for result in results)
 
 
 def _rounds(result: Result) -> Iterator[str]:

@@ -13,9 +13,9 @@ _NS_A_MICROSECOND = 1000
 
 def number(value: float) -> str:
     """With thousands apart; small ones with as many places as make three digits."""
-    if value >= 100:
+    if abs(value) >= 100:
         return f"{value:,.0f}"
-    return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+    return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
 
 
 def microseconds(nanoseconds: float) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from stress.bench.contestant import OURS
 from stress.bench.rounds import Results, ratio
-from stress.bench.rows import durable, unsynced
+from stress.bench.rows import durable, reading, unsynced, waking
 from stress.bench.sample import Spread
 
 
@@ -23,7 +23,7 @@ class Goal:
     @property
     def aim(self) -> str:
         """The bound in words."""
-        return f"{'at most' if self.most else 'at least'} {self.bound:,g}"
+        return f"{'at most' if self.most else 'at least'} {self.bound:,}"
 
     def met(self, spread: Spread) -> bool:
         """Whether the median keeps to the bound."""
@@ -32,7 +32,7 @@ class Goal:
 
 def goals() -> list[Goal]:
     """All of them, in the order of the rows."""
-    return [*_durable(), *_unsynced()]
+    return [*_durable(), *_unsynced(), *_reading(), _waking()]
 
 
 def _durable() -> list[Goal]:
@@ -68,6 +68,18 @@ def _unsynced() -> list[Goal]:
         Goal("staged, to what the disk takes, if less", 1, _against(unsynced.STAGE, unsynced.BLOCKS_SYNCED)),
         Goal("100 a call, not synced, records/s", 2_000_000, _figure(unsynced.BULK)),
     ]
+
+
+def _reading() -> list[Goal]:
+    bounds = ((reading.ENTRIES, 2), (reading.BATCHES_AS_BYTES, 4), (reading.BATCHES_AS_OFFSETS, 6))
+    return [
+        Goal(f"reading, {name.removeprefix(f'{OURS}, ')}, records/s", millions * 1_000_000, _figure(reading.NAME, name))
+        for name, millions in bounds
+    ]
+
+
+def _waking() -> Goal:
+    return Goal("waking, to the floor", 2, _against(waking.NAME, waking.FLOOR), most=True)
 
 
 def _figure(row: str, contestant: str = OURS) -> Callable[[Results], Spread | None]:

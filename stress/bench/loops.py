@@ -1,10 +1,10 @@
-"""The loops in which a Python peer writes records until it is told to stop."""
+"""The loops in which a Python peer writes or reads records until it is told to stop."""
 
 from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from stress.bench.processes import Loop, Work
@@ -29,6 +29,26 @@ def append_loop(append: Callable[[bytes], object], record: bytes) -> Loop:
 def append_many_loop(append_many: Callable[[list[bytes]], object], records: list[bytes]) -> Loop:
     """Many records a call."""
     return lambda work: _count(work, append_many, records, 1) * len(records)
+
+
+def pass_loop(read: Callable[[], int]) -> Loop:
+    """Read everything, again and again; `read` returns how many records that were.  The last pass is a whole one."""
+
+    def loop(work: Work) -> int:
+        count = 0
+        while not work.stop[0]:
+            count += read()
+        return count
+
+    return loop
+
+
+def counted(records: Iterable[object]) -> int:
+    """Take every record, do nothing with it, and return how many there were."""
+    count = 0
+    for count, _ in enumerate(records, 1):  # noqa: B007 - the last one counts
+        pass
+    return count
 
 
 def _count_and_time(work: Work, waits: memoryview, append: Callable[[bytes], object], record: bytes) -> int:

@@ -14,7 +14,8 @@ struct floor_work {
     const char *path;     /* a file that is there */
     int64_t region_bytes; /* what each process has of it, where they do not append */
     int32_t index;        /* which process this is */
-    int32_t bytes;        /* a record, with its length; floors that take many at once take this many bytes */
+    int32_t bytes;        /* a record, with its length */
+    int32_t idle_ms;      /* between two rings */
     const int32_t *stop;  /* not 0: end */
     uint64_t *waits;      /* ns that each record took, or NULL */
     int64_t waits_count;  /* how many fit */
@@ -26,5 +27,8 @@ int64_t floor_calls(const struct floor_work *work);
 int64_t floor_blocks(const struct floor_work *work);
 int64_t floor_blocks_synced(const struct floor_work *work);
 int64_t floor_copies(const struct floor_work *work);
+int64_t floor_read(const struct floor_work *work);
+int64_t floor_ring(const struct floor_work *work);
+int64_t floor_wait(const struct floor_work *work);
 
 #endif

@@ -8,15 +8,15 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from cffi import FFI
 
-from stress.bench.appending import Prepare, Prepared
-from stress.bench.contestant import FRAMED_BYTES
+from stress.bench.contestant import FRAMED_BYTES, IDLE_MS
+from stress.bench.measuring import Prepare, Prepared
 from stress.bench.processes import Loop, Opener, Work
 from stress.bench.sample import MeasureError
 
@@ -24,6 +24,7 @@ FLOORS = Path(__file__).resolve().parent.parent / "floors"
 
 _HEADER_BYTES = 256
 _REGION_BYTES = 4 << 20
+_PAGE_BYTES = 4096
 _FLAGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-pthread")
 
 _ffi = FFI()
@@ -45,19 +46,19 @@ def library() -> Any:
         return _ffi.dlopen(target)  # a library that is loaded needs its name no more
 
 
-def on_growing_file(function: str, *, bytes_: int = FRAMED_BYTES, stored: bool = False) -> Prepare:
+def on_growing_file(function: str, *, stored: bool = False) -> Prepare:
     """A floor on a file that has nothing but a header.  stored: whether its header's tail tells what it wrote."""
 
     @contextmanager
     def prepare(directory: Path, processes: int) -> Iterator[Prepared]:
         path = directory / "floor"
         path.write_bytes(bytes(8) + _HEADER_BYTES.to_bytes(8, sys.byteorder) + bytes(_HEADER_BYTES - 16))
-        yield Prepared(_opener(function, path, bytes_), (lambda: _stored(path, bytes_)) if stored else None)
+        yield Prepared(_opener([function], path), (lambda: _stored(path)) if stored else None)
 
     return prepare
 
 
-def on_prepared_file(function: str, *, bytes_: int = FRAMED_BYTES) -> Prepare:
+def on_prepared_file(function: str) -> Prepare:
     """A floor on a file that is allocated and written, with a region for each process that it goes round in."""
 
     @contextmanager
@@ -69,16 +70,39 @@ def on_prepared_file(function: str, *, bytes_: int = FRAMED_BYTES) -> Prepare:
                 file.write(bytes(_REGION_BYTES))
             file.flush()
             os.fsync(file.fileno())
-        yield Prepared(_opener(function, path, bytes_), None)
+        yield Prepared(_opener([function], path), None)
 
     return prepare
 
 
-def _opener(function: str, path: Path, bytes_: int) -> Opener:
-    call = getattr(library(), function)
+def on_log(function: str, fill: Callable[[Path], Path]) -> Prepare:
+    """A floor that reads a log, which `fill` makes; it returns the file."""
+
+    @contextmanager
+    def prepare(directory: Path, processes: int) -> Iterator[Prepared]:
+        yield Prepared(_opener([function], fill(directory)), None)
+
+    return prepare
+
+
+def with_roles(*functions: str) -> Prepare:
+    """Floors on one page that they share, the first in the first process, the next one in the next."""
+
+    @contextmanager
+    def prepare(directory: Path, processes: int) -> Iterator[Prepared]:
+        path = directory / "floor"
+        path.write_bytes(bytes(_PAGE_BYTES))
+        yield Prepared(_opener(functions, path), None)
+
+    return prepare
+
+
+def _opener(functions: Sequence[str], path: Path) -> Opener:
+    calls = [getattr(library(), function) for function in functions]
 
     @contextmanager
     def opener(index: int) -> Iterator[Loop]:
+        call = calls[index % len(calls)]
         name = _ffi.new("char[]", os.fsencode(path))
 
         def loop(work: Work) -> int:
@@ -90,7 +114,8 @@ def _opener(function: str, path: Path, bytes_: int) -> Opener:
                     "path": name,
                     "region_bytes": _REGION_BYTES,
                     "index": index,
-                    "bytes": bytes_,
+                    "bytes": FRAMED_BYTES,
+                    "idle_ms": IDLE_MS,
                     "stop": stop,
                     "waits": waits,
                     "waits_count": 0 if work.waits is None else len(work.waits),
@@ -106,7 +131,7 @@ def _opener(function: str, path: Path, bytes_: int) -> Opener:
     return opener
 
 
-def _stored(path: Path, bytes_: int) -> int:
+def _stored(path: Path) -> int:
     with path.open("rb") as file:
         tail = int.from_bytes(file.read(16)[8:], sys.byteorder)
-    return (tail - _HEADER_BYTES) // bytes_
+    return (tail - _HEADER_BYTES) // FRAMED_BYTES

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from stress.bench.appending import Prepared
 from stress.bench.contestant import RECORD_BYTES
-from stress.bench.loops import append_loop
+from stress.bench.loops import append_loop, counted, pass_loop
+from stress.bench.measuring import Prepare, Prepared
 from stress.bench.peers.packages import missing_package
 from stress.bench.processes import Loop
 
@@ -38,6 +38,30 @@ def prepare(directory: Path, processes: int) -> Iterator[Prepared]:
             yield append_loop(lambda record: _append(log, record), os.urandom(RECORD_BYTES))
 
     yield Prepared(opener, lambda: _stored(directory))
+
+
+def read_in_order(records: int) -> Prepare:
+    """A log of so many records, read from its first to its last, a record at a time."""
+
+    @contextmanager
+    def prepare(directory: Path, processes: int) -> Iterator[Prepared]:
+        with environment(directory) as log, log.begin(write=True) as transaction:
+            for number in range(records):
+                transaction.put(number.to_bytes(_KEY_BYTES, "big"), os.urandom(RECORD_BYTES), append=True)
+
+        @contextmanager
+        def opener(index: int) -> Iterator[Loop]:
+            with environment(directory) as log:
+                yield pass_loop(lambda: _read(log))
+
+        yield Prepared(opener, None)
+
+    return prepare
+
+
+def _read(log: Any) -> int:
+    with log.begin() as transaction, transaction.cursor() as cursor:
+        return counted(cursor.iternext(keys=False, values=True))
 
 
 def _append(log: Any, record: bytes) -> None:

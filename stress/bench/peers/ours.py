@@ -10,14 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import binlog
-from stress.bench.appending import Prepare, Prepared
 from stress.bench.contestant import RECORD_BYTES
-from stress.bench.loops import append_loop, append_many_loop
+from stress.bench.loops import append_loop, append_many_loop, pass_loop
+from stress.bench.measuring import Prepare, Prepared
 from stress.bench.processes import Loop, Work
 from stress.bench.sample import MeasureError
 
 _FILE_SECONDS_MAX = 60.0
 _LOOK_SECONDS = 0.0002
+_RECORDS_A_CALL = 1000
 
 _MODES: Any = getattr(binlog, "Mode", None)
 
@@ -27,7 +28,8 @@ def missing(mode: str) -> str | None:
     return None if _MODES or mode == "SYNC" else "this binlog has one mode only"
 
 
-def _writer(path: Path, mode: str) -> binlog.Writer:
+def writer_in(path: Path, mode: str) -> binlog.Writer:
+    """A writer in a mode."""
     return binlog.Writer(path, mode=_MODES[mode]) if _MODES else binlog.Writer(path)
 
 
@@ -50,7 +52,7 @@ def staged() -> Prepare:
 
         @contextmanager
         def opener(index: int) -> Iterator[Loop]:
-            writer = _writer(path, "STAGE")
+            writer = writer_in(path, "STAGE")
             append = append_loop(writer.append, os.urandom(RECORD_BYTES))
 
             def loop(work: Work) -> int:
@@ -66,6 +68,34 @@ def staged() -> Prepare:
     return prepare
 
 
+def filled(directory: Path, records: int) -> Path:
+    """A log of so many records, all of it in the page cache; return its only file."""
+    with binlog.Writer(directory / "log") as writer:
+        for _ in range(0, records, _RECORDS_A_CALL):
+            writer.append_many([os.urandom(RECORD_BYTES) for _ in range(_RECORDS_A_CALL)])
+    return Path(binlog.stat(directory / "log").files[0].path)
+
+
+def read_in_order(records: int, read: Callable[[binlog.Reader], int]) -> Prepare:
+    """A log of so many records, read from its first to its last by `read`, which returns how many it read."""
+
+    @contextmanager
+    def prepare(directory: Path, processes: int) -> Iterator[Prepared]:
+        path = filled(directory, records).parent
+
+        def read_all() -> int:
+            with binlog.Reader(path) as reader:
+                return read(reader)
+
+        @contextmanager
+        def opener(index: int) -> Iterator[Loop]:
+            yield pass_loop(read_all)
+
+        yield Prepared(opener, None)
+
+    return prepare
+
+
 def _prepare(mode: str, loop: Callable[[binlog.Writer], Loop]) -> Prepare:
     @contextmanager
     def prepare(directory: Path, processes: int) -> Iterator[Prepared]:
@@ -74,7 +104,7 @@ def _prepare(mode: str, loop: Callable[[binlog.Writer], Loop]) -> Prepare:
 
         @contextmanager
         def opener(index: int) -> Iterator[Loop]:
-            with _writer(path, mode) as writer:
+            with writer_in(path, mode) as writer:
                 yield loop(writer)
 
         yield Prepared(opener, lambda: _stored(path))

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from stress.bench.appending import Prepared
 from stress.bench.contestant import RECORD_BYTES
 from stress.bench.loops import append_loop
+from stress.bench.measuring import Prepared
 from stress.bench.peers.packages import missing_package
 from stress.bench.processes import Loop
 

@@ -8,12 +8,13 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from stress.bench.appending import Prepare, Prepared
 from stress.bench.contestant import RECORD_BYTES
-from stress.bench.loops import append_loop, append_many_loop
+from stress.bench.loops import append_loop, append_many_loop, counted, pass_loop
+from stress.bench.measuring import Prepare, Prepared
 from stress.bench.processes import Loop
 
 _INSERT = "INSERT INTO log (record) VALUES (?)"
+_SELECT = "SELECT record FROM log ORDER BY sequence"
 
 # Long enough for whoever is unlucky with many writers: SQLite does not queue, it sleeps and tries again.
 _BUSY_SECONDS = 60.0
@@ -72,6 +73,28 @@ def many_a_transaction(synchronous: str, records: int) -> Prepare:
                 yield append_many_loop(append_many, [os.urandom(RECORD_BYTES)] * records)
 
         yield Prepared(opener, lambda: _stored(path))
+
+    return prepare
+
+
+def read_in_order(records: int) -> Prepare:
+    """A log of so many records, read from its first to its last, a record at a time."""
+
+    @contextmanager
+    def prepare(directory: Path, processes: int) -> Iterator[Prepared]:
+        path = directory / "log.sqlite"
+        create(path)
+        with closing(connect(path, "NORMAL")) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            connection.executemany(_INSERT, ((os.urandom(RECORD_BYTES),) for _ in range(records)))
+            connection.execute("COMMIT")
+
+        @contextmanager
+        def opener(index: int) -> Iterator[Loop]:
+            with closing(connect(path, "NORMAL")) as connection:
+                yield pass_loop(lambda: counted(connection.execute(_SELECT)))
+
+        yield Prepared(opener, None)
 
     return prepare
 

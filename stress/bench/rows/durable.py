@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from stress.bench.appending import appending
 from stress.bench.contestant import OURS, Contestant, Row, Unit
+from stress.bench.measuring import measuring
 from stress.bench.peers import floor, lmdb_log, ours, persist_queue, redis_stream, sqlite
 
 FLOOR = "floor: write, sync"
@@ -34,7 +34,7 @@ def rows() -> list[Row]:
 
 
 def _contestants(processes: int) -> tuple[Contestant, ...]:
-    measure = partial(appending, processes=processes, keep_waits=True)
+    measure = partial(measuring, processes=processes, keep_waits=True)
     return (
         Contestant(
             name=OURS,

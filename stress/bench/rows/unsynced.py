@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from stress.bench.appending import appending
 from stress.bench.contestant import FRAMED_BYTES, OURS, Contestant, Row, Unit
+from stress.bench.measuring import measuring
 from stress.bench.peers import floor, ours, sqlite
 
 FLUSH = "flush"
@@ -38,19 +38,19 @@ def _flush() -> Row:
             Contestant(
                 name=OURS,
                 how="`Writer.append` in `Mode.FLUSH`: when it returns the record is in the file.",
-                measure=appending(ours.one_a_call("FLUSH")),
+                measure=measuring(ours.one_a_call("FLUSH")),
                 missing=partial(ours.missing, "FLUSH"),
             ),
             Contestant(
                 name=SQLITE,
                 how="`journal_mode=WAL`, `synchronous=NORMAL`; each insert a transaction.",
-                measure=appending(sqlite.one_a_transaction("NORMAL")),
+                measure=measuring(sqlite.one_a_transaction("NORMAL")),
             ),
             Contestant(
                 name=CALLS,
                 how="A C loop of the same system calls: lock, read 256 bytes, write the record, write 120 bytes, "
                 "write 4 bytes, unlock; space allocated in steps of 64 MiB.",
-                measure=appending(floor.on_growing_file("floor_calls")),
+                measure=measuring(floor.on_growing_file("floor_calls")),
             ),
         ),
     )
@@ -68,24 +68,24 @@ def _stage() -> Row:
                 name=OURS,
                 how="`Writer.append` in `Mode.STAGE`, then `close`; the time ends when the file's header counts the "
                 "last record. Nothing waits for the disk, unless the kernel makes it.",
-                measure=appending(ours.staged()),
+                measure=measuring(ours.staged()),
                 missing=partial(ours.missing, "STAGE"),
             ),
             Contestant(
                 name=BLOCKS,
                 how=f"A C loop that writes blocks of 1 MiB for as long, not synced; its bytes, as records of "
                 f"{FRAMED_BYTES}: what the kernel takes.",
-                measure=appending(floor.on_growing_file("floor_blocks")),
+                measure=measuring(floor.on_growing_file("floor_blocks")),
             ),
             Contestant(
                 name=BLOCKS_SYNCED,
                 how="The same, and then one `fdatasync`, which is in the time: what the disk takes.",
-                measure=appending(floor.on_growing_file("floor_blocks_synced")),
+                measure=measuring(floor.on_growing_file("floor_blocks_synced")),
             ),
             Contestant(
                 name="floor: copies",
                 how="A C loop that copies each record into a ring of 1 MiB; nothing is written.",
-                measure=appending(floor.on_growing_file("floor_copies")),
+                measure=measuring(floor.on_growing_file("floor_copies")),
             ),
         ),
     )
@@ -102,18 +102,18 @@ def _bulk() -> Row:
             Contestant(
                 name=OURS,
                 how=f"`Writer.append_many` of {_RECORDS_A_CALL} in `Mode.FLUSH`.",
-                measure=appending(ours.many_a_call("FLUSH", _RECORDS_A_CALL)),
+                measure=measuring(ours.many_a_call("FLUSH", _RECORDS_A_CALL)),
                 missing=partial(ours.missing, "FLUSH"),
             ),
             Contestant(
                 name=SQLITE,
                 how=f"`synchronous=NORMAL`, `executemany` of {_RECORDS_A_CALL} in a transaction.",
-                measure=appending(sqlite.many_a_transaction("NORMAL", _RECORDS_A_CALL)),
+                measure=measuring(sqlite.many_a_transaction("NORMAL", _RECORDS_A_CALL)),
             ),
             Contestant(
                 name=BLOCKS,
                 how="A C loop that writes blocks of 1 MiB, not synced.",
-                measure=appending(floor.on_growing_file("floor_blocks")),
+                measure=measuring(floor.on_growing_file("floor_blocks")),
             ),
         ),
     )

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from stress.bench import goals
+from stress.bench import figures, goals
 from stress.bench.contestant import OURS, Contestant, Row, Unit
 from stress.bench.document import Taken, document
 from stress.bench.json_text import to_json
@@ -81,6 +81,14 @@ def test_the_table_on_a_terminal(results: Results) -> None:
     assert re.search(r"binlog +2,000 +1,000 to 3,000 +1\.00 +2\.00 +4,000 +-", text)
     assert "Absent: not measured, because it is not installed" in text
     assert "Broken: failed, because a disk fell down" in text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(1234567.8, "1,234,568"), (99.96, "100.0"), (12.34, "12.3"), (1.234, "1.23"), (-250.4, "-250"), (0, "0.00")],
+)
+def test_numbers_have_three_digits_or_more(value: float, text: str) -> None:
+    assert figures.number(value) == text
 
 
 def test_json(results: Results) -> None:

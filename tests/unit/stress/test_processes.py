@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from stress.bench.appending import Prepared, appending
+from stress.bench.measuring import Prepared, measuring
 from stress.bench.processes import Loop, Opener, Work, run_processes
 from stress.bench.sample import MeasureError
 from tests.support.checkout import ROOT
@@ -108,7 +108,7 @@ def test_a_peer_that_holds_less_than_it_was_given_is_found(tmp_path: Path) -> No
         yield Prepared(opener(wait_for_stop), lambda: processes - 1)
 
     with pytest.raises(MeasureError, match="2 records were written, and 1 are there"):
-        appending(prepare, processes=2)(tmp_path, 0.01)
+        measuring(prepare, processes=2)(tmp_path, 0.01)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])

@@ -1,4 +1,4 @@
-"""Appending: a peer is made ready, processes are let go, and what they say they wrote is looked for."""
+"""Records a second: a peer is made ready, processes are let go, and what they say they wrote is looked for."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class Prepared:
 Prepare = Callable[[Path, int], AbstractContextManager[Prepared]]
 
 
-def appending(prepare: Prepare, *, processes: int = 1, keep_waits: bool = False) -> Measure:
-    """Measure records a second, and how long single appends took where asked for."""
+def measuring(prepare: Prepare, *, processes: int = 1, keep_waits: bool = False) -> Measure:
+    """Measure records a second, and how long single ones took where asked for."""
 
     def measure(directory: Path, seconds: float) -> Sample:
         with prepare(directory, processes) as prepared:
@@ -37,5 +37,17 @@ def appending(prepare: Prepare, *, processes: int = 1, keep_waits: bool = False)
         if stored != run.record_count:
             raise MeasureError(f"{run.record_count} records were written, and {stored} are there")
         return Sample(run.record_count / run.seconds, run.waits)
+
+    return measure
+
+
+def waiting(prepare: Prepare, *, processes: int) -> Measure:
+    """Measure the median of what they note, in microseconds."""
+
+    def measure(directory: Path, seconds: float) -> Sample:
+        with prepare(directory, processes) as prepared:
+            run = run_processes(prepared.opener, processes=processes, seconds=seconds, keep_waits=True)
+        assert run.waits is not None
+        return Sample(run.waits.p50_ns / 1000, run.waits)
 
     return measure

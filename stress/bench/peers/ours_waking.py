@@ -1,0 +1,82 @@
+"""A reader of ours that sleeps, and a writer in another process that wakes it.
+
+What the two note goes through memory that they share: of each record when `append` was called, when it returned, and
+when the reader had it, by the one clock that both have.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import binlog
+from stress.bench.contestant import IDLE_MS, RECORD_BYTES, Measure
+from stress.bench.peers.ours import writer_in
+from stress.bench.processes import Loop, Work, run_processes
+from stress.bench.sample import MeasureError, Sample, Waits
+
+_NOTE_BYTES = 3 * 8
+_SILENCE_SECONDS_MAX = 10.0
+
+
+class _Notes:
+    """The memory that they share."""
+
+    def __init__(self, seconds: float) -> None:
+        # One more is appended at the end, so that the reader ends as well.
+        self._numbers = memoryview(mmap.mmap(-1, _NOTE_BYTES * (int(seconds * 1000 / IDLE_MS) + 2))).cast("q")
+        count = len(self._numbers) // 3
+        self.called, self.returned, self.seen = (self._numbers[i * count : (i + 1) * count] for i in range(3))
+
+    def waits(self, count: int, *, since_return: bool) -> Waits:
+        """How long the reader took for each of the first `count` records."""
+        since = self.returned if since_return else self.called
+        return Waits.of([seen - begin for seen, begin in zip(self.seen[:count], since, strict=False)])
+
+
+def measure(mode: str, *, since_return: bool) -> Measure:
+    """Measure from when `append` returned, or from when it was called."""
+
+    def measured(directory: Path, seconds: float) -> Sample:
+        notes = _Notes(seconds)
+        binlog.Writer(directory / "log").close()
+
+        @contextmanager
+        def opener(index: int) -> Iterator[Loop]:
+            if index == 0:
+                with writer_in(directory / "log", mode) as writer:
+                    yield lambda work: _ring(work, writer, notes)
+            else:
+                with binlog.Reader(directory / "log") as reader:
+                    yield lambda work: _wait(work, reader, notes)
+
+        run = run_processes(opener, processes=2, seconds=seconds, keep_waits=False)
+        waits = notes.waits(run.record_count, since_return=since_return)
+        return Sample(waits.p50_ns / 1000, waits)
+
+    return measured
+
+
+def _ring(work: Work, writer: binlog.Writer, notes: _Notes) -> int:
+    record = os.urandom(RECORD_BYTES)
+    for number in range(len(notes.called)):
+        time.sleep(IDLE_MS / 1000)  # the reader is to sleep: this is the work, not a wait for something
+        last = work.stop[0]
+        notes.called[number] = time.monotonic_ns()
+        writer.append(record)
+        notes.returned[number] = time.monotonic_ns()
+        if last:
+            break
+    return 0
+
+
+def _wait(work: Work, reader: binlog.Reader, notes: _Notes) -> int:
+    for number, _ in enumerate(reader.tail(timeout=_SILENCE_SECONDS_MAX)):
+        notes.seen[number] = time.monotonic_ns()
+        if work.stop[0]:
+            return number + 1
+    raise MeasureError(f"the reader had nothing for {_SILENCE_SECONDS_MAX:g} s")

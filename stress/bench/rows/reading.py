@@ -1,0 +1,81 @@
+"""Reading a log from its beginning to its end, all of it in the page cache, again and again."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import binlog
+from stress.bench.contestant import OURS, Contestant, Row, Unit
+from stress.bench.loops import counted
+from stress.bench.measuring import measuring
+from stress.bench.peers import floor, lmdb_log, ours, sqlite
+
+NAME = "reading"
+ENTRIES = f"{OURS}, entries"
+BATCHES_AS_BYTES = f"{OURS}, batches as bytes"
+BATCHES_AS_OFFSETS = f"{OURS}, batches as offsets"
+
+# 100 MB: more than a processor's own caches hold.
+_RECORDS = 200_000
+
+
+def rows() -> list[Row]:
+    """The one."""
+    return [
+        Row(
+            name=NAME,
+            title=f"Reading {_RECORDS:,} records in order, 1 process",
+            unit=Unit.RECORDS,
+            contestants=(
+                Contestant(
+                    name=ENTRIES,
+                    how="`for entry in reader`: an `Entry` each, with the record as bytes and its ref.",
+                    measure=measuring(ours.read_in_order(_RECORDS, _entries)),
+                ),
+                Contestant(
+                    name=BATCHES_AS_BYTES,
+                    how="`read_batch`, and each record of the batch as bytes.",
+                    measure=measuring(ours.read_in_order(_RECORDS, _batches_as_bytes)),
+                ),
+                Contestant(
+                    name=BATCHES_AS_OFFSETS,
+                    how="`read_batch`, which has the bytes of many records and where each of them ends.",
+                    measure=measuring(ours.read_in_order(_RECORDS, _batches_as_offsets)),
+                ),
+                Contestant(
+                    name="SQLite",
+                    how="`SELECT record FROM log ORDER BY sequence`, a row at a time.",
+                    measure=measuring(sqlite.read_in_order(_RECORDS)),
+                ),
+                Contestant(
+                    name="LMDB",
+                    how="A cursor over all values, each as bytes.",
+                    measure=measuring(lmdb_log.read_in_order(_RECORDS)),
+                    missing=lmdb_log.missing,
+                ),
+                Contestant(
+                    name="floor: read, copy",
+                    how="A C loop that reads 1 MiB at a time, follows the lengths and copies each record out.",
+                    measure=measuring(floor.on_log("floor_read", partial(ours.filled, records=_RECORDS))),
+                ),
+            ),
+        )
+    ]
+
+
+def _entries(reader: binlog.Reader) -> int:
+    return counted(reader)
+
+
+def _batches_as_bytes(reader: binlog.Reader) -> int:
+    count = 0
+    while batch := reader.read_batch():
+        count += counted(batch)
+    return count
+
+
+def _batches_as_offsets(reader: binlog.Reader) -> int:
+    count = 0
+    while batch := reader.read_batch():
+        count += len(batch)
+    return count

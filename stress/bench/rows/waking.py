@@ -1,0 +1,49 @@
+"""Waking: how soon a reader in another process, which has slept for a while, has a new record."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from stress.bench.contestant import IDLE_MS, OURS, Contestant, Row, Unit
+from stress.bench.measuring import waiting
+from stress.bench.peers import floor, ours, ours_waking
+
+NAME = "waking"
+FLOOR = "floor: futex"
+
+
+def rows() -> list[Row]:
+    """The one."""
+    return [
+        Row(
+            name=NAME,
+            title=f"Waking a reader that has slept for {IDLE_MS} ms, in another process",
+            unit=Unit.MICROSECONDS,
+            contestants=(
+                Contestant(
+                    name=OURS,
+                    how="From when `Writer.append` was called in `Mode.FLUSH` in one process to when `Reader.tail` gave "
+                    "the record in the other: what comes before the bell is in it.",
+                    measure=ours_waking.measure("FLUSH", since_return=False),
+                    missing=partial(ours.missing, "FLUSH"),
+                ),
+                Contestant(
+                    name=f"{OURS}, synced",
+                    how="From when `append` returned in `Mode.SYNC`; less than 0 where the reader was faster than the "
+                    "return.",
+                    measure=ours_waking.measure("SYNC", since_return=True),
+                ),
+                Contestant(
+                    name=f"{OURS}, with the sync",
+                    how="From when `append` was called in `Mode.SYNC`.",
+                    measure=ours_waking.measure("SYNC", since_return=False),
+                ),
+                Contestant(
+                    name=FLOOR,
+                    how="Two C loops and a word that both map: from before `FUTEX_WAKE` in the one to after "
+                    "`FUTEX_WAIT` in the other.",
+                    measure=waiting(floor.with_roles("floor_ring", "floor_wait"), processes=2),
+                ),
+            ),
+        )
+    ]
