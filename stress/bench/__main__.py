@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import datetime as dt
 import os
-import shutil
 import signal
 import sys
 from pathlib import Path
@@ -71,7 +70,6 @@ def bench(
     directory = directory or _usual_directory()
     rows = _rows(only)
     _refuse_memory(directory)
-    _refuse_little_space(directory, rows, seconds)
     here, load_before = machine(directory), load()
     try:
         with Progress(rounds) as progress:
@@ -108,17 +106,6 @@ def _refuse_memory(directory: Path) -> None:
         raise click.BadParameter(
             f"the directory is on {kind.file_system}, where nothing is ever synced; choose one on a disk",
             param_hint="--directory",
-        )
-
-
-def _refuse_little_space(directory: Path, rows: list[Row], seconds: float) -> None:
-    needed = max((row.disk_bytes * row.seconds_factor * seconds for row in rows), default=0)
-    free = shutil.disk_usage(directory).free
-    if needed > free:
-        greedy = ", ".join(row.name for row in rows if row.disk_bytes * row.seconds_factor * seconds > free)
-        raise click.ClickException(
-            f"{greedy} may put {needed / (1 << 30):.0f} GiB on the disk, and {free / (1 << 30):.0f} are free; "
-            "choose a smaller --seconds, or other rows with --only"
         )
 
 

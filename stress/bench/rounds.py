@@ -5,6 +5,7 @@ Every other round goes the other way round, so that nobody always comes after th
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -12,6 +13,8 @@ from pathlib import Path
 
 from stress.bench.contestant import Contestant, Row
 from stress.bench.sample import MeasureError, Sample, Spread
+
+_GIB = 1 << 30
 
 
 @dataclass
@@ -47,10 +50,10 @@ class Result:
 class Results:
     """What came of everybody, in the order of the rows."""
 
-    def __init__(self, rows: Sequence[Row]) -> None:
+    def __init__(self, rows: Sequence[Row], refuse: Callable[[Row], str | None] = lambda row: None) -> None:
         self.rows = tuple(rows)
         self._results = {
-            (row.name, contestant.name): Result(row, contestant, contestant.missing())
+            (row.name, contestant.name): Result(row, contestant, refuse(row) or contestant.missing())
             for row in rows
             for contestant in row.contestants
         }
@@ -82,18 +85,32 @@ def ratio(one: Result | None, other: Result | None) -> Spread | None:
 
 
 def run_rounds(
-    rows: Sequence[Row], *, rounds: int, seconds: float, directory: Path, tell: Callable[[int, Result], None]
+    rows: Sequence[Row],
+    *,
+    rounds: int,
+    seconds: float,
+    directory: Path,
+    tell: Callable[[int, Result], None],
 ) -> Results:
     """Measure everybody, so many times, each time in a new directory in `directory`, which is removed afterwards.
 
+    Rows for which there is too little space are left out, and say so.
     tell: is called before each measurement, with the number of its round, from 0.
     """
-    results = Results(rows)
+    free = shutil.disk_usage(directory).free
+    results = Results(rows, lambda row: _too_large(row, seconds, free))
     for number in range(rounds):
         for result in _order(results, number):
             tell(number, result)
             result.samples.append(_measure(result, seconds, directory))
     return results
+
+
+def _too_large(row: Row, seconds: float, free: int) -> str | None:
+    needed = row.disk_bytes * row.seconds_factor * seconds
+    if needed <= free:
+        return None
+    return f"it may put {needed / _GIB:,.0f} GiB on the disk, and {free / _GIB:,.0f} are free (see --seconds)"
 
 
 def _order(results: Results, number: int) -> Iterator[Result]:

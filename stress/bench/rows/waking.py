@@ -22,8 +22,8 @@ def rows() -> list[Row]:
             contestants=(
                 Contestant(
                     name=OURS,
-                    how="From when `Writer.append` was called in `Mode.FLUSH` in one process to when `Reader.tail` gave "
-                    "the record in the other: what comes before the bell is in it.",
+                    how="From when `Writer.append` was called in `Mode.FLUSH` in one process to when `Reader.tail` "
+                    "gave the record in the other: what comes before the bell is in it.",
                     measure=ours_waking.measure("FLUSH", since_return=False),
                     missing=partial(ours.missing, "FLUSH"),
                 ),

@@ -64,12 +64,6 @@ def test_wrong_usage(arguments: list[str], text: str) -> None:
     assert done.stdout == ""
 
 
-def test_a_run_for_which_there_is_no_room_is_refused(tmp_path: Path) -> None:
-    done = run("--only", "durable-1", "--only", "stage", "--seconds", "10000000", "--directory", str(tmp_path))
-    assert done.returncode == 1
-    assert "stage may put " in done.stderr
-
-
 def test_each_floor_is_short() -> None:
     files = sorted(FLOORS.glob("*.[ch]"))
     assert len(files) > 5

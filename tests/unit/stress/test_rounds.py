@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -61,6 +62,16 @@ def test_who_is_missing_is_not_measured(tmp_path: Path) -> None:
     assert told == ["0 b"]
     assert results.all()[0].spread is None
     assert results.failures == []
+
+
+def test_a_row_for_which_there_is_no_room_is_not_measured(tmp_path: Path) -> None:
+    large = dataclasses.replace(row(contestant("a", giving())), disk_bytes=1 << 60)
+    small = dataclasses.replace(row(contestant("a", giving(1)), name="small"), disk_bytes=1)
+    results, told = run([large, small], 1, tmp_path)
+    assert told == ["0 a"]
+    refused, measured = results.all()
+    assert "it may put 6,442,450,944 GiB on the disk" in str(refused.missing)
+    assert measured.values == [1]
 
 
 def test_who_failed_is_told_and_not_tried_again(tmp_path: Path) -> None:
