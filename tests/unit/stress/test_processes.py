@@ -118,11 +118,14 @@ def test_nothing_goes_on_when_the_measuring_process_ends(tmp_path: Path, number:
         [*command, "--directory", str(tmp_path)], cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL
     ) as process:
         assert process.stderr is not None
-        first = process.stderr.readline()
-        assert b"round 1" in first
-        while not list(tmp_path.glob("*/log/*.dat")):
-            os.sched_yield()
-        process.send_signal(number)
+        try:
+            assert b"round 1" in process.stderr.readline()
+            deadline = time.monotonic() + 60
+            while not list(tmp_path.glob("*/log/*.dat")):
+                assert time.monotonic() < deadline
+                os.sched_yield()
+        finally:
+            process.send_signal(number)
         # The pipe ends when every process that holds it has ended.
         rest = process.communicate(timeout=60)[1]
     if number is signal.SIGKILL:
