@@ -10,6 +10,7 @@ from pathlib import Path
 from stress.bench.sample import Sample
 
 OURS = "binlog"
+FLOOR = "floor: "  # what the name of one begins with
 
 # What a record is in every row; a log adds its own few bytes to each.
 RECORD_BYTES = 500

@@ -25,7 +25,7 @@ def document(machine: Machine, taken: Taken, results: Results) -> str:
     """The whole of it."""
     lines = [
         *_opening(taken),
-        *_machine(machine, taken),
+        *_machine(machine, taken, results),
         *_goals(results),
         "## Figures",
         "",
@@ -56,9 +56,10 @@ def _opening(taken: Taken) -> list[str]:
     ]
 
 
-def _machine(machine: Machine, taken: Taken) -> list[str]:
+def _machine(machine: Machine, taken: Taken, results: Results) -> list[str]:
     rows = [*machine.lines(), ("day", taken.day), ("load before and at the end", "{:.2f}, {:.2f}".format(*taken.load))]
-    return ["## Machine", "", *_table(("", ""), rows)]
+    lines = ["## Machine", "", *_table(("", ""), rows)]
+    return [*lines, f"Take the figures with care: {results.unsteady}.", ""] if results.unsteady else lines
 
 
 def _goals(results: Results) -> list[str]:

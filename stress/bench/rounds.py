@@ -11,10 +11,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from stress.bench.contestant import Contestant, Row
+from stress.bench.contestant import FLOOR, Contestant, Row
 from stress.bench.sample import MeasureError, Sample, Spread
 
 _GIB = 1 << 30
+
+# On a machine with nothing else to do, a floor hardly differs from round to round.
+_STEADY_MAX = 2.0
 
 
 @dataclass
@@ -71,9 +74,28 @@ class Results:
         return self._results.get((row, contestant))
 
     @property
+    def unsteady(self) -> str | None:
+        """Which floor differed most between rounds, if by so much that something else must have used the machine."""
+        floors = [(result, result.spread) for result in self.all() if result.contestant.name.startswith(FLOOR)]
+        worst = max(
+            ((spread.high / spread.low, result) for result, spread in floors if spread), default=None, key=_first
+        )
+        if worst is None or worst[0] <= _STEADY_MAX:
+            return None
+        times, result = worst
+        return (
+            f"something else used the machine meanwhile: in {result.row.name}, "
+            f"{result.contestant.name} differed {times:.1f} times between rounds"
+        )
+
+    @property
     def failures(self) -> list[Result]:
         """Those that went wrong."""
         return [result for result in self._results.values() if result.failure]
+
+
+def _first(pair: tuple[float, Result]) -> float:
+    return pair[0]
 
 
 def ratio(one: Result | None, other: Result | None) -> Spread | None:

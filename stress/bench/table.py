@@ -21,6 +21,8 @@ def show(console: Console, machine: Machine, results: Results) -> None:
     aims = _goals(results)
     if aims.row_count:
         console.print(aims)
+    if results.unsteady:
+        console.print(f"Take the figures with care: {results.unsteady}.", soft_wrap=True)
 
 
 def _machine(machine: Machine) -> Table:

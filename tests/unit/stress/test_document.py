@@ -69,6 +69,16 @@ def test_the_document(results: Results) -> None:
     assert "| binlog | 1,000; 3.00 | 3,000; 5.00 |" in text
 
 
+def test_a_floor_that_differs_from_round_to_round_is_told(results: Results) -> None:
+    assert "Take the figures with care" in document(MACHINE, TAKEN, results)
+    assert "in durable-1, floor: write, sync differed 3.0 times between rounds" in str(results.unsteady)
+    floor = results.find("durable-1", durable.FLOOR)
+    assert floor is not None
+    floor.samples[:] = [Sample(1000), Sample(1900)]
+    assert results.unsteady is None
+    assert "Take the figures with care" not in document(MACHINE, TAKEN, results)
+
+
 def test_every_table_of_the_document_has_as_many_cells_in_each_line(results: Results) -> None:
     for block in re.findall(r"(?:^\|.*\|\n)+", document(MACHINE, TAKEN, results), re.MULTILINE):
         assert len({len(re.findall(r"(?<!\\)\|", line)) for line in block.splitlines()}) == 1, block
