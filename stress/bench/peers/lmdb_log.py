@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from stress.bench.contestant import RECORD_BYTES
-from stress.bench.loops import append_loop, counted, pass_loop
+from stress.bench.loops import append_loop, pass_loop, take
 from stress.bench.measuring import Prepare, Prepared
 from stress.bench.peers.packages import missing_package
 from stress.bench.processes import Loop
@@ -52,16 +52,16 @@ def read_in_order(records: int) -> Prepare:
         @contextmanager
         def opener(index: int) -> Iterator[Loop]:
             with environment(directory) as log:
-                yield pass_loop(lambda: _read(log))
+                yield pass_loop(lambda: _read(log), records)
 
         yield Prepared(opener, None)
 
     return prepare
 
 
-def _read(log: Any) -> int:
+def _read(log: Any) -> None:
     with log.begin() as transaction, transaction.cursor() as cursor:
-        return counted(cursor.iternext(keys=False, values=True))
+        take(cursor.iternext(keys=False, values=True))
 
 
 def _append(log: Any, record: bytes) -> None:

@@ -76,20 +76,23 @@ def filled(directory: Path, records: int) -> Path:
     return Path(binlog.stat(directory / "log").files[0].path)
 
 
-def read_in_order(records: int, read: Callable[[binlog.Reader], int]) -> Prepare:
-    """A log of so many records, read from its first to its last by `read`, which returns how many it read."""
+def read_in_order(records: int, read: Callable[[binlog.Reader], None]) -> Prepare:
+    """A log of so many records, read from its first to its last by `read`."""
 
     @contextmanager
     def prepare(directory: Path, processes: int) -> Iterator[Prepared]:
         path = filled(directory, records).parent
 
-        def read_all() -> int:
+        def read_all() -> binlog.Ref:
             with binlog.Reader(path) as reader:
-                return read(reader)
+                read(reader)
+                return reader.next_ref
 
         @contextmanager
         def opener(index: int) -> Iterator[Loop]:
-            yield pass_loop(read_all)
+            if read_all() != binlog.stat(path).tail:
+                raise MeasureError("not all was read")
+            yield pass_loop(read_all, records)
 
         yield Prepared(opener, None)
 

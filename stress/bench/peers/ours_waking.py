@@ -9,7 +9,7 @@ from __future__ import annotations
 import mmap
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -38,8 +38,21 @@ class _Notes:
         return Waits.of([seen - begin for seen, begin in zip(self.seen[:count], since, strict=False)])
 
 
-def measure(mode: str, *, since_return: bool) -> Measure:
-    """Measure from when `append` returned, or from when it was called."""
+def by_tail(reader: binlog.Reader) -> Iterator[binlog.Entry]:
+    """As most would follow a log."""
+    return reader.tail(timeout=_SILENCE_SECONDS_MAX)
+
+
+def by_wait(reader: binlog.Reader) -> Iterator[binlog.Entry]:
+    """As one does who has other things to do in between."""
+    while reader.wait(_SILENCE_SECONDS_MAX):
+        yield from reader
+
+
+def measure(
+    mode: str, *, since_return: bool, follow: Callable[[binlog.Reader], Iterator[binlog.Entry]] = by_tail
+) -> Measure:
+    """Measure from when `append` returned, or from when it was called, to when a reader that follows had the record."""
 
     def measured(directory: Path, seconds: float) -> Sample:
         notes = _Notes(seconds)
@@ -52,7 +65,7 @@ def measure(mode: str, *, since_return: bool) -> Measure:
                     yield lambda work: _ring(work, writer, notes)
             else:
                 with binlog.Reader(directory / "log") as reader:
-                    yield lambda work: _wait(work, reader, notes)
+                    yield lambda work: _wait(work, follow(reader), notes)
 
         run = run_processes(opener, processes=2, seconds=seconds, keep_waits=False)
         waits = notes.waits(run.record_count, since_return=since_return)
@@ -74,8 +87,8 @@ def _ring(work: Work, writer: binlog.Writer, notes: _Notes) -> int:
     return 0
 
 
-def _wait(work: Work, reader: binlog.Reader, notes: _Notes) -> int:
-    for number, _ in enumerate(reader.tail(timeout=_SILENCE_SECONDS_MAX)):
+def _wait(work: Work, entries: Iterator[binlog.Entry], notes: _Notes) -> int:
+    for number, _ in enumerate(entries):
         notes.seen[number] = time.monotonic_ns()
         if work.stop[0]:
             return number + 1

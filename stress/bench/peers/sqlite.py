@@ -9,7 +9,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from stress.bench.contestant import RECORD_BYTES
-from stress.bench.loops import append_loop, append_many_loop, counted, pass_loop
+from stress.bench.loops import append_loop, append_many_loop, pass_loop, take
 from stress.bench.measuring import Prepare, Prepared
 from stress.bench.processes import Loop
 
@@ -92,7 +92,7 @@ def read_in_order(records: int) -> Prepare:
         @contextmanager
         def opener(index: int) -> Iterator[Loop]:
             with closing(connect(path, "NORMAL")) as connection:
-                yield pass_loop(lambda: counted(connection.execute(_SELECT)))
+                yield pass_loop(lambda: take(connection.execute(_SELECT)), records)
 
         yield Prepared(opener, None)
 

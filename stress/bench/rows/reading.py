@@ -6,7 +6,7 @@ from functools import partial
 
 import binlog
 from stress.bench.contestant import OURS, Contestant, Row, Unit
-from stress.bench.loops import counted
+from stress.bench.loops import take
 from stress.bench.measuring import measuring
 from stress.bench.peers import floor, lmdb_log, ours, sqlite
 
@@ -31,6 +31,11 @@ def rows() -> list[Row]:
                     name=ENTRIES,
                     how="`for entry in reader`: an `Entry` each, with the record as bytes and its ref.",
                     measure=measuring(ours.read_in_order(_RECORDS, _entries)),
+                ),
+                Contestant(
+                    name=f"{OURS}, next()",
+                    how="`next(reader)`, called for each.",
+                    measure=measuring(ours.read_in_order(_RECORDS, _next)),
                 ),
                 Contestant(
                     name=BATCHES_AS_BYTES,
@@ -63,19 +68,23 @@ def rows() -> list[Row]:
     ]
 
 
-def _entries(reader: binlog.Reader) -> int:
-    return counted(reader)
+def _entries(reader: binlog.Reader) -> None:
+    take(reader)
 
 
-def _batches_as_bytes(reader: binlog.Reader) -> int:
-    count = 0
+def _next(reader: binlog.Reader) -> None:
+    try:
+        while True:
+            next(reader)
+    except StopIteration:
+        return
+
+
+def _batches_as_bytes(reader: binlog.Reader) -> None:
     while batch := reader.read_batch():
-        count += counted(batch)
-    return count
+        take(batch)
 
 
-def _batches_as_offsets(reader: binlog.Reader) -> int:
-    count = 0
-    while batch := reader.read_batch():
-        count += len(batch)
-    return count
+def _batches_as_offsets(reader: binlog.Reader) -> None:
+    while reader.read_batch():
+        pass

@@ -28,6 +28,12 @@ def rows() -> list[Row]:
                     missing=partial(ours.missing, "FLUSH"),
                 ),
                 Contestant(
+                    name=f"{OURS}, wait()",
+                    how="The same with `Reader.wait`, and then iterating.",
+                    measure=ours_waking.measure("FLUSH", since_return=False, follow=ours_waking.by_wait),
+                    missing=partial(ours.missing, "FLUSH"),
+                ),
+                Contestant(
                     name=f"{OURS}, synced",
                     how="From when `append` returned in `Mode.SYNC`; less than 0 where the reader was faster than the "
                     "return.",
