@@ -14,11 +14,11 @@ static int64_t write_blocks(const struct floor_work *work, int synced)
     char *block = calloc(1, BLOCK_BYTES);
     int fd = open(work->path, O_WRONLY | O_CLOEXEC);
 
-    while (!floor_stopped(work)) {
+    do {
         if (pwrite(fd, block, BLOCK_BYTES, at) != BLOCK_BYTES)
             return floor_failed();
         at += BLOCK_BYTES;
-    }
+    } while (!floor_stopped(work));
     if (synced && fdatasync(fd) != 0)
         return floor_failed();
     close(fd);

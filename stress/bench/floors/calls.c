@@ -16,7 +16,7 @@ int64_t floor_calls(const struct floor_work *work)
     char header[256] = {0}, *record = calloc(1, (size_t)work->bytes);
     int fd = open(work->path, O_RDWR | O_CLOEXEC);
 
-    for (; !floor_stopped(work); count++, tail += work->bytes) {
+    do {
         if (fcntl(fd, F_OFD_SETLKW, &lock) != 0 || pread(fd, header, sizeof header, 0) != sizeof header)
             return floor_failed();
         if (tail + work->bytes > allocated) {
@@ -28,7 +28,9 @@ int64_t floor_calls(const struct floor_work *work)
             return floor_failed();
         if (pwrite(fd, header + 128, 4, 128) != 4 || fcntl(fd, F_OFD_SETLK, &unlock) != 0)
             return floor_failed();
-    }
+        tail += work->bytes;
+        count++;
+    } while (!floor_stopped(work));
     close(fd);
     free(record);
     return count;

@@ -12,7 +12,7 @@ int64_t floor_copies(const struct floor_work *work)
     int64_t at = 0, count = 0;
     char *record = calloc(1, (size_t)work->bytes), *ring = calloc(1, RING_BYTES);
 
-    while (!floor_stopped(work)) {
+    do {
         if (at + work->bytes > RING_BYTES)
             at = 0;
         memcpy(ring + at, record, (size_t)work->bytes);
@@ -20,7 +20,7 @@ int64_t floor_copies(const struct floor_work *work)
         __asm__ volatile("" : : "r"(ring) : "memory");
         at += work->bytes;
         count++;
-    }
+    } while (!floor_stopped(work));
     free(record);
     free(ring);
     return count;

@@ -1,8 +1,8 @@
 /* What every floor has in common: what it is told, and how it counts.
  *
  * A floor is the least that the work takes: system calls in a loop, without
- * anything around them.  It works until it is told to stop, and returns how
- * many records it wrote or -errno.
+ * anything around them.  It works until it is told to stop, at least once, and
+ * returns how many records it wrote or -errno.
  *
  * Python reads the part between the guards, which holds plain declarations
  * only for this reason.

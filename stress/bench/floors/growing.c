@@ -16,7 +16,7 @@ int64_t floor_growing(const struct floor_work *work)
     char *record = calloc(1, (size_t)work->bytes);
     int fd = open(work->path, O_RDWR | O_CLOEXEC);
 
-    while (!floor_stopped(work)) {
+    do {
         if (fcntl(fd, F_OFD_SETLKW, &lock) != 0 || pread(fd, &tail, sizeof tail, 8) != sizeof tail)
             return floor_failed();
         if (pwrite(fd, record, (size_t)work->bytes, tail) != work->bytes || fdatasync(fd) != 0)
@@ -29,7 +29,7 @@ int64_t floor_growing(const struct floor_work *work)
         if ((before = floor_note(work, count, before)) == 0)
             return -EOVERFLOW;
         count++;
-    }
+    } while (!floor_stopped(work));
     close(fd);
     free(record);
     return count;

@@ -14,7 +14,7 @@ int64_t floor_prepared(const struct floor_work *work)
     char *record = calloc(1, (size_t)work->bytes);
     int fd = open(work->path, O_WRONLY | O_CLOEXEC);
 
-    while (!floor_stopped(work)) {
+    do {
         if (at + work->bytes > first + work->region_bytes)
             at = first;
         if (pwrite(fd, record, (size_t)work->bytes, at) != work->bytes || fdatasync(fd) != 0)
@@ -23,7 +23,7 @@ int64_t floor_prepared(const struct floor_work *work)
             return -EOVERFLOW;
         at += work->bytes;
         count++;
-    }
+    } while (!floor_stopped(work));
     close(fd);
     free(record);
     return count;

@@ -36,7 +36,7 @@ int64_t floor_read(const struct floor_work *work)
     char *chunk = malloc(READ_BYTES), *record = malloc(READ_BYTES);
     int fd = open(work->path, O_RDONLY | O_CLOEXEC);
 
-    while (!floor_stopped(work) || at < tail) {
+    do {
         if (at >= tail) {
             if (pread(fd, &tail, sizeof tail, 8) != sizeof tail)
                 return floor_failed();
@@ -48,7 +48,7 @@ int64_t floor_read(const struct floor_work *work)
             return floor_failed();
         count += copy_records(chunk, (size_t)got, record, &used);
         at += (int64_t)used;
-    }
+    } while (!floor_stopped(work) || at < tail);
     close(fd);
     free(chunk);
     free(record);

@@ -54,13 +54,13 @@ int64_t floor_wait(const struct floor_work *work)
 
     if (shared == MAP_FAILED)
         return floor_failed();
-    while (!floor_stopped(work)) {
+    do {
         while ((word = __atomic_load_n(&shared->word, __ATOMIC_ACQUIRE)) == seen)
             syscall(SYS_futex, &shared->word, FUTEX_WAIT, seen, NULL, NULL, 0);
         if (count >= work->waits_count)
             return -EOVERFLOW;
         work->waits[count++] = floor_now() - __atomic_load_n(&shared->rung, __ATOMIC_RELAXED);
         seen = word;
-    }
+    } while (!floor_stopped(work));
     return count;
 }

@@ -36,7 +36,8 @@ def test_every_row_that_can_run_here_gives_figures(tmp_path: Path) -> None:
             assert bool(contestant["missing"]) == absent, (row["name"], contestant)
             if not absent:
                 (sample,) = contestant["samples"]
-                assert sample["value"] > 0
+                # From the return of an append that a reader can be faster than.
+                assert sample["value"] > 0 or (row["name"], contestant["name"]) == ("waking", "binlog, synced")
                 assert (sample["waits"] is not None) == row["name"].startswith(("durable-", "waking"))
         assert f"### {row['name']}\n" in written.read_text()
     assert list(place.iterdir()) == []
@@ -46,7 +47,7 @@ def test_a_table_is_printed(tmp_path: Path) -> None:
     done = run("--only", "durable-1", "--seconds", "0.02", "--rounds", "2", "--directory", str(tmp_path))
     assert done.returncode == 0, done.stderr
     assert "durable-1: Durable appends, one record a call, 1 process" in done.stdout
-    assert re.search(r"^ *floor: classic order +[\d,]+ ", done.stdout, re.MULTILINE)
+    assert re.search(r"^ *floor: classic order +[\d,.]+ ", done.stdout, re.MULTILINE)
     assert "What was aimed at" in done.stdout
 
 
