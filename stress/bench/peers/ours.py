@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import binlog
 from stress.bench.contestant import RECORD_BYTES
@@ -20,25 +19,13 @@ _FILE_SECONDS_MAX = 60.0
 _LOOK_SECONDS = 0.0002
 _RECORDS_A_CALL = 1000
 
-_MODES: Any = getattr(binlog, "Mode", None)
 
-
-def missing(mode: str) -> str | None:
-    """Why a mode cannot be measured."""
-    return None if _MODES or mode == "SYNC" else "this binlog has one mode only"
-
-
-def writer_in(path: Path, mode: str) -> binlog.Writer:
-    """A writer in a mode."""
-    return binlog.Writer(path, mode=_MODES[mode]) if _MODES else binlog.Writer(path)
-
-
-def one_a_call(mode: str) -> Prepare:
+def one_a_call(mode: binlog.Mode) -> Prepare:
     """One record a call; each process has a writer of its own."""
     return _prepare(mode, lambda writer: append_loop(writer.append, os.urandom(RECORD_BYTES)))
 
 
-def many_a_call(mode: str, records: int) -> Prepare:
+def many_a_call(mode: binlog.Mode, records: int) -> Prepare:
     """So many records a call."""
     return _prepare(mode, lambda writer: append_many_loop(writer.append_many, [os.urandom(RECORD_BYTES)] * records))
 
@@ -52,7 +39,7 @@ def staged() -> Prepare:
 
         @contextmanager
         def opener(index: int) -> Iterator[Loop]:
-            writer = writer_in(path, "STAGE")
+            writer = binlog.Writer(path, mode=binlog.Mode.STAGE)
             append = append_loop(writer.append, os.urandom(RECORD_BYTES))
 
             def loop(work: Work) -> int:
@@ -99,7 +86,7 @@ def read_in_order(records: int, read: Callable[[binlog.Reader], None]) -> Prepar
     return prepare
 
 
-def _prepare(mode: str, loop: Callable[[binlog.Writer], Loop]) -> Prepare:
+def _prepare(mode: binlog.Mode, loop: Callable[[binlog.Writer], Loop]) -> Prepare:
     @contextmanager
     def prepare(directory: Path, processes: int) -> Iterator[Prepared]:
         path = directory / "log"
@@ -107,7 +94,7 @@ def _prepare(mode: str, loop: Callable[[binlog.Writer], Loop]) -> Prepare:
 
         @contextmanager
         def opener(index: int) -> Iterator[Loop]:
-            with writer_in(path, mode) as writer:
+            with binlog.Writer(path, mode=mode) as writer:
                 yield loop(writer)
 
         yield Prepared(opener, lambda: _stored(path))

@@ -15,7 +15,6 @@ from pathlib import Path
 
 import binlog
 from stress.bench.contestant import IDLE_MS, RECORD_BYTES, Measure
-from stress.bench.peers.ours import writer_in
 from stress.bench.processes import Loop, Work, run_processes
 from stress.bench.sample import MeasureError, Sample, Waits
 
@@ -50,7 +49,7 @@ def by_wait(reader: binlog.Reader) -> Iterator[binlog.Entry]:
 
 
 def measure(
-    mode: str, *, since_return: bool, follow: Callable[[binlog.Reader], Iterator[binlog.Entry]] = by_tail
+    mode: binlog.Mode, *, since_return: bool, follow: Callable[[binlog.Reader], Iterator[binlog.Entry]] = by_tail
 ) -> Measure:
     """Measure from when `append` returned, or from when it was called, to when a reader that follows had the record."""
 
@@ -61,7 +60,7 @@ def measure(
         @contextmanager
         def opener(index: int) -> Iterator[Loop]:
             if index == 0:
-                with writer_in(directory / "log", mode) as writer:
+                with binlog.Writer(directory / "log", mode=mode) as writer:
                     yield lambda work: _ring(work, writer, notes)
             else:
                 with binlog.Reader(directory / "log") as reader:

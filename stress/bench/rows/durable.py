@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from binlog import Mode
 from stress.bench.contestant import OURS, Contestant, Row, Unit
 from stress.bench.measuring import measuring
 from stress.bench.peers import floor, lmdb_log, ours, persist_queue, redis_stream, sqlite
@@ -39,7 +40,7 @@ def _contestants(processes: int) -> tuple[Contestant, ...]:
         Contestant(
             name=OURS,
             how="`Writer.append` in `Mode.SYNC`; each process has a writer of its own.",
-            measure=measure(ours.one_a_call("SYNC")),
+            measure=measure(ours.one_a_call(Mode.SYNC)),
         ),
         Contestant(
             name=SQLITE,

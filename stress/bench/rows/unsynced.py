@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
-
+from binlog import Mode
 from stress.bench.contestant import FRAMED_BYTES, OURS, Contestant, Row, Unit
 from stress.bench.measuring import measuring
 from stress.bench.peers import floor, ours, sqlite
@@ -39,8 +38,7 @@ def _flush() -> Row:
             Contestant(
                 name=OURS,
                 how="`Writer.append` in `Mode.FLUSH`: when it returns the record is in the file.",
-                measure=measuring(ours.one_a_call("FLUSH")),
-                missing=partial(ours.missing, "FLUSH"),
+                measure=measuring(ours.one_a_call(Mode.FLUSH)),
             ),
             Contestant(
                 name=SQLITE,
@@ -70,7 +68,6 @@ def _stage() -> Row:
                 how="`Writer.append` in `Mode.STAGE`, then `close`; the time ends when the file's header counts the "
                 "last record. Nothing waits for the disk, unless the kernel makes it.",
                 measure=measuring(ours.staged()),
-                missing=partial(ours.missing, "STAGE"),
             ),
             Contestant(
                 name=BLOCKS,
@@ -103,8 +100,7 @@ def _bulk() -> Row:
             Contestant(
                 name=OURS,
                 how=f"`Writer.append_many` of {_RECORDS_A_CALL} in `Mode.FLUSH`.",
-                measure=measuring(ours.many_a_call("FLUSH", _RECORDS_A_CALL)),
-                missing=partial(ours.missing, "FLUSH"),
+                measure=measuring(ours.many_a_call(Mode.FLUSH, _RECORDS_A_CALL)),
             ),
             Contestant(
                 name=SQLITE,

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from functools import partial
-
+from binlog import Mode
 from stress.bench.contestant import IDLE_MS, OURS, Contestant, Row, Unit
 from stress.bench.measuring import waiting
-from stress.bench.peers import floor, ours, ours_waking
+from stress.bench.peers import floor, ours_waking
 
 NAME = "waking"
 FLOOR = "floor: futex"
@@ -24,25 +23,23 @@ def rows() -> list[Row]:
                     name=OURS,
                     how="From when `Writer.append` was called in `Mode.FLUSH` in one process to when `Reader.tail` "
                     "gave the record in the other: what comes before the bell is in it.",
-                    measure=ours_waking.measure("FLUSH", since_return=False),
-                    missing=partial(ours.missing, "FLUSH"),
+                    measure=ours_waking.measure(Mode.FLUSH, since_return=False),
                 ),
                 Contestant(
                     name=f"{OURS}, wait()",
                     how="The same with `Reader.wait`, and then iterating.",
-                    measure=ours_waking.measure("FLUSH", since_return=False, follow=ours_waking.by_wait),
-                    missing=partial(ours.missing, "FLUSH"),
+                    measure=ours_waking.measure(Mode.FLUSH, since_return=False, follow=ours_waking.by_wait),
                 ),
                 Contestant(
                     name=f"{OURS}, synced",
                     how="From when `append` returned in `Mode.SYNC`; less than 0 where the reader was faster than the "
                     "return.",
-                    measure=ours_waking.measure("SYNC", since_return=True),
+                    measure=ours_waking.measure(Mode.SYNC, since_return=True),
                 ),
                 Contestant(
                     name=f"{OURS}, with the sync",
                     how="From when `append` was called in `Mode.SYNC`.",
-                    measure=ours_waking.measure("SYNC", since_return=False),
+                    measure=ours_waking.measure(Mode.SYNC, since_return=False),
                 ),
                 Contestant(
                     name=FLOOR,
