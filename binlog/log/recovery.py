@@ -48,15 +48,13 @@ class Recovery:
             case Action.REFUSE:
                 raise CorruptError(self._path, verdict.tail, f"recovery-{verdict.row}", verdict.text)
             case Action.KEEP:
-                if not header.ours or header.closed or header.boot_id == boot_id():
-                    return header
-                return self._write(_of_this_boot(header))
+                return self._kept(header)
             case Action.CONFIRM:
-                return self._confirmed(header, verdict.tail, header.own_tail)
+                return self._confirmed(_without_pending(header), verdict.tail, header.own_tail)
             case Action.ADOPT:
                 # Another program's bytes are its own to have synced; an empty commit of ours marks where they end.
                 self._rewrite(header.confirmed_end, header.own_tail)
-                header = header.without_slot(header.confirmed_counter + 1)
+                header = _without_pending(header)
                 header = replace(header, confirmed_end=verdict.tail, flags=header.flags | Flag.MIXED | Flag.STRICT)
                 return self._confirmed(header, verdict.tail, header.own_tail)
             case Action.ROLL_FORWARD | Action.RESTORE:
@@ -64,6 +62,12 @@ class Recovery:
                 return self._confirmed(self._from_slot(header, verdict.slot), verdict.tail, verdict.slot.end)
             case Action.SEAL:
                 return self._sealed(header, verdict)
+
+    def _kept(self, header: LogHeader) -> LogHeader:
+        if not header.ours or header.closed:
+            return header
+        kept = _of_this_boot(_without_pending(header))
+        return header if kept == header else self._write(kept)
 
     def _from_slot(self, header: LogHeader, slot: CommitSlot) -> LogHeader:
         """The header with the slot's commit confirmed, once its bytes are written again."""
@@ -123,7 +127,7 @@ class Recovery:
         end = min(verdict.end, os.fstat(self._fd).st_size)
         if end > verdict.tail:
             self._set_aside(verdict.tail, end)
-        header = header.without_slot(header.confirmed_counter + 1)
+        header = _without_pending(header)
         header = replace(
             header, epoch=_after(header.epoch), flags=header.flags & ~Flag.POISON, poison_errno=0,
             next_number=header.number + 1,
@@ -184,6 +188,12 @@ class Recovery:
 
 def _after(value: int) -> int:
     return (value + 1) & 0xFFFFFFFF
+
+
+def _without_pending(header: LogHeader) -> LogHeader:
+    """The header without a commit that was begun and never took place: its counter is to be used again."""
+    counter = header.confirmed_counter + 1
+    return header if header.slot(counter) is None else header.without_slot(counter)
 
 
 def _of_this_boot(header: LogHeader) -> LogHeader:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import binlog
 from stress.bench.contestant import IDLE_MS, RECORD_BYTES, Measure
@@ -73,7 +74,7 @@ def measure(
     return measured
 
 
-def _ring(work: Work, writer: binlog.Writer, notes: _Notes) -> int:
+def _ring(work: Work, writer: binlog.Writer[Any], notes: _Notes) -> int:
     record = os.urandom(RECORD_BYTES)
     for number in range(len(notes.called)):
         time.sleep(IDLE_MS / 1000)  # the reader is to sleep: this is the work, not a wait for something
