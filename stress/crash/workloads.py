@@ -20,7 +20,7 @@ from stress.crash.jpos import Peer, peer_file
 from stress.crash.judge import PREPARE_BYTES
 from stress.crash.marks import Mark, MarkKind, Recorder
 
-MODES = ("sync",)
+MODES = ("sync", "flush", "stage")
 """The modes of the workload `modes`, as binlog.Mode names them.  In any but `sync`, an append is acknowledged only by a
 later append in `sync` or a `sync()` of the same writer."""
 
@@ -62,7 +62,7 @@ class Told:
         first, self._count = self._count, self._count + count
         records = [record_of(self._seed, self._number, index) for index in range(first, self._count)]
         self._mark(MarkKind.TRIED, first, count, None)
-        option: dict[str, Any] = {} if mode == "sync" else {"mode": vars(binlog)["Mode"](mode)}
+        option: dict[str, Any] = {} if mode == "sync" else {"mode": binlog.Mode[mode.upper()]}
         refs = self._writer.append_many(records, **option) if many else [self._writer.append(records[0], **option)]
         if mode == "sync":
             self._mark(MarkKind.ACKNOWLEDGED, first, count, refs[0])

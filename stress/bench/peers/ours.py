@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import binlog
 from stress.bench.contestant import RECORD_BYTES
@@ -86,7 +87,7 @@ def read_in_order(records: int, read: Callable[[binlog.Reader], None]) -> Prepar
     return prepare
 
 
-def _prepare(mode: binlog.Mode, loop: Callable[[binlog.Writer], Loop]) -> Prepare:
+def _prepare(mode: binlog.Mode, loop: Callable[[binlog.Writer[Any]], Loop]) -> Prepare:
     @contextmanager
     def prepare(directory: Path, processes: int) -> Iterator[Prepared]:
         path = directory / "log"
