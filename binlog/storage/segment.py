@@ -97,6 +97,8 @@ class Segment:
                 raise FileNotFoundError(errno.ENOENT, "removed")
             if status.st_size == 0:
                 os.ftruncate(fd, lib.binlog_segment_bytes())
+            elif status.st_size != lib.binlog_segment_bytes():
+                raise OSError(errno.EPROTO, "another version's segment")
             os.posix_fallocate(fd, 0, lib.binlog_segment_header_bytes())
             core = _map(fd)
             try:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,42 +10,7 @@ import pytest
 import binlog
 from binlog import Reader, Writer
 from binlog.errors import FullError
-from tests.support.children import Child
-
-_CLONE_NEWNS, _CLONE_NEWUSER = 0x00020000, 0x10000000
-_MS_REC_PRIVATE = 0x4000 | 1 << 18
-
-
-def _on_a_small_disk(folder: Path, work: Callable[[Path], None]) -> None:
-    """Run `work` in a child to which `folder` is a file system of 4 MiB."""
-    allowed, answer = os.pipe()
-
-    def mount_and_work() -> None:
-        mounted = _mount(folder)
-        os.write(answer, b"y" if mounted else b"n")
-        if mounted:
-            work(folder)
-
-    child = Child(mount_and_work)
-    mounted = os.read(allowed, 1)
-    os.close(allowed)
-    os.close(answer)
-    child.join()
-    if mounted == b"n":
-        pytest.skip("no mount namespace may be made here")
-
-
-def _mount(folder: Path) -> bool:
-    libc = ctypes.CDLL(None, use_errno=True)
-    user, group = os.geteuid(), os.getegid()
-    if libc.unshare(_CLONE_NEWNS if user == 0 else _CLONE_NEWNS | _CLONE_NEWUSER) != 0:
-        return False
-    if user != 0:
-        Path("/proc/self/setgroups").write_text("deny")
-        Path("/proc/self/uid_map").write_text(f"0 {user} 1")
-        Path("/proc/self/gid_map").write_text(f"0 {group} 1")
-    private = libc.mount(b"none", b"/", None, _MS_REC_PRIVATE, None)
-    return private == 0 and libc.mount(b"tmpfs", os.fsencode(folder), b"tmpfs", 0, b"size=4m") == 0
+from tests.support.namespaces import on_a_small_disk
 
 
 def _fill(writer: Writer, record: bytes) -> int:
@@ -100,4 +63,4 @@ def _go_on(disk: Path) -> None:
 
 @pytest.mark.parametrize("work", [_use, _go_on])
 def test_a_full_disk_fails_the_append_and_nothing_else(tmp_path: Path, work: Callable[[Path], None]) -> None:
-    _on_a_small_disk(tmp_path, work)
+    on_a_small_disk(tmp_path, work)

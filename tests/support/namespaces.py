@@ -1,0 +1,54 @@
+"""A mount namespace of a test's own, in a forked child."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.support.children import Child
+
+_CLONE_NEWNS, _CLONE_NEWUSER = 0x00020000, 0x10000000
+_MS_REC_PRIVATE = 0x4000 | 1 << 18
+
+
+def on_a_small_disk(folder: Path, work: Callable[[], None], *, size: str = "4m") -> None:
+    """Run `work` in a child to which `folder` is an empty tmpfs of that size; skip where no namespace may be made."""
+    start_on_a_small_disk(folder, work, size=size).join()
+
+
+def start_on_a_small_disk(folder: Path, work: Callable[[], None], *, size: str = "4m") -> Child:
+    """The same, without waiting for the child to end."""
+    allowed, answer = os.pipe()
+
+    def mount_and_work() -> None:
+        mounted = _mount(folder, size)
+        os.write(answer, b"y" if mounted else b"n")
+        if mounted:
+            work()
+
+    child = Child(mount_and_work)
+    mounted = os.read(allowed, 1)
+    os.close(allowed)
+    os.close(answer)
+    if mounted == b"n":
+        child.join()
+        pytest.skip("no mount namespace may be made here")
+    return child
+
+
+def _mount(folder: Path, size: str) -> bool:
+    libc = ctypes.CDLL(None, use_errno=True)
+    user, group = os.geteuid(), os.getegid()
+    if libc.unshare(_CLONE_NEWNS if user == 0 else _CLONE_NEWNS | _CLONE_NEWUSER) != 0:
+        return False
+    if user != 0:
+        Path("/proc/self/setgroups").write_text("deny")
+        Path("/proc/self/uid_map").write_text(f"0 {user} 1")
+        Path("/proc/self/gid_map").write_text(f"0 {group} 1")
+    private = libc.mount(b"none", b"/", None, _MS_REC_PRIVATE, None)
+    options = f"size={size}".encode()
+    return private == 0 and libc.mount(b"tmpfs", os.fsencode(folder), b"tmpfs", 0, options) == 0

@@ -1,0 +1,177 @@
+"""Shared memory that is missing, foreign, full, of another version, or removed: slower, and never wrong."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from binlog import Background, Mode, Writer
+from binlog.storage.segment import Segment
+from tests.support.children import Child
+from tests.support.logs import job, jobs_by_writer, read_all
+from tests.support.namespaces import on_a_small_disk, start_on_a_small_disk
+
+_SHM = Path("/dev/shm")
+_NEVER = Background(flush_seconds=600, flush_thorough_seconds=600, sync_seconds=600, sync_thorough_seconds=600)
+
+
+def _segment(writer: Writer) -> Segment | None:
+    return writer._open_session()._segment
+
+
+def _name(writer: Writer) -> Path:
+    segment = _segment(writer)
+    assert segment is not None
+    return _SHM / segment._name.lstrip("/")
+
+
+def _append_in_all_modes(log: Path, number: int, count: int = 60) -> None:
+    with Writer(log, background=_NEVER) as writer:
+        for sequence in range(count):
+            writer.append(job(number, sequence), mode=list(Mode)[sequence % 3])
+
+
+def test_the_last_writer_to_close_removes_it(log: Path) -> None:
+    with Writer(log) as first:
+        name = _name(first)
+        with Writer(log) as second:
+            assert _name(second) == name
+        assert name.exists()
+        assert name.stat().st_mode & 0o777 == 0o640
+    assert not name.exists()
+
+
+def test_only_the_rings_in_use_take_memory(log: Path) -> None:
+    with Writer(log) as writer:
+        assert _name(writer).stat().st_blocks * 512 < 400_000
+
+
+def test_one_that_is_removed_under_the_writers_is_made_again_by_the_next(log: Path) -> None:
+    with Writer(log, background=_NEVER) as first:
+        first.append(b"a", mode=Mode.FLUSH)
+        name = _name(first)
+        name.unlink()
+        first.append(b"b", mode=Mode.STAGE)
+        with Writer(log) as second:
+            assert name.exists()
+            second.append(b"c")
+            first.append(b"d")
+    assert sorted(read_all(log)) == [b"a", b"b", b"c", b"d"]
+    assert not name.exists()
+
+
+def _squatted(path: Path) -> None:
+    path.write_bytes(b"")
+    os.chown(path, 65534, 65534)
+
+
+def _open_to_all(path: Path) -> None:
+    path.chmod(0o666)
+
+
+def _of_another_version(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[8] ^= 1
+    path.write_bytes(data)
+
+
+def _too_short(path: Path) -> None:
+    os.truncate(path, 5000)
+
+
+def _of_another_directory(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[16] ^= 1
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("spoil", [_squatted, _open_to_all, _of_another_version, _too_short, _of_another_directory])
+def test_one_that_is_not_ours_is_left_alone(log: Path, spoil: Callable[[Path], None]) -> None:
+    if spoil is _squatted and os.geteuid() != 0:
+        pytest.skip("needs to give a file to another user")
+    writer = Writer(log)
+    name = _name(writer)
+    whole = name.read_bytes()
+    writer.close()
+    name.write_bytes(whole)
+    name.chmod(0o640)
+    spoil(name)
+    left = name.read_bytes()
+    try:
+        _append_in_all_modes(log, 0)
+        with Writer(log) as other:
+            assert _segment(other) is None
+        assert name.read_bytes() == left
+    finally:
+        name.unlink()
+    assert jobs_by_writer(read_all(log)) == {0: list(range(60))}
+
+
+def test_nonsense_in_the_rings_is_left_alone(log: Path) -> None:
+    with Writer(log, background=_NEVER) as writer:
+        name = _name(writer)
+        with name.open("r+b") as file:
+            # Every ring says that it holds something, and holds noise.
+            file.seek(4096)
+            file.write(os.urandom(12_000))
+            file.seek(32768)
+            file.write(os.urandom(100_000))
+        for sequence in range(30):
+            writer.append(job(0, sequence), mode=Mode.SYNC)
+    _append_in_all_modes(log, 1)
+    found = jobs_by_writer(read_all(log))
+    name.unlink(missing_ok=True)
+    assert found == {0: list(range(30)), 1: list(range(60))}
+
+
+def test_full_shared_memory_means_direct_appends(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    on_a_small_disk(_SHM, lambda: _append_in_all_modes(log, 0), size="64k")
+    assert jobs_by_writer(read_all(log)) == {0: list(range(60))}
+
+
+def test_shared_memory_that_has_room_for_one_ring(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+
+    def work() -> None:
+        with Writer(log) as first, Writer(log) as second:
+            for sequence in range(30):
+                first.append(job(0, sequence))
+                second.append(job(1, sequence))
+
+    on_a_small_disk(_SHM, work, size="400k")
+    assert jobs_by_writer(read_all(log)) == {0: list(range(30)), 1: list(range(30))}
+
+
+def test_two_groups_that_share_the_directory_and_not_the_memory(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    Writer(log).close()
+    apart = [
+        start_on_a_small_disk(_SHM, lambda number=number: _append_in_all_modes(log, number, 300))  # type: ignore[misc]
+        for number in (0, 1)
+    ]
+    together = [Child(_append_in_all_modes, log, number, 300) for number in (2, 3)]
+    for child in (*apart, *together):
+        child.join()
+    assert jobs_by_writer(read_all(log)) == {number: list(range(300)) for number in range(4)}
+
+
+def test_a_ring_of_the_dead_is_taken_over(log: Path) -> None:
+    def die() -> None:
+        writer = Writer(log, background=_NEVER)
+        writer.append(b"x", mode=Mode.FLUSH)
+        writer.append(b"y", mode=Mode.STAGE)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    for _ in range(100):  # there are 64 rings
+        with pytest.raises(AssertionError, match="-9"):
+            Child(die).join()
+    with Writer(log) as writer:
+        segment = _segment(writer)
+        assert segment is not None
+        assert segment.has_ring
+    assert sorted(read_all(log)) == [b"x"] * 100 + [b"y"] * 100
