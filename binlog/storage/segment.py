@@ -16,6 +16,7 @@ import enum
 import errno
 import hashlib
 import os
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, fields
@@ -26,6 +27,8 @@ import posix_ipc
 from binlog.storage.native import ffi, fork_generation, lib
 
 _ATTEMPTS = 8
+_SHARED_MEMORY = "/dev/shm"
+_NAME = re.compile(r"binlog-[0-9a-f]{32}")
 _AT_FDCWD = -100
 
 
@@ -105,6 +108,7 @@ class Segment:
                 owner = (directory.st_dev, directory.st_ino, uuid)
                 if lib.binlog_segment_check(core, *owner) == -errno.ENOENT:
                     lib.binlog_segment_init(core, *owner)
+                    sweep()
                 _check(lib.binlog_segment_check(core, *owner))
             except BaseException:
                 lib.binlog_segment_unmap(core)
@@ -188,6 +192,35 @@ class Segment:
         if lib.binlog_segment_alone(core) and lib.binlog_segment_staged(core) == 0 and self.linked:
             with suppress(posix_ipc.ExistentialError):
                 posix_ipc.unlink_shared_memory(self._name)
+
+
+def sweep() -> None:
+    """Remove our user's segments that nobody uses and in which nothing is staged: their last users were killed.
+
+    Whoever is about to join one finds it without a name, and makes it anew.
+    """
+    try:
+        names = [name for name in os.listdir(_SHARED_MEMORY) if _NAME.fullmatch(name)]
+    except OSError:
+        return  # shared memory lies elsewhere, or may not be listed
+    for name in names:
+        with suppress(OSError):
+            fd = os.open(f"{_SHARED_MEMORY}/{name}", os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+            try:
+                if os.fstat(fd).st_uid == os.geteuid() and lib.binlog_byte_lock(fd, lib.BINLOG_LOCK_INIT) == 0:
+                    _remove_unused(fd, name)
+            finally:
+                os.close(fd)
+
+
+def _remove_unused(fd: int, name: str) -> None:
+    unused = os.fstat(fd).st_size == 0
+    if os.fstat(fd).st_size == lib.binlog_segment_bytes():
+        core = _map(fd)
+        unused = bool(lib.binlog_segment_alone(core)) and lib.binlog_segment_staged(core) == 0
+        lib.binlog_segment_unmap(core)
+    if unused:
+        os.unlink(f"{_SHARED_MEMORY}/{name}")
 
 
 def _open(name: str, mode: int, directory: os.stat_result) -> int:

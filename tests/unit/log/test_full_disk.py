@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -63,4 +64,4 @@ def _go_on(disk: Path) -> None:
 
 @pytest.mark.parametrize("work", [_use, _go_on])
 def test_a_full_disk_fails_the_append_and_nothing_else(tmp_path: Path, work: Callable[[Path], None]) -> None:
-    on_a_small_disk(tmp_path, work)
+    on_a_small_disk(tmp_path, lambda: work(tmp_path))

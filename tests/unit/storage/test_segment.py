@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from binlog import Background, Mode, Writer
+from binlog.storage.native import lib
 from binlog.storage.segment import Segment
 from tests.support.children import Child
 from tests.support.logs import job, jobs_by_writer, read_all
@@ -101,12 +102,15 @@ def test_one_that_is_not_ours_is_left_alone(log: Path, spoil: Callable[[Path], N
     name.chmod(0o640)
     spoil(name)
     left = name.read_bytes()
+    used = os.open(name, os.O_RDWR)  # or a writer elsewhere might sweep it away
+    assert lib.binlog_byte_lock(used, lib.BINLOG_LOCK_RING_FIRST + 63) == 0
     try:
         _append_in_all_modes(log, 0)
         with Writer(log) as other:
             assert _segment(other) is None
         assert name.read_bytes() == left
     finally:
+        os.close(used)
         name.unlink()
     assert jobs_by_writer(read_all(log)) == {0: list(range(60))}
 
@@ -175,3 +179,26 @@ def test_a_ring_of_the_dead_is_taken_over(log: Path) -> None:
         assert segment is not None
         assert segment.has_ring
     assert sorted(read_all(log)) == [b"x"] * 100 + [b"y"] * 100
+
+
+def test_segments_that_the_killed_left_behind_are_swept_away(tmp_path: Path) -> None:
+    names: list[Path] = []
+    for number in range(3):
+        left, told = os.pipe()
+
+        def die(number: int = number, told: int = told) -> None:
+            writer = Writer(tmp_path / str(number), background=_NEVER)
+            if number == 2:
+                writer.append(b"x", mode=Mode.FLUSH)
+                writer.append(b"y", mode=Mode.STAGE)
+            os.write(told, bytes(_name(writer)))
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        with pytest.raises(AssertionError, match="-9"):
+            Child(die).join()
+        names.append(Path(os.fsdecode(os.read(left, 1000))))
+    with Writer(tmp_path / "another"):
+        assert [name.exists() for name in names] == [False, False, True]  # the third has what was promised to be kept
+    Writer(tmp_path / "2").close()
+    assert not names[2].exists()
+    assert read_all(tmp_path / "2") == [b"x", b"y"]
