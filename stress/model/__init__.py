@@ -1,0 +1,1 @@
+"""Models of the protocol, small enough to be searched."""

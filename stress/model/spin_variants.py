@@ -1,0 +1,145 @@
+"""What is searched: the right model within several bounds, then with one planted mistake after the other.
+
+A name in capitals is a mistake, and an #if of that name in the model.  Bounds are there with what they mean, too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Finding = Literal["assertion violated", "invalid end state", "acceptance cycle"]
+WRONG: Finding = "assertion violated"
+STUCK: Finding = "invalid end state"
+ENDLESS: Finding = "acceptance cycle"
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One search.  `bounds` as in "WRITERS=3 DEATHS=1"; `finds` is what must be found, None: nothing may be."""
+
+    name: str
+    says: str
+    bounds: str
+    finds: Finding | None = None
+    large: bool = False  # millions of states, so that an optimised search is worth its compiling
+
+    @property
+    def settings(self) -> list[str]:
+        """The bounds, and the mistake by its name."""
+        return self.bounds.split() + ([f"{self.name}=1"] if self.name.isupper() else [])
+
+    def is_right(self, found: str | None) -> bool:
+        """Tell whether this is what must be found."""
+        return found is None if self.finds is None else found is not None and found.startswith(self.finds)
+
+    @property
+    def looks_for_cycles(self) -> bool:
+        """Whether the question is if all return at some time, rather than if a state is wrong."""
+        return "LIVENESS=1" in self.settings
+
+
+RIGHT_QUICK = (
+    Variant("waiting", "no wake-up is lost where nobody dies", "DIRECT_RECORDS=1 GROUP_MAX=1 TIMEOUTS=0"),
+    Variant("dying", "anybody dies anywhere", "RECORDS=2 DEATHS=1"),
+)
+
+RIGHT = (
+    Variant("three waiting", "no wake-up is lost", "WRITERS=3 GROUP_MAX=1 TIMEOUTS=0", large=True),
+    Variant("more waiting", "... with more records", "RECORDS=2 DIRECT_RECORDS=2 TIMEOUTS=0", large=True),
+    Variant("three dying", "anybody dies anywhere", "WRITERS=3 DEATHS=1", large=True),
+    Variant("two deaths", "one after the other", "DIRECT_RECORDS=2 DEATHS=2", large=True),
+    Variant(
+        "failing",
+        "a sync and the disk's space fail, and waiters give up",
+        "DIRECT_RECORDS=1 DEATHS=1 SYNC_ERRORS=1 DISK_FULLS=1 GIVING_UP=1",
+        large=True,
+    ),
+    Variant("foreign", "another program appends", "DIRECT_RECORDS=2 FOREIGN_RECORDS=1 DEATHS=1", large=True),
+    Variant("returning", "anybody dies, and all that live return", "DEATHS=1 LIVENESS=1"),
+    Variant("more returning", "... beside another", "DIRECT_RECORDS=1 DEATHS=1 LIVENESS=1", large=True),
+)
+
+MISTAKES_QUICK = (
+    Variant(
+        "no time-out, deputy dies",
+        "nobody looks any more",
+        "DIRECT_RECORDS=1 DEATHS=1 VICTIM=deputy TIMEOUTS=0",
+        STUCK,
+    ),
+    Variant("SYNC_RETRIED", "the second answer is taken for true", "SYNC_ERRORS=1", WRONG),
+)
+
+MISTAKES = (
+    # waiting
+    Variant(
+        "no time-out, leader dies",
+        "nobody looks any more",
+        "DIRECT_RECORDS=1 DEATHS=1 VICTIM=file_lock DEATH_WHEN=note_state==SLOTTED TIMEOUTS=0",
+        STUCK,
+    ),
+    Variant(
+        "WORD_READ_AFTER_TRYING",
+        "for the locks: woken meanwhile, it sleeps all the same",
+        "RECORDS=2 DIRECT_RECORDS=1 GROUP_MAX=1 TIMEOUTS=0",
+        STUCK,
+    ),
+    Variant("NO_DEPUTY", "all sleep while another program leads", "FOREIGN_RECORDS=1 TIMEOUTS=0", STUCK),
+    Variant("DEPUTY_KEPT", "the deputy's byte, while it leads", "WRITERS=3 TIMEOUTS=0", STUCK),
+    Variant("DEPUTY_PROBED_BY_LOCKING", "a probe passes for a deputy", "WRITERS=3 TIMEOUTS=0", STUCK),
+    Variant("NOT_LOOKED_AGAIN", "after unlocking", "WRITERS=3 GROUP_MAX=1 TIMEOUTS=0", STUCK),
+    Variant("WOKEN_WITHOUT_RAISING", "the word stays", "WRITERS=3 TIMEOUTS=0", STUCK),
+    Variant("WORD_READ_AFTER_LOOKING", "at the entry", "WRITERS=3 TIMEOUTS=0", STUCK),
+    Variant("NO_FENCE", "staged, but not seen before the sleep", "WRITERS=3 TIMEOUTS=0", STUCK),
+    # taking, marking, withdrawing
+    Variant("TAKEN_BLINDLY", "without compare-and-swap", "DIRECT_RECORDS=1 GIVING_UP=1", WRONG),
+    Variant("WITHDRAWN_BLINDLY", "without compare-and-swap", "DIRECT_RECORDS=1 GIVING_UP=1", WRONG),
+    Variant("MARKED_BLINDLY", "whatever is there meanwhile", "RECORDS=2 DEATHS=1", WRONG),
+    Variant("MARKED_BEFORE_SYNC", "acknowledged too early", "", WRONG),
+    Variant("MARKED_AFTER_UNLOCK", "another may have taken it", "RECORDS=2 SYNC_ERRORS=1", WRONG),
+    # the leader's note
+    Variant("ORPHANS_LEFT", "taken by one who died before his note", "DEATHS=1 LIVENESS=1", ENDLESS),
+    Variant("RESOLVED_BEFORE_ROLLING", "a dead leader's note, before his slot", "DEATHS=1", WRONG),
+    Variant("RESOLVED_AFTER_GATHERING", "its own entries for a dead one's", "", WRONG),
+    Variant("REQUEUE_FORGOTTEN", "what a note names is never written", "DEATHS=1 LIVENESS=1", ENDLESS),
+    Variant("NOTE_STATE_FIRST", "with the fields of an older note", "RECORDS=2 DEATHS=1", WRONG),
+    Variant("NOTE_CLEARED_EARLY", "before the entries are marked", "DEATHS=1", WRONG),
+    Variant(
+        "SLOTTED_EARLY",
+        "before the slot is written",
+        "DIRECT_RECORDS=3 DEATHS=1 VICTIM=file_lock DEATH_WHEN=note_state==SLOTTED",
+        WRONG,
+    ),
+    Variant("NONCE_IGNORED", "another's commit for one's own", "DIRECT_RECORDS=1 DEATHS=1", WRONG),
+    Variant(
+        "OVERTAKEN_QUEUED_AGAIN",
+        "where nobody can know",
+        "DIRECT_RECORDS=2 DEATHS=1 VICTIM=file_lock DEATH_WHEN=note_state==PREPARED",
+        WRONG,
+    ),
+    Variant(
+        "OVERTAKEN_ACKNOWLEDGED",
+        "where nobody can know",
+        "DIRECT_RECORDS=3 DEATHS=1 VICTIM=file_lock DEATH_WHEN=note_state==PREPARED",
+        WRONG,
+    ),
+    Variant(
+        "SLOTTED_TRUSTED_WHEN_MIXED",
+        "another program wrote over it",
+        "DIRECT_RECORDS=2 FOREIGN_RECORDS=1 DEATHS=1 VICTIM=file_lock DEATH_WHEN=note_state==SLOTTED",
+        WRONG,
+        large=True,
+    ),
+    # the file
+    Variant(
+        "PENDING_DISCARDED",
+        "a slot that holds",
+        "DIRECT_RECORDS=3 DEATHS=1 VICTIM=file_lock DEATH_WHEN=note_state==SLOTTED",
+        WRONG,
+    ),
+    Variant("ROLLED_UNWRITTEN", "the bytes are not written again", "DEATHS=1 SYNC_ERRORS=1", WRONG),
+    Variant("ROLLED_UNCHECKED", "the group's CRC", "DEATHS=1 SYNC_ERRORS=1", WRONG),
+    Variant("ROLLED_UNDER_OWN_NONCE", "the note no longer finds it", "DEATHS=1", WRONG),
+    Variant("POISON_UNWRITTEN", "after a failed sync others go on", "SYNC_ERRORS=1", WRONG),
+    Variant("FOREIGN_TAIL_IGNORED", "written over", "FOREIGN_RECORDS=1", WRONG),
+)
