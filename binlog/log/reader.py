@@ -95,7 +95,8 @@ class Reader:
     def tail(self, timeout: float | None = None) -> Iterator[Entry]:
         """Iterate, and wait for more at the end: for ever, or until nothing came for `timeout` seconds."""
         while True:
-            yield from self
+            for entry in self:  # noqa: UP028 - `yield from` would close the reader with the generator
+                yield entry
             if not self.wait(timeout):
                 return
 

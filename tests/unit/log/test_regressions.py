@@ -385,6 +385,17 @@ def test_a_reader_at_the_end_waited_in_a_file_that_a_dead_cutover_had_only_named
             assert next(reader).data == b"2"
 
 
+def test_leaving_a_loop_over_tail_closed_the_reader(log: Path) -> None:
+    """`yield from` closes what it delegates to, where that can be closed."""
+    with Writer(log) as writer, Reader(log) as reader:
+        writer.append_many([b"1", b"2", b"3"])
+        for entry in reader.tail(0):
+            assert entry.data == b"1"
+            break
+        assert next(reader.tail(0)).data == b"2"
+        assert next(reader).data == b"3"
+
+
 def test_a_status_flipped_back_to_open_hid_every_later_file(tmp_path: Path) -> None:
     with Writer(tmp_path) as writer:
         writer.append(b"1")
