@@ -1,15 +1,27 @@
-"""Build binlog._native, the compiled part; everything else about the package is in pyproject.toml."""
+"""Build binlog._native and binlog._native_records, the compiled part; all else is in pyproject.toml."""
 
 import sys
 
-from setuptools import setup
+from setuptools import Extension, setup
 
 if sys.platform != "linux":
     # Open-file-description locks, futexes and fdatasync are what the log stands on.
     sys.exit(f"binlog runs on Linux only, and this is {sys.platform}")
 
+# What makes Python objects, and what it calls; the rest is built by native/build_native.py.
+_RECORDS = ("batch_iterator.c", "read.c", "scan.c")
+
 setup(
     cffi_modules=["native/build_native.py:ffibuilder"],
+    ext_modules=[
+        Extension(
+            "binlog._native_records",
+            [f"native/{name}" for name in _RECORDS],
+            depends=[f"native/{name}" for name in ("binlog.h", "layout.h", "read.h")],
+            extra_compile_args=["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror"],
+            py_limited_api=True,
+        )
+    ],
     # One wheel for Python 3.11 and every later one: the C keeps to the limited API.
     options={"bdist_wheel": {"py_limited_api": "cp311"}},
 )

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import NamedTuple
 
 from binlog.format.record import LENGTH_BYTES
 from binlog.format.ref import Ref
+from binlog.storage.native import BatchIterator
 from binlog.storage.records import gather
 
 _PACKED_BYTES_MAX = 2**31 - 1
+
+
+Found = tuple[int, int, bytes, bytes, int | None]
+"""Records as they were read, for a Batch to be made of: number, offset, data, places, sequence.
+
+The places are a Batch's offsets as bytes, of which a memoryview is still to be made; the data may go on after the last.
+"""
 
 
 class Entry(NamedTuple):
@@ -44,14 +51,18 @@ class Batch:
     offsets: memoryview
     first_sequence: int | None
 
+    @classmethod
+    def of(cls, found: Found) -> Batch:
+        """What was found, without the bytes that were read after its last record."""
+        number, offset, data, places, sequence = found
+        offsets = memoryview(places).cast("I")
+        return cls(number, offset, data[: offsets[-1]], offsets, sequence)
+
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
     def __iter__(self) -> Iterator[bytes]:
-        data, start = self.data, self.offsets[0]
-        for end in self.offsets[1:]:
-            yield data[start + LENGTH_BYTES : end]
-            start = end
+        return self._iterate(BatchIterator())
 
     def refs(self) -> list[Ref]:
         """Where each record lies."""
@@ -60,13 +71,7 @@ class Batch:
 
     def entries(self) -> list[Entry]:
         """Each record with its ref."""
-        # Making the tuples directly is twice as fast as calling the classes; readers spend their time here.
-        make, number, base, data = tuple.__new__, self.number, self.offset, self.data
-        places = self.offsets.tolist()
-        return [
-            make(Entry, (make(Ref, (number, base + start)), data[start + LENGTH_BYTES : end]))
-            for start, end in pairwise(places)
-        ]
+        return list(self._iterate(BatchIterator(Ref, Entry)))
 
     @property
     def next_ref(self) -> Ref:
@@ -81,3 +86,7 @@ class Batch:
         if len(self.data) > _PACKED_BYTES_MAX:
             raise ValueError(f"a batch of {len(self.data)} bytes is too large for 32-bit bounds")
         return gather(self.data, self.offsets)
+
+    def _iterate(self, iterator: BatchIterator) -> BatchIterator:
+        iterator._load(self.number, self.offset, self.data, self.offsets, self.first_sequence)
+        return iterator

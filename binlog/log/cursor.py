@@ -8,7 +8,7 @@ from binlog.errors import CorruptError, GoneError, NotFoundError
 from binlog.format.log_header import FIRST_OFFSET, LOG_HEADER
 from binlog.format.names import NUMBER_FIRST
 from binlog.format.ref import Ref
-from binlog.log.batch import Batch
+from binlog.log.batch import Found
 from binlog.log.directory import LogDirectory
 from binlog.log.file_reader import FileReader
 from binlog.log.header_reading import check_next
@@ -50,7 +50,7 @@ class Cursor:
             # The end of a log with no files yet is its beginning: what comes is after it.
             self._start = Start.BEGINNING
 
-    def read(self, records_max: int, bytes_max: int) -> Batch | None:
+    def read(self, records_max: int, bytes_max: int) -> Found | None:
         """The next records of one file, or None where there are none now; `advance` then goes on behind them.
 
         See Reader.read_batch for what is raised.
@@ -62,14 +62,14 @@ class Cursor:
         records_max, bytes_max = min(records_max, _RECORDS_MOST), min(bytes_max, _BYTES_MOST)
         return place.file.read(place.offset, place.sequence, records_max=records_max, bytes_max=bytes_max)
 
-    def advance(self, batch: Batch, used: int) -> None:
-        """Go to after the first `used` records of the batch last read."""
+    def advance(self, offset: int, sequence: int | None) -> None:
+        """Go on to `offset`, behind some of the records last read."""
         if self._read_from is not None:
-            self._read_from.advance(batch, used)
+            self._read_from.advance(offset, sequence)
 
     @property
     def in_order(self) -> bool:
-        """Whether the batch last read was not one of late records."""
+        """Whether what was read last are not late records."""
         return self._read_from is self._place
 
     def ready(self) -> bool:

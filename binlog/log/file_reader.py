@@ -11,13 +11,15 @@ import os
 from binlog.errors import CorruptError, FullError
 from binlog.format.log_header import LOG_HEADER, LogHeader
 from binlog.format.record import LENGTH_BYTES, RECORD_BYTES_FORMAT_MAX
-from binlog.log.batch import Batch
+from binlog.log.batch import Found
 from binlog.log.chain import walk
 from binlog.log.directory import LogDirectory
 from binlog.log.header_reading import settled_header
 from binlog.storage.doorbell import Doorbell
-from binlog.storage.files import read_at
-from binlog.storage.records import Scan, Stop, scan
+from binlog.storage.records import Stop, read_and_scan
+
+# The one place, four bytes, that a scan gives that found no record: where it began.
+_NO_PLACES = 4
 
 
 class FileReader:
@@ -50,24 +52,24 @@ class FileReader:
             self._doorbell = Doorbell(self.fd, LOG_HEADER.offset("doorbell"))
         return self._doorbell, self._bell_seen
 
-    def read(self, offset: int, sequence: int | None, *, records_max: int, bytes_max: int) -> Batch:
+    def read(self, offset: int, sequence: int | None, *, records_max: int, bytes_max: int) -> Found:
         """The records from `offset` on, one at least where the tail is beyond it and nothing is damaged.
 
         bytes_max: what to read, in bytes, but for a record that alone is larger.
         Raises: CorruptError; FullError for a record over the limit.  What precedes it was returned before.
         """
         to_tail = self.header.tail - offset
-        data = read_at(self.fd, min(max(bytes_max, LENGTH_BYTES), to_tail), offset, self.path)
-        found = scan(data, to_tail, self._record_bytes_max, records_max)
-        if not found.count and found.stop is Stop.SHORT and len(data) >= LENGTH_BYTES:
+        size = min(max(bytes_max, LENGTH_BYTES), to_tail)
+        data, places, stop = self._read(offset, size, to_tail, records_max)
+        if len(places) == _NO_PLACES and stop == Stop.SHORT and len(data) >= LENGTH_BYTES:
             # A record larger than bytes_max: its length was checked by the scan, so this read is of the right size.
-            data = read_at(self.fd, LENGTH_BYTES + int.from_bytes(data[:LENGTH_BYTES], "big"), offset, self.path)
-            found = scan(data, to_tail, self._record_bytes_max, 1)
-        if not found.count and to_tail:
-            self._refuse(found, data, offset)
+            size = LENGTH_BYTES + int.from_bytes(data[:LENGTH_BYTES], "big")
+            data, places, stop = self._read(offset, size, to_tail, 1)
+        if len(places) == _NO_PLACES and to_tail:
+            self._refuse(stop, data, offset)
         if self.header.closed and offset >= self.header.own_tail:
             sequence = None  # another program added it after the close
-        return Batch(self.number, offset, data[: found.consumed], found.offsets, sequence)
+        return self.number, offset, data, places, sequence
 
     def sequence_at(self, offset: int) -> int | None:
         """The sequence number of the record that starts at `offset`, or would: that place may be the tail.
@@ -95,14 +97,17 @@ class FileReader:
     def __del__(self) -> None:
         self.close()
 
-    def _refuse(self, found: Scan, data: bytes, offset: int) -> None:
-        if found.stop is Stop.LARGE:
+    def _read(self, offset: int, size: int, to_tail: int, records_max: int) -> tuple[bytes, bytes, int]:
+        return read_and_scan(self.fd, offset, size, to_tail, self._record_bytes_max, records_max, self.path)
+
+    def _refuse(self, stop: int, data: bytes, offset: int) -> None:
+        if stop == Stop.LARGE:
             size = int.from_bytes(data[:LENGTH_BYTES], "big")
             limit = self._record_bytes_max
             raise FullError(
                 f"{self.number}:{offset} is a record of {size} bytes; the limit is {limit}", limit=limit, size=size
             )
-        if found.stop is Stop.LENGTH:
+        if stop == Stop.LENGTH:
             text = f"a record's length is over {RECORD_BYTES_FORMAT_MAX} or leads past the tail {self.header.tail}"
             raise CorruptError(self.path, offset, "length", text)
         raise CorruptError(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from binlog.log.batch import Batch
 from binlog.log.file_reader import FileReader
 
 
@@ -31,8 +30,7 @@ class Place:
         """Whether a record lies here, by the header as it is now."""
         return self.has_more or self.offset < self.file.refresh().tail
 
-    def advance(self, batch: Batch, used: int) -> None:
-        """Go to after the first `used` records of a batch that was read here."""
-        offset = batch.offset + batch.offsets[used]
-        self.sequence = None if batch.first_sequence is None else batch.first_sequence + used
+    def advance(self, offset: int, sequence: int | None) -> None:
+        """Go on to `offset`, behind records that were read here."""
+        self.sequence = sequence
         self.offset = offset

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from binlog.format.record import LENGTH_BYTES
-from binlog.storage.native import ffi, lib
+from binlog.storage.failures import failure
+from binlog.storage.native import ffi, lib, read_records
 
 
 class Stop(enum.IntEnum):
@@ -41,6 +42,22 @@ def scan(data: bytes | memoryview, to_tail: int, record_bytes_max: int, count_ma
     )
     view = memoryview(ffi.buffer(offsets, 4 * (count + 1))).cast("B").cast("I")
     return Scan(count, consumed[0], Stop(stop[0]), view)
+
+
+def read_and_scan(
+    fd: int, offset: int, size: int, to_tail: int, record_bytes_max: int, count_max: int, path: str
+) -> tuple[bytes, bytes, int]:
+    """Read up to `size` bytes of a file from `offset`, and find the complete records at their start.
+
+    Returns the bytes read, the places of the records in them (a `Scan`'s offsets, as bytes), and a `Stop` as a number.
+    """
+    while True:
+        try:
+            return read_records(fd, offset, size, to_tail, record_bytes_max, count_max)
+        except InterruptedError:
+            continue  # by now the signal's handler has run
+        except OSError as error:
+            raise failure(error.errno or 0, path, "reading") from error
 
 
 def gather(data: bytes | memoryview, offsets: memoryview) -> tuple[bytearray, memoryview]:

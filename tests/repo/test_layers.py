@@ -15,9 +15,10 @@ ENGINES = ("log", "commitlog", "journal", "paging", "pagestore")
 # A layer is a package or module of ours; it may import itself and these.
 LAYERS: dict[str, frozenset[str]] = {
     "binlog._native": frozenset(),
+    "binlog._native_records": frozenset(),
     "binlog.errors": frozenset(),
     "binlog.format": frozenset({"binlog.errors"}),
-    "binlog.storage": frozenset({"binlog.errors", "binlog.format", "binlog._native"}),
+    "binlog.storage": frozenset({"binlog.errors", "binlog.format", "binlog._native", "binlog._native_records"}),
     **{f"binlog.{engine}": frozenset({"binlog.errors", "binlog.format", "binlog.storage"}) for engine in ENGINES},
     "binlog": frozenset({"binlog.errors", "binlog.format", "binlog.storage", *(f"binlog.{name}" for name in ENGINES)}),
     # The rest see the public names alone.

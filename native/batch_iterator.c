@@ -1,0 +1,321 @@
+/* The module binlog._native_records: the loop that hands out the records of a batch one by one.
+ *
+ * An Entry and its Ref are three objects, which take Python longer to ask for than C to make.  So this part is an
+ * extension type, not cffi's: a Reader inherits from it, and Python is asked only for the next batch.
+ *
+ * Invariants
+ * - `used` moves on only once the record before it was made, so nothing is lost to a lack of memory.
+ * - No signal handler runs in here but in `_refill`: a record leaves the iterator as a whole or not at all.
+ * - Making a tuple may collect garbage, and so run anything, this iterator's own methods too: nothing borrowed from
+ *   what is loaded is used after that.
+ * - Places are checked before they are used, though they come from a scan of ours.
+ */
+#define Py_LIMITED_API 0x030B0000
+#define PY_SSIZE_T_CLEAN
+#include "read.h"
+
+#include "layout.h"
+
+#include <stdint.h>
+#include <string.h>
+
+struct iterator {
+    PyObject_HEAD
+    PyObject *ref_type; /* subclasses of tuple; NULL where each record is given as bytes */
+    PyObject *entry_type;
+    int made;
+    PyObject *number; /* what is loaded; NULL where nothing is */
+    PyObject *data;
+    Py_buffer places;
+    uint64_t offset;
+    long long sequence; /* of the first record, -1 where it is not known */
+    Py_ssize_t used;
+    Py_ssize_t count;
+};
+
+static newfunc tuple_new;
+static int items_only; /* whether a tuple of this Python holds its items and nothing else */
+
+static void unload(struct iterator *self)
+{
+    PyObject *number = self->number, *data = self->data;
+    Py_buffer places = self->places;
+
+    /* Emptied first: giving objects back may run anything. */
+    self->number = self->data = NULL;
+    memset(&self->places, 0, sizeof(self->places));
+    self->used = self->count = 0;
+    PyBuffer_Release(&places);
+    Py_XDECREF(number);
+    Py_XDECREF(data);
+}
+
+static int is_tuple(PyObject *type)
+{
+    return PyType_IsSubtype((PyTypeObject *)type, &PyTuple_Type);
+}
+
+static int iterator_init(PyObject *object, PyObject *args, PyObject *named)
+{
+    static char *names[] = {"ref_type", "entry_type", NULL};
+    struct iterator *self = (struct iterator *)object;
+    PyObject *ref = NULL, *entry = NULL;
+
+    if (!PyArg_ParseTupleAndKeywords(args, named, "|O!O!:BatchIterator", names, &PyType_Type, &ref, &PyType_Type,
+                                     &entry))
+        return -1;
+    if (!ref != !entry || (ref && !is_tuple(ref)) || (entry && !is_tuple(entry))) {
+        PyErr_SetString(PyExc_TypeError, "a ref and an entry are kinds of tuple");
+        return -1;
+    }
+    if (self->made) {
+        PyErr_SetString(PyExc_RuntimeError, "a BatchIterator is made once");
+        return -1;
+    }
+    self->ref_type = Py_XNewRef(ref);
+    self->entry_type = Py_XNewRef(entry);
+    self->made = 1;
+    return 0;
+}
+
+static PyObject *iterator_load(PyObject *object, PyObject *args)
+{
+    struct iterator *self = (struct iterator *)object, before;
+    PyObject *number, *data, *sequence;
+    Py_buffer places;
+    long long offset, first;
+
+    if (!PyArg_ParseTuple(args, "OLSy*O:_load", &number, &offset, &data, &places, &sequence))
+        return NULL;
+    first = sequence == Py_None ? -1 : PyLong_AsLongLong(sequence);
+    if ((offset < 0 || places.len < (Py_ssize_t)sizeof(uint32_t)) && !PyErr_Occurred())
+        PyErr_SetString(PyExc_ValueError, "an offset is not negative, and there is one place at least");
+    if (PyErr_Occurred()) {
+        PyBuffer_Release(&places);
+        return NULL;
+    }
+    before = *self;
+    self->used = 0;
+    self->number = Py_NewRef(number);
+    self->data = Py_NewRef(data);
+    self->places = places;
+    self->offset = (uint64_t)offset;
+    self->sequence = first;
+    self->count = places.len / (Py_ssize_t)sizeof(uint32_t) - 1;
+    unload(&before);
+    Py_RETURN_NONE;
+}
+
+static PyObject *iterator_unload(PyObject *object, PyObject *unused)
+{
+    (void)unused;
+    unload((struct iterator *)object);
+    Py_RETURN_NONE;
+}
+
+/* As tuple's own constructor makes one, whatever else a tuple of this version of Python holds. */
+static PyObject *pair_made_by_tuple(PyObject *type, PyObject *first, PyObject *second)
+{
+    PyObject *made = NULL, *values = PyTuple_Pack(2, first, second);
+    PyObject *args = values ? PyTuple_Pack(1, values) : NULL;
+    if (args)
+        made = tuple_new((PyTypeObject *)type, args, NULL);
+    Py_XDECREF(args);
+    Py_XDECREF(values);
+    Py_DECREF(first);
+    Py_DECREF(second);
+    return made;
+}
+
+/* The same for the versions up to 3.13, whose tuples hold their items and nothing else: takes half as long.  (3.14
+ * added a hash that a constructor must set.) */
+static PyObject *pair_made_here(PyObject *type, PyObject *first, PyObject *second)
+{
+    PyObject *made = PyType_GenericAlloc((PyTypeObject *)type, 2);
+    if (!made) {
+        Py_DECREF(first);
+        Py_DECREF(second);
+        return NULL;
+    }
+    PyTuple_SetItem(made, 0, first);
+    PyTuple_SetItem(made, 1, second);
+    return made;
+}
+
+/* A new `type` of two values; both are given away, whether it is made or not. */
+static PyObject *pair(PyObject *type, PyObject *first, PyObject *second)
+{
+    if (!first || !second) {
+        Py_XDECREF(first);
+        Py_XDECREF(second);
+        return NULL;
+    }
+    return items_only ? pair_made_here(type, first, second) : pair_made_by_tuple(type, first, second);
+}
+
+static uint32_t place_of(const struct iterator *self, Py_ssize_t index)
+{
+    uint32_t place;
+    memcpy(&place, (const uint8_t *)self->places.buf + index * (Py_ssize_t)sizeof(place), sizeof(place));
+    return place;
+}
+
+static PyObject *make_record(struct iterator *self, uint64_t *start)
+{
+    uint64_t end = place_of(self, self->used + 1);
+
+    *start = place_of(self, self->used);
+    if (*start + RECORD_BYTES > end || end > (uint64_t)PyBytes_Size(self->data)) {
+        PyErr_SetString(PyExc_ValueError, "the places lead out of the data");
+        return NULL;
+    }
+    return PyBytes_FromStringAndSize(PyBytes_AsString(self->data) + *start + RECORD_BYTES,
+                                     (Py_ssize_t)(end - *start - RECORD_BYTES));
+}
+
+static PyObject *make_next(struct iterator *self)
+{
+    uint64_t start;
+    PyObject *ref, *made = make_record(self, &start);
+
+    if (made && self->ref_type) {
+        ref = pair(self->ref_type, Py_NewRef(self->number), PyLong_FromUnsignedLongLong(self->offset + start));
+        made = pair(self->entry_type, ref, made);
+    }
+    if (made && self->used < self->count)
+        self->used++;
+    return made;
+}
+
+static PyObject *iterator_next(PyObject *object)
+{
+    struct iterator *self = (struct iterator *)object;
+
+    while (self->used >= self->count) {
+        PyObject *answer = PyObject_CallMethod(object, "_refill", NULL);
+        int more = answer ? PyObject_IsTrue(answer) : -1;
+        Py_XDECREF(answer);
+        if (more <= 0)
+            return NULL; /* with no error set it is the end, for now */
+    }
+    return make_next(self);
+}
+
+static PyObject *iterator_refill(PyObject *object, PyObject *unused)
+{
+    (void)object;
+    (void)unused;
+    Py_RETURN_FALSE;
+}
+
+static PyObject *iterator_left(PyObject *object, void *unused)
+{
+    struct iterator *self = (struct iterator *)object;
+    (void)unused;
+    return PyLong_FromSsize_t(self->count - self->used);
+}
+
+static PyObject *iterator_next_place(PyObject *object, void *unused)
+{
+    struct iterator *self = (struct iterator *)object;
+    (void)unused;
+    if (!self->number)
+        Py_RETURN_NONE;
+    unsigned long long offset = self->offset + place_of(self, self->used);
+    if (self->sequence < 0)
+        return Py_BuildValue("(OKO)", self->number, offset, Py_None);
+    return Py_BuildValue("(OKL)", self->number, offset, self->sequence + self->used);
+}
+
+static int iterator_traverse(PyObject *object, visitproc visit, void *arg)
+{
+    struct iterator *self = (struct iterator *)object;
+    Py_VISIT(Py_TYPE(object));
+    Py_VISIT(self->ref_type);
+    Py_VISIT(self->entry_type);
+    Py_VISIT(self->number);
+    Py_VISIT(self->data);
+    return 0;
+}
+
+static int iterator_clear(PyObject *object)
+{
+    struct iterator *self = (struct iterator *)object;
+    unload(self);
+    Py_CLEAR(self->ref_type);
+    Py_CLEAR(self->entry_type);
+    return 0;
+}
+
+static void iterator_dealloc(PyObject *object)
+{
+    PyTypeObject *type = Py_TYPE(object);
+    PyObject_GC_UnTrack(object);
+    iterator_clear(object);
+    ((freefunc)PyType_GetSlot(type, Py_tp_free))(object);
+    Py_DECREF(type);
+}
+
+static PyMethodDef iterator_methods[] = {
+    {"_load", iterator_load, METH_VARARGS,
+     "Go on with the first of these, whatever was left: number, offset, data, places, sequence, as in a Batch."},
+    {"_refill", iterator_refill, METH_NOARGS, "Load more, and tell whether there was any.  Here there is none."},
+    {"_unload", iterator_unload, METH_NOARGS, "Forget what was loaded."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyGetSetDef iterator_properties[] = {
+    {"_left", iterator_left, NULL, "How many records are loaded and not given yet.", NULL},
+    {"_next", iterator_next_place, NULL,
+     "The number, offset and sequence of the record after the last one given, or None where nothing is loaded.", NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyType_Slot iterator_slots[] = {
+    {Py_tp_doc, "Gives the records loaded, each as bytes or as an entry, and goes on with what `_refill` loads."},
+    {Py_tp_init, iterator_init},
+    {Py_tp_dealloc, iterator_dealloc},
+    {Py_tp_traverse, iterator_traverse},
+    {Py_tp_clear, iterator_clear},
+    {Py_tp_iter, PyObject_SelfIter},
+    {Py_tp_iternext, iterator_next},
+    {Py_tp_methods, iterator_methods},
+    {Py_tp_getset, iterator_properties},
+    {0, NULL},
+};
+
+static PyType_Spec iterator_spec = {
+    .name = "binlog._native_records.BatchIterator",
+    .basicsize = sizeof(struct iterator),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,
+    .slots = iterator_slots,
+};
+
+static int fill_module(PyObject *module)
+{
+    PyObject *type = PyType_FromModuleAndSpec(module, &iterator_spec, NULL);
+    int added = type ? PyModule_AddType(module, (PyTypeObject *)type) : -1;
+    Py_XDECREF(type);
+    tuple_new = (newfunc)PyType_GetSlot(&PyTuple_Type, Py_tp_new);
+    items_only = Py_Version < 0x030E0000;
+    return added;
+}
+
+static PyMethodDef module_methods[] = {
+    {"read_records", binlog_read_records, METH_VARARGS, "See native/read.c."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyModuleDef_Slot module_slots[] = {{Py_mod_exec, fill_module}, {0, NULL}};
+
+static struct PyModuleDef module = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "binlog._native_records",
+    .m_methods = module_methods,
+    .m_slots = module_slots,
+};
+
+PyMODINIT_FUNC PyInit__native_records(void)
+{
+    return PyModuleDef_Init(&module);
+}
