@@ -9,7 +9,7 @@ if sys.platform != "linux":
     sys.exit(f"binlog runs on Linux only, and this is {sys.platform}")
 
 # What makes Python objects, and what it calls; the rest is built by native/build_native.py.
-_RECORDS = ("batch_iterator.c", "read.c", "scan.c")
+_RECORDS = ("batch_iterator.c", "read.c", "wake.c", "scan.c", "header.c", "doorbell.c", "crc32c.c")
 
 setup(
     cffi_modules=["native/build_native.py:ffibuilder"],

@@ -303,6 +303,7 @@ static int fill_module(PyObject *module)
 
 static PyMethodDef module_methods[] = {
     {"read_records", binlog_read_records, METH_VARARGS, "See native/read.c."},
+    {"wait_and_read", binlog_wait_and_read, METH_VARARGS, "See native/wake.c."},
     {NULL, NULL, 0, NULL},
 };
 

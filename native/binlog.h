@@ -129,6 +129,18 @@ int binlog_bell_wait(void *bell, uint32_t seen, int64_t timeout_ns);
 int binlog_bell_wait_any(void **bells, const uint32_t *seen, uint32_t count, int64_t timeout_ns);
 int binlog_bell_wake(void *bell);
 
+/* header.c: a log file's header as a reader last believed it, and whether it has changed */
+struct binlog_known {
+    uint8_t header[256];
+    uint64_t tail;
+    uint32_t bell_before; /* the bell as the read before the last one gave it */
+    uint32_t seed;        /* of the live block's CRC */
+    int fd;
+};
+enum binlog_look { BINLOG_LOOK_SAME = 0, BINLOG_LOOK_APPENDED, BINLOG_LOOK_UNSURE };
+int binlog_header_look(struct binlog_known *known);
+int binlog_header_peek(const struct binlog_known *known, struct binlog_known *now);
+
 /* scan.c: records in a run of bytes */
 enum binlog_scan_stop { BINLOG_SCAN_END = 0, BINLOG_SCAN_SHORT, BINLOG_SCAN_LENGTH, BINLOG_SCAN_LARGE };
 int64_t binlog_scan(const uint8_t *data, size_t bytes, uint64_t to_tail, uint32_t record_bytes_max, uint32_t *offsets,

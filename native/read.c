@@ -42,7 +42,7 @@ PyObject *binlog_read_records(PyObject *module, PyObject *args)
     long long offset;
     unsigned long long to_tail;
     uint64_t consumed;
-    Py_ssize_t size, count_max, got;
+    Py_ssize_t size, count_max, fit, got;
     int64_t count = 0;
     unsigned int record_bytes_max;
     PyObject *data, *found = NULL;
@@ -51,9 +51,8 @@ PyObject *binlog_read_records(PyObject *module, PyObject *args)
     (void)module;
     if (!PyArg_ParseTuple(args, "iLnKIn:read_records", &fd, &offset, &size, &to_tail, &record_bytes_max, &count_max))
         return NULL;
-    if (count_max > size / RECORD_BYTES)
-        count_max = size / RECORD_BYTES; /* a record takes its length at least, so no more fit */
-    places = PyMem_Malloc((size_t)(count_max + 1) * sizeof(*places));
+    fit = size / RECORD_BYTES; /* a record takes its length at least */
+    places = PyMem_Malloc((size_t)((count_max < fit ? count_max : fit) + 1) * sizeof(*places));
     if (!places)
         return PyErr_NoMemory();
     data = PyBytes_FromStringAndSize(NULL, size);

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import time
 
 from binlog.errors import CorruptError, GoneError, NotFoundError
 from binlog.format.log_header import FIRST_OFFSET, LOG_HEADER
@@ -80,7 +81,7 @@ class Cursor:
     def finished(self) -> bool:
         """Whether no record can come any more."""
         place = self._place
-        return not self._follow and place is not None and place.file.header.closed and not place.has_more
+        return not self._follow and place is not None and place.file.known.closed and not place.has_more
 
     @property
     def position(self) -> Ref:
@@ -88,8 +89,8 @@ class Cursor:
         place = self._place
         if place is None:
             return self._start if isinstance(self._start, Ref) else Ref(NUMBER_FIRST, FIRST_OFFSET)
-        if not place.look() and place.file.header.closed:
-            number = place.file.header.next_number
+        if not place.look() and place.file.known.closed:
+            number = place.file.known.next_number
             try:
                 return Ref(number, self.directory.read_header(number).first_offset)
             except NotFoundError:
@@ -100,8 +101,20 @@ class Cursor:
     def look_seconds(self) -> float:
         """How long to wait at most before looking again without having been woken."""
         place = self._place
-        quiet = place is not None and not place.file.header.mixed and not self._late.mixed
+        quiet = place is not None and not place.file.known.mixed and not self._late.mixed
         return _LOOK_SECONDS if quiet else _LOOK_SECONDS_MIXED
+
+    def wait(self, timeout: float) -> Found | None:
+        """Wait right after `ready` said no, for `timeout` seconds at most; may return early.
+
+        Returns records where some came that could be read at once; they count as read by `read`.
+        """
+        place = self._place
+        if place is None:
+            time.sleep(timeout)  # there is no file yet to wait on
+            return None
+        self._read_from = place
+        return place.file.wait(timeout, place.offset, place.sequence)
 
     def doorbell_and_seen(self) -> tuple[Doorbell, int] | None:
         """What to wait on, right after `ready` said no; None where there is no file yet."""
@@ -122,12 +135,12 @@ class Cursor:
                     return None
                 continue
             # A closed file is looked at once more after it was seen closed: its tail may have moved just before.
-            if place.look() or (place.file.header.closed and place.look()):
+            if place.look() or (place.file.known.closed and place.look()):
                 return place
             late = self._late.look()
             if late is not None:
                 return late
-            if not place.file.header.closed:
+            if not place.file.known.closed:
                 self._check_still_open(place)
                 return None
             if not self._follow:
@@ -136,11 +149,14 @@ class Cursor:
 
     def _check_still_open(self, place: Place) -> None:
         """Raise CorruptError where a file says that it is open, and names a next one that is in use."""
-        header = place.file.header
-        if not header.next_number or not self.directory.exists(header.next_number):
+        known = place.file.known
+        if not known.next_number or not self.directory.exists(known.next_number):
             return
-        following = self.directory.read_header(header.next_number)
-        if (following.closed or following.tail > following.first_offset) and not place.file.refresh().closed:
+        following = self.directory.read_header(known.next_number)
+        if not following.closed and following.tail == following.first_offset:
+            return
+        known.look()
+        if not known.closed:
             text = f"the file is open, and leads to file {following.number}, which is in use"
             raise CorruptError(place.file.path, LOG_HEADER.offset("status"), "two-open", text)
 

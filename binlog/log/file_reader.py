@@ -14,7 +14,7 @@ from binlog.format.record import LENGTH_BYTES, RECORD_BYTES_FORMAT_MAX
 from binlog.log.batch import Found
 from binlog.log.chain import walk
 from binlog.log.directory import LogDirectory
-from binlog.log.header_reading import settled_header
+from binlog.log.known_header import KnownHeader
 from binlog.storage.doorbell import Doorbell
 from binlog.storage.records import Stop, read_and_scan
 
@@ -29,28 +29,33 @@ class FileReader:
         self.number = number
         self.path = directory.file_path(number)
         self._record_bytes_max = record_bytes_max
-        self._bell_seen = 0
         self._doorbell: Doorbell | None = None
+        self.known = KnownHeader(number, self.path)
         self.fd = -1  # what `close` finds where opening fails
         self.fd = directory.open(number)
-        self.header: LogHeader = settled_header(self.fd, number, self.path)
+        self.known.begin(self.fd)
 
-    def refresh(self) -> LogHeader:
-        """Read the header again.  Raises: CorruptError."""
-        before = self.header
-        # What `doorbell_and_seen` waits on must have been read before the tail is: so it is the last read's bell.
-        self._bell_seen = before.doorbell
-        header = settled_header(self.fd, self.number, self.path, known=before)
-        if header.tail < before.tail:
-            raise CorruptError(self.path, LOG_HEADER.offset("tail"), "tail", f"the tail went back from {before.tail}")
-        self.header = header
-        return header
+    @property
+    def header(self) -> LogHeader:
+        """The header last read, in full; `known` tells what is asked for most with less work."""
+        return self.known.header
 
     def doorbell_and_seen(self) -> tuple[Doorbell, int]:
-        """The bell to wait on, and its value as it was before the last `refresh`."""
+        """The bell to wait on, and its value as it was before the last look."""
         if self._doorbell is None:
             self._doorbell = Doorbell(self.fd, LOG_HEADER.offset("doorbell"))
-        return self._doorbell, self._bell_seen
+        return self._doorbell, self.known.bell_before
+
+    def wait(self, timeout: float, offset: int, sequence: int | None) -> Found | None:
+        """Wait until the bell rings, for `timeout` seconds at most; may return early.
+
+        Returns the records from `offset` on where it rang for an append of ours, without another look at the header.
+        """
+        bell, _ = self.doorbell_and_seen()
+        found = bell.wait_and_read(self.known.address, timeout, offset, self._record_bytes_max)
+        if found is None:
+            return None
+        return self.number, offset, found[0], found[1], sequence
 
     def read(self, offset: int, sequence: int | None, *, records_max: int, bytes_max: int) -> Found:
         """The records from `offset` on, one at least where the tail is beyond it and nothing is damaged.
@@ -58,7 +63,7 @@ class FileReader:
         bytes_max: what to read, in bytes, but for a record that alone is larger.
         Raises: CorruptError; FullError for a record over the limit.  What precedes it was returned before.
         """
-        to_tail = self.header.tail - offset
+        to_tail = self.known.tail - offset
         size = min(max(bytes_max, LENGTH_BYTES), to_tail)
         data, places, stop = self._read(offset, size, to_tail, records_max)
         if len(places) == _NO_PLACES and stop == Stop.SHORT and len(data) >= LENGTH_BYTES:
@@ -67,7 +72,7 @@ class FileReader:
             data, places, stop = self._read(offset, size, to_tail, 1)
         if len(places) == _NO_PLACES and to_tail:
             self._refuse(stop, data, offset)
-        if self.header.closed and offset >= self.header.own_tail:
+        if self.known.closed and offset >= self.header.own_tail:
             sequence = None  # another program added it after the close
         return self.number, offset, data, places, sequence
 
@@ -90,6 +95,7 @@ class FileReader:
         """Give the file back."""
         if self._doorbell is not None:
             self._doorbell.close()
+        self.known.close()
         fd, self.fd = self.fd, -1
         if fd >= 0:
             os.close(fd)

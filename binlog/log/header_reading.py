@@ -24,8 +24,13 @@ def read_header(fd: int, number: int, path: str) -> LogHeader:
     return parse_log_header(read_at(fd, HEADER_BYTES, 0, path), path=path, number=number)
 
 
-def settled_header(fd: int, number: int, path: str, known: LogHeader | None = None) -> LogHeader:
-    """A checked header, read without the lock.
+def settled_header(fd: int, number: int, path: str) -> LogHeader:
+    """A checked header, read without the lock; see `settled_bytes`."""
+    return settled_bytes(fd, number, path)[0]
+
+
+def settled_bytes(fd: int, number: int, path: str, known: LogHeader | None = None) -> tuple[LogHeader, bytes]:
+    """A checked header, read without the lock, and its bytes.
 
     known: one that was checked before; where nothing has changed since, one read is all.
     A read that meets a write may see half of it.  So one read is believed where our live block vouches for its tail;
@@ -43,18 +48,18 @@ def settled_header(fd: int, number: int, path: str, known: LogHeader | None = No
                 raise
             continue
         if known is not None and header == replace(known, doorbell=header.doorbell):
-            return header
+            return header, data
         if header.settled or again:
             break
     if header.ours and header.boot_id != boot_id():
-        return _after_another_boot(header, fd, path)
+        return _after_another_boot(header, fd, path), data
     if header.ours and not header.live_good:
         # Not torn: damaged.  The tail beside it may be as well, and one that is wrong shows what was never a record.
         raise CorruptError(path, LOG_HEADER.offset("live_crc"), "live-crc", "the live block's CRC does not hold")
     check_header(header, path)
     if header.ours and header.tail != header.own_tail:
         _check_foreign_tail(header, fd, path)
-    return header
+    return header, data
 
 
 def check_header(header: LogHeader, path: str) -> None:

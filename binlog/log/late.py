@@ -36,7 +36,7 @@ class LateRecords:
     @property
     def mixed(self) -> bool:
         """Whether another program is known to write to one of them."""
-        return any(place.file.header.mixed for _, place in self._left)
+        return any(place.file.known.mixed for _, place in self._left)
 
     def look(self) -> Place | None:
         """A place where a late record lies, if there is one."""

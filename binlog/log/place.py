@@ -24,11 +24,12 @@ class Place:
     @property
     def has_more(self) -> bool:
         """Whether a record is known to lie here."""
-        return self.offset < self.file.header.tail
+        return self.offset < self.file.known.tail
 
     def look(self) -> bool:
         """Whether a record lies here, by the header as it is now."""
-        return self.has_more or self.offset < self.file.refresh().tail
+        known = self.file.known
+        return self.offset < known.tail or self.offset < known.look()
 
     def advance(self, offset: int, sequence: int | None) -> None:
         """Go on to `offset`, behind records that were read here."""

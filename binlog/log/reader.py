@@ -143,11 +143,10 @@ class Reader(BatchIterator):
                 left = min(left, deadline - time.monotonic())
             if left <= 0 or self._cursor.finished:
                 return False
-            bell = self._cursor.doorbell_and_seen()
-            if bell is None:
-                time.sleep(left)
-            else:
-                bell[0].wait(bell[1], left)
+            found = self._cursor.wait(left)
+            if found is not None:
+                self._load(*found)
+                break
         return True
 
     @property

@@ -12,10 +12,12 @@ import os
 import sys
 import time
 
-from binlog.storage.native import ffi, fork_generation, lib
+from binlog.storage.native import ffi, fork_generation, lib, wait_and_read
 
 _POLL_SECONDS_FIRST = 0.001
 _POLL_SECONDS_MOST = 0.05
+
+_NO_WORD = frozenset((-errno.EFAULT, -errno.ENOSYS, -errno.EINVAL))
 
 
 def kernel_word(value: int) -> int:
@@ -45,11 +47,33 @@ class Doorbell:
         """
         bell = self.address()
         if bell is None:
-            time.sleep(min(timeout, self._pause))
-            self._pause = min(2 * self._pause, _POLL_SECONDS_MOST)
-            return
-        result = lib.binlog_bell_wait(bell, kernel_word(seen), int(timeout * 1e9))
-        if result in (-errno.EFAULT, -errno.ENOSYS, -errno.EINVAL):
+            self._poll(timeout)
+        else:
+            self._take_result(lib.binlog_bell_wait(bell, kernel_word(seen), int(timeout * 1e9)))
+
+    def wait_and_read(
+        self, known: int, timeout: float, offset: int, record_bytes_max: int
+    ) -> tuple[bytes, bytes, int] | None:
+        """The same, and read the records from `offset` on, as native/wake.c says.  None: the caller looks for itself.
+
+        known: the address of a `struct binlog_known`, which has the value seen, and takes over what was found.
+        """
+        bell = self.address()
+        if bell is None:
+            self._poll(timeout)
+            return None
+        found = wait_and_read(known, int(ffi.cast("uintptr_t", bell)), int(timeout * 1e9), offset, record_bytes_max)
+        if isinstance(found, tuple):
+            return found
+        self._take_result(found)
+        return None
+
+    def _poll(self, timeout: float) -> None:
+        time.sleep(min(timeout, self._pause))
+        self._pause = min(2 * self._pause, _POLL_SECONDS_MOST)
+
+    def _take_result(self, result: int) -> None:
+        if result in _NO_WORD:
             self._pause = _POLL_SECONDS_FIRST
             self.shared = False
 

@@ -9,11 +9,11 @@ if not sys.platform.startswith("linux"):
 
 try:
     from binlog._native import ffi, lib
-    from binlog._native_records import BatchIterator, read_records
+    from binlog._native_records import BatchIterator, read_records, wait_and_read
 except ModuleNotFoundError as error:
     raise ImportError("binlog's compiled module is missing: install the package (pip install .)") from error
 
-__all__ = ["BatchIterator", "ffi", "fork_generation", "lib", "read_records"]
+__all__ = ["BatchIterator", "ffi", "fork_generation", "lib", "read_records", "wait_and_read"]
 
 _result = lib.binlog_fork_setup()
 if _result != 0:

@@ -199,6 +199,7 @@ def test_a_finalizer_that_unloads_in_the_middle_of_a_record_does_no_harm() -> No
         for _ in range(5000):
             Meddler()
             entry = next(source, None)
+            assert source._left >= 0
             if entry is None:
                 break
             assert entry.data == b"x" * 100

@@ -1,0 +1,105 @@
+"""The header of a log file as a reader last believed it, and looking whether it has changed.
+
+A reader looks before each wait and after each wake-up, and nearly always finds the same header or one append more.  So
+these two are told in one call of C (native/header.c), and only what it is unsure of is read and parsed here, as
+header_reading says.  What C believes, that would believe as well.
+"""
+
+from __future__ import annotations
+
+from binlog.errors import CorruptError
+from binlog.format.log_header import LOG_HEADER, Flag, LogHeader, block_seed, parse_log_header
+from binlog.log.header_reading import settled_bytes
+from binlog.storage.native import ffi, lib
+
+_TAIL = LOG_HEADER.offset("tail")
+_BELL = LOG_HEADER.offset("doorbell")
+# The low byte of the flags, which are big-endian.
+_FLAGS = LOG_HEADER.offset("flags") + 1
+_MIXED = int(Flag.MIXED)
+_UNSURE = int(lib.BINLOG_LOOK_UNSURE)
+
+
+class KnownHeader:
+    """See the module.
+
+    `begin` comes first.
+    closed, next_number: as they were at the last look.
+    address: of what the C knows, valid as long as this is.
+    """
+
+    _header: LogHeader
+    closed: bool
+    next_number: int
+
+    def __init__(self, number: int, path: str) -> None:
+        self._fd = -1
+        self._number = number
+        self._path = path
+        self._known = ffi.new("struct binlog_known *")
+        self.address = int(ffi.cast("uintptr_t", self._known))
+
+    def begin(self, fd: int) -> None:
+        """Read it for the first time.  Raises: CorruptError; VersionError; AccessError."""
+        header, data = settled_bytes(fd, self._number, self._path)
+        self._fd = self._known.fd = fd
+        self._known.seed = block_seed(header.uuid, self._number)
+        self._take(header, data)
+
+    def look(self) -> int:
+        """Read the header again; its tail.  Raises: CorruptError."""
+        if lib.binlog_header_look(self._known) == _UNSURE:
+            self._look_carefully()
+        return self.tail
+
+    @property
+    def tail(self) -> int:
+        """Where the next record will be written, as it was at the last look."""
+        tail: int = self._known.tail
+        return tail
+
+    @property
+    def header(self) -> LogHeader:
+        """All of it."""
+        if self._header.tail != self.tail:
+            # The C saw an append, which is all that it believes without us.
+            self._header = parse_log_header(ffi.buffer(self._known.header)[:], path=self._path, number=self._number)
+        return self._header
+
+    @property
+    def mixed(self) -> bool:
+        """Whether another program writes here too, as far as this header tells."""
+        if self._header.tail != self.tail:
+            # Without parsing all of it: a waiting reader asks each time.
+            return bool(self._known.header[_FLAGS] & _MIXED)
+        return self._header.mixed
+
+    @property
+    def bell_before(self) -> int:
+        """The doorbell as it was before the last look.
+
+        What is waited on must have been read before the tail is, and one read gives no order: so it is the last one's.
+        """
+        bell: int = self._known.bell_before
+        return bell
+
+    def _look_carefully(self) -> None:
+        before = self.header
+        header, data = settled_bytes(self._fd, self._number, self._path, known=before)
+        if header.tail < before.tail:
+            raise CorruptError(self._path, _TAIL, "tail", f"the tail went back from {before.tail}")
+        self._take(header, data)
+
+    def _take(self, header: LogHeader, data: bytes) -> None:
+        known = self._known
+        self._header = header
+        self.closed = header.closed
+        self.next_number = header.next_number
+        known.bell_before = int.from_bytes(ffi.buffer(known.header)[_BELL : _BELL + 4], "big")
+        known.tail = header.tail
+        # Last: as long as these are the old ones, a next look is as good as this one, should Ctrl-C have ended it.
+        known.header = data
+
+    def close(self) -> None:
+        """Look no more."""
+        self._fd = self._known.fd = -1

@@ -1,0 +1,198 @@
+"""The quick look at a header believes nothing that the careful one would not believe, and says what has changed."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from binlog.errors import CorruptError
+from binlog.format.log_header import LOG_HEADER, Flag, LogHeader, appended, new_log_header, parse_log_header
+from binlog.log.header_reading import check_header
+from binlog.log.known_header import KnownHeader
+from binlog.storage.native import ffi, lib
+
+SAME, APPENDED, UNSURE = lib.BINLOG_LOOK_SAME, lib.BINLOG_LOOK_APPENDED, lib.BINLOG_LOOK_UNSURE
+BOOT = bytes(range(16))
+NEW = new_log_header(
+    number=3, uuid=bytes(range(100, 116)), first_sequence=70, created_ns=1, boot_id=BOOT, flags=Flag.STRICT
+)
+KNOWN = appended(NEW, tail=1000, record_count=5, boot_id=BOOT)
+MORE = appended(KNOWN, tail=2000, record_count=9, boot_id=BOOT)
+JPOS = LOG_HEADER.pack(
+    {field.name: bytes(field.size) if field.kind.startswith("bytes") else 0 for field in LOG_HEADER.fields}
+    | {"header_length": 252, "version": 1, "tail": 300, "number": 3}
+)[:24].ljust(256, b"\0")
+
+
+def _at(header: LogHeader | bytes, name: str, value: bytes) -> bytes:
+    """The header with other bytes in a field, and its CRCs as they were."""
+    data = header if isinstance(header, bytes) else header.pack()
+    start = LOG_HEADER.offset(name)
+    return data[:start] + value + data[start + len(value) :]
+
+
+@contextmanager
+def _file(data: bytes) -> Iterator[tuple[int, Path]]:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "file"
+        path.write_bytes(data)
+        fd = os.open(path, os.O_RDONLY)
+        try:
+            yield fd, path
+        finally:
+            os.close(fd)
+
+
+def _look(known: bytes, now: bytes) -> tuple[int, int, int, bytes]:
+    """The answer, and what is known after it: tail, bell before, bytes."""
+    with _file(now) as (fd, _):
+        struct = ffi.new("struct binlog_known *")
+        header = parse_log_header(known, path="")
+        struct.fd, struct.header, struct.tail = fd, known, header.tail
+        reference = KnownHeader(header.number, "")
+        with _file(known) as (known_fd, _):
+            reference.begin(known_fd)
+        struct.seed = reference._known.seed
+        answer = lib.binlog_header_look(struct)
+        return answer, struct.tail, struct.bell_before, ffi.buffer(struct.header)[:]
+
+
+RUNG = _at(MORE, "doorbell", b"\0\0\0\7")
+
+CASES: dict[str, tuple[bytes, int]] = {
+    "nothing": (KNOWN.pack(), SAME),
+    "the bell alone": (_at(KNOWN, "doorbell", b"\0\0\0\7"), SAME),
+    "an append": (MORE.pack(), APPENDED),
+    "an append and its bell": (RUNG, APPENDED),
+    "an append and its slots": (replace(MORE, slot_0=bytes(56), slot_1=b"x" * 56).pack(), APPENDED),
+    "an append that marks the log as mixed": (replace(MORE, flags=MORE.flags | Flag.MIXED).pack(), APPENDED),
+    "half an append: the tail without the block": (_at(KNOWN, "tail", MORE.pack()[8:16]), UNSURE),
+    "half an append: the block without the tail": (_at(MORE, "tail", KNOWN.pack()[8:16]), UNSURE),
+    "half an append: the block without its CRC": (_at(MORE, "live_crc", KNOWN.pack()[124:128]), UNSURE),
+    "another program's tail": (_at(KNOWN, "tail", (1500).to_bytes(8, "big")), UNSURE),
+    "the tail gone back": (appended(KNOWN, tail=900, record_count=4, boot_id=BOOT).pack(), UNSURE),
+    "an append and the close": (replace(MORE, status=1, next_number=4).pack(), UNSURE),
+    "the close": (replace(KNOWN, status=1, next_number=4).pack(), UNSURE),
+    "a status that cannot be": (_at(MORE, "status", b"\1\0"), UNSURE),
+    "the next number": (replace(MORE, next_number=4).pack(), UNSURE),
+    "another boot": (appended(KNOWN, tail=2000, record_count=9, boot_id=bytes(16)).pack(), UNSURE),
+    "a recovery": (replace(MORE, epoch=1).pack(), UNSURE),
+    "a count that cannot be": (replace(MORE, record_count=2**63 - 1).pack(), UNSURE),
+    "a tail that cannot be": (replace(MORE, tail=2**63, own_tail=2**63).pack(), UNSURE),
+    "another log": (replace(MORE, uuid=bytes(range(16))).pack(), UNSURE),
+    "another number": (replace(MORE, number=4).pack(), UNSURE),
+    "the identity's CRC": (_at(MORE, "identity_crc", b"abcd"), UNSURE),
+    "the zeros at the end": (_at(MORE, "zero", b"\0\0\0\0\0\0\0\1"), UNSURE),
+    "the file's end": (MORE.pack()[:255], UNSURE),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_changed_is_told(name: str) -> None:
+    known = _at(KNOWN, "doorbell", b"\0\0\0\5")
+    now, expected = CASES[name]
+    answer, tail, bell, data = _look(known, now)
+    assert answer == expected
+    if answer == UNSURE:
+        assert (tail, data) == (1000, known)
+    else:
+        # What is waited on was read before this tail was.
+        assert (tail, bell, data) == (1000 if answer == SAME else 2000, 5, now)
+
+
+def test_a_file_of_another_program_is_never_believed_to_be_appended_to() -> None:
+    assert _look(JPOS, JPOS)[0] == SAME
+    assert _look(JPOS, _at(JPOS, "tail", (400).to_bytes(8, "big")))[0] == UNSURE
+
+
+def _believable(known: LogHeader, data: bytes) -> LogHeader | None:
+    """What the rule in header_reading believes of one read, or None; the slow way, as anyone would write it."""
+    header = parse_log_header(data, path="", number=known.number)
+    if header == replace(known, doorbell=header.doorbell):
+        return header
+    if not header.settled or header.tail < known.tail:
+        return None
+    return check_header(header, -1, "")
+
+
+_FIELDS = st.sampled_from([field.name for field in LOG_HEADER.fields])
+
+
+@st.composite
+def _changed(draw: st.DrawFn) -> bytes:
+    """A header after some appends, with some bytes from before them, and some that are just wrong."""
+    data = bytearray(draw(st.sampled_from([KNOWN, MORE, replace(MORE, status=1, next_number=4)])).pack())
+    for name in draw(st.lists(_FIELDS, max_size=3)):
+        field = next(field for field in LOG_HEADER.fields if field.name == name)
+        start = LOG_HEADER.offset(name)
+        other = draw(
+            st.sampled_from([KNOWN.pack()[start : start + field.size], MORE.pack()[start : start + field.size]])
+        )
+        data[start : start + field.size] = other
+    for at, bit in draw(st.lists(st.tuples(st.integers(0, 255), st.integers(0, 7)), max_size=2)):
+        data[at] ^= 1 << bit
+    return bytes(data)
+
+
+@given(_changed())
+@example(MORE.pack())
+@example(RUNG)
+def test_nothing_is_believed_that_the_careful_look_would_not_believe(now: bytes) -> None:
+    answer, tail, _, _ = _look(KNOWN.pack(), now)
+    if answer == UNSURE:
+        return
+    believed = _believable(KNOWN, now)
+    assert believed is not None
+    assert believed.tail == tail
+    assert (believed.status, believed.next_number) == (KNOWN.status, KNOWN.next_number)
+
+
+@contextmanager
+def _known(data: bytes) -> Iterator[tuple[KnownHeader, Callable[[bytes], None]]]:
+    with _file(data) as (fd, path):
+        known = KnownHeader(3, str(path))
+        known.begin(fd)
+
+        def rewrite(data: bytes) -> None:
+            with path.open("r+b") as file:
+                file.write(data)
+
+        yield known, rewrite
+
+
+def test_a_known_header_keeps_up_with_appends_and_the_close() -> None:
+    with _known(_at(KNOWN, "doorbell", b"\0\0\0\5")) as (known, rewrite):
+        assert (known.tail, known.closed, known.mixed, known.header.record_count) == (1000, False, False, 5)
+        assert known.look() == 1000
+        assert known.bell_before == 5
+        rewrite(replace(MORE, flags=MORE.flags | Flag.MIXED).pack())
+        assert known.look() == 2000
+        assert (known.mixed, known.bell_before, known.header.record_count, known.header.settled) == (True, 5, 9, True)
+        rewrite(replace(MORE, status=1, next_number=4, doorbell=8).pack())
+        assert known.look() == 2000
+        assert (known.closed, known.next_number, known.mixed, known.bell_before) == (True, 4, False, 0)
+        assert known.look() == 2000
+        assert known.bell_before == 8
+
+
+def test_a_tail_that_goes_back_is_damage() -> None:
+    with _known(KNOWN.pack()) as (known, rewrite):
+        rewrite(appended(NEW, tail=900, record_count=4, boot_id=BOOT).pack())
+        with pytest.raises(CorruptError, match="went back"):
+            known.look()
+        assert known.tail == 1000
+
+
+def test_a_look_after_the_close_of_the_descriptor_reads_no_other_file() -> None:
+    with _known(KNOWN.pack()) as (known, _):
+        known.close()
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            known.look()
