@@ -164,12 +164,16 @@ int64_t binlog_stage(struct binlog_segment *segment, struct binlog_append *own, 
  * BINLOG_LOOK or -EINTR with the ticket still good. */
 int binlog_settle(struct binlog_file *file, struct binlog_segment *segment, struct binlog_append *own)
 {
-    while (!binlog_outcome(segment, own)) {
+    for (;;) {
+        /* The word is read before anything is looked at: whoever changes what we see here wakes us after. */
+        uint32_t seen = segment_wake_word(segment);
+        if (binlog_outcome(segment, own))
+            return own->outcome;
         int result = file->queue ? -EAGAIN : binlog_try_lock(file->fd);
         if (is_busy(result)) {
             result = binlog_byte_lock(segment->fd, BINLOG_LOCK_DEPUTY);
             if (is_busy(result)) {
-                if ((result = segment_await(segment, own->ticket, AWAIT_NS)) != 0)
+                if ((result = segment_await(segment, seen, AWAIT_NS)) != 0)
                     return result;
                 continue;
             }
@@ -184,7 +188,6 @@ int binlog_settle(struct binlog_file *file, struct binlog_segment *segment, stru
         if (lead(file, segment, NULL, 0) == BINLOG_LOOK)
             return BINLOG_LOOK;
     }
-    return own->outcome;
 }
 
 /* Appends, alone or with others.  0 with the place in `own`; BINLOG_LOOK, -EINTR or -EAGAIN with nothing done, or, where

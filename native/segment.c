@@ -154,19 +154,20 @@ int binlog_abandon(struct binlog_segment *segment, struct binlog_append *request
     return withdrawn;
 }
 
-/* Sleeps until the outcome may be there.  The time-out is not for the impatient: it is what wakes a waiter whose leader
- * died before waking it. */
-int segment_await(struct binlog_segment *segment, int64_t position, int64_t timeout_ns)
+/* To be read before looking whether there is reason to sleep; see segment_await. */
+uint32_t segment_wake_word(const struct binlog_segment *segment)
+{
+    return atomic_load(&own_ring(segment)->wake);
+}
+
+/* Sleeps until somebody wakes this ring, unless that was done since the word was `seen`.  The time-out is not for the
+ * impatient: it is what wakes a waiter whose leader died before waking it. */
+int segment_await(struct binlog_segment *segment, uint32_t seen, int64_t timeout_ns)
 {
     struct ring *ring = own_ring(segment);
-    struct entry *entry = entry_at(segment, (uint32_t)segment->ring, (uint64_t)position);
     struct timespec timeout = {.tv_sec = timeout_ns / 1000000000, .tv_nsec = timeout_ns % 1000000000};
-    long result = 0;
-    uint32_t seen = atomic_load(&ring->wake);
     atomic_store(&ring->waiting, 1);
-    uint32_t state = atomic_load(&entry->state);
-    if (state == ENTRY_STAGED || state == ENTRY_TAKEN)
-        result = syscall(SYS_futex, &ring->wake, FUTEX_WAIT, seen, &timeout, NULL, 0) == 0 ? 0 : -errno;
+    long result = syscall(SYS_futex, &ring->wake, FUTEX_WAIT, seen, &timeout, NULL, 0) == 0 ? 0 : -errno;
     atomic_store(&ring->waiting, 0);
     return result == -EINTR ? -EINTR : 0;
 }
@@ -203,6 +204,8 @@ static void gather_ring(struct binlog_segment *segment, uint32_t index, uint8_t 
         if (total == 0)
             break;
         if (gathered->bytes + payload > BINLOG_GROUP_BYTES_MAX) {
+            /* Its owner may sleep, and nobody else need come by: after this turn it is to look for itself. */
+            segment->wake_rings |= (uint64_t)1 << index;
             gathered->more = 1;
             break;
         }

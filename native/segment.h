@@ -94,6 +94,7 @@ void segment_place(struct binlog_segment *segment, uint64_t offset, uint32_t crc
 void segment_settle(struct binlog_segment *segment, int result, int step);
 void segment_requeue(struct binlog_segment *segment);
 void segment_wake(struct binlog_segment *segment);
-int segment_await(struct binlog_segment *segment, int64_t position, int64_t timeout_ns);
+uint32_t segment_wake_word(const struct binlog_segment *segment);
+int segment_await(struct binlog_segment *segment, uint32_t seen, int64_t timeout_ns);
 
 #endif

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from binlog.errors import NotFoundError
-from binlog.format.log_header import LogHeader
+from binlog.format.log_header import Flag, LogHeader
 from binlog.log.directory import LogDirectory
 from binlog.log.evidence import FileEvidence
 from binlog.log.recovery_table import Evidence
@@ -44,8 +44,10 @@ def _outcome_of_commit(note: Note, header: LogHeader) -> Outcome:
     if slot is not None:
         return Outcome.IN_FILE if slot.nonce == note.nonce else Outcome.STAGED_AGAIN
     # Overtaken by two commits or more, of writers that do not see the note.  A slot that was in the file was rolled
-    # forward by the first of them; whether this one was is not known where its leader died before it could say so.
-    return Outcome.IN_FILE if note.state == NOTE_SLOTTED else Outcome.UNKNOWN
+    # forward by the first of them, unless another program had appended over its group; whether this one was there is not
+    # known where its leader died before it could say so.
+    rolled_forward = note.state == NOTE_SLOTTED and not header.flags & Flag.MIXED
+    return Outcome.IN_FILE if rolled_forward else Outcome.UNKNOWN
 
 
 def _outcome_in(directory: LogDirectory, note: Note) -> Outcome:

@@ -14,7 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from binlog.errors import CorruptError
-from binlog.format.log_header import LOG_HEADER, Flag, LogHeader, appended, new_log_header, parse_log_header
+from binlog.format.log_header import LOG_HEADER, Flag, LogHeader, new_log_header, parse_log_header
 from binlog.log.header_reading import check_header
 from binlog.log.known_header import KnownHeader
 from binlog.storage.native import ffi, lib
@@ -24,8 +24,14 @@ BOOT = bytes(range(16))
 NEW = new_log_header(
     number=3, uuid=bytes(range(100, 116)), first_sequence=70, created_ns=1, boot_id=BOOT, flags=Flag.STRICT
 )
-KNOWN = appended(NEW, tail=1000, record_count=5, boot_id=BOOT)
-MORE = appended(KNOWN, tail=2000, record_count=9, boot_id=BOOT)
+
+
+def _appended(header: LogHeader, *, tail: int, record_count: int, boot_id: bytes) -> LogHeader:
+    return replace(header, tail=tail, own_tail=tail, confirmed_end=tail, record_count=record_count, boot_id=boot_id)
+
+
+KNOWN = _appended(NEW, tail=1000, record_count=5, boot_id=BOOT)
+MORE = _appended(KNOWN, tail=2000, record_count=9, boot_id=BOOT)
 JPOS = LOG_HEADER.pack(
     {field.name: bytes(field.size) if field.kind.startswith("bytes") else 0 for field in LOG_HEADER.fields}
     | {"header_length": 252, "version": 1, "tail": 300, "number": 3}
@@ -78,12 +84,12 @@ CASES: dict[str, tuple[bytes, int]] = {
     "half an append: the block without the tail": (_at(MORE, "tail", KNOWN.pack()[8:16]), UNSURE),
     "half an append: the block without its CRC": (_at(MORE, "live_crc", KNOWN.pack()[124:128]), UNSURE),
     "another program's tail": (_at(KNOWN, "tail", (1500).to_bytes(8, "big")), UNSURE),
-    "the tail gone back": (appended(KNOWN, tail=900, record_count=4, boot_id=BOOT).pack(), UNSURE),
+    "the tail gone back": (_appended(KNOWN, tail=900, record_count=4, boot_id=BOOT).pack(), UNSURE),
     "an append and the close": (replace(MORE, status=1, next_number=4).pack(), UNSURE),
     "the close": (replace(KNOWN, status=1, next_number=4).pack(), UNSURE),
     "a status that cannot be": (_at(MORE, "status", b"\1\0"), UNSURE),
     "the next number": (replace(MORE, next_number=4).pack(), UNSURE),
-    "another boot": (appended(KNOWN, tail=2000, record_count=9, boot_id=bytes(16)).pack(), UNSURE),
+    "another boot": (_appended(KNOWN, tail=2000, record_count=9, boot_id=bytes(16)).pack(), UNSURE),
     "a recovery": (replace(MORE, epoch=1).pack(), UNSURE),
     "a count that cannot be": (replace(MORE, record_count=2**63 - 1).pack(), UNSURE),
     "a tail that cannot be": (replace(MORE, tail=2**63, own_tail=2**63).pack(), UNSURE),
@@ -120,7 +126,8 @@ def _believable(known: LogHeader, data: bytes) -> LogHeader | None:
         return header
     if not header.settled or header.tail < known.tail:
         return None
-    return check_header(header, -1, "")
+    check_header(header, "")
+    return header
 
 
 _FIELDS = st.sampled_from([field.name for field in LOG_HEADER.fields])
@@ -185,7 +192,7 @@ def test_a_known_header_keeps_up_with_appends_and_the_close() -> None:
 
 def test_a_tail_that_goes_back_is_damage() -> None:
     with _known(KNOWN.pack()) as (known, rewrite):
-        rewrite(appended(NEW, tail=900, record_count=4, boot_id=BOOT).pack())
+        rewrite(_appended(NEW, tail=900, record_count=4, boot_id=BOOT).pack())
         with pytest.raises(CorruptError, match="went back"):
             known.look()
         assert known.tail == 1000
