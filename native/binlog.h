@@ -78,13 +78,14 @@ struct binlog_append {
     int64_t ticket;  /* its place in the ring, -1 for none */
     int outcome;     /* 0, or -errno ... */
     int step;        /* ... and the step that failed */
+    int answer;      /* what binlog_append gave */
     uint32_t number; /* the file ... */
     uint64_t offset; /* ... and where in it */
 };
 struct binlog_segment;
 int binlog_append(struct binlog_file *file, struct binlog_segment *segment, struct binlog_append *own);
-int binlog_append_record(struct binlog_file *file, struct binlog_segment *segment, struct binlog_append *own,
-                         const uint8_t *data, size_t bytes, int mode);
+int64_t binlog_append_record(struct binlog_file *file, struct binlog_segment *segment, struct binlog_append *own,
+                             const uint8_t *data, size_t bytes, int mode);
 int binlog_stage_record(struct binlog_segment *segment, const uint8_t *data, size_t bytes);
 int64_t binlog_stage(struct binlog_segment *segment, struct binlog_append *own, int awaited);
 int binlog_settle(struct binlog_file *file, struct binlog_segment *segment, struct binlog_append *own);

@@ -172,6 +172,12 @@ int segment_await(struct binlog_segment *segment, uint32_t seen, int64_t timeout
     return result == -EINTR ? -EINTR : 0;
 }
 
+static uint32_t ring_limit(const struct binlog_segment *segment)
+{
+    uint32_t limit = atomic_load(&segment->shared->ring_limit);
+    return limit < RING_COUNT ? limit : RING_COUNT;
+}
+
 /* ---- the leader's side, under the lock of the open file ---- */
 
 /* Whether the bytes are whole records, one after the other, as many as said. */
@@ -237,9 +243,14 @@ void segment_gather(struct binlog_segment *segment, const struct binlog_file *fi
     note->counter = 0;
     note->range_count = 0;
     atomic_store_explicit(&note->state, BINLOG_NOTE_GATHERING, memory_order_release);
-    for (uint32_t i = 0; i < RING_COUNT; i++)
-        gather_ring(segment, (first + i) % RING_COUNT, file->buffer, gathered);
-    segment->next_ring = (segment->next_ring + 1) % RING_COUNT;
+    uint32_t limit = ring_limit(segment);
+    if (first >= limit)
+        first = 0;
+    for (uint32_t i = first; i < limit; i++)
+        gather_ring(segment, i, file->buffer, gathered);
+    for (uint32_t i = 0; i < first; i++)
+        gather_ring(segment, i, file->buffer, gathered);
+    segment->next_ring = first + 1;
 }
 
 /* The note is complete: from here on the file tells whether the group is in it. */
@@ -335,7 +346,7 @@ void binlog_segment_drop(struct binlog_segment *segment)
 /* Puts back every entry that was taken: none of them is in the file. */
 void segment_requeue(struct binlog_segment *segment)
 {
-    for (uint32_t i = 0; i < RING_COUNT; i++) {
+    for (uint32_t i = 0; i < ring_limit(segment); i++) {
         struct ring *ring = &segment->shared->rings[i];
         uint64_t at = atomic_load(&ring->settled), head = atomic_load(&ring->head), total;
         uint32_t payload;

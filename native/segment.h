@@ -57,6 +57,7 @@ struct shared {
     uint32_t last_number, last_nonce;
     _Atomic uint32_t failed_number; /* the file in which a write or sync failed, 0 for none */
     uint32_t failed_errno;
+    _Atomic uint32_t ring_limit; /* no ring from here on was ever used */
     struct note note;
     struct ring rings[RING_COUNT];
 };

@@ -129,6 +129,8 @@ int binlog_segment_claim(struct binlog_segment *segment)
         atomic_store(&ring->head, 0);
         atomic_store(&ring->waiting, 0);
         segment->free = 0;
+        if (atomic_load(&segment->shared->ring_limit) <= i)
+            atomic_store(&segment->shared->ring_limit, i + 1);
         segment->ring = (int)i;
         return 0;
     }

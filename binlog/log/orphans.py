@@ -44,8 +44,8 @@ def _outcome_of_commit(note: Note, header: LogHeader) -> Outcome:
     if slot is not None:
         return Outcome.IN_FILE if slot.nonce == note.nonce else Outcome.STAGED_AGAIN
     # Overtaken by two commits or more, of writers that do not see the note.  A slot that was in the file was rolled
-    # forward by the first of them, unless another program had appended over its group; whether this one was there is not
-    # known where its leader died before it could say so.
+    # forward by the first of them, unless another program had appended over its group; whether this one was there is
+    # not known where its leader died before it could say so.
     rolled_forward = note.state == NOTE_SLOTTED and not header.flags & Flag.MIXED
     return Outcome.IN_FILE if rolled_forward else Outcome.UNKNOWN
 

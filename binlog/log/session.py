@@ -53,6 +53,8 @@ class Session:
         self._segment: Segment | None = None
         self._segment_sought = False
         self._append_spare = Append(wait=options.lock_timeout is None)
+        # The shortest way, while nothing is known that speaks against it: the file is open, ours, and not poisoned.
+        self._quick: Callable[[bytes, int, Mode], int] | None = None
         self._cutover = Cutover(directory, file_bytes=options.file_bytes_first, permissions=options.permissions)
         self._succession = Succession(directory, options, self._cutover)
         if options.file_system is FileSystem.LOCAL:
@@ -64,25 +66,34 @@ class Session:
         """Append one record of at most RECORD_BYTES_COPIED bytes; the file's number and where in it that lies."""
         if not self._busy and not _inside:
             with self._mutex:
-                file, append = self._file, self._append_spare
-                if file is not None and file.ours and not self._busy and not self._closed and self._poison is None:
+                quick, file = self._quick, self._file
+                if quick is not None and file is not None and not self._busy:
                     self._busy = True
-                    self._busy_thread = threading.get_ident()
                     try:
-                        if file.commits.append_record(append, self._segment, record, mode):
-                            return append.place
-                        if append.staged:
-                            return self._outcome(append, lambda: self._append(append))
-                    except PoisonedError as error:
-                        self._refuse_from_now_on(error)
-                        raise
-                    except BaseException:
-                        append.withdraw()
-                        raise
+                        offset = quick(record, len(record), mode)
+                        if offset >= 0:
+                            return file.number, offset
+                        place = self._finish_quick(file)
+                        if place is not None:
+                            return place
                     finally:
-                        self._busy_thread = None
                         self._busy = False
         return self.append(record, 1, mode, framed=False)
+
+    def _finish_quick(self, file: WritableFile) -> tuple[int, int] | None:
+        """What became of a quick append that was not simply done; None where nothing was."""
+        append = self._append_spare
+        self._busy_thread = threading.get_ident()
+        try:
+            if file.commits.answered(append, self._segment):
+                return append.place
+            return self._outcome(append, lambda: self._append(append)) if append.staged else None
+        except PoisonedError as error:
+            self._refuse_from_now_on(error)
+            raise
+        finally:
+            append.withdraw()
+            self._busy_thread = None
 
     def append(self, data: bytes | bytearray, record_count: int, mode: Mode, *, framed: bool) -> tuple[int, int]:
         """Append, and return the file's number and where in it the first record lies."""
@@ -187,6 +198,7 @@ class Session:
     def _refuse_from_now_on(self, error: PoisonedError) -> None:
         # Kept here as well as in the file: one that another program made has no place for it.
         self._poison = error
+        self._quick = None
         if self._segment is not None:
             self._segment.retire()
 
@@ -240,6 +252,8 @@ class Session:
         if self._segment is not None:
             self._segment.wake()
         file.wake()
+        if file.ours:
+            self._quick = file.commits.quick_append(self._append_spare, self._segment)
         return result
 
     def _with_segment(self, file: WritableFile, header: LogHeader) -> LogHeader:
@@ -270,6 +284,7 @@ class Session:
             raise StateError("this thread is within a call of another writer")
 
     def _leave(self) -> None:
+        self._quick = None
         file, self._file = self._file, None
         if file is not None:
             file.close()

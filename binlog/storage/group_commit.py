@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import enum
 import errno
+from collections.abc import Callable
+from functools import partial
 
 from binlog.errors import BinlogError, InternalError, UnknownOutcomeError
 from binlog.format.log_header import LOG_HEADER, Flag, LogHeader, block_seed
@@ -150,16 +152,19 @@ class CommitFile:
             append.staged_in(segment)
         return self._answer(result, own.step)
 
-    def append_record(self, append: Append, segment: Segment | None, record: bytes, mode: Mode) -> bool | None:
-        """As `append`, for one record without its length."""
-        own = append.own
-        shared = ffi.NULL if segment is None else segment.core
-        result = lib.binlog_append_record(self.core, shared, own, record, len(record), mode)
-        if result == 0:
-            return True
-        if own.ticket >= 0:
+    def quick_append(self, append: Append, segment: Segment | None) -> Callable[[bytes, int, Mode], int]:
+        """What appends one record of at most RECORD_BYTES_COPIED bytes without its length, given it, its size, the mode.
+
+        Where in this file it lies, or -1, and then `answered` tells what happened.  A call of the compiled function
+        and nothing more, for in Mode.FLUSH there are microseconds to lose.
+        """
+        return partial(lib.binlog_append_record, self.core, ffi.NULL if segment is None else segment.core, append.own)
+
+    def answered(self, append: Append, segment: Segment | None) -> bool | None:
+        """What the quick append that gave -1 came to; answers and raises as `append`."""
+        if append.staged:
             append.staged_in(segment)
-        return self._answer(result, own.step)
+        return self._answer(append.own.answer, append.own.step)
 
     def drain(self, segment: Segment | None, *, confirm: bool, locked: bool = False) -> bool | None:
         """Commit everything that is staged, in all processes, and with `confirm` have all in the file synced.

@@ -98,12 +98,14 @@ def test_one_that_is_not_ours_is_left_alone(log: Path, spoil: Callable[[Path], N
     name = _name(writer)
     whole = name.read_bytes()
     writer.close()
-    name.write_bytes(whole)
-    name.chmod(0o640)
-    spoil(name)
-    left = name.read_bytes()
-    used = os.open(name, os.O_RDWR)  # or a writer elsewhere might sweep it away
+    aside = _SHM / f"test-{os.getpid()}"
+    aside.write_bytes(whole)
+    aside.chmod(0o640)
+    spoil(aside)
+    left = aside.read_bytes()
+    used = os.open(aside, os.O_RDWR)  # in use, or a writer elsewhere would sweep it away
     assert lib.binlog_byte_lock(used, lib.BINLOG_LOCK_RING_FIRST + 63) == 0
+    aside.rename(name)
     try:
         _append_in_all_modes(log, 0)
         with Writer(log) as other:
