@@ -291,7 +291,10 @@ static void settle_range(struct binlog_segment *segment, const struct note_range
         uint64_t total = entry_size(entry, at, range->to, &payload);
         if (total == 0)
             break;
-        if (atomic_load_explicit(&entry->state, memory_order_relaxed) == ENTRY_TAKEN) {
+        uint32_t found = atomic_load_explicit(&entry->state, memory_order_relaxed);
+        if (found == ENTRY_DONE && entry->number == number && entry->offset == *offset) {
+            *offset += payload; /* of this group: its leader died while it told the outcomes */
+        } else if (found == ENTRY_TAKEN) {
             entry->number = number;
             entry->offset = *offset;
             *offset += payload;

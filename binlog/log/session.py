@@ -267,6 +267,7 @@ class Session:
         segment = self._segment
         if segment is None:
             return header
+        segment.check_failed(header.number, file.path)
         settle_orphans(self.directory, segment, header)
         if not segment.has_ring:
             # What the dead had staged goes into the file first, so that their rings can be had.

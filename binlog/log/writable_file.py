@@ -12,7 +12,7 @@ import os
 from contextlib import suppress
 from dataclasses import replace
 
-from binlog.errors import BinlogError, FullError, GoneError, InternalError, PoisonedError
+from binlog.errors import BinlogError, FullError, GoneError, InternalError, PoisonedError, UnknownOutcomeError
 from binlog.format.log_header import HEADER_BYTES, LOG_HEADER, PUBLISHED, Flag, LogHeader, Status
 from binlog.format.names import log_file_name
 from binlog.log.directory import LogDirectory
@@ -117,7 +117,10 @@ class WritableFile:
         if header.ours:
             self._do(self.commits.append(append, segment, locked=True))
             return append.place
-        append.withdraw()
+        if append.done():
+            return append.place
+        if not append.withdraw():
+            raise UnknownOutcomeError(f"{self.path}: others began a commit with this record, and it did not end")
         data = append.framed()
         self._make_room(header.tail, header.tail + len(data))
         commit_foreign(self.fd, data, header.tail, self.path)

@@ -24,6 +24,7 @@ from functools import partial
 
 import posix_ipc
 
+from binlog.storage.failures import poisoned
 from binlog.storage.native import ffi, fork_generation, lib
 
 _ATTEMPTS = 8
@@ -149,6 +150,13 @@ class Segment:
     def resolve(self, outcome: Outcome) -> None:
         """Give the entries of a dead leader's group their outcome.  The open log file's lock is held."""
         lib.binlog_segment_resolve(self.core, outcome)
+
+    def check_failed(self, number: int, path: str) -> None:
+        """Raise PoisonedError where a write or sync of file `number` failed, and perhaps the file could not say so."""
+        failed = ffi.new("uint32_t *")
+        reason = int(lib.binlog_segment_failed(self.core, failed))
+        if failed[0] == number:
+            raise poisoned(reason, path, "a write or sync")
 
     @property
     def alone(self) -> bool:
