@@ -79,8 +79,11 @@ static int commit_staged(struct binlog_file *file, struct binlog_segment *segmen
     struct group group = {.data = file->buffer, .sync = sync};
 
     *gathered = (struct gathered){0};
-    if (segment)
+    if (segment) {
+        if (!own || own->mode == BINLOG_SYNC)
+            segment_let_stage(segment, own != NULL);
         segment_gather(segment, file, own != NULL, gathered);
+    }
     if (gathered->bytes > 0) {
         segment_place(segment, start, binlog_crc32c(0, file->buffer, gathered->bytes), gathered->bytes);
         group.note = &segment->shared->note;
@@ -94,6 +97,8 @@ static int commit_staged(struct binlog_file *file, struct binlog_segment *segmen
         group.units += own->units;
         group.sync |= own->mode == BINLOG_SYNC;
     }
+    if (segment)
+        segment_remember(segment, group.sync);
     int result = commit(file, segment, header, live, &group, &step);
     /* Where the slot is in the file and could not be published, recovery rolls it forward, and then settles the note. */
     int pending = result != 0 && step == BINLOG_STEP_PUBLISH && !commit_poisons(result, step);

@@ -16,6 +16,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -231,6 +232,48 @@ static void gather_ring(struct binlog_segment *segment, uint32_t index, uint8_t 
     }
     if (at > from)
         note->ranges[note->range_count++] = (struct note_range){.ring = index, .from = from, .to = at};
+}
+
+static int staged_rings(const struct binlog_segment *segment)
+{
+    int count = 0;
+    for (uint32_t i = 0; i < ring_limit(segment); i++) {
+        struct ring *ring = &segment->shared->rings[i];
+        count += atomic_load(&ring->head) != atomic_load(&ring->settled);
+    }
+    return count;
+}
+
+static int64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
+}
+
+/* Waits a moment for those who took part in the last two groups: they were woken just now, and a sync for all of them
+ * takes no longer than one for half of them.  docs/decisions/0007 has the figures. */
+void segment_let_stage(const struct binlog_segment *segment, int own)
+{
+    const struct shared *shared = segment->shared;
+    int expected = __builtin_popcountll(shared->recent_rings[0] | shared->recent_rings[1]);
+    if (expected <= 1 || staged_rings(segment) + own >= expected)
+        return;
+    for (int64_t until = now_ns() + LET_STAGE_NS; now_ns() < until && staged_rings(segment) + own < expected;)
+        sched_yield();
+}
+
+/* Remembers whose records were in the group. */
+void segment_remember(struct binlog_segment *segment, int synced)
+{
+    struct shared *shared = segment->shared;
+    uint64_t rings = 0;
+    for (uint32_t i = 0; synced && i < shared->note.range_count && i < RING_COUNT; i++)
+        rings |= (uint64_t)1 << shared->note.ranges[i].ring % RING_COUNT;
+    if (synced && segment->ring >= 0)
+        rings |= (uint64_t)1 << segment->ring;
+    shared->recent_rings[1] = shared->recent_rings[0];
+    shared->recent_rings[0] = rings;
 }
 
 /* Takes what is staged, one ring after the other; the caller's own ring first where its records must not be left behind. */

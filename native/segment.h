@@ -11,6 +11,7 @@
 #define RING_BYTES ((uint64_t)256 * 1024)
 #define ENTRY_BYTES 32                       /* an entry's own fields; entries start at multiples of it */
 #define PAYLOAD_BYTES_MAX (RING_BYTES / 4)   /* what is larger goes to the file directly */
+#define LET_STAGE_NS ((int64_t)30 * 1000) /* a leader waits so long at most for those it woke */
 #define SEGMENT_RINGS_AT ((uint64_t)32768)   /* where ring 0 begins */
 
 enum entry_state { ENTRY_STAGED = 1, ENTRY_TAKEN, ENTRY_DONE, ENTRY_FAILED, ENTRY_UNKNOWN, ENTRY_WITHDRAWN, ENTRY_PAD };
@@ -58,6 +59,7 @@ struct shared {
     _Atomic uint32_t failed_number; /* the file in which a write or sync failed, 0 for none */
     uint32_t failed_errno;
     _Atomic uint32_t ring_limit; /* no ring from here on was ever used */
+    uint64_t recent_rings[2]; /* bit i: ring i had a part in one of the last two groups that were synced */
     struct note note;
     struct ring rings[RING_COUNT];
 };
@@ -95,6 +97,8 @@ void segment_place(struct binlog_segment *segment, uint64_t offset, uint32_t crc
 void segment_settle(struct binlog_segment *segment, int result, int step);
 void segment_requeue(struct binlog_segment *segment);
 void segment_wake(struct binlog_segment *segment);
+void segment_let_stage(const struct binlog_segment *segment, int own);
+void segment_remember(struct binlog_segment *segment, int synced);
 uint32_t segment_wake_word(const struct binlog_segment *segment);
 int segment_await(struct binlog_segment *segment, uint32_t seen, int64_t timeout_ns);
 
