@@ -1,7 +1,8 @@
 """The thread that puts into the file what is staged, and syncs what is in the file, for records no caller waits for.
 
-It belongs to one writer, and starts with the first record of that kind.  What it meets, such as a full disk or a failed
-sync, the writer's next call meets as well: so it tells nobody, and tries again.
+It belongs to one writer, and starts with the first record of that kind.  What it meets, such as a full disk or a
+failed sync, the writer's next call meets as well: so it tells nobody, and tries again.  As it has the time, it also
+sweeps away the shared memory of writers that were killed.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from binlog.errors import BinlogError, ClosedError
 from binlog.log.options import Background
 from binlog.log.session import Session
 from binlog.storage.native import fork_generation
+from binlog.storage.segment import sweep
 
 _PAGE_BYTES = 4096
 
@@ -46,6 +48,7 @@ class BackgroundThread:
             _drain(session, confirm=True)
 
     def _run(self) -> None:
+        sweep()
         intervals = self._intervals
         flushed = synced = time.monotonic()
         flush_due, sync_due = flushed + intervals.flush_seconds, synced + intervals.sync_seconds

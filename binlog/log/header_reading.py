@@ -17,6 +17,7 @@ from binlog.storage.files import read_at
 _TAIL = LOG_HEADER.offset("tail")
 _COUNT = LOG_HEADER.offset("record_count")
 _NEXT = LOG_HEADER.offset("next_number")
+_BELL = LOG_HEADER.offset("doorbell")
 
 
 def read_header(fd: int, number: int, path: str) -> LogHeader:
@@ -52,7 +53,9 @@ def settled_bytes(fd: int, number: int, path: str, known: LogHeader | None = Non
         if header.settled or again:
             break
     if header.ours and header.boot_id != boot_id():
-        return _after_another_boot(header, fd, path), data
+        recovered_header = _after_another_boot(header, fd, path)
+        # What is on the disk vouches for less than it says: no later look may find it unchanged, and believe it.
+        return recovered_header, data if recovered_header.tail == header.tail else _bell_alone(data)
     if header.ours and not header.live_good:
         # Not torn: damaged.  The tail beside it may be as well, and one that is wrong shows what was never a record.
         raise CorruptError(path, LOG_HEADER.offset("live_crc"), "live-crc", "the live block's CRC does not hold")
@@ -88,6 +91,10 @@ def check_size(tail: int, fd: int, path: str) -> None:
     file_bytes = os.fstat(fd).st_size
     if tail > file_bytes:
         raise CorruptError(path, file_bytes, "truncated", f"the tail is {tail}, the file has {file_bytes} bytes")
+
+
+def _bell_alone(data: bytes) -> bytes:
+    return bytes(_BELL) + data[_BELL : _BELL + 4] + bytes(len(data) - _BELL - 4)
 
 
 def _after_another_boot(header: LogHeader, fd: int, path: str) -> LogHeader:

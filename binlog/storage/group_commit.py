@@ -153,7 +153,7 @@ class CommitFile:
         return self._answer(result, own.step)
 
     def quick_append(self, append: Append, segment: Segment | None) -> Callable[[bytes, int, Mode], int]:
-        """What appends one record of at most RECORD_BYTES_COPIED bytes, given it without length, its size, and the mode.
+        """What appends one record of at most RECORD_BYTES_COPIED bytes, given it without length, its size and the mode.
 
         Where in this file it lies, or -1, and then `answered` tells what happened.  A call of the compiled function
         and nothing more, for in Mode.FLUSH there are microseconds to lose.

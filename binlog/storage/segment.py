@@ -109,7 +109,6 @@ class Segment:
                 owner = (directory.st_dev, directory.st_ino, uuid)
                 if lib.binlog_segment_check(core, *owner) == -errno.ENOENT:
                     lib.binlog_segment_init(core, *owner)
-                    sweep()
                 _check(lib.binlog_segment_check(core, *owner))
             except BaseException:
                 lib.binlog_segment_unmap(core)

@@ -463,3 +463,24 @@ def test_a_flipped_bit_in_the_next_number_left_out_a_file_in_silence(tmp_path: P
         next(reader)
     assert caught.value.rule == "next-number"
     assert [problem.rule for problem in binlog.check(log)] == ["next-number"]
+
+
+def test_a_reader_showed_bytes_that_a_power_cut_had_spoilt(tmp_path: Path) -> None:
+    """What was flushed and not synced is not all there, and another boot wrote the header last."""
+    log = tmp_path / "log"
+    with Writer(log) as writer:
+        writer.append(b"synced")
+        writer.append(b"x" * 1000, mode=binlog.Mode.FLUSH)
+        path = log / "00000001.dat"
+        data = bytearray(path.read_bytes()[:1500])
+    header = replace(parse_log_header(bytes(data[:256]), path=str(path)), boot_id=bytes(16))
+    data[:256] = header.pack()
+    data[512:1024] = bytes(512)
+    path.write_bytes(data)
+    with Reader(log) as reader:
+        assert [entry.data for entry in reader] == [b"synced"]
+        assert [entry.data for entry in reader] == []
+        assert not reader.wait(0)
+    Writer(log).close()
+    assert [entry.data for entry in Reader(log)] == [b"synced"]
+    assert binlog.check(log) == []
