@@ -93,9 +93,9 @@ def _check_blocks(header: LogHeader, path: str) -> Iterator[Problem]:
     if any(header.zero):
         yield Problem(path, LOG_HEADER.offset("zero"), "zero", "the header's last eight bytes are not zero")
     for name, slot in (("slot_0", header.slot_0), ("slot_1", header.slot_1)):
-        # Never written, or emptied by recovery; but the last confirmed commit's must be there.
-        empty = slot == bytes(SLOT_BYTES) and (name == "slot_1") != bool(header.confirmed_counter & 1)
-        if not empty and parse_slot(slot, uuid=header.uuid, number=header.number) is None:
+        # A recovery leaves zeros in place of a commit that it dropped; the last confirmed one is always there.
+        last = name == f"slot_{header.confirmed_counter & 1}"
+        if (last or slot != bytes(SLOT_BYTES)) and parse_slot(slot, uuid=header.uuid, number=header.number) is None:
             yield Problem(path, LOG_HEADER.offset(name), "slot-crc", "the commit slot's CRC does not hold")
 
 

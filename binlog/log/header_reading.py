@@ -69,7 +69,8 @@ def check_header(header: LogHeader, path: str) -> None:
     """Raise CorruptError where the header's tail or its next number cannot be right, whatever happened to the file."""
     if not header.first_offset <= header.tail <= OFFSET_MAX:
         raise CorruptError(path, _TAIL, "tail", f"the tail {header.tail} is not a place for a record")
-    if header.first_sequence + header.record_count > COUNT_MAX:
+    # Where the live block's CRC does not hold, recovery may still find the count in a commit slot.
+    if header.live_good and header.first_sequence + header.record_count > COUNT_MAX:
         raise CorruptError(path, _COUNT, "record-count", f"{header.record_count} records cannot be")
     leads_back = 0 < header.next_number <= header.number
     if leads_back or (header.closed and not header.next_number):

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from binlog.errors import CorruptError
-from binlog.format.log_header import HEADER_BYTES, RECOVERED, CommitSlot, Flag, LogHeader
+from binlog.format.log_header import HEADER_BYTES, LOG_HEADER, RECOVERED, CommitSlot, Flag, LogHeader
 from binlog.format.names import damaged_file_name, prepared_file_name
 from binlog.log.chain import walk
 from binlog.log.directory import LogDirectory
@@ -27,6 +27,7 @@ from binlog.storage.files import create_file, link_file, read_at, remove_file, s
 
 _COPY_BYTES = 1 << 20
 _NONCE_BYTES = 4
+_SLOTS = (LOG_HEADER.offset("slot_0"), LOG_HEADER.offset("slot_1"))
 
 
 class Recovery:
@@ -38,9 +39,10 @@ class Recovery:
         self._fd = fd
         self._path = directory.file_path(number)
 
-    def carry_out(self, header: LogHeader, verdict: Verdict) -> LogHeader:
+    def carry_out(self, header: LogHeader, verdict: Verdict, *, vouched: bool = False) -> LogHeader:
         """Do what the verdict asks for; the header as it is then.
 
+        vouched: the descriptor was open before anything unconfirmed was written, by whatever program.
         After Action.SEAL the file names the next one and is not closed yet: that is the cutover's.
         Raises: CorruptError for Action.REFUSE; FullError with the file as it was; PoisonedError.
         """
@@ -48,26 +50,25 @@ class Recovery:
             case Action.REFUSE:
                 raise CorruptError(self._path, verdict.tail, f"recovery-{verdict.row}", verdict.text)
             case Action.KEEP:
-                return self._kept(header)
+                settled = header.boot_id == boot_id() and header.slot(header.confirmed_counter + 1) is None
+                if not header.ours or header.closed or settled:
+                    return header
+                return self._write(_of_this_boot(header))
             case Action.CONFIRM:
-                return self._confirmed(_without_pending(header), verdict.tail, header.own_tail)
+                return self._confirmed(header, verdict.tail, header.own_tail, slot_first=True)
             case Action.ADOPT:
-                # Another program's bytes are its own to have synced; an empty commit of ours marks where they end.
-                self._rewrite(header.confirmed_end, header.own_tail)
-                header = _without_pending(header)
+                # An empty commit of ours marks where another program's bytes end, and confirms them: so they are
+                # written again where an error of its sync would not be told here.
+                self._rewrite(header.confirmed_end, header.own_tail if vouched else verdict.tail)
+                header = header.without_slot(header.confirmed_counter + 1)
                 header = replace(header, confirmed_end=verdict.tail, flags=header.flags | Flag.MIXED | Flag.STRICT)
-                return self._confirmed(header, verdict.tail, header.own_tail)
+                return self._confirmed(header, verdict.tail, header.own_tail, slot_first=True)
             case Action.ROLL_FORWARD | Action.RESTORE:
                 assert verdict.slot is not None
-                return self._confirmed(self._from_slot(header, verdict.slot), verdict.tail, verdict.slot.end)
+                header = self._from_slot(header, verdict.slot)
+                return self._confirmed(header, verdict.tail, verdict.slot.end, slot_first=True)
             case Action.SEAL:
                 return self._sealed(header, verdict)
-
-    def _kept(self, header: LogHeader) -> LogHeader:
-        if not header.ours or header.closed:
-            return header
-        kept = _of_this_boot(_without_pending(header))
-        return header if kept == header else self._write(kept)
 
     def _from_slot(self, header: LogHeader, slot: CommitSlot) -> LogHeader:
         """The header with the slot's commit confirmed, once its bytes are written again."""
@@ -86,12 +87,18 @@ class Recovery:
             boot_id=header.boot_id if believed else bytes(16),
         )
 
-    def _confirmed(self, header: LogHeader, tail: int, counted: int) -> LogHeader:
+    def _confirmed(self, header: LogHeader, tail: int, counted: int, *, slot_first: bool = False) -> LogHeader:
         """The header with everything up to `tail` confirmed, by a commit of its own where bytes follow the last one.
 
         counted: up to where `header.record_count` counts.
+        slot_first: as in a commit, the slot goes down with the bytes, before the live block that counts on it.  Not
+        where bytes are dropped: the slot alone would look like a commit that ends there.
         """
         header = self._up_to(header, tail, counted)
+        slot = header.slot(header.confirmed_counter)
+        if slot_first and slot is not None:
+            packed = slot.pack(uuid=header.uuid, number=header.number)
+            write_at(self._fd, packed, _SLOTS[slot.counter & 1], self._path)
         sync(self._fd, self._path)
         header = self._write(_of_this_boot(header))
         sync(self._fd, self._path)
@@ -127,23 +134,31 @@ class Recovery:
         end = min(verdict.end, os.fstat(self._fd).st_size)
         if end > verdict.tail:
             self._set_aside(verdict.tail, end)
-        header = _without_pending(header)
-        header = replace(
-            header, epoch=_after(header.epoch), flags=header.flags & ~Flag.POISON, poison_errno=0,
-            next_number=header.number + 1,
-        )  # fmt: skip
+        header = header.without_slot(header.confirmed_counter + 1)
+        flags = header.flags & ~Flag.POISON
+        header = replace(header, epoch=_after(header.epoch), flags=flags, poison_errno=0)
+        if header.closed:
+            # What came after the close is counted by nobody; what is kept of it stays beyond our own tail.
+            header = self._write(_of_this_boot(replace(header, tail=verdict.tail)))
+            sync(self._fd, self._path)
+            return header
+        header = replace(header, next_number=header.number + 1)
         return self._confirmed(header, verdict.tail, header.own_tail)
 
     def _count(self, header: LogHeader, counted: int, tail: int) -> int:
         """The records before `tail`, from the nearest place before it where the count is known."""
         start, count = HEADER_BYTES, 0
-        for at, known in [(counted, header.record_count), *((slot.end, slot.record_count) for slot in header.slots())]:
+        slots = (slot for slot in header.slots() if slot.counter <= header.confirmed_counter)
+        for at, known in [(counted, header.record_count), *((slot.end, slot.record_count) for slot in slots)]:
             if start <= at <= tail:
                 start, count = at, known
         more, _ = walk(self._fd, start, tail, tail, self._path)
         return count + more
 
     def _write(self, header: LogHeader) -> LogHeader:
+        if header.slot(header.confirmed_counter + 1) is not None:
+            # What did not hold, or is another's: left there, it would be judged again, in this boot.
+            header = header.without_slot(header.confirmed_counter + 1)
         header = replace(header, doorbell=_after(header.doorbell), live_good=True)
         write_at(self._fd, header.recovered(), RECOVERED.start, self._path)
         return header
@@ -188,12 +203,6 @@ class Recovery:
 
 def _after(value: int) -> int:
     return (value + 1) & 0xFFFFFFFF
-
-
-def _without_pending(header: LogHeader) -> LogHeader:
-    """The header without a commit that was begun and never took place: its counter is to be used again."""
-    counter = header.confirmed_counter + 1
-    return header if header.slot(counter) is None else header.without_slot(counter)
 
 
 def _of_this_boot(header: LogHeader) -> LogHeader:

@@ -76,26 +76,37 @@ def decide(header: LogHeader, evidence: Evidence, *, same_boot: bool, vouched: b
         return Verdict(5, Action.SEAL, header.confirmed_end, end=end, text="a write or sync failed")
     if not header.live_good or header.tail < header.own_tail:
         return _from_slots(header, evidence)
-    adoptable = pending is not None and header.tail in (header.own_tail, pending.end)
+    adoptable = pending is not None and _adoptable(header, pending, same_boot=same_boot)
     if header.closed and not adoptable:
-        return _closed(header, evidence)
-    if pending is not None and adoptable:
-        if evidence.crc_holds(pending.start, pending.end, pending.group_crc):
-            return Verdict(8, Action.ROLL_FORWARD, pending.end, slot=pending)
-        if same_boot:
-            text = "the bytes of a pending commit are not what was written"
-            return Verdict(9, Action.SEAL, header.confirmed_end, end=max(header.tail, pending.end), text=text)
+        return _closed(header, evidence, same_boot=same_boot)
+    if pending is not None and adoptable and evidence.crc_holds(pending.start, pending.end, pending.group_crc):
+        return Verdict(8, Action.ROLL_FORWARD, pending.end, slot=pending)
+    # Row 9: a pending commit that does not hold was never acknowledged.  Power failed before its sync, or its writer
+    # died, and then another program that had begun to write there.  Whatever it was to confirm has a CRC of its own.
     if header.tail > header.own_tail:
         return _foreign_tail(header, evidence, same_boot=same_boot)
     return _own_tail(header, evidence, same_boot=same_boot, vouched=vouched)
 
 
-def _closed(header: LogHeader, evidence: Evidence) -> Verdict:
+def _adoptable(header: LogHeader, pending: CommitSlot, *, same_boot: bool) -> bool:
+    """Whether nobody else wrote where the pending commit lies.
+
+    We write the tail and our copy of it together, so that in the boot that wrote them they differ only where another
+    program moved the tail, though it be to the very place where the pending commit ends.
+    """
+    return header.tail == header.own_tail or (header.tail == pending.end and not same_boot)
+
+
+def _closed(header: LogHeader, evidence: Evidence, *, same_boot: bool) -> Verdict:
     if header.tail == header.own_tail:
         return Verdict(3, Action.KEEP, header.tail)
-    if evidence.chain_end(header.own_tail, header.tail) == header.tail:
+    good = evidence.chain_end(header.own_tail, header.tail)
+    if good == header.tail:
         return Verdict(4, Action.KEEP, header.tail)
-    return Verdict(4, Action.REFUSE, header.own_tail, text="records added after the close do not meet the tail")
+    text = "records added after the close do not meet the tail"
+    if same_boot:
+        return Verdict(4, Action.REFUSE, header.own_tail, text=text)
+    return Verdict(4, Action.SEAL, good, end=header.tail, text=text)
 
 
 def _foreign_tail(header: LogHeader, evidence: Evidence, *, same_boot: bool) -> Verdict:
@@ -162,6 +173,13 @@ def recovered(header: LogHeader, verdict: Verdict) -> LogHeader:
     tail = verdict.tail
     if verdict.action in (Action.KEEP, Action.CONFIRM, Action.ADOPT):
         return header
-    counted = [slot for slot in (verdict.slot, *header.slots()) if slot is not None and slot.end == tail]
-    count = counted[0].record_count if counted else header.record_count
-    return replace(header, tail=tail, own_tail=tail, record_count=count, live_good=True)
+    # Our own tail is the nearest place before it up to which the records are known to be counted.
+    known = [(slot.end, slot.record_count) for slot in header.slots() if slot.counter <= header.confirmed_counter]
+    if not header.live_good:
+        known = []
+    elif header.own_tail <= tail:
+        known.append((header.own_tail, header.record_count))
+    if verdict.slot is not None:
+        known.append((verdict.slot.end, verdict.slot.record_count))
+    own_tail, count = max((place for place in known if place[0] <= tail), default=(tail, header.record_count))
+    return replace(header, tail=tail, own_tail=own_tail, record_count=count, live_good=True)

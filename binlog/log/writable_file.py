@@ -80,7 +80,8 @@ class WritableFile:
                 raise PoisonedError(f"{self.path}: {verdict.text}")
             reason = os.strerror(header.poison_errno)
             raise PoisonedError(f"{self.path}: a write or sync failed before ({reason}); open the log again to recover")
-        header = Recovery(self._directory, self.number, self.fd).carry_out(header, verdict)
+        recovery = Recovery(self._directory, self.number, self.fd)
+        header = recovery.carry_out(header, verdict, vouched=self._vouched)
         self._vouched = True
         self.ours = header.ours
         if header.ours:

@@ -168,7 +168,6 @@ DAMAGED_HEADERS: dict[str, tuple[int, bytes, type[BinlogError]]] = {
     "magic": (24, b"X", CorruptError),
     "layout version": (30, b"\0\2", VersionError),
     "identity": (33, b"\xee\xee\xee", CorruptError),
-    "live block": (70, b"\xee\xee\xee", CorruptError),
 }
 
 
@@ -180,6 +179,16 @@ def test_a_damaged_header(log: Path, what: str) -> None:
     assert found == RECORDS[:3]
     assert isinstance(error, kind)
     assert isinstance(_refused(log), kind)
+
+
+def test_a_damaged_live_block_is_refused_by_readers_and_restored_by_the_next_writer(log: Path) -> None:
+    _overwrite(log / "00000002.dat", 70, b"\xee\xee\xee")
+    found, error = _read(log)
+    assert found == RECORDS[:3]
+    assert isinstance(error, CorruptError)
+    with Writer(log) as writer:
+        writer.append(b"more")
+    assert [entry.data for entry in Reader(log)] == [*RECORDS, b"more"]
 
 
 def test_poison_stops_every_writer_and_no_reader(log: Path) -> None:
