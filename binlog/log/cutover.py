@@ -10,6 +10,7 @@ under the next name was left by a cutover that died, and is adopted.
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 from binlog.errors import CorruptError, FullError
 from binlog.format.log_header import FIRST_OFFSET, Flag, LogHeader
@@ -89,14 +90,16 @@ class Cutover:
             found = read_header(fd, number, path)
             if found.closed or (found.ours and header.ours and found.uuid != header.uuid):
                 raise CorruptError(path, 0, "next-file", f"it cannot be the file that follows {file.path}")
-            if found.ours and found.tail == FIRST_OFFSET:
+            if found.ours and found.tail == FIRST_OFFSET and found.pending is None:
                 # Records may have come to the old file since this one was named; nobody writes here before the old
-                # file is closed, so its header may be written again.
+                # file is closed, so its header may be written again.  (Where the close was lost with the power, the
+                # first commit here may be there, and not be published.)
                 sequence = self._counts.sequence_after(header, file.fd)
                 flags = Flag.MIXED if header.mixed else 0
                 again = new_header(
                     number, log_uuid=found.uuid, first_sequence=sequence, epoch=header.epoch, flags=flags
                 )
+                again = replace(again, created_ns=found.created_ns)
                 write_at(fd, again.pack(), 0, path)
                 sync(fd, path)
         finally:

@@ -22,7 +22,7 @@ from binlog.log.directory import LogDirectory
 from binlog.log.options import WriterOptions
 from binlog.log.orphans import settle_orphans
 from binlog.log.succession import Succession
-from binlog.log.writable_file import WritableFile
+from binlog.log.writable_file import WritableFile, write_close
 from binlog.storage.files import FILE_MODE, FileSystem, refuse_remote
 from binlog.storage.group_commit import Append, Mode
 from binlog.storage.locks import lock, unlock
@@ -232,9 +232,8 @@ class Session:
                     result = action(file, self._with_segment(file, header))
                     break
                 else:
-                    # Whoever closed it may have died before the sync.  What is appended to the next file is reachable
-                    # only through this one, so the close must be durable first.
-                    file.sync()
+                    # Whoever closed it may have died before the sync, or been told that it failed.
+                    write_close(fd, header.next_number, file.path)
             except GoneError:
                 removed = True
             except PoisonedError as error:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 
-from binlog.errors import CorruptError, GoneError, NotFoundError
-from binlog.format.log_header import LOG_HEADER, Flag
+from binlog.errors import AccessError, CorruptError, GoneError, NotFoundError
+from binlog.format.log_header import LOG_HEADER, Flag, LogHeader
 from binlog.format.names import NUMBER_FIRST
 from binlog.log.cutover import Cutover
 from binlog.log.directory import LogDirectory
 from binlog.log.header_reading import check_next, read_header, settled_header
 from binlog.log.options import WriterOptions
 from binlog.log.prepared_file import PreparedFile, new_log_uuid, sweep
-from binlog.log.writable_file import WritableFile
+from binlog.log.writable_file import WritableFile, write_close
 from binlog.storage.files import sync, sync_directory, sync_parent
 from binlog.storage.locks import lock, unlock
 
@@ -96,15 +96,29 @@ class Succession:
             file.close()
 
     def _closed_and_cut(self, number: int, newest: int) -> bool:
-        """Whether nothing is left to do, which most often is so, and needs no permission to write there."""
+        """Whether nothing is left to do, which most often is so, and needs no lock."""
         fd = self._directory.open(number)
         try:
             path = self._directory.file_path(number)
             header = settled_header(fd, number, path)
             if not header.closed or header.next_number != newest or header.flags & Flag.POISON:
                 return False
-            # What is appended to the newest file is reachable only through this one: its close must be durable first.
-            sync(fd, path)
+            self._keep_closed(fd, header, path)
             return os.fstat(fd).st_size <= header.tail
         finally:
             os.close(fd)
+
+    def _keep_closed(self, fd: int, header: LogHeader, path: str) -> None:
+        """Have the close durable, for the newest file is reachable only through it.
+
+        Who may not write there can only sync.
+        """
+        try:
+            writable = self._directory.open(header.number, writable=True)
+        except AccessError:
+            sync(fd, path)
+            return
+        try:
+            write_close(writable, header.next_number, path)
+        finally:
+            os.close(writable)

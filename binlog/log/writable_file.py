@@ -36,6 +36,17 @@ _LIVE_BYTES = LOG_HEADER.offset("confirmed_counter") - _OWN_TAIL  # own_tail .. 
 PREPARE_BYTES_FIRST = 1 << 20
 
 
+def write_close(fd: int, next_number: int, path: str) -> None:
+    """Close a file durably, or make sure that it is: what is appended to the next file is reachable only through this.
+
+    A close that is there already is written again, for a descriptor is not told of a failed sync before it was opened
+    (fsync(2)).  Nobody ever changes it, so that this needs no lock.  Raises: PoisonedError; FullError; AccessError.
+    """
+    write_at(fd, next_number.to_bytes(4, "big"), _NEXT, path)
+    write_at(fd, Status.CLOSED.to_bytes(2, "big"), _STATUS, path)
+    sync(fd, path)
+
+
 class WritableFile:
     """A log file open for appending.  All methods but `close` and `wake` want the file's lock held."""
 
@@ -144,9 +155,7 @@ class WritableFile:
 
     def close_at(self, header: LogHeader, next_number: int) -> None:
         """The end of a cutover, once file `next_number` has its name: name it here, close, sync, cut to the tail."""
-        write_at(self.fd, next_number.to_bytes(4, "big"), _NEXT, self.path)
-        write_at(self.fd, Status.CLOSED.to_bytes(2, "big"), _STATUS, self.path)
-        self.sync()
+        write_close(self.fd, next_number, self.path)
         if header.ours:
             bell = (header.doorbell + 1) & 0xFFFFFFFF
             write_at(self.fd, bell.to_bytes(4, "big"), _BELL, self.path)
