@@ -187,10 +187,6 @@ int commit_poisons(int result, int step)
 
 void commit_write_poison(const struct binlog_file *file, uint8_t *header, struct live *live, int number)
 {
-    /* The header is read anew: `live` may be ahead of what was published. */
-    if (pread(file->fd, header, LOG_HEADER_BYTES, 0) != LOG_HEADER_BYTES)
-        return;
-    (void)live_is_plain(file, header, live);
     live->flags |= FLAG_POISON;
     live->poison_errno = (uint16_t)number;
     live_pack(file, header, live);

@@ -21,7 +21,9 @@ int commit_group(struct binlog_file *file, uint8_t *header, struct live *live, c
 
 int commit_poisons(int result, int step);
 
-/* Marks the file as poisoned, for every other process.  What fails here is lost: the error that led here is told. */
+/* Marks the file as poisoned, for every other process.  What fails here is lost: the error that led here is told.
+ * `live`: what is published and confirmed, as it was read under this lock.  It is not read anew: a header whose pages could
+ * not be written may come back from the disk as an older one, and nothing beyond what it confirms would be kept. */
 void commit_write_poison(const struct binlog_file *file, uint8_t *header, struct live *live, int number);
 
 #endif

@@ -58,11 +58,13 @@ static void frame(uint8_t *to, const struct binlog_append *own)
 static int commit(struct binlog_file *file, struct binlog_segment *segment, uint8_t *header, struct live *live,
                   const struct group *group, int *step)
 {
+    struct live before = *live;
     int result = commit_group(file, header, live, group, step);
     file->step = *step;
     if (result == 0 || !commit_poisons(result, *step))
         return result;
-    commit_write_poison(file, header, live, -result);
+    /* But for the last sync of the strict order, what failed was not published, though `live` has it. */
+    commit_write_poison(file, header, *step == BINLOG_STEP_PUBLISH_SYNC ? live : &before, -result);
     if (segment) {
         segment->shared->failed_errno = (uint32_t)-result;
         atomic_store(&segment->shared->failed_number, file->number);

@@ -224,7 +224,9 @@ class Session:
             try:
                 _inside.append(own)
                 lock(fd, file.path, self._options.lock_timeout)
+                settled = False
                 header = file.settle(reopen=self._reopen)
+                settled = True
                 if header.next_number and not header.closed:
                     # Whoever cut over died between naming the next file here and closing, or recovery sealed the file.
                     self._cutover.run(file, header)
@@ -237,7 +239,10 @@ class Session:
             except GoneError:
                 removed = True
             except PoisonedError as error:
-                file.mark_poisoned(error)
+                # Not where recovery failed: whoever opens next writes again all that it wrote.  And a mark would let no
+                # more count than the header says is confirmed, which may be less than what was, until it is recovered.
+                if settled:
+                    file.mark_poisoned(error)
                 raise
             finally:
                 unlock(fd)
