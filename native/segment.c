@@ -201,6 +201,7 @@ static void gather_ring(struct binlog_segment *segment, uint32_t index, uint8_t 
     struct ring *ring = &segment->shared->rings[index];
     struct note *note = &segment->shared->note;
     uint64_t from = atomic_load_explicit(&ring->settled, memory_order_relaxed), at = from;
+    size_t before = gathered->bytes;
     uint64_t head = atomic_load_explicit(&ring->head, memory_order_acquire);
     if (head - from > RING_BYTES)
         return;
@@ -230,8 +231,10 @@ static void gather_ring(struct binlog_segment *segment, uint32_t index, uint8_t 
         }
         at += total;
     }
-    if (at > from)
-        note->ranges[note->range_count++] = (struct note_range){.ring = index, .from = from, .to = at};
+    if (at > from) {
+        uint32_t bytes = (uint32_t)(gathered->bytes - before);
+        note->ranges[note->range_count++] = (struct note_range){.ring = index, .bytes = bytes, .from = from, .to = at};
+    }
 }
 
 static int staged_rings(const struct binlog_segment *segment)
@@ -322,33 +325,39 @@ void note_slotted(struct note *note)
         atomic_store_explicit(&note->state, BINLOG_NOTE_SLOTTED, memory_order_release);
 }
 
-static void settle_range(struct binlog_segment *segment, const struct note_range *range, uint64_t *offset, int result,
+/* `offset`: where in the file the range's records begin.  Any leader before may have died at this, anywhere. */
+static void settle_range(struct binlog_segment *segment, const struct note_range *range, uint64_t offset, int result,
                          int step)
 {
     struct ring *ring = &segment->shared->rings[range->ring];
     uint32_t number = segment->shared->note.number;
     uint64_t settled = range->to;
+    if (atomic_load(&ring->settled) >= range->to)
+        return; /* told completely, and its owner may be using the place again */
     for (uint64_t at = range->from; at < range->to;) {
         struct entry *entry = entry_at(segment, range->ring, at);
-        uint32_t payload, state = ENTRY_DONE;
+        uint32_t payload, state = ENTRY_DONE, was = atomic_load_explicit(&entry->state, memory_order_acquire);
         uint64_t total = entry_size(entry, at, range->to, &payload);
         if (total == 0)
             break;
-        uint32_t found = atomic_load_explicit(&entry->state, memory_order_relaxed);
-        if (found == ENTRY_DONE && entry->number == number && entry->offset == *offset) {
-            *offset += payload; /* of this group: its leader died while it told the outcomes */
-        } else if (found == ENTRY_TAKEN) {
+        if (was == ENTRY_DONE && entry->number == number && entry->offset == offset) {
+            offset += payload; /* of this group, and told already */
+        } else if (was == ENTRY_STAGED) {
+            if (settled > at) /* put back already; it must not be left behind */
+                settled = at;
+        } else if (was == ENTRY_TAKEN) {
             entry->number = number;
-            entry->offset = *offset;
-            *offset += payload;
+            entry->offset = offset;
+            offset += payload;
             if (result == -ETIMEDOUT) {
                 state = ENTRY_UNKNOWN;
-            } else if (result != 0 && entry->mode == BINLOG_STAGE) {
-                /* Nobody waits for it and it was promised to be kept: it goes into the next file, or when there is room. */
+            } else if (result != 0 && entry->mode == BINLOG_STAGE && step != BINLOG_STEP_PUBLISH_SYNC) {
+                /* Nobody waits for it and it was promised to be kept: it goes into the next file, or when there is room.
+                 * After publishing it is there already: confirmed, or as good as what `flush` promises. */
                 state = ENTRY_STAGED;
                 if (settled > at)
                     settled = at;
-            } else if (result != 0) {
+            } else if (result != 0 && entry->mode != BINLOG_STAGE) {
                 state = ENTRY_FAILED;
                 entry->offset = (uint64_t)step << 16 | (uint32_t)-result;
             }
@@ -369,7 +378,8 @@ void segment_settle(struct binlog_segment *segment, int result, int step)
     for (uint32_t i = 0; i < count; i++) {
         struct note_range range = note->ranges[i];
         if (range.ring < RING_COUNT && range.to - range.from <= RING_BYTES)
-            settle_range(segment, &range, &offset, result, step);
+            settle_range(segment, &range, offset, result, step);
+        offset += range.bytes;
     }
     if (result == 0 && note->counter) {
         segment->shared->last_number = note->number;

@@ -35,7 +35,7 @@ struct ring {
 
 struct note_range {
     uint32_t ring;
-    uint32_t unused;
+    uint32_t bytes; /* of the group, that were taken from here */
     uint64_t from, to;
 };
 
