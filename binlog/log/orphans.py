@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from binlog.errors import NotFoundError
-from binlog.format.log_header import Flag, LogHeader
+from binlog.format.log_header import LogHeader
 from binlog.log.directory import LogDirectory
 from binlog.log.evidence import FileEvidence
 from binlog.log.recovery_table import Evidence
@@ -29,25 +29,28 @@ def outcome(note: Note, header: LogHeader, evidence: Evidence) -> Outcome:
     if note.state == NOTE_GATHERING:
         return Outcome.STAGED_AGAIN
     if note.counter:
-        return _outcome_of_commit(note, header)
+        return _outcome_of_commit(note, header, evidence)
     # No slot tells of it.  Its bytes are there, below the tail, or they never will be.
+    return Outcome.IN_FILE if _is_there(note, header, evidence) else Outcome.STAGED_AGAIN
+
+
+def _is_there(note: Note, header: LogHeader, evidence: Evidence) -> bool:
     end = note.offset + note.bytes
-    if header.tail >= end and evidence.crc_holds(note.offset, end, note.crc):
-        return Outcome.IN_FILE
-    return Outcome.STAGED_AGAIN
+    return header.tail >= end and evidence.crc_holds(note.offset, end, note.crc)
 
 
-def _outcome_of_commit(note: Note, header: LogHeader) -> Outcome:
+def _outcome_of_commit(note: Note, header: LogHeader, evidence: Evidence) -> Outcome:
     if header.confirmed_counter < note.counter:
         return Outcome.STAGED_AGAIN
     slot = header.slot(note.counter)
     if slot is not None:
         return Outcome.IN_FILE if slot.nonce == note.nonce else Outcome.STAGED_AGAIN
     # Overtaken by two commits or more, of writers that do not see the note.  A slot that was in the file was rolled
-    # forward by the first of them, unless another program had appended over its group; whether this one was there is
-    # not known where its leader died before it could say so.
-    rolled_forward = note.state == NOTE_SLOTTED and not header.flags & Flag.MIXED
-    return Outcome.IN_FILE if rolled_forward else Outcome.UNKNOWN
+    # forward by the first of them, unless another program wrote over its bytes before; whether this one was in the file
+    # is not known where its leader died before it could say so.
+    if not _is_there(note, header, evidence):
+        return Outcome.STAGED_AGAIN
+    return Outcome.IN_FILE if note.state == NOTE_SLOTTED else Outcome.UNKNOWN
 
 
 def _outcome_in(directory: LogDirectory, note: Note) -> Outcome:
