@@ -1,0 +1,158 @@
+"""Leading and committing, step by step, after native/group.c and native/commit.c.
+
+Every `yield` is a place where the process that runs this may die, or power may fail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from binlog.errors import PoisonedError
+from binlog.format.log_header import LOG_HEADER, PUBLISHED, CommitSlot, Flag, LogHeader
+from binlog.storage.checksum import crc32c
+from binlog.storage.group_commit import Mode
+from binlog.storage.segment import NOTE_IDLE, NOTE_SLOTTED, Outcome
+from stress.model.segment import Ring, SharedNote, SimSegment
+
+if TYPE_CHECKING:
+    from stress.model.process import OpenFile
+    from stress.model.world import World
+
+SLOTS = (LOG_HEADER.offset("slot_0"), LOG_HEADER.offset("slot_1"))
+BELL = LOG_HEADER.offset("doorbell")
+
+Steps = Generator[None, None, None]
+
+
+@dataclass(slots=True)
+class Request:
+    """What a caller wants appended; `place` once it is."""
+
+    ids: list[int]
+    payload: bytes
+    mode: Mode
+    place: tuple[int, int] | None = None
+
+
+def is_plain(world: World, segment: SimSegment | None, file: OpenFile) -> bool:
+    """is_plain and live_is_plain: whether the file is as a commit leaves it."""
+    if segment is not None and (segment.note.state != NOTE_IDLE or segment.failed_number == file.number):
+        return False
+    header = file.header()
+    return (
+        not header.closed
+        and not header.next_number
+        and header.live_good
+        and header.tail == header.own_tail
+        and not header.flags & Flag.POISON
+        and header.epoch == file.epoch
+        and header.confirmed_counter >= file.counter
+        and header.boot_id == world.boot_id
+        and header.slot(header.confirmed_counter + 1) is None
+    )
+
+
+def commit_staged(
+    world: World,
+    file: OpenFile,
+    segment: SimSegment | None,
+    *,
+    own: Request | None = None,
+    ring: Ring | None = None,
+    confirm: bool = False,
+) -> Steps:
+    """What is staged, and the caller's record behind it; `ring` is the caller's.  Raises: PoisonedError."""
+    header = file.header()
+    data, ids, sync, note = b"", list[int](), confirm, None
+    if segment is not None:
+        data, ids, staged_sync = yield from segment.gather(file.number, ring)
+        sync |= staged_sync
+        if data:
+            segment.place(header.tail, data)
+            note = segment.note
+            yield
+    place = header.tail + len(data)
+    if own is not None:
+        data, ids, sync = data + own.payload, ids + own.ids, sync or own.mode is Mode.SYNC
+    try:
+        yield from _commit_group(world, file, header, data, len(ids), sync=sync, note=note)
+    except PoisonedError:
+        if not world.has("poison-untold"):
+            yield
+            mark_poisoned(file, header if file.confirmed is None else file.confirmed)
+        yield
+        if segment is not None:
+            segment.failed_number = file.number if not world.has("poison-untold") else 0
+            yield from segment.settle(None, confirmed=file.confirmed is not None, has=world.has)
+        raise
+    if segment is not None:
+        yield
+        yield from segment.settle(Outcome.IN_FILE, has=world.has)
+    if own is not None:
+        own.place = (file.number, place)
+
+
+def _commit_group(
+    world: World, file: OpenFile, header: LogHeader, data: bytes, count: int, *, sync: bool, note: SharedNote | None
+) -> Steps:
+    """commit_group."""
+    file.confirmed = None
+    sync &= bool(data) or header.confirmed_end < header.tail
+    if not data and not sync:
+        return
+    yield
+    file.write(data, header.tail)
+    tail = header.tail + len(data)
+    crc = crc32c(data, header.running_crc)
+    header = replace(header, tail=tail, own_tail=tail, record_count=header.record_count + count, running_crc=crc)
+    strict = file.strict or bool(header.flags & (Flag.MIXED | Flag.STRICT))
+    if strict:
+        header = replace(header, flags=header.flags | Flag.STRICT)
+    if world.has("tail-before-data"):
+        yield
+        file.publish(header)
+    if sync:
+        header = yield from _confirm(world, file, header, note)
+    yield
+    file.publish(header)
+    yield
+    if sync and strict and not world.has("not-strict"):
+        file.confirmed = header
+        file.sync()
+        yield
+    header = replace(header, doorbell=header.doorbell + 1)
+    file.write(header.doorbell.to_bytes(4, "big"), BELL)
+
+
+def _confirm(
+    world: World, file: OpenFile, header: LogHeader, note: SharedNote | None
+) -> Generator[None, None, LogHeader]:
+    """confirm."""
+    slot = CommitSlot(
+        counter=header.confirmed_counter + 1, start=header.confirmed_end, end=header.tail,
+        record_count=header.record_count, time_ns=world.tick(), group_crc=header.running_crc, epoch=header.epoch,
+        nonce=world.tick(),
+    )  # fmt: skip
+    if note is not None:
+        yield
+        note.nonce = slot.nonce
+        yield
+        note.counter = slot.counter
+    yield
+    place = 0 if world.has("one-slot") else slot.counter & 1
+    file.write(slot.pack(uuid=header.uuid, number=header.number), SLOTS[place])
+    if note is not None:
+        yield
+        note.state = NOTE_SLOTTED
+    yield
+    if not world.has("no-sync"):
+        file.sync()
+    file.counter = slot.counter
+    return replace(header, confirmed_end=header.tail, confirmed_counter=slot.counter, running_crc=0)
+
+
+def mark_poisoned(file: OpenFile, header: LogHeader) -> None:
+    """commit_write_poison: over the header as it was published, which may have gone back since."""
+    file.write(replace(header, flags=header.flags | Flag.POISON, poison_errno=5).published(), PUBLISHED.start)

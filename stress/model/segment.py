@@ -1,0 +1,181 @@
+"""The rings and the leader's note, store by store, after native/segment.c.
+
+Every `yield` is a place where the process that runs this may die.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+from binlog.storage.checksum import crc32c
+from binlog.storage.group_commit import Mode
+from binlog.storage.native import lib
+from binlog.storage.segment import NOTE_GATHERING, NOTE_IDLE, Note, Outcome
+
+NOTE_PREPARED = int(lib.BINLOG_NOTE_PREPARED)
+
+
+class State(IntEnum):
+    """Of an entry; enum entry_state."""
+
+    STAGED = 1
+    TAKEN = 2
+    DONE = 3
+    FAILED = 4
+    UNKNOWN = 5
+    WITHDRAWN = 6
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """What one append staged."""
+
+    ids: list[int]
+    payload: bytes
+    mode: Mode
+    state: State = State.STAGED
+    number: int = 0
+    offset: int = 0
+    on_outcome: Callable[[Entry], None] | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Ring:
+    """One writer's; `settled` counts the entries that have their outcome."""
+
+    owner: int | None = None
+    entries: list[Entry] = field(default_factory=list)
+    settled: int = 0
+
+
+@dataclass(slots=True)
+class SharedNote:
+    """The note, and the group's ranges: ring, from, to, bytes taken."""
+
+    state: int = NOTE_IDLE
+    number: int = 0
+    counter: int = 0
+    nonce: int = 0
+    offset: int = 0
+    bytes: int = 0
+    crc: int = 0
+    ranges: list[tuple[Ring, int, int, int]] = field(default_factory=list)
+
+
+class SimSegment:
+    """What is gone after a power cut, and outlives every process."""
+
+    def __init__(self) -> None:
+        self.rings: list[Ring] = []
+        self.note = SharedNote()
+        self.last = (0, 0, 0)  # number, counter, nonce
+        self.failed_number = 0
+
+    def snapshot(self) -> Note:
+        """binlog_segment_note."""
+        note = self.note
+        number, counter, nonce = self.last
+        return Note(
+            note.state, note.number, note.counter, note.nonce, note.offset, note.bytes, note.crc, number, counter, nonce
+        )
+
+    def claim(self, owner: int, ring_count_max: int) -> Ring | None:
+        """binlog_segment_claim, with everything drained."""
+        for ring in self.rings:
+            if ring.owner is None and ring.settled == len(ring.entries):
+                ring.owner, ring.entries, ring.settled = owner, [], 0
+                return ring
+        if len(self.rings) >= ring_count_max:
+            return None
+        self.rings.append(Ring(owner))
+        return self.rings[-1]
+
+    def gather(self, number: int, first: Ring | None) -> Generator[None, None, tuple[bytes, list[int], bool]]:
+        """segment_gather: take what is staged, the caller's own ring first."""
+        note = self.note
+        note.number, note.counter, note.ranges = number, 0, []
+        note.state = NOTE_GATHERING
+        data, ids, sync = b"", list[int](), False
+        for ring in sorted(self.rings, key=lambda ring: ring is not first):
+            start, head, before = ring.settled, len(ring.entries), len(data)
+            for entry in ring.entries[start:head]:
+                yield
+                if entry.state is State.STAGED:
+                    entry.state = State.TAKEN
+                    data += entry.payload
+                    ids += entry.ids
+                    sync |= entry.mode is Mode.SYNC
+            yield
+            if head > start:
+                note.ranges.append((ring, start, head, len(data) - before))
+        return data, ids, sync
+
+    def place(self, offset: int, data: bytes) -> None:
+        """segment_place."""
+        note = self.note
+        note.offset, note.crc, note.bytes = offset, crc32c(data), len(data)
+        note.state = NOTE_PREPARED
+
+    def settle(
+        self, outcome: Outcome | None, *, confirmed: bool = False, has: Callable[[str], bool]
+    ) -> Generator[None, None, None]:
+        """segment_settle; None for a commit that failed, `confirmed` where that was after its own sync."""
+        note = self.note
+        offset = note.offset
+        for ring, start, end, taken in note.ranges:
+            first, settled = offset, end
+            for index in range(start, end) if ring.settled < end else ():
+                entry = ring.entries[index]
+                place = (note.number, offset)
+                if entry.state is State.TAKEN:
+                    entry.number, entry.offset = place
+                    offset += len(entry.payload)
+                    yield
+                    if outcome is Outcome.UNKNOWN:
+                        _tell(entry, State.UNKNOWN)
+                    elif outcome is Outcome.IN_FILE:
+                        _tell(entry, State.DONE)
+                    elif entry.mode is not Mode.STAGE:
+                        _tell(entry, State.FAILED)
+                    elif confirmed and not has("confirmed-restaged"):
+                        _tell(entry, State.DONE)
+                    else:
+                        entry.state = State.STAGED
+                        settled = min(settled, index)
+                elif entry.state is State.STAGED:
+                    settled = min(settled, index)
+                elif entry.state is State.DONE and (entry.number, entry.offset) == place and not has("half-settled"):
+                    offset += len(entry.payload)  # told already, by one that died at it
+            yield
+            if ring.settled < end:
+                ring.settled = settled
+            if not has("half-settled"):
+                offset = first + taken
+        if outcome is Outcome.IN_FILE and note.counter:
+            self.last = (note.number, note.counter, note.nonce)
+        yield
+        note.state = NOTE_IDLE
+
+    def requeue(self) -> Generator[None, None, None]:
+        """segment_requeue."""
+        for ring in self.rings:
+            for entry in ring.entries[ring.settled :]:
+                yield
+                if entry.state is State.TAKEN:
+                    entry.state = State.STAGED
+        yield
+        self.note.state = NOTE_IDLE
+
+    def drop(self) -> None:
+        """binlog_segment_drop."""
+        for ring in self.rings:
+            ring.settled = len(ring.entries)
+        self.note.state = NOTE_IDLE
+
+
+def _tell(entry: Entry, state: State) -> None:
+    entry.state = state
+    if entry.on_outcome is not None:
+        entry.on_outcome(entry)

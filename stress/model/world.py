@@ -1,0 +1,360 @@
+"""One run: processes, another program, deaths, power cuts and failing writes, in an order that a seed decides.
+
+Whoever holds the lock of the open file is stepped from one store or system call to the next; in between, others stage,
+wait and give up, the kernel writes back what it likes, and anything may end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from functools import partial
+from random import Random
+
+from binlog.errors import CorruptError, InternalError, PoisonedError
+from binlog.format.log_header import LOG_HEADER, Flag, new_log_header
+from binlog.storage.group_commit import Mode
+from stress.model.audit import Audit, Promise, ViolationError
+from stress.model.commit import Request, Steps
+from stress.model.disk import FILE_BYTES, SimDescriptor, SimFile
+from stress.model.process import Process
+from stress.model.segment import Entry, SimSegment, State
+
+_TAIL = LOG_HEADER.offset("tail")
+_UUID = bytes(range(16))
+_JPOS = 0
+_NUMBER_MAX = 5
+_PROCESSES_MAX = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Weather:
+    """What happens in one run."""
+
+    jpos: bool
+    write_errors: bool
+    evictions: bool
+    torn_lines: bool
+    power_cuts: bool
+    strict: bool
+    alone: float
+    busy: float
+    deaths: float
+
+    @classmethod
+    def of(cls, random: Random) -> Weather:
+        jpos, errors = random.random() < 0.45, random.random() < 0.3
+        return cls(
+            jpos=jpos,
+            write_errors=errors,
+            evictions=errors and not jpos and random.random() < 0.4,
+            torn_lines=random.random() < 0.2,
+            power_cuts=random.random() < 0.65,
+            strict=random.random() < 0.2,
+            alone=random.choice((0.0, 0.3, 0.6)),
+            busy=random.choice((0.05, 0.2, 0.4)),
+            deaths=random.choice((0.0, 0.03, 0.1)),
+        )
+
+
+class World:
+    """What all processes share, and the seed's choices."""
+
+    def __init__(self, seed: int, planted: frozenset[str] = frozenset(), *, trace: bool = False) -> None:
+        self.random = Random(seed)
+        self.has = planted.__contains__
+        self.steps = 0
+        self.states: set[int] = set()
+        self.boot_id = bytes(16)
+        self.names: dict[int, SimFile] = {}
+        self.aside: dict[tuple[int, int, int], bytes] = {}
+        self.segment = SimSegment()
+        self.audit = Audit(self)
+        self._weather = Weather.of(self.random)
+        self._durable_names: set[int] = set()
+        self._processes: list[Process] = []
+        self._process_count = 0
+        self._ticks = 0
+        self._trace = trace
+        self._holder: Process | None = None
+        self._boot()
+        header = new_log_header(number=1, uuid=_UUID, first_sequence=0, created_ns=0, boot_id=self.boot_id)
+        self.name_file(1, header.pack())
+        self.sync_names()
+
+    # ---- what the processes ask for ----
+
+    def tick(self) -> int:
+        """A clock that never goes back, and numbers that never come again."""
+        self._ticks += 1
+        return self._ticks
+
+    def sync(self, descriptor: SimDescriptor) -> bool:
+        failing = frozenset[int]()
+        dirty = sorted(descriptor.file.dirty)
+        if self._weather.write_errors and dirty and self.random.random() < 0.08:
+            failing = frozenset(self.random.sample(dirty, self.random.randint(1, len(dirty))))
+            self.audit.failed()
+            self._say(f"units {sorted(failing)} of file {descriptor.file.number} fail")
+        return descriptor.sync(failing)
+
+    def name_file(self, number: int, header: bytes) -> None:
+        """A file that is complete and synced gets its name."""
+        file = SimFile(number, torn_lines=self._weather.torn_lines)
+        file.cache[: len(header)] = header
+        file.disk[:] = file.cache
+        self.names[number] = file
+
+    def sync_names(self) -> None:
+        self._durable_names = set(self.names)
+
+    # ---- a run ----
+
+    def run(self, step_count: int) -> None:
+        """Raises: ViolationError."""
+        try:
+            while self.steps < step_count:
+                self._turn()
+            self._end()
+        except (CorruptError, InternalError) as error:
+            raise ViolationError(f"{type(error).__name__}: {error}") from error
+
+    def _turn(self) -> None:
+        random = self.random
+        choice = random.random()
+        if len(self._processes) < _PROCESSES_MAX and (not self._processes or choice < 0.15):
+            self._hold(self._start(), "opens")
+            return
+        if self._weather.evictions and choice > 0.9:
+            # Not within a call: what was written a moment ago is not read from the disk again.
+            file = random.choice(list(self.names.values()))
+            file.evict()
+            self.audit.forgot(file.number)
+        process = random.choice(self._processes)
+        if process.ticket is not None and process.ticket.state not in (State.STAGED, State.TAKEN):
+            process.ticket = None
+        if choice < 0.3 and self._weather.jpos:
+            self._step_jpos()
+        elif process.ticket is not None:
+            self._hold(process, "settles")
+        elif choice < 0.35 and max(self.names) < _NUMBER_MAX:
+            self._hold(process, "cuts over")
+        elif choice < 0.43:
+            self._hold(process, "syncs")
+        elif choice < 0.48:
+            self._end_process(process, "leaves")
+        else:
+            self._hold(process, "appends")
+
+    def _start(self) -> Process:
+        self._process_count += 1
+        alone = self.random.random() < self._weather.alone
+        process = Process(self, self._process_count, sees_segment=not alone, strict=self._weather.strict)
+        self._processes.append(process)
+        return process
+
+    def _hold(self, process: Process, what: str) -> None:
+        """Give the process the lock for one call."""
+        request = self._request(process) if what == "appends" else None
+        calls = {"opens": process.open, "settles": process.settle_ticket, "cuts over": process.cutover}
+        calls |= {"syncs": process.sync}
+        self._say(f"process {process.key} {what} {request.ids if request else ''}")
+        steps = process.append(request) if request is not None else calls[what]()
+        self._holder = process
+        if self._stepped(steps) and request is not None and request.place is not None:
+            promise = Promise.DURABLE if request.mode is Mode.SYNC else Promise.BOOT
+            self.audit.promise(request.ids, promise, request.place)
+        elif process not in self._processes:
+            return
+        # Where the cache forgets, the header may be an older one, whose pending commit nobody has adopted yet.
+        if what == "opens" and not self._weather.evictions:
+            self.audit.everything()
+
+    def _stepped(self, steps: Steps) -> bool:
+        """Whether the call came to its end, which a death or an error prevents."""
+        process = self._holder
+        assert process is not None
+        try:
+            for _ in steps:
+                self.steps += 1
+                if self._meanwhile(process):
+                    steps.close()
+                    return False
+        except PoisonedError:
+            self._end_process(process, "is told of a failure and leaves")
+            return False
+        finally:
+            self._holder = None
+        return True
+
+    def _meanwhile(self, holder: Process | None) -> bool:
+        """What happens between two steps of whoever holds the lock; True where it is dead after that."""
+        random, weather = self.random, self._weather
+        choice = random.random()
+        if choice < weather.deaths:
+            if holder is not None:
+                self._end_process(holder, "is killed")
+            return True
+        if choice < weather.deaths + 0.015 and weather.power_cuts:
+            self._lose_power()
+            return True
+        if random.random() < weather.busy:
+            self._others_act(holder)
+        if random.random() < 0.1:
+            self._kernel_acts()
+        return False
+
+    def _others_act(self, holder: Process | None) -> None:
+        others = [other for other in self._processes if other is not holder and other.ring is not None]
+        if not others:
+            return
+        other = self.random.choice(others)
+        if other.ticket is None:
+            self._stage(other)
+        elif self.random.random() < 0.1:
+            self._give_up(other)
+        elif self.random.random() < 0.05:
+            self._end_process(other, "is killed")
+
+    def _kernel_acts(self) -> None:
+        random = self.random
+        file = random.choice(list(self.names.values()))
+        if file.dirty and random.random() < 0.8:
+            fails = self._weather.write_errors and random.random() < 0.15
+            if fails:
+                self.audit.failed()
+                self._say(f"a unit of file {file.number} fails in the background")
+            file.write_back(random.choice(sorted(file.dirty)), fails=fails)
+        if self._weather.write_errors and file.errors and random.random() < 0.3:
+            SimDescriptor(file).sync()  # a backup tool is told, and nobody else
+
+    # ---- records ----
+
+    def _request(self, process: Process) -> Request:
+        mode = self.random.choices((Mode.SYNC, Mode.FLUSH), (3, 2))[0]
+        ids = self._new_records(process.key, self.random.choice((1, 1, 2)))
+        return Request(ids, b"".join(self.audit.known[key].framed for key in ids), mode)
+
+    def _new_records(self, writer: int, count: int) -> list[int]:
+        fillers = (0, 0, 8, 16, 100, 260)
+        return [self.audit.new(writer, self.random.choice(fillers)) for _ in range(count)]
+
+    def _stage(self, process: Process) -> None:
+        assert process.ring is not None
+        mode = self.random.choices((Mode.SYNC, Mode.FLUSH, Mode.STAGE), (3, 1, 2))[0]
+        ids = self._new_records(process.key, 1)
+        entry = Entry(ids, self.audit.known[ids[0]].framed, mode)
+        entry.on_outcome = partial(self._told, entry.mode)
+        if mode is Mode.STAGE:
+            self.audit.staged(ids)
+        else:
+            process.ticket = entry
+        process.ring.entries.append(entry)
+        self._say(f"process {process.key} stages {ids} {mode.name}")
+
+    def _told(self, mode: Mode, entry: Entry) -> None:
+        """The outcome is there, and its owner sees it."""
+        place = (entry.number, entry.offset)
+        if entry.state is State.DONE:
+            self.audit.promise(entry.ids, Promise.DURABLE if mode is Mode.SYNC else Promise.BOOT, place)
+        else:
+            self.audit.promise(entry.ids, Promise.NONE)
+
+    def _give_up(self, process: Process) -> None:
+        """binlog_abandon."""
+        entry = process.ticket
+        assert entry is not None
+        if entry.state is State.STAGED:
+            entry.state = State.WITHDRAWN
+            self.audit.promise(entry.ids, Promise.NEVER)
+        entry.on_outcome = None
+        process.ticket = None
+
+    # ---- the other program ----
+
+    def _step_jpos(self) -> None:
+        files = [file for _, file in sorted(self.names.items())]
+        reached = 1 + sum(file.header().closed for file in files)  # it goes from a closed file to the next
+        file = files[min(reached, len(files)) - 1]
+        if self.random.random() < 0.15:
+            file = self.random.choice(files[:reached])  # it may have a closed one open still
+        header = file.header()
+        known = file.settled_boot == self.boot_id or header.flags & (Flag.MIXED | Flag.STRICT)
+        if not known or not header.live_good:
+            return  # after a power cut nothing keeps it from our last records, but the strict order
+        for _ in self._jpos_appends(file):
+            self.steps += 1
+            if self._meanwhile(None):
+                return
+
+    def _jpos_appends(self, file: SimFile) -> Generator[None, None, None]:
+        descriptor = SimDescriptor(file)
+        (key,) = self._new_records(_JPOS, 1)
+        framed = self.audit.known[key].framed
+        tail = file.header().tail
+        if tail + len(framed) > FILE_BYTES:
+            return
+        self._say(f"another program appends {key} at {file.number}:{tail}")
+        yield
+        file.write(framed, tail)
+        yield
+        self.audit.foreign(file.number, tail, tail + len(framed))
+        file.write((tail + len(framed)).to_bytes(8, "big"), _TAIL)
+        yield
+        if self.sync(descriptor):
+            self.audit.foreign_synced()
+            self.audit.promise([key], Promise.ASIDE)
+
+    # ---- ends ----
+
+    def _end_process(self, process: Process, how: str) -> None:
+        self._say(f"process {process.key} {how}")
+        self._note_state()
+        self._processes.remove(process)
+        if process.ring is not None:
+            process.ring.owner = None
+            for entry in process.ring.entries:
+                if entry.mode is not Mode.STAGE:
+                    entry.on_outcome = None
+
+    def _lose_power(self) -> None:
+        for number in sorted(set(self.names) - self._durable_names):
+            if self.random.random() < 0.5:
+                del self.names[number]
+        for file in self.names.values():
+            file.lose_power(self.random)
+        self.sync_names()
+        self._note_state()
+        self._processes.clear()
+        self._boot()
+        self.audit.lost_power(torn_lines=self._weather.torn_lines)
+        self._say("power fails")
+        self.audit.everything()
+
+    def _boot(self) -> None:
+        self.segment = SimSegment()
+        self.boot_id = self.tick().to_bytes(16, "big")
+
+    def _end(self) -> None:
+        """The second generation: whatever was left behind, one more process opens, appends and is read; twice."""
+        self._weather = Weather(**dict.fromkeys(Weather.__slots__, False))
+        for _ in range(2):
+            for process in list(self._processes):
+                self._end_process(process, "leaves")
+            for what in ("opens", "syncs", "appends", "syncs"):
+                if not self._processes:
+                    self._hold(self._start(), "opens")  # the one before was told of a failure
+                self._hold(self._processes[-1], what) if what != "opens" else None
+            self.audit.everything()
+            self.audit.nothing_staged()
+            self._lose_power()
+        self._hold(self._start(), "opens")
+
+    def _note_state(self) -> None:
+        notes = [(ring.settled, tuple(entry.state for entry in ring.entries)) for ring in self.segment.rings]
+        files = [bytes(file.cache) for _, file in sorted(self.names.items())]
+        self.states.add(hash((*files, *notes, self.segment.note.state)))
+
+    def _say(self, text: str) -> None:
+        if self._trace:
+            print(f"{self.steps:5} {text}")

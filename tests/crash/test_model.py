@@ -1,0 +1,48 @@
+"""The randomised crash model, for a few seconds: the protocol as it is holds, and planted mistakes are found.
+
+`python -m stress.model` runs it for as long as one likes.  Seeds are fixed here, so that a failure is a change's.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from stress.model.__main__ import run_many, run_one
+from stress.model.planted import PLANTED
+
+ROOT = Path(__file__).parents[2]
+RUNS = 250
+
+
+def test_the_protocol_keeps_every_promise(figure: Callable[[str], None]) -> None:
+    summary = run_many(1, frozenset(), seconds=60, runs_max=RUNS)
+    assert summary.violations == [], "replay: python -m stress.model --replay " + str(summary.violations[0][0])
+    assert summary.runs == RUNS
+    figure(f"crash model: {summary.runs} runs, {summary.steps} steps, {len(summary.states)} states, no violation")
+
+
+@pytest.mark.parametrize("name", ["no-sync", "sealed-reused", "staged-twice"])
+def test_a_planted_mistake_is_found(name: str) -> None:
+    """The canary."""
+    assert run_many(1, frozenset([name]), seconds=60, violations_max=1, runs_max=RUNS).violations
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PLANTED)
+def test_every_planted_mistake_is_found(name: str) -> None:
+    assert run_many(2, frozenset([name]), seconds=240, violations_max=1).violations
+
+
+def test_a_violation_is_replayed_from_its_seed() -> None:
+    command = [sys.executable, "-m", "stress.model", "--planted", "no-sync", "--seconds", "20"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 1, done.stderr
+    assert re.search(r"^\d+ runs, \d+ steps, \d+ states", done.stdout)
+    violation, seed = re.findall(r"violation: (.*)\n  replay: .* --replay (\d+) --planted no-sync", done.stdout)[0]
+    assert run_one(int(seed), frozenset(["no-sync"]))[1] == violation
