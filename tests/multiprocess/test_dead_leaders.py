@@ -1,0 +1,83 @@
+"""A leader that died at a moment at which it makes no system call: its traces in shared memory are made by hand."""
+
+from __future__ import annotations
+
+import hashlib
+import mmap
+import os
+import struct
+import threading
+from pathlib import Path
+
+from binlog import Reader, Ref, Writer
+from binlog.format.log_header import LogHeader
+from binlog.log.writable_file import WritableFile
+from tests.support.children import Child
+
+# native/segment.h: where things are, as bytes from the segment's start.
+NOTE_STATE = 72
+RINGS, RING_BYTES = 1664, 192
+SETTLED = 64  # in a ring
+ENTRIES, ENTRIES_BYTES = 32768, 262144
+HEAD_OF_TWO = 128  # of two entries with a few bytes each
+TAKEN, SLOTTED = 2, 3
+
+RECORDS = (b"one", b"two")
+
+
+def _segment(log: Path) -> mmap.mmap:
+    status = os.stat(log)
+    with (log / "00000001.dat").open("rb") as file:
+        uuid = file.read(48)[32:]
+    name = hashlib.sha256(b"%d %d %s" % (status.st_dev, status.st_ino, uuid)).hexdigest()[:32]
+    with open(f"/dev/shm/binlog-{name}", "r+b") as file:
+        return mmap.mmap(file.fileno(), 0)
+
+
+def _two_threads(log: Path, ready: int, go: int, told: int) -> None:
+    with Writer(log) as writer:
+        os.write(ready, b".")
+        os.read(go, 1)
+
+        def append(record: bytes) -> None:
+            ref = writer.append(record)
+            os.write(told, b"%s %d %d\n" % (record, *ref))
+
+        threads = [threading.Thread(target=append, args=(record,)) for record in RECORDS]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+
+def test_a_leader_that_died_while_it_told_the_places_had_the_rest_told_wrong(log: Path) -> None:
+    """Whoever told the rest took the first of them for the first of the group."""
+    ready, go, told = os.pipe(), os.pipe(), os.pipe()
+    with Writer(log) as writer:
+        writer.append(b"before")
+        child = Child(_two_threads, log, ready[1], go[0], told[1])
+        os.read(ready[0], 1)
+        memory = _segment(log)
+        ring, entries = RINGS + RING_BYTES, ENTRIES + ENTRIES_BYTES  # the second ring is the child's
+
+        def lead_and_die(file: WritableFile, header: LogHeader) -> None:
+            os.write(go[1], b".")
+            while struct.unpack_from("=Q", memory, ring)[0] < HEAD_OF_TWO:
+                os.sched_yield()
+            session = writer._open_session()
+            file.drain(session._segment, confirm=True)
+            first_bytes = struct.unpack_from("=I", memory, entries + 4)[0]
+            second = entries + 32 + -(-first_bytes // 32) * 32
+            memory[second : second + 4] = struct.pack("=I", TAKEN)
+            memory[ring + SETTLED : ring + SETTLED + 8] = bytes(8)
+            memory[NOTE_STATE : NOTE_STATE + 4] = struct.pack("=I", SLOTTED)
+
+        writer._open_session().run(lead_and_die)
+        child.join()
+    os.close(told[1])
+    lines = os.read(told[0], 1000).splitlines()
+    places = {Ref(int(number), int(offset)): record for record, number, offset in map(bytes.split, lines)}
+    with Reader(log) as reader:
+        assert places == {entry.ref: entry.data for entry in reader if entry.data in RECORDS}
+    for fd in (*ready, *go, told[0]):
+        os.close(fd)
