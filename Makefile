@@ -26,7 +26,7 @@ help:
 	@echo 'make bench        us and what one would otherwise use, measured side by side (ARGS="--help" shows its options)'
 	@echo 'make test         every test, on as many workers as there are cores (ARGS= goes to pytest)'
 	@echo 'make quick        the tests without Spark and without the slow ones, in under a minute (ARGS= goes to pytest)'
-	@echo 'make crash        power cuts and damage, by the thousand (DURATION_S=60 SEED= ARGS="--help")'
+	@echo 'make crash        power cuts, kills, faults and damage, by the thousand (DURATION_S=60 SEED= ARGS="--help")'
 	@echo 'make lint         mypy --strict and ruff'
 	@echo 'make format-docs  write docs/format.md and the C constants anew from the tables in binlog/format'
 	@echo 'make clean        remove .venv and everything that was built'

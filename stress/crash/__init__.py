@@ -5,6 +5,10 @@ The command (`__main__`) compiles a recorder (`recorder/`, preloaded into every 
 
 - `power`: runs a workload (`workloads`) under the recorder (`recording`, `trace`), enumerates what a power cut may
   leave of it (`disk`, `states`), and judges each such state (`judge`) by what had been acknowledged (`expectation`).
+- `kill`: ends processes at each of their system calls (`striker/`, preloaded too; `kill`, `kill_scenarios`, `leader`)
+  and in storms (`storm`), and judges the log by what they had been told (`mortal`, `ledger`, `aftermath`).
+- `faults`: has their system calls fail or be short (`faults`, `fault_scenarios`), and takes from the disk what a failed
+  sync was to cover (`lost`).
 - `damage`: changes the bytes of sound logs.
 
 `planted` holds the mistakes that the harness must find, `replay` looks at one kept violation again.

@@ -104,7 +104,7 @@ class Command:
                 scratch=str(self._scratch / f"worker-{index}"),
                 keep=str(self._keep),
                 library=str(self._preload.library),
-                memory=self._preload.memory,
+                memory=f"{self._preload.memory}{index}-",
                 mistake=self._preload.mistake,
                 planted=self._given.planted or "",
             )

@@ -30,6 +30,7 @@ class Member:
         Path(job.scratch).mkdir()
         self.current = Current(Path(job.scratch))
         environment = preload.environment("third")
+        environment["BINLOG_RECORDER_MEMORY"] = job.memory  # its own, so that it can remove what its dead left
         environment["PYTHONPATH"] = str(tree)  # a planted copy comes before what is installed
         self.process = subprocess.Popen(
             [sys.executable, "-m", "stress.crash.worker", job.as_json()],

@@ -1,4 +1,4 @@
-"""Compiling the recorder, and the environment of a process that it is preloaded into."""
+"""Compiling the preloaded libraries, and the environment of a process that they are preloaded into."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
-RECORDER = Path(__file__).parent / "recorder"
+_SOURCES = Path(__file__).parent
 _FLAGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-fPIC", "-fvisibility=hidden", "-shared", "-pthread")
 
 
 class CompilerError(Exception):
-    """There is no C compiler, or it refused the recorder."""
+    """There is no C compiler, or it refused a library."""
 
 
 @dataclass(frozen=True)
 class Preload:
-    """The compiled recorder, and what its processes are told.
+    """The compiled libraries, and what their processes are told.
 
-    library: the shared object.  memory: what its processes' shared memory is named with, so that it can be removed.
+    library: the recorder; the striker lies beside it.
+    memory: what its processes' shared memory is named with, so that it can be removed.
     mistake: the planted mistake, see mistakes.c.  folder: where files with boot ids may be put.
     """
 
@@ -36,9 +37,10 @@ class Preload:
         if not path.exists():
             path.write_text(f"{uuid.uuid5(uuid.NAMESPACE_OID, boot)}\n", encoding="ascii")
         before = os.environ.get("LD_PRELOAD", "")
+        striker = self.library.with_name("striker.so")  # behind the recorder, which sees what it makes of a call
         return {
             **os.environ,
-            "LD_PRELOAD": before if str(self.library) in before else f"{self.library} {before}".strip(),
+            "LD_PRELOAD": before if str(self.library) in before else f"{self.library} {striker} {before}".strip(),
             "BINLOG_RECORDER_BOOT": str(path),
             "BINLOG_RECORDER_MEMORY": self.memory,
             "BINLOG_RECORDER_MISTAKE": self.mistake,
@@ -46,14 +48,18 @@ class Preload:
 
 
 def compile_recorder(folder: Path) -> Path:
-    """Compile the recorder into a folder.  Raises: CompilerError."""
-    library = folder / "recorder.so"
+    """Compile the recorder, and the striker beside it, into a folder; the recorder's path.  Raises: CompilerError."""
+    for name in ("recorder", "striker"):
+        _compile(_SOURCES / name, folder / f"{name}.so")
+    return folder / "recorder.so"
+
+
+def _compile(sources: Path, library: Path) -> None:
     compiler = os.environ.get("CC") or (sysconfig.get_config_var("CC") or "cc").split()[0]
-    command = [compiler, *_FLAGS, "-o", str(library), *map(str, sorted(RECORDER.glob("*.c"))), "-ldl"]
+    command = [compiler, *_FLAGS, "-o", str(library), *map(str, sorted(sources.glob("*.c"))), "-ldl"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     except FileNotFoundError:
         raise CompilerError(f"there is no C compiler {compiler}") from None
     if done.returncode != 0:
         raise CompilerError(done.stderr)
-    return library

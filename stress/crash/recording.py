@@ -143,7 +143,7 @@ def _record(workload: str, runs: list[_Run], environment: dict[str, str]) -> lis
     recordings = []
     for run, initial in zip(runs, before, strict=True):
         path = run.root.with_suffix(".trace")
-        recordings.append(Recording(workload, run.seed, initial, run.given, _used(path)))
+        recordings.append(Recording(workload, run.seed, initial, run.given, used_part(path)))
         shutil.rmtree(run.root)
         path.unlink()
     return recordings
@@ -170,7 +170,7 @@ def _snapshot(root: Path) -> dict[str, Node]:
     return nodes
 
 
-def _used(path: Path) -> bytes:
+def used_part(path: Path) -> bytes:
     """The part of a trace that was written; the file is far larger, and sparse."""
     with path.open("rb") as file:
         head = file.read(HEADER_BYTES)

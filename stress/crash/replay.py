@@ -6,10 +6,10 @@ import json
 import sys
 from pathlib import Path
 
-from stress.crash import damage, power
+from stress.crash import damage, faults, kill, power
 
 _SHOWN_MAX = 20
-_REPLAYS = {"power": power.replay, "damage": damage.replay}
+_REPLAYS = {"power": power.replay, "kill": kill.replay, "faults": faults.replay, "damage": damage.replay}
 
 
 def main() -> int:

@@ -37,7 +37,18 @@ def table(seconds: float, cpu_seconds: float, tally: Tally) -> str:
     lines.append(
         f"{states:,} distinct states, {states / seconds:,.0f} a second, {states / cpu_seconds:,.0f} a CPU second"
     )
-    return "\n".join(lines)
+    return "\n".join([*lines[:-1], *_deaths(tally), lines[-1]])
+
+
+def _deaths(tally: Tally) -> list[str]:
+    """Of the rows in which processes are killed."""
+    return [
+        f"{name}: {row.kills:,} kills, {row.kills / row.seconds:,.1f} a second of its own, "
+        f"{100 * row.inside / row.kills:.0f} % between lock and unlock, {row.acknowledged:,} records acknowledged, "
+        f"{row.acknowledged / row.kills:,.0f} between kills"
+        for name, row in sorted(tally.rows.items())
+        if row.kills and row.seconds
+    ]
 
 
 def _line(name: str, counts: Counts, whole: int, seconds: float) -> str:

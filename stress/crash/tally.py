@@ -12,6 +12,8 @@ class Counts:
 
     runs: recordings made, or sound logs.  states: different ones judged.  repeated: the same ones, met again at another
     prefix and judged again by what was acknowledged there.  violations: states that were not right.
+    kills: processes that were killed; inside: of those, how many held a log file's lock.
+    acknowledged: records that the processes were told are in the log.
     """
 
     runs: int = 0
@@ -19,6 +21,9 @@ class Counts:
     repeated: int = 0
     violations: int = 0
     seconds: float = 0.0
+    kills: int = 0
+    inside: int = 0
+    acknowledged: int = 0
 
 
 @dataclass(slots=True)
@@ -52,4 +57,7 @@ def total(tallies: Iterable[Tally]) -> Tally:
             row.repeated += counts.repeated
             row.violations += counts.violations
             row.seconds += counts.seconds
+            row.kills += counts.kills
+            row.inside += counts.inside
+            row.acknowledged += counts.acknowledged
     return whole

@@ -28,11 +28,12 @@ class Kind(enum.IntEnum):
     MAKE_DIRECTORY = 9
     MARK = 10
     MEMORY = 11
+    SYNC_FAILED = 12  # a sync that failed: the kernel may have dropped what it was to cover (fsync(2))
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One call that succeeded, or one mark.
+    """One call that succeeded, one sync that failed, or one mark.
 
     start, end: ticks of one clock for all processes; `end` is past every tick where the process died in the call.
     inode: of the file, or of the directory that was synced or made.
@@ -64,7 +65,7 @@ def used_bytes(head: bytes) -> int:
 
 
 def parse_trace(trace: bytes) -> list[Event]:
-    """The calls that succeeded and the marks, in the order in which they began.  Raises: TraceError."""
+    """The calls that succeeded, failed syncs, and the marks, in the order in which they began.  Raises: TraceError."""
     magic, room, first, used, ticks = _HEADER.unpack_from(trace)
     if magic != _MAGIC:
         raise TraceError("this is no trace")
@@ -87,13 +88,14 @@ def _parse_record(trace: bytes, at: int, never: int) -> tuple[int, Event | None]
     ) = _RECORD.unpack_from(trace, at)  # fmt: skip
     if bytes_ < _RECORD.size:
         raise TraceError(f"a process died while it wrote the record at {at} of the trace")
-    if failed:
+    if failed and kind != Kind.SYNC:
         return bytes_, None
     name_at = at + _RECORD.size
     other_at = name_at + name_bytes
     data_at = other_at + other_bytes
     event = Event(
-        kind=Kind(kind), process=process, start=start, end=end or never, inode=inode, directory=directory,
+        kind=Kind.SYNC_FAILED if failed else Kind(kind), process=process, start=start, end=end or never,
+        inode=inode, directory=directory,
         name=trace[name_at:other_at].decode(), other_directory=other_directory,
         other_name=trace[other_at:data_at].decode(), offset=offset,
         data=trace[data_at : data_at + min(data_bytes, written_bytes)], mark=tuple(mark),

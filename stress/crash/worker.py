@@ -12,6 +12,8 @@ from typing import Protocol
 
 from stress.crash.context import Context, job_of
 from stress.crash.damage import Damage
+from stress.crash.faults import Faults
+from stress.crash.kill import Kill
 from stress.crash.power import Power
 
 
@@ -22,8 +24,8 @@ class Part(Protocol):
         """A few seconds of it at most."""
 
 
-PARTS: dict[str, Callable[[Context], Part]] = {"power": Power, "damage": Damage}
-SHARES = {"power": 0.85, "damage": 0.15}
+PARTS: dict[str, Callable[[Context], Part]] = {"power": Power, "kill": Kill, "faults": Faults, "damage": Damage}
+SHARES = {"power": 0.5, "kill": 0.25, "faults": 0.15, "damage": 0.1}
 """How much of a worker's time each part has, against the others that run."""
 
 

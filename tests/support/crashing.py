@@ -7,6 +7,7 @@ import sys
 
 from tests.support.checkout import ROOT
 
+PARTS = ("power", "kill", "faults", "damage")
 WORKLOADS = ("single", "groups", "modes", "cutover", "recovery", "jpos")
 
 
@@ -26,5 +27,5 @@ def crash(*arguments: object, seconds: float = 240) -> subprocess.CompletedProce
 
 def states(said: str) -> dict[str, int]:
     """The distinct states of each row of the table."""
-    rows = (line.split() for line in said.splitlines() if line.startswith(("power", "damage")))
+    rows = (line.split() for line in said.splitlines() if line.startswith(PARTS) and ":" not in line)
     return {row[0]: int(row[2].replace(",", "")) for row in rows}

@@ -1,0 +1,172 @@
+"""What a process does whose system calls fail: it goes on with the next step whatever the last one raised."""
+
+from __future__ import annotations
+
+import errno
+import gc
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from binlog import Mode, Writer
+from binlog.errors import BinlogError, InternalError, PoisonedError
+from stress.crash.judge import PREPARE_BYTES
+from stress.crash.ledger import Own
+from stress.crash.striker import Action, Kind, Strike
+
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+OFTEN = 40
+"""For ever, for what a caller may rightly try again: a signal's interruption."""
+
+Step = Callable[[Writer, Own], None]
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One kind of failure."""
+
+    kinds: tuple[Kind, ...]
+    error: int = 0  # 0: the call is short
+
+    def strike(self, first: int, *, for_ever: bool) -> Strike:
+        """The order for it, from the `first` such call on."""
+        count = (OFTEN if self.error == errno.EINTR else -1) if for_ever else 1
+        action = Action.FAIL if self.error else Action.SHORT
+        return Strike(action, first, self.kinds, count, self.error)
+
+    @property
+    def name(self) -> str:
+        """As it is told."""
+        kinds = "+".join(kind.name for kind in self.kinds)
+        return f"{kinds} {errno.errorcode[self.error] if self.error else 'short'}"
+
+    @property
+    def harmless(self) -> bool:
+        """Whether nobody is to be told of it."""
+        return self.error in (0, errno.EINTR) or self.kinds in ((Kind.MEMORY,), (Kind.MAP,), (Kind.TRUNCATE,))
+
+    @property
+    def of_syncs(self) -> bool:
+        """Whether syncs fail: then what the disk holds is not what the page cache says."""
+        return self.error != errno.EINTR and bool({Kind.DATA_SYNC, Kind.SYNC} & set(self.kinds))
+
+
+def _faults() -> dict[str, Fault]:
+    errors = {
+        Kind.WRITE: (0, errno.EIO, *NO_SPACE, errno.EINTR),
+        Kind.DATA_SYNC: (errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EINTR),
+        Kind.SYNC: (errno.EIO,),
+        Kind.ALLOCATE: (*NO_SPACE, errno.EIO, errno.EINTR),
+        Kind.TRUNCATE: (errno.EIO,),
+        Kind.OPEN: (errno.EIO, errno.EMFILE, errno.ENOSPC),
+        Kind.MEMORY: (errno.ENOSPC, errno.EACCES, errno.EMFILE),
+        Kind.LINK: (errno.EIO, errno.ENOSPC),
+        Kind.UNLINK: (errno.EIO,),
+        Kind.MAKE_DIRECTORY: (errno.ENOSPC,),
+        Kind.MAP: (errno.ENOMEM,),
+        Kind.LOCK: (errno.EINTR, errno.ENOLCK),
+        Kind.READ: (0, errno.EIO, errno.EINTR),
+    }
+    faults = [Fault((kind,), error) for kind, found in errors.items() for error in found]
+    faults.append(Fault((Kind.WRITE, Kind.DATA_SYNC, Kind.SYNC), errno.EIO))  # the disk has gone
+    return {fault.name: fault for fault in faults}
+
+
+FAULTS = _faults()
+
+
+def _in(mode: Mode) -> Step:
+    return lambda writer, own: own.append(writer, mode)
+
+
+def _large(writer: Writer, own: Own) -> None:
+    own.append(writer, size=3000)
+
+
+def _cutover(writer: Writer, _: Own) -> None:
+    writer.cutover()
+
+
+def _sync(writer: Writer, own: Own) -> None:
+    own.sync(writer)
+
+
+_append = _in(Mode.SYNC)
+
+SCENARIOS: dict[str, tuple[Step, ...]] = {
+    "append": (_append, _append, _append),
+    "append_many": (lambda writer, own: own.append_many(writer, 3), lambda writer, own: own.append_many(writer, 2)),
+    "flush": (_in(Mode.FLUSH), _in(Mode.FLUSH), _sync, _in(Mode.FLUSH)),
+    "stage": (_in(Mode.FLUSH), _in(Mode.STAGE), _in(Mode.STAGE), _append, _in(Mode.STAGE), _sync, _in(Mode.STAGE)),
+    "grow": (_large, _large, _large),
+    "cutover": (_append, _in(Mode.FLUSH), _cutover, _append),
+}
+
+
+@dataclass
+class Fared:
+    """How a process fared: the kinds of its errors, in their order, and what was wrong with them."""
+
+    errors: list[str]
+    wrong: list[str]
+    opened: bool = False
+    poisoned: bool = False  # while the log was open
+
+    def attempt(self, what: str, step: Callable[[], None]) -> BinlogError | None:
+        """Make a step; what it raised."""
+        try:
+            step()
+        except BinlogError as error:
+            self.errors.append(type(error).__name__)
+            if isinstance(error, InternalError):
+                self.wrong.append(f"{what}: InternalError: {error}")
+            if self.poisoned and not isinstance(error, PoisonedError):
+                self.wrong.append(f"{what} after a failed sync: {type(error).__name__}: {error}")
+            self.poisoned |= self.opened and isinstance(error, PoisonedError)
+            return error
+        if self.poisoned:
+            self.wrong.append(f"{what} was accepted after a failed write or sync")
+        return None
+
+
+def run(log: Path, own: Own, steps: tuple[Step, ...], end_of_fault: Callable[[], int]) -> Fared:
+    """Open and take the steps, then have the fault end, and append once more.  `end_of_fault`: how often it struck."""
+    fared = Fared([], [])
+    writer: Writer | None = None
+    error: BinlogError | None = None
+
+    def open_writer() -> None:
+        nonlocal writer
+        writer = Writer(log, prepare_bytes=PREPARE_BYTES)
+
+    descriptors = _descriptors()
+    for number, step in enumerate((*steps, None)):
+        if step is None:
+            end_of_fault()
+        if writer is None:
+            error = fared.attempt("opening", open_writer)
+            fared.opened = writer is not None
+            if step is None and error is not None:
+                fared.wrong.append(f"opening when the fault was over: {type(error).__name__}: {error}")
+        if writer is not None:
+            chosen, opened = step or _append, writer
+            error = fared.attempt(f"step {number}", lambda: chosen(opened, own))  # noqa: B023
+            if step is None and error is not None and not isinstance(error, PoisonedError):
+                fared.wrong.append(f"appending when the fault was over: {type(error).__name__}: {error}")
+    if writer is not None:
+        closed = writer
+        poisoned, fared.poisoned = fared.poisoned, False  # closing what is poisoned is no appending
+        error = fared.attempt("closing", closed.close)
+        fared.poisoned |= poisoned
+        if error is not None and not poisoned:
+            fared.wrong.append(f"closing when the fault was over: {type(error).__name__}: {error}")
+    del writer, error
+    gc.collect()
+    if (left := _descriptors() - descriptors) > 0:
+        fared.wrong.append(f"{left} descriptors were left open")
+    return fared
+
+
+def _descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))

@@ -1,0 +1,80 @@
+"""What a disk holds after syncs that failed, as the kernel was seen to do it on ext4, xfs and btrfs.
+
+A sync that fails says so once.  The pages that it was to write are clean from then on: their new bytes stay in the page
+cache, where everybody reads them, and are never written, unless somebody writes to those pages again; the next sync
+says that all is well.  After a power cut the old bytes are back.  (Names and sizes are taken to be durable at once:
+those are the power part's.)
+"""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+from stress.crash.trace import Event, Kind
+
+_PAGE_BYTES = 4096
+
+
+class _File:
+    def __init__(self) -> None:
+        self.cache = bytearray()
+        self.disk = bytearray()
+        self.dirty: set[int] = set()
+
+    def resize(self, size: int) -> None:
+        for data in (self.cache, self.disk):
+            del data[size:]
+            data.extend(bytes(size - len(data)))
+
+    def write(self, offset: int, data: bytes) -> None:
+        end = offset + len(data)
+        if end > len(self.cache):
+            self.resize(end)
+        self.cache[offset:end] = data
+        self.dirty.update(range(offset // _PAGE_BYTES, (end - 1) // _PAGE_BYTES + 1))
+
+    def sync(self, pages: set[int]) -> None:
+        for page in pages:
+            part = slice(page * _PAGE_BYTES, (page + 1) * _PAGE_BYTES)
+            self.disk[part] = self.cache[part]
+
+
+class LossyDisk:
+    """Takes the calls of a run, from before its log was made, and tells what is on the disk."""
+
+    def __init__(self) -> None:
+        self._files: dict[int, _File] = {}
+
+    def take(self, events: list[Event]) -> None:
+        """What the calls did, in their order."""
+        for event in events:
+            file = self._files.setdefault(event.inode, _File())
+            match event.kind:
+                case Kind.CREATE:
+                    self._files[event.inode] = _File()  # the number of a file that was removed
+                case Kind.WRITE if event.data:
+                    file.write(event.offset, event.data)
+                case Kind.TRUNCATE:
+                    file.resize(event.offset)
+                case Kind.ALLOCATE:
+                    file.resize(max(event.offset, len(file.cache)))
+                case Kind.SYNC:
+                    file.sync(file.dirty)
+                    file.dirty.clear()
+                case Kind.SYNC_FAILED:
+                    file.dirty.clear()
+
+    def image(self, inode: int, chance: random.Random) -> bytes:
+        """A file after a power cut: of what no sync was to cover, all, nothing or a part was written all the same."""
+        file = self._files.get(inode, _File())
+        kept = chance.choice((0.0, 0.5, 1.0))
+        result = _File()
+        result.cache, result.disk = file.cache, bytearray(file.disk)
+        result.sync({page for page in file.dirty if chance.random() < kept})
+        return bytes(result.disk)
+
+
+def names_in(log: Path) -> dict[str, int]:
+    """The inode of each file in a directory."""
+    return {path.name: path.stat().st_ino for path in log.iterdir()} if log.exists() else {}

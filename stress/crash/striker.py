@@ -1,0 +1,128 @@
+"""The preloaded striker of this process: what it is armed with, and what it shows (striker/striker.h)."""
+
+from __future__ import annotations
+
+import ctypes
+import enum
+import functools
+import mmap
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+_EVERY = -1
+
+
+class Kind(enum.IntEnum):
+    """Which call."""
+
+    READ = 0
+    WRITE = 1
+    DATA_SYNC = 2
+    SYNC = 3
+    ALLOCATE = 4
+    TRUNCATE = 5
+    OPEN = 6
+    MEMORY = 7
+    LINK = 8
+    UNLINK = 9
+    MAKE_DIRECTORY = 10
+    MAP = 11
+    LOCK = 12
+    UNLOCK = 13
+    CLOSE = 14
+    FUTEX = 15
+
+
+class Action(enum.IntEnum):
+    """What befalls it."""
+
+    NOTHING = 0
+    KILL_BEFORE = 1
+    KILL_AFTER = 2
+    FAIL = 3
+    SHORT = 4
+
+
+@dataclass(frozen=True)
+class Strike:
+    """What a process is armed with.
+
+    kinds: the calls that count.  first: which of them is struck, 0 the first.  count: how many from there on, -1 all.
+    error: the errno of Action.FAIL.
+    """
+
+    action: Action
+    first: int = 0
+    kinds: tuple[Kind, ...] = tuple(Kind)
+    count: int = 1
+    error: int = 0
+
+
+NOTHING = Strike(Action.NOTHING, count=_EVERY)
+
+
+class _Order(ctypes.Structure):
+    _fields_ = (
+        ("kinds", ctypes.c_uint64),
+        ("first", ctypes.c_int64),
+        ("count", ctypes.c_int64),
+        ("action", ctypes.c_int32),
+        ("error", ctypes.c_int32),
+    )
+
+
+class _Slot(ctypes.Structure):
+    _fields_ = (
+        ("calls", ctypes.c_uint64),
+        ("struck", ctypes.c_uint64),
+        ("locked", ctypes.c_uint32),
+        ("blocked", ctypes.c_uint32),
+    )
+
+
+class Slots:
+    """What armed processes show, in memory that they share: make it before they are forked."""
+
+    def __init__(self, count: int) -> None:
+        self._memory = mmap.mmap(-1, count * ctypes.sizeof(_Slot))
+        self._slots = (_Slot * count).from_buffer(self._memory)
+
+    def __getitem__(self, index: int) -> _Slot:
+        return self._slots[index]
+
+    def locked(self) -> list[int]:
+        """Which of the processes hold a file's lock."""
+        return [index for index, slot in enumerate(self._slots) if slot.locked]
+
+
+def arm(strike: Strike, under: str, slot: _Slot | None = None) -> None:
+    """Arm this process.  under: what the paths of files that count begin with.  slot: where it shows what it does."""
+    kinds = sum(1 << kind for kind in set(strike.kinds))
+    order = _Order(kinds, strike.first, strike.count, strike.action, strike.error)
+    shown = None if slot is None else ctypes.byref(slot)
+    _library().binlog_striker_arm(ctypes.byref(order), under.encode(), shown)
+
+
+def disarm() -> None:
+    """Strike no more."""
+    _library().binlog_striker_disarm()
+
+
+def other_boot(path: str) -> None:
+    """From now on this process reads its boot id from a file."""
+    _library().binlog_striker_boot(path.encode())
+
+
+def kinds_but(*left_out: Kind) -> tuple[Kind, ...]:
+    """All the others."""
+    return tuple(set(Kind).difference(left_out))
+
+
+def kinds_of(names: Iterable[str]) -> tuple[Kind, ...]:
+    """By their names."""
+    return tuple(Kind[name] for name in names)
+
+
+@functools.cache
+def _library() -> ctypes.CDLL:
+    return ctypes.CDLL(None)

@@ -1,0 +1,192 @@
+/* Calls on bytes, names and memory, each of which can be struck. */
+#include "striker.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* The call in `made` of type int, or what takes its place. */
+#define STRIKE_INT(kind, ours, made)                                                                                   \
+    do {                                                                                                               \
+        struct strike strike = strike_begin(kind, ours);                                                               \
+        if (strike.action == STRIKE_FAIL) {                                                                            \
+            errno = strike.error;                                                                                      \
+            return -1;                                                                                                 \
+        }                                                                                                              \
+        int result = made;                                                                                             \
+        strike_end(strike);                                                                                            \
+        return result;                                                                                                 \
+    } while (0)
+
+EXPORT ssize_t pread(int fd, void *data, size_t bytes, off_t offset)
+{
+    NEXT(pread);
+    struct strike strike = strike_begin(CALL_READ, is_ours(fd));
+    if (strike.action == STRIKE_FAIL) {
+        errno = strike.error;
+        return -1;
+    }
+    if (strike.action == STRIKE_SHORT && bytes > 1)
+        bytes /= 2;
+    ssize_t result = next(fd, data, bytes, offset);
+    strike_end(strike);
+    return result;
+}
+
+EXPORT ssize_t pread64(int fd, void *data, size_t bytes, off64_t offset)
+{
+    return pread(fd, data, bytes, offset);
+}
+
+EXPORT ssize_t pwrite(int fd, const void *data, size_t bytes, off_t offset)
+{
+    NEXT(pwrite);
+    struct strike strike = strike_begin(CALL_WRITE, is_ours(fd));
+    if (strike.action == STRIKE_FAIL) {
+        errno = strike.error;
+        return -1;
+    }
+    if (strike.action == STRIKE_SHORT && bytes > 1)
+        bytes /= 2;
+    ssize_t result = next(fd, data, bytes, offset);
+    strike_end(strike);
+    return result;
+}
+
+EXPORT ssize_t pwrite64(int fd, const void *data, size_t bytes, off64_t offset)
+{
+    return pwrite(fd, data, bytes, offset);
+}
+
+EXPORT int fdatasync(int fd)
+{
+    NEXT(fdatasync);
+    STRIKE_INT(CALL_DATA_SYNC, is_ours(fd), next(fd));
+}
+
+EXPORT int fsync(int fd)
+{
+    NEXT(fsync);
+    STRIKE_INT(CALL_SYNC, is_ours(fd), next(fd));
+}
+
+EXPORT int posix_fallocate(int fd, off_t offset, off_t bytes)
+{
+    NEXT(posix_fallocate);
+    struct strike strike = strike_begin(CALL_ALLOCATE, is_ours(fd));
+    if (strike.action == STRIKE_FAIL)
+        return strike.error; /* posix_fallocate(3): returned, not put into errno */
+    int result = next(fd, offset, bytes);
+    strike_end(strike);
+    return result;
+}
+
+EXPORT int posix_fallocate64(int fd, off64_t offset, off64_t bytes)
+{
+    return posix_fallocate(fd, offset, bytes);
+}
+
+EXPORT int ftruncate(int fd, off_t size)
+{
+    NEXT(ftruncate);
+    STRIKE_INT(CALL_TRUNCATE, is_ours(fd), next(fd, size));
+}
+
+EXPORT int ftruncate64(int fd, off64_t size)
+{
+    return ftruncate(fd, size);
+}
+
+static const char *other_boot;
+
+/* From now on this process finds another boot id in that file. */
+EXPORT void binlog_striker_boot(const char *path)
+{
+    other_boot = path ? strdup(path) : NULL;
+}
+
+EXPORT int openat(int directory, const char *path, int flags, ...)
+{
+    NEXT(openat);
+    va_list arguments;
+    va_start(arguments, flags);
+    mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(arguments, mode_t) : 0;
+    va_end(arguments);
+    const char *boot = getenv("BINLOG_RECORDER_BOOT"); /* what the recorder has made of the kernel's */
+    if (other_boot && boot && strcmp(path, boot) == 0)
+        path = other_boot;
+    STRIKE_INT(CALL_OPEN, is_ours_at(directory, path), next(directory, path, flags, mode));
+}
+
+EXPORT int openat64(int directory, const char *path, int flags, ...)
+{
+    va_list arguments;
+    va_start(arguments, flags);
+    mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(arguments, mode_t) : 0;
+    va_end(arguments);
+    return openat(directory, path, flags, mode);
+}
+
+EXPORT int shm_open(const char *name, int flags, mode_t mode)
+{
+    NEXT(shm_open);
+    STRIKE_INT(CALL_MEMORY, true, next(name, flags, mode));
+}
+
+EXPORT int shm_unlink(const char *name)
+{
+    NEXT(shm_unlink);
+    STRIKE_INT(CALL_UNLINK, true, next(name));
+}
+
+EXPORT int linkat(int old_directory, const char *old, int directory, const char *path, int flags)
+{
+    NEXT(linkat);
+    STRIKE_INT(CALL_LINK, is_ours_at(directory, path), next(old_directory, old, directory, path, flags));
+}
+
+EXPORT int unlinkat(int directory, const char *path, int flags)
+{
+    NEXT(unlinkat);
+    STRIKE_INT(CALL_UNLINK, is_ours_at(directory, path), next(directory, path, flags));
+}
+
+EXPORT int mkdirat(int directory, const char *path, mode_t mode)
+{
+    NEXT(mkdirat);
+    STRIKE_INT(CALL_MAKE_DIRECTORY, is_ours_at(directory, path), next(directory, path, mode));
+}
+
+EXPORT void *mmap(void *address, size_t bytes, int protection, int flags, int fd, off_t offset)
+{
+    NEXT(mmap);
+    struct strike strike = strike_begin(CALL_MAP, fd >= 0 && is_ours(fd));
+    if (strike.action == STRIKE_FAIL) {
+        errno = strike.error;
+        return MAP_FAILED;
+    }
+    void *result = next(address, bytes, protection, flags, fd, offset);
+    strike_end(strike);
+    return result;
+}
+
+EXPORT void *mmap64(void *address, size_t bytes, int protection, int flags, int fd, off64_t offset)
+{
+    return mmap(address, bytes, protection, flags, fd, offset);
+}
+
+EXPORT int close(int fd)
+{
+    NEXT(close);
+    bool ours = is_ours(fd), frees = shows_locked(fd);
+    struct strike strike = strike_begin(CALL_CLOSE, ours);
+    int result = next(fd);
+    if (frees)
+        show_locked(fd, false);
+    strike_end(strike);
+    return result;
+}

@@ -1,0 +1,131 @@
+/* Deciding which call is struck. */
+#include "striker.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define PATH_ROOM 4096
+
+static struct strike_order order;
+static struct strike_slot own_slot, *slot = &own_slot;
+static char ours_under[PATH_ROOM];
+static volatile bool armed;
+static int locked_fd = -1;
+
+static void disarm_child(void)
+{
+    armed = false;
+    slot = &own_slot;
+    locked_fd = -1;
+}
+
+__attribute__((constructor)) static void set_up(void)
+{
+    pthread_atfork(NULL, NULL, disarm_child);
+}
+
+/* under: what the paths of files that count begin with.  shown: a slot that others see, or NULL. */
+EXPORT void binlog_striker_arm(const struct strike_order *given, const char *under, struct strike_slot *shown)
+{
+    order = *given;
+    snprintf(ours_under, sizeof ours_under, "%s", under);
+    slot = shown ? shown : &own_slot;
+    memset(slot, 0, sizeof *slot);
+    locked_fd = -1;
+    armed = true;
+}
+
+EXPORT void binlog_striker_disarm(void)
+{
+    armed = false;
+}
+
+bool striker_armed(void)
+{
+    return armed;
+}
+
+static bool begins(const char *path)
+{
+    return strncmp(path, ours_under, strlen(ours_under)) == 0;
+}
+
+/* Whether the descriptor's file, removed or not, is under the path.  errno stays. */
+bool is_ours(int fd)
+{
+    char link[64], path[PATH_ROOM];
+    int saved = errno;
+    if (!armed)
+        return false;
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    ssize_t bytes = readlink(link, path, sizeof path - 1);
+    errno = saved;
+    if (bytes < 0)
+        return false;
+    path[bytes] = '\0';
+    return begins(path);
+}
+
+bool is_ours_at(int directory, const char *path)
+{
+    if (!armed)
+        return false;
+    if (*path == '/')
+        return begins(path) || strncmp(path, "/proc/self/fd/", 14) == 0; /* how a segment is opened anew */
+    return directory != AT_FDCWD && is_ours(directory);
+}
+
+static void die(void)
+{
+    kill(getpid(), SIGKILL);
+    for (;;)
+        pause();
+}
+
+struct strike strike_begin(enum call_kind kind, bool ours)
+{
+    struct strike strike = {STRIKE_NOTHING, 0};
+    if (!armed || !ours || !(order.kinds >> kind & 1))
+        return strike;
+    int64_t number = (int64_t)atomic_fetch_add(&slot->calls, 1);
+    if (number < order.first || (order.count >= 0 && number >= order.first + order.count))
+        return strike;
+    atomic_fetch_add(&slot->struck, 1);
+    if (order.action == STRIKE_KILL_BEFORE)
+        die();
+    strike.action = order.action;
+    strike.error = order.error;
+    return strike;
+}
+
+/* After the call. */
+void strike_end(struct strike strike)
+{
+    if (strike.action == STRIKE_KILL_AFTER)
+        die();
+}
+
+void show_locked(int fd, bool locked)
+{
+    if (!armed)
+        return;
+    locked_fd = locked ? fd : -1;
+    atomic_store(&slot->locked, locked);
+}
+
+/* Whether it is this descriptor that holds the lock. */
+bool shows_locked(int fd)
+{
+    return armed && locked_fd == fd;
+}
+
+void show_blocked(bool blocked)
+{
+    if (armed)
+        atomic_store(&slot->blocked, blocked);
+}

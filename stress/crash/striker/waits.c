@@ -1,0 +1,85 @@
+/* Calls that take locks or wait, and showing others that a process is in one of them, or between lock and unlock. */
+#include "striker.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+static bool is_lock(int command)
+{
+    return command == F_OFD_SETLK || command == F_OFD_SETLKW;
+}
+
+/* The lock that decides is over the whole file; those of single bytes are not told. */
+static bool is_whole(const struct flock *range)
+{
+    return range->l_start == 0 && range->l_len == 0;
+}
+
+static int locked(int (*next)(int, int, ...), int fd, int command, struct flock *range)
+{
+    bool unlocks = range->l_type == F_UNLCK;
+    struct strike strike = strike_begin(unlocks ? CALL_UNLOCK : CALL_LOCK, true);
+    if (strike.action == STRIKE_FAIL && !unlocks) {
+        errno = strike.error;
+        return -1;
+    }
+    if (unlocks && is_whole(range))
+        show_locked(fd, false);
+    if (command == F_OFD_SETLKW)
+        show_blocked(true);
+    int result = next(fd, command, range);
+    if (command == F_OFD_SETLKW)
+        show_blocked(false);
+    if (result == 0 && !unlocks && is_whole(range))
+        show_locked(fd, true);
+    strike_end(strike);
+    return result;
+}
+
+EXPORT int fcntl64(int fd, int command, ...)
+{
+    static int (*next)(int, int, ...);
+    if (!next && !(next = (int (*)(int, int, ...))dlsym(RTLD_NEXT, "fcntl64")))
+        abort();
+    va_list arguments;
+    va_start(arguments, command);
+    void *argument = va_arg(arguments, void *); /* fcntl(2): an int or a pointer, and either fits */
+    va_end(arguments);
+    if (is_lock(command) && striker_armed() && is_ours(fd))
+        return locked(next, fd, command, argument);
+    return next(fd, command, argument);
+}
+
+EXPORT int fcntl(int fd, int command, ...)
+{
+    va_list arguments;
+    va_start(arguments, command);
+    void *argument = va_arg(arguments, void *);
+    va_end(arguments);
+    return fcntl64(fd, command, argument);
+}
+
+/* What futexes are called through. */
+EXPORT long syscall(long number, ...)
+{
+    static long (*next)(long, ...);
+    if (!next && !(next = (long (*)(long, ...))dlsym(RTLD_NEXT, "syscall")))
+        abort();
+    va_list arguments;
+    long given[6];
+    va_start(arguments, number);
+    for (int i = 0; i < 6; i++)
+        given[i] = va_arg(arguments, long);
+    va_end(arguments);
+    struct strike strike = strike_begin(CALL_FUTEX, number == SYS_futex);
+    if (number == SYS_futex)
+        show_blocked(true);
+    long result = next(number, given[0], given[1], given[2], given[3], given[4], given[5]);
+    if (number == SYS_futex)
+        show_blocked(false);
+    strike_end(strike);
+    return result;
+}
