@@ -40,6 +40,20 @@ int binlog_write(int fd, const uint8_t *data, size_t bytes, int64_t offset)
     return 0;
 }
 
+/* The header whole, whatever a signal does; 0, -ENODATA where the file is shorter, or -errno. */
+int commit_read_header(int fd, uint8_t *header)
+{
+    for (size_t done = 0; done < LOG_HEADER_BYTES;) {
+        ssize_t bytes = pread(fd, header + done, LOG_HEADER_BYTES - done, (off_t)done);
+        if (bytes < 0 && errno != EINTR)
+            return -errno;
+        if (bytes == 0)
+            return -ENODATA;
+        done += bytes > 0 ? (size_t)bytes : 0;
+    }
+    return 0;
+}
+
 /* A failed sync is never tried again: the kernel may have dropped the dirty pages and would answer OK (fsync(2)). */
 static int sync_data(int fd)
 {
@@ -53,6 +67,15 @@ static int sync_data(int fd)
 static int is_no_space(int result)
 {
     return result == -ENOSPC || result == -EDQUOT || result == -EFBIG;
+}
+
+static int allocate(const struct binlog_file *file, uint64_t end)
+{
+    int result;
+    do
+        result = posix_fallocate(file->fd, (off_t)file->file_bytes, (off_t)(end - file->file_bytes));
+    while (result == EINTR); /* fallocate(2) may be interrupted; what was given by then stays */
+    return result;
 }
 
 /* Lets the file reach beyond `end`, in steps that grow with it, so that few syncs must record a new size. */
@@ -70,9 +93,9 @@ static int make_room(struct binlog_file *file, uint64_t tail, uint64_t end)
     if (step > file->prepare_bytes)
         step = file->prepare_bytes;
     uint64_t reach = file->file_bytes + step < end ? end : file->file_bytes + step;
-    int result = posix_fallocate(file->fd, (off_t)file->file_bytes, (off_t)(reach - file->file_bytes));
+    int result = allocate(file, reach);
     if (result != 0 && reach > end) /* a nearly full disk, or a limit on the file's size, may still have room for this */
-        result = posix_fallocate(file->fd, (off_t)file->file_bytes, (off_t)(end - file->file_bytes));
+        result = allocate(file, end);
     if (result == 0)
         file->file_bytes = fstat(file->fd, &status) == 0 ? (uint64_t)status.st_size : 0;
     return -result;

@@ -19,6 +19,8 @@ struct group {
  * failed, after which `poisons` says whether the disk's bytes are still known. */
 int commit_group(struct binlog_file *file, uint8_t *header, struct live *live, const struct group *group, int *step);
 
+int commit_read_header(int fd, uint8_t *header);
+
 int commit_poisons(int result, int step);
 
 /* Marks the file as poisoned, for every other process.  What fails here is lost: the error that led here is told.

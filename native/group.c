@@ -25,19 +25,20 @@ static int is_busy(int result)
     return result == -EAGAIN || result == -EACCES;
 }
 
-/* Whether file and segment are as a commit leaves them; anything else is for Python to look at. */
-static int is_plain(const struct binlog_file *file, const struct binlog_segment *segment, uint8_t *header,
-                    struct live *live)
+/* 0 where file and segment are as a commit leaves them; BINLOG_LOOK for anything else, which Python looks at; or -errno. */
+static int look_at(const struct binlog_file *file, const struct binlog_segment *segment, uint8_t *header,
+                   struct live *live)
 {
     struct stat status;
     if (fstat(file->fd, &status) != 0 || status.st_nlink == 0) /* what is written to a file without a name is lost */
-        return 0;
-    if (pread(file->fd, header, LOG_HEADER_BYTES, 0) != LOG_HEADER_BYTES)
-        return 0;
+        return BINLOG_LOOK;
+    int result = commit_read_header(file->fd, header);
+    if (result != 0)
+        return result == -ENODATA ? BINLOG_LOOK : result;
     if (segment && (atomic_load(&segment->shared->note.state) != BINLOG_NOTE_IDLE ||
                     atomic_load(&segment->shared->failed_number) == file->number))
-        return 0;
-    return live_is_plain(file, header, live);
+        return BINLOG_LOOK;
+    return live_is_plain(file, header, live) ? 0 : BINLOG_LOOK;
 }
 
 static size_t framed_bytes(const struct binlog_append *own)
@@ -126,7 +127,8 @@ static int commit_alone(struct binlog_file *file, struct binlog_segment *segment
     return own->outcome;
 }
 
-/* One turn under the lock.  0, BINLOG_LOOK with nothing done, or -errno.  `rung`: the bell was rung. */
+/* One turn under the lock.  0, BINLOG_LOOK with nothing done, or -errno, with nothing done where `file->step` is 0.
+ * `rung`: the bell was rung. */
 static int lead_locked(struct binlog_file *file, struct binlog_segment *segment, struct binlog_append *own, int flags,
                        int *rung)
 {
@@ -135,8 +137,9 @@ static int lead_locked(struct binlog_file *file, struct binlog_segment *segment,
     struct gathered gathered;
     int result;
 
-    if (!is_plain(file, segment, header, &live))
-        return BINLOG_LOOK;
+    file->step = 0;
+    if ((result = look_at(file, segment, header, &live)) != 0)
+        return result;
     uint32_t bell = live.doorbell;
     do
         result = commit_staged(file, segment, header, &live, own, flags & BINLOG_CONFIRM, &gathered);
@@ -171,6 +174,7 @@ int64_t binlog_stage(struct binlog_segment *segment, struct binlog_append *own, 
  * BINLOG_LOOK or -EINTR with the ticket still good. */
 int binlog_settle(struct binlog_file *file, struct binlog_segment *segment, struct binlog_append *own)
 {
+    own->step = 0;
     for (;;) {
         /* The word is read before anything is looked at: whoever changes what we see here wakes us after. */
         uint32_t seen = segment_wake_word(segment);
@@ -191,9 +195,10 @@ int binlog_settle(struct binlog_file *file, struct binlog_segment *segment, stru
         }
         if (result != 0)
             return result;
-        /* A failure is in the outcomes of those whom it concerns. */
-        if (lead(file, segment, NULL, 0) == BINLOG_LOOK)
-            return BINLOG_LOOK;
+        /* The failure of a commit is in the outcomes of those whom it concerns. */
+        result = lead(file, segment, NULL, 0);
+        if (result != 0 && file->step == 0)
+            return result;
     }
 }
 
@@ -203,6 +208,7 @@ int binlog_append(struct binlog_file *file, struct binlog_segment *segment, stru
 {
     own->ticket = -1;
     own->outcome = 0;
+    own->step = 0;
     int result = file->queue ? -EAGAIN : binlog_try_lock(file->fd);
     if (is_busy(result)) {
         if (!own->wait)
@@ -219,11 +225,13 @@ int binlog_append(struct binlog_file *file, struct binlog_segment *segment, stru
 int binlog_append_locked(struct binlog_file *file, struct binlog_segment *segment, struct binlog_append *own)
 {
     int rung = 0;
+    own->step = 0;
     if (own->ticket < 0)
         return lead_locked(file, segment, own, 0, &rung);
     while (!binlog_outcome(segment, own)) {
-        if (lead_locked(file, segment, NULL, 0, &rung) == BINLOG_LOOK)
-            return BINLOG_LOOK;
+        int result = lead_locked(file, segment, NULL, 0, &rung);
+        if (result != 0 && file->step == 0)
+            return result;
     }
     return own->outcome;
 }
@@ -255,6 +263,7 @@ int binlog_stage_record(struct binlog_segment *segment, const uint8_t *data, siz
 /* Commits whatever is staged, and with BINLOG_CONFIRM everything in the file. */
 int binlog_drain(struct binlog_file *file, struct binlog_segment *segment, int flags)
 {
+    file->step = 0;
     int result = binlog_lock(file->fd);
     return result != 0 ? result : lead(file, segment, NULL, flags | BINLOG_DRAIN);
 }

@@ -10,7 +10,7 @@ import errno
 from collections.abc import Callable
 from functools import partial
 
-from binlog.errors import BinlogError, InternalError, UnknownOutcomeError
+from binlog.errors import BinlogError, UnknownOutcomeError
 from binlog.format.log_header import LOG_HEADER, Flag, LogHeader, block_seed
 from binlog.format.record import LENGTH_BYTES, frame
 from binlog.storage.boot import boot_id
@@ -194,7 +194,7 @@ def commit_failure(number: int, step: int, path: str) -> BinlogError:
     if step == lib.BINLOG_STEP_PUBLISH and number in NO_SPACE:
         return UnknownOutcomeError(f"{path}: the record is on the disk, and could not be published; it may appear")
     if step == 0:
-        return InternalError(f"{path}: errno {number} outside of a commit")
+        return failure(number, path, "locking the file or reading its header")  # nothing was begun
     synced = step in (lib.BINLOG_STEP_SYNC, lib.BINLOG_STEP_PUBLISH_SYNC)
     return poisoned(number, path, "a sync" if synced else "a write")
 

@@ -1,12 +1,15 @@
-"""Faults: a system call fails or is short, at every place, once and for ever."""
+"""Faults: a system call fails or is short, at every place, once and for ever; and what that was once answered with."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
+from stress.crash.faults import Case
 from tests.support.crashing import crash, states
 
 
@@ -23,3 +26,23 @@ def test_faults_of_every_kind(tmp_path: Path, figure: Callable[[str], None]) -> 
     found = states(done.stdout)
     assert min(found.values()) > 0
     figure(f"faults: {found['faults']:,}, none with a violation")
+
+
+def _holds(tmp_path: Path, case: Case) -> None:
+    (tmp_path / "part.json").write_text(json.dumps({"part": "faults", "case": asdict(case)}))
+    done = crash("--replay", tmp_path)
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("first", [0, 2])
+def test_a_short_read_of_the_header_was_an_internal_error(tmp_path: Path, first: int) -> None:
+    _holds(tmp_path, Case("append", "READ short", for_ever=True, first=first))
+
+
+def test_a_header_that_could_not_be_read_was_an_internal_error(tmp_path: Path) -> None:
+    _holds(tmp_path, Case("grow", "READ EIO", for_ever=True, first=1))
+
+
+@pytest.mark.parametrize("first", [4, 5])
+def test_a_lock_that_could_not_be_had_was_an_internal_error(tmp_path: Path, first: int) -> None:
+    _holds(tmp_path, Case("append_many", "LOCK ENOLCK", for_ever=False, first=first))
