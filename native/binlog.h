@@ -121,7 +121,9 @@ void binlog_segment_note(struct binlog_segment *segment, struct binlog_note *not
 void binlog_segment_resolve(struct binlog_segment *segment, int outcome);
 void binlog_segment_wake(struct binlog_segment *segment);
 void binlog_segment_drop(struct binlog_segment *segment);
-uint32_t binlog_segment_failed(struct binlog_segment *segment, uint32_t *number);
+void binlog_segment_fail(struct binlog_segment *segment, uint32_t number, int error);
+int binlog_segment_failed(struct binlog_segment *segment, uint32_t number);
+void binlog_segment_forgive(struct binlog_segment *segment);
 
 /* doorbell.c: the futex in the header */
 void *binlog_bell_map(int fd, int64_t offset);

@@ -66,10 +66,8 @@ static int commit(struct binlog_file *file, struct binlog_segment *segment, uint
         return result;
     /* But for the last sync of the strict order, what failed was not published, though `live` has it. */
     commit_write_poison(file, header, *step == BINLOG_STEP_PUBLISH_SYNC ? live : &before, -result);
-    if (segment) {
-        segment->shared->failed_errno = (uint32_t)-result;
-        atomic_store(&segment->shared->failed_number, file->number);
-    }
+    if (segment)
+        binlog_segment_fail(segment, file->number, -result);
     return result;
 }
 

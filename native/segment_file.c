@@ -194,9 +194,22 @@ void binlog_segment_wake(struct binlog_segment *segment)
     segment_wake(segment);
 }
 
-/* The errno of a failure that was told in the segment, with its file's number; 0 for none. */
-uint32_t binlog_segment_failed(struct binlog_segment *segment, uint32_t *number)
+/* Tells every process that a write or sync failed in the file.  Under its lock. */
+void binlog_segment_fail(struct binlog_segment *segment, uint32_t number, int error)
 {
-    *number = atomic_load(&segment->shared->failed_number);
-    return segment->shared->failed_errno;
+    segment->shared->failed_errno = (uint32_t)error;
+    atomic_store(&segment->shared->failed_number, number);
+}
+
+/* The errno of a write or sync that failed in the file, 0 for none: what the file says of itself could not be written
+ * where the disk takes no writes any more. */
+int binlog_segment_failed(struct binlog_segment *segment, uint32_t number)
+{
+    return atomic_load(&segment->shared->failed_number) == number ? (int)segment->shared->failed_errno : 0;
+}
+
+/* Under the log file's lock: the file that failed was sealed, or closed and that written again. */
+void binlog_segment_forgive(struct binlog_segment *segment)
+{
+    atomic_store(&segment->shared->failed_number, 0);
 }

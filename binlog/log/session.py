@@ -11,6 +11,7 @@ Invariants
 
 from __future__ import annotations
 
+import errno
 import threading
 from collections.abc import Callable
 from typing import TypeVar
@@ -225,6 +226,7 @@ class Session:
                 _inside.append(own)
                 lock(fd, file.path, self._options.lock_timeout)
                 settled = False
+                self._look_for_failure(file)
                 header = file.settle(reopen=self._reopen)
                 settled = True
                 if header.next_number and not header.closed:
@@ -243,6 +245,9 @@ class Session:
                 # more count than the header says is confirmed, which may be less than what was, until it is recovered.
                 if settled:
                     file.mark_poisoned(error)
+                    cause = error.__cause__
+                    if self._segment is not None and isinstance(cause, OSError):
+                        self._segment.fail(file.number, cause.errno or errno.EIO)  # the disk may take no mark any more
                 raise
             finally:
                 unlock(fd)
@@ -260,18 +265,33 @@ class Session:
             self._quick = file.commits.quick_append(self._append_spare, self._segment)
         return result
 
-    def _with_segment(self, file: WritableFile, header: LogHeader) -> LogHeader:
-        """Join the segment, or see to what a leader that died left in it; the header as it is then."""
-        if not header.ours:
-            return header
+    def _look_for_failure(self, file: WritableFile) -> None:
+        """Refuse a file that a failing disk did not let say that it is poisoned; on opening anew, have it say so."""
+        if self._reopen:
+            header = file.header()
+            segment = self._joined(header) if header.ours and not header.closed else None
+        else:
+            segment = self._segment
+        number = segment.failed(file.number) if segment is not None else 0
+        if number:
+            file.tell_failure(number, reopen=self._reopen)
+
+    def _joined(self, header: LogHeader) -> Segment | None:
         if not self._segment_sought:
             self._segment_sought = True
             permissions = FILE_MODE if self._options.permissions is None else self._options.permissions
             self._segment = Segment.join(self.directory.fd, header.uuid, mode=permissions)
-        segment = self._segment
+        return self._segment
+
+    def _with_segment(self, file: WritableFile, header: LogHeader) -> LogHeader:
+        """Join the segment, or see to what a leader that died left in it; the header as it is then."""
+        if not header.ours:
+            return header
+        segment = self._joined(header)
         if segment is None:
             return header
-        segment.check_failed(header.number, file.path)
+        if self._reopen:
+            segment.forgive()
         settle_orphans(self.directory, segment, header)
         if not segment.has_ring:
             # What the dead had staged goes into the file first, so that their rings can be had.

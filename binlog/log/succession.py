@@ -87,6 +87,7 @@ class Succession:
             if not header.closed and newest == number + 1:
                 self._cutover.run(file, header)
             elif header.closed and header.next_number == newest:
+                write_close(fd, header.next_number, file.path)
                 file.cut(header.tail)
             else:
                 text = f"file {number} does not lead to the newest file, {newest}"

@@ -99,6 +99,21 @@ class WritableFile:
             self.commits.know(header, self._doorbell)
         return header
 
+    def tell_failure(self, number: int, *, reopen: bool) -> None:
+        """Deal with a failed write or sync, the errno `number`, of which only the shared memory tells.
+
+        reopen: mark the file, so that settling seals it: those whose records failed were told so, or have them staged
+        still, so what lies beyond the last confirmed commit must not come back.
+        Raises: PoisonedError, unless `reopen`, or where the file still cannot be marked.
+        """
+        if not reopen:
+            reason = os.strerror(number)
+            raise PoisonedError(f"{self.path}: a write or sync failed before ({reason}); open the log again to recover")
+        header = self.header()
+        if header.live_good and not header.flags & Flag.POISON:
+            marked = replace(header, flags=header.flags | Flag.POISON, poison_errno=number)
+            write_at(self.fd, marked.published(), PUBLISHED.start, self.path)
+
     def header(self) -> LogHeader:
         """The header as it is now."""
         return read_header(self.fd, self.number, self.path)

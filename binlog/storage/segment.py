@@ -24,7 +24,6 @@ from functools import partial
 
 import posix_ipc
 
-from binlog.storage.failures import poisoned
 from binlog.storage.native import ffi, fork_generation, lib
 
 _ATTEMPTS = 8
@@ -150,12 +149,17 @@ class Segment:
         """Give the entries of a dead leader's group their outcome.  The open log file's lock is held."""
         lib.binlog_segment_resolve(self.core, outcome)
 
-    def check_failed(self, number: int, path: str) -> None:
-        """Raise PoisonedError where a write or sync of file `number` failed, and perhaps the file could not say so."""
-        failed = ffi.new("uint32_t *")
-        reason = int(lib.binlog_segment_failed(self.core, failed))
-        if failed[0] == number:
-            raise poisoned(reason, path, "a write or sync")
+    def fail(self, number: int, error: int) -> None:
+        """Tell every process that a write or sync failed in the file with that number; its lock is held."""
+        lib.binlog_segment_fail(self.core, number, error)
+
+    def failed(self, number: int) -> int:
+        """The errno of a write or sync that failed in the file with that number, 0 for none."""
+        return int(lib.binlog_segment_failed(self.core, number))
+
+    def forgive(self) -> None:
+        """The log was opened anew, and the file that failed is sealed or closed.  The open file's lock is held."""
+        lib.binlog_segment_forgive(self.core)
 
     @property
     def alone(self) -> bool:

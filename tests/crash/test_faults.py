@@ -46,3 +46,20 @@ def test_a_header_that_could_not_be_read_was_an_internal_error(tmp_path: Path) -
 @pytest.mark.parametrize("first", [4, 5])
 def test_a_lock_that_could_not_be_had_was_an_internal_error(tmp_path: Path, first: int) -> None:
     _holds(tmp_path, Case("append_many", "LOCK ENOLCK", for_ever=False, first=first))
+
+
+@pytest.mark.parametrize("first", [1, 2])
+def test_a_disk_that_took_no_mark_of_its_failure_was_an_internal_error(tmp_path: Path, first: int) -> None:
+    """Other processes knew of it from shared memory, and did not tell their callers."""
+    _holds(tmp_path, Case("append_many", "WRITE+DATA_SYNC+SYNC EIO", for_ever=True, first=first))
+
+
+@pytest.mark.parametrize("first", [6, 7])
+def test_records_staged_when_a_disk_failed_were_written_twice(tmp_path: Path, first: int) -> None:
+    """They stayed staged for the next file, and their commit, which no mark forbade, was rolled forward."""
+    _holds(tmp_path, Case("stage", "WRITE+DATA_SYNC+SYNC EIO", for_ever=True, first=first))
+
+
+@pytest.mark.parametrize("first", [8, 18])
+def test_a_cutover_on_a_disk_that_took_no_mark_of_its_failure_told_nobody(tmp_path: Path, first: int) -> None:
+    _holds(tmp_path, Case("cutover", "WRITE+DATA_SYNC+SYNC EIO", for_ever=True, first=first))
