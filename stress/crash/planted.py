@@ -48,6 +48,16 @@ PLANTED = {
         Planted("sync-before-write", "each write comes after the sync that was to cover it"),
         Planted("tail-before-data", "the tail is written, and then the records"),
         Planted("name-not-synced", "a new file's name is not synced before the file is used"),
+        Planted("group-crc-not-checked", "recovery rolls a commit forward without a look at its bytes"),
+        Planted("pending-discarded", "a commit whose tail was not published is dropped, not rolled forward"),
+        Planted("slot-not-written", "a group is synced and published, and its commit slot never written"),
+        Planted("lock-not-taken-again", "a deputy leads without the lock that it waited for", part="kill"),
+        Planted("stale-tail", "a header is trusted from before another writer came and died", part="kill"),
+        Planted("staged-forgotten", "what a dead leader had taken is not staged again", part="kill"),
+        Planted("staged-twice", "what a dead leader had committed is staged again", part="kill"),
+        Planted("sync-tried-again", "a sync that failed is made again, and then says that all is well", part="faults"),
+        Planted("poison-not-written", "a failed sync is told to nobody but the one who made it", part="faults"),
+        Planted("sealed-offsets-used-again", "a file is cut after a failed sync, and gone on with", part="faults"),
         Planted("tail-not-compared", "a tail is believed without a look at our own copy of it", part="damage"),
     )
 }
