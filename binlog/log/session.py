@@ -74,19 +74,19 @@ class Session:
                         offset = quick(record, len(record), mode)
                         if offset >= 0:
                             return file.number, offset
-                        place = self._finish_quick(file)
+                        place = self._finish_quick(file, record)
                         if place is not None:
                             return place
                     finally:
                         self._busy = False
         return self.append(record, 1, mode, framed=False)
 
-    def _finish_quick(self, file: WritableFile) -> tuple[int, int] | None:
+    def _finish_quick(self, file: WritableFile, record: bytes) -> tuple[int, int] | None:
         """What became of a quick append that was not simply done; None where nothing was."""
         append = self._append_spare
         self._busy_thread = threading.get_ident()
         try:
-            if file.commits.answered(append, self._segment):
+            if file.commits.answered(append, self._segment, record):
                 return append.place
             return self._outcome(append, lambda: self._append(append)) if append.staged else None
         except PoisonedError as error:
@@ -219,13 +219,12 @@ class Session:
             if prepare is not None:
                 prepare(file)
             fd = file.fd
-            removed = False
+            removed = settled = False
             self._refuse_own_lock()
             own = threading.get_ident()
             try:
                 _inside.append(own)
                 lock(fd, file.path, self._options.lock_timeout)
-                settled = False
                 self._look_for_failure(file)
                 header = file.settle(reopen=self._reopen)
                 settled = True

@@ -64,9 +64,11 @@ class Append:
         if segment is not None and segment.has_ring and lib.binlog_stage(segment.core, self.own, 1) >= 0:
             self._segment = segment
 
-    def staged_in(self, segment: Segment | None) -> None:
-        """Remember where it was laid while it was waited for."""
+    def staged_in(self, segment: Segment | None, record: bytes | None = None) -> None:
+        """Remember where it was laid while it was waited for, and the record where that was not filled in before."""
         self._segment = segment
+        if record is not None:
+            self._data = record  # it may have to be taken back, and written elsewhere
 
     def withdraw(self) -> bool:
         """Take it back from the ring, or give up waiting for it; False where somebody has taken it."""
@@ -160,10 +162,10 @@ class CommitFile:
         """
         return partial(lib.binlog_append_record, self.core, ffi.NULL if segment is None else segment.core, append.own)
 
-    def answered(self, append: Append, segment: Segment | None) -> bool | None:
-        """What the quick append that gave -1 came to; answers and raises as `append`."""
+    def answered(self, append: Append, segment: Segment | None, record: bytes) -> bool | None:
+        """What the quick append of `record` that gave -1 came to; answers and raises as `append`."""
         if append.staged:
-            append.staged_in(segment)
+            append.staged_in(segment, record)
         return self._answer(append.own.answer, append.own.step)
 
     def drain(self, segment: Segment | None, *, confirm: bool, locked: bool = False) -> bool | None:
