@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from binlog.errors import CorruptError
-from binlog.format.log_header import FIRST_OFFSET
+from binlog.format.log_header import FIRST_OFFSET, Flag
 from stress.model.disk import SimFile
 from stress.model.recovery import read_settled
 
@@ -137,11 +137,23 @@ class Audit:
         seen, durable = self._seen.get(file.number, (FIRST_OFFSET, FIRST_OFFSET))
         for _ in self._records(file, min(seen, header.tail), header.tail):
             pass
-        if header.confirmed_end > durable:
-            for offset, key in self._records(file, durable, header.confirmed_end):
-                self.promise([key], Promise.DURABLE, (file.number, offset))
-            durable = header.confirmed_end
+        if not header.flags & (Flag.MIXED | Flag.STRICT):
+            durable = self._confirmed(file, durable, header.confirmed_end)
         self._seen[file.number] = (header.tail, durable)
+
+    def synced(self, file: SimFile) -> None:
+        """The header is on the disk as well, which the strict order waits for before anyone is told.
+
+        Until then another program that comes first after a power cut would begin at the tail before.
+        """
+        tail, durable = self._seen[file.number]
+        self._seen[file.number] = (tail, self._confirmed(file, durable, file.header().confirmed_end))
+
+    def _confirmed(self, file: SimFile, durable: int, end: int) -> int:
+        if end > durable:
+            for offset, key in self._records(file, durable, end):
+                self.promise([key], Promise.DURABLE, (file.number, offset))
+        return max(durable, end)
 
     def _records(self, file: SimFile, start: int, end: int) -> Iterator[tuple[int, int]]:
         """Offset and key of each record.  Raises: ViolationError at what nobody wrote."""
@@ -192,13 +204,17 @@ class Audit:
     def _compare(self, key: int, known: Known, found: tuple[int, int] | None) -> None:
         if found is None and known.promise in (Promise.BOOT, Promise.DURABLE):
             raise ViolationError(f"record {key} is lost, that must be kept {known.promise.value}")
-        aside = any(known.framed in data for data in self._world.aside.values())
-        if found is None and known.promise is Promise.ASIDE and not aside:
+        if found is None and known.promise is Promise.ASIDE and not self._is_aside(known):
             raise ViolationError(f"record {key} of another program is neither in the log nor set aside")
         if found is not None and known.promise is Promise.NEVER:
             raise ViolationError(f"record {key} is there, though it was taken back")
         if found is not None and known.promise is Promise.DURABLE and known.place not in (None, found):
             raise ViolationError(f"record {key} was told to be at {known.place}, and is at {found}")
+
+    def _is_aside(self, known: Known) -> bool:
+        """Or will be: until then it lies beyond where the records end."""
+        files = [bytes(file.cache) for file in self._world.names.values()]
+        return any(known.framed in data for data in [*self._world.aside.values(), *files])
 
     def nothing_staged(self) -> None:
         """At the end, with everything drained.  Raises: ViolationError."""

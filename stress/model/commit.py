@@ -121,6 +121,7 @@ def _commit_group(
     if sync and strict and not world.has("not-strict"):
         file.confirmed = header
         file.sync()
+        world.audit.synced(file.file)
         yield
     header = replace(header, doorbell=header.doorbell + 1)
     file.write(header.doorbell.to_bytes(4, "big"), BELL)

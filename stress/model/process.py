@@ -151,6 +151,8 @@ class Process:
             mark_poisoned(file, header)
 
     def _open(self, number: int) -> OpenFile:
+        if number not in self._world.names:
+            raise CorruptError("model", number, "missing-next", "the next file is not there")
         return OpenFile(self._world, self._world.names[number], strict=self.strict)
 
     def _find_open_file(self) -> Steps:

@@ -123,6 +123,7 @@ class _Recovery:
         header = yield from self.write(self.of_this_boot(header))
         yield
         self._file.sync()
+        self._world.audit.synced(self._file.file)
         return header
 
     def _up_to(self, header: LogHeader, tail: int, counted: int) -> Header:

@@ -43,14 +43,14 @@ class Weather:
 
     @classmethod
     def of(cls, random: Random) -> Weather:
-        jpos, errors = random.random() < 0.45, random.random() < 0.3
+        jpos, errors = random.random() < 0.45, random.random() < 0.4
         return cls(
             jpos=jpos,
             write_errors=errors,
             evictions=errors and not jpos and random.random() < 0.4,
             torn_lines=random.random() < 0.2,
             power_cuts=random.random() < 0.65,
-            strict=random.random() < 0.2,
+            strict=random.random() < 0.35,
             alone=random.choice((0.0, 0.3, 0.6)),
             busy=random.choice((0.05, 0.2, 0.4)),
             deaths=random.choice((0.0, 0.03, 0.1)),
@@ -92,7 +92,7 @@ class World:
     def sync(self, descriptor: SimDescriptor) -> bool:
         failing = frozenset[int]()
         dirty = sorted(descriptor.file.dirty)
-        if self._weather.write_errors and dirty and self.random.random() < 0.08:
+        if self._weather.write_errors and dirty and self.random.random() < 0.12:
             failing = frozenset(self.random.sample(dirty, self.random.randint(1, len(dirty))))
             self.audit.failed()
             self._say(f"units {sorted(failing)} of file {descriptor.file.number} fail")
@@ -122,6 +122,10 @@ class World:
     def _turn(self) -> None:
         random = self.random
         choice = random.random()
+        if self._weather.jpos and choice < 0.2:
+            self._step_jpos()  # it may be the first after a power cut
+            return
+        choice = random.random()
         if len(self._processes) < _PROCESSES_MAX and (not self._processes or choice < 0.15):
             self._hold(self._start(), "opens")
             return
@@ -133,15 +137,13 @@ class World:
         process = random.choice(self._processes)
         if process.ticket is not None and process.ticket.state not in (State.STAGED, State.TAKEN):
             process.ticket = None
-        if choice < 0.3 and self._weather.jpos:
-            self._step_jpos()
-        elif process.ticket is not None:
+        if process.ticket is not None:
             self._hold(process, "settles")
-        elif choice < 0.35 and max(self.names) < _NUMBER_MAX:
+        elif choice < 0.27 and max(self.names) < _NUMBER_MAX:
             self._hold(process, "cuts over")
-        elif choice < 0.43:
+        elif choice < 0.35:
             self._hold(process, "syncs")
-        elif choice < 0.48:
+        elif choice < 0.4:
             self._end_process(process, "leaves")
         else:
             self._hold(process, "appends")
@@ -279,9 +281,11 @@ class World:
         if self.random.random() < 0.15:
             file = self.random.choice(files[:reached])  # it may have a closed one open still
         header = file.header()
-        known = file.settled_boot == self.boot_id or header.flags & (Flag.MIXED | Flag.STRICT)
-        if not known or not header.live_good:
-            return  # after a power cut nothing keeps it from our last records, but the strict order
+        # After a power cut nothing keeps it from our last records but the strict order, and a tail that is as new as
+        # the block beside it.
+        strict = header.flags & (Flag.MIXED | Flag.STRICT) and not self._weather.torn_lines
+        if not (file.settled_boot == self.boot_id or strict) or not header.live_good:
+            return
         for _ in self._jpos_appends(file):
             self.steps += 1
             if self._meanwhile(None):
@@ -341,14 +345,21 @@ class World:
         for _ in range(2):
             for process in list(self._processes):
                 self._end_process(process, "leaves")
-            for what in ("opens", "syncs", "appends", "syncs"):
-                if not self._processes:
-                    self._hold(self._start(), "opens")  # the one before was told of a failure
-                self._hold(self._processes[-1], what) if what != "opens" else None
+            for what in ("syncs", "appends", "syncs"):
+                self._hold(self._some_process(), what)
             self.audit.everything()
             self.audit.nothing_staged()
             self._lose_power()
         self._hold(self._start(), "opens")
+
+    def _some_process(self) -> Process:
+        """One that is open.  An error that nobody was told yet may end the first that tries."""
+        for _ in range(3):
+            if not self._processes:
+                self._hold(self._start(), "opens")
+        if not self._processes:
+            raise ViolationError("the log cannot be opened")
+        return self._processes[-1]
 
     def _note_state(self) -> None:
         notes = [(ring.settled, tuple(entry.state for entry in ring.entries)) for ring in self.segment.rings]
