@@ -19,7 +19,7 @@ def test_no_power_cut_takes_what_was_acknowledged(tmp_path: Path, figure: Callab
     assert done.returncode == 0, done.stdout
     found = states(done.stdout)
     assert found["power"] >= 20_000
-    assert min(found[f"power/{workload}"] for workload in WORKLOADS) >= found["power"] / 25
+    assert min(found[f"power/{workload}"] for workload in WORKLOADS) >= found["power"] / 10
     first, *_, rates, _ = done.stdout.splitlines()
     figure(f"power cuts: {rates} ({first})")
 
@@ -29,5 +29,4 @@ def test_a_few_power_cuts_of_every_workload(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout
     found = states(done.stdout)
     assert found["power"] >= 1_500
-    # So short a run may end before its turn comes to each of them.
-    assert sum(found[f"power/{workload}"] > 0 for workload in WORKLOADS) >= 3
+    assert all(found[f"power/{workload}"] > 0 for workload in WORKLOADS)
