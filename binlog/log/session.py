@@ -295,8 +295,12 @@ class Session:
         if not segment.has_ring:
             # What the dead had staged goes into the file first, so that their rings can be had.
             file.drain(segment, confirm=False)
-            segment.claim()
+            claimed = segment.claim()
             header = file.header()
+            if not claimed and not segment.linked:
+                # What is staged there would be found by nobody once we are dead.
+                self._segment, self._segment_sought = None, False
+                return self._with_segment(file, header)
         return header
 
     def _refuse_own_lock(self) -> None:

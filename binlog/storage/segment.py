@@ -119,8 +119,17 @@ class Segment:
         return cls(fd, core, name)
 
     def claim(self) -> bool:
-        """Take a ring for this writer, under the open log file's lock and with nothing staged by the dead."""
-        return bool(lib.binlog_segment_claim(self.core) == 0)
+        """Take a ring for this writer, under the open log file's lock and with nothing staged by the dead.
+
+        False where none is to be had, or where the segment lost its name since it was joined: for as long as nobody has
+        a ring in it, it counts as unused, and whoever makes another one removes it.
+        """
+        while (result := lib.binlog_byte_lock_wait(self._fd, lib.BINLOG_LOCK_INIT)) == -errno.EINTR:
+            pass
+        try:
+            return result == 0 and self.linked and bool(lib.binlog_segment_claim(self.core) == 0)
+        finally:
+            lib.binlog_byte_unlock(self._fd, lib.BINLOG_LOCK_INIT)
 
     @property
     def has_ring(self) -> bool:

@@ -204,3 +204,31 @@ def test_segments_that_the_killed_left_behind_are_swept_away(tmp_path: Path) -> 
     Writer(tmp_path / "2").close()
     assert not names[2].exists()
     assert read_all(tmp_path / "2") == [b"x", b"y"]
+
+
+def test_a_segment_removed_as_unused_before_its_first_ring_is_left_for_a_new_one(
+    log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else what is staged there is acknowledged, and gone with its writer: another log's first writer had swept it."""
+    claim = Segment.claim
+    swept: list[bool] = []
+
+    def claim_late(segment: Segment) -> bool:
+        if not swept:
+            child = Child(sweep)  # its locks are its own, as those of any other process
+            child.join()
+            swept.append(segment.linked)
+        return claim(segment)
+
+    def die() -> None:
+        monkeypatch.setattr(Segment, "claim", claim_late)
+        writer = Writer(log, background=_NEVER)
+        writer.append(b"flushed", mode=Mode.FLUSH)
+        writer.append(b"staged", mode=Mode.STAGE)
+        assert swept == [False]
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    with pytest.raises(AssertionError, match="-9"):
+        Child(die).join()
+    Writer(log).close()
+    assert read_all(log) == [b"flushed", b"staged"]
