@@ -39,7 +39,11 @@ def wheelhouse(place: Path) -> Path:
     """All that the clone may install, out of the cache of the user who runs this, so that little is downloaded."""
     folder = place / "wheelhouse"
     wanted = ["pip", *checkout.requirements("spark", "java", "test", "lint", "bench")]
-    subprocess.run([sys.executable, "-m", "pip", "wheel", "--quiet", "--wheel-dir", folder, *wanted], check=True)
+    # What a package needs can depend on Python's version, and the clone's may be another than the one running this.
+    clones = place / "python"
+    subprocess.run([checkout.base_python(), "-m", "venv", "--without-pip", clones], check=True)
+    pip = [sys.executable, "-m", "pip", "--python", clones / "bin" / "python"]
+    subprocess.run([*pip, "wheel", "--quiet", "--wheel-dir", folder, *wanted], check=True)
     return folder
 
 
