@@ -79,12 +79,19 @@ def plant(planted: Planted, folder: Path) -> Path:
             shutil.copytree(source, tree / name, ignore=shutil.ignore_patterns("__pycache__"))
         else:
             shutil.copy(source, tree / name)
-    # Without the ceiling, git would take the paths for those of a repository around the folder.
-    environment = {**os.environ, "GIT_CEILING_DIRECTORIES": str(folder)}
-    _run(["git", "apply", "--whitespace=nowarn", str(planted.patch)], tree, environment)
+    apply_patch(planted.patch, tree)
     if "native/" in planted.patch.read_text():
         _run([sys.executable, "setup.py", "--quiet", "build_ext", "--inplace"], tree, dict(os.environ))
     return tree
+
+
+def apply_patch(patch: Path, tree: Path, *options: str) -> None:
+    """Plant a patch in a source tree, or see with `--check` whether that could be done.
+
+    It runs git-apply(1), which takes paths for those of a repository around the tree unless it is told not to look.
+    """
+    environment = {**os.environ, "GIT_CEILING_DIRECTORIES": str(tree.parent)}
+    _run(["git", "apply", "--whitespace=nowarn", *options, str(patch)], tree, environment)
 
 
 def _run(command: list[str], folder: Path, environment: dict[str, str]) -> None:

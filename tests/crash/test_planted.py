@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from stress.crash.planted import PATCHES, PLANTED
+from stress.crash.planted import PATCHES, PLANTED, apply_patch
 from tests.support.checkout import ROOT
 from tests.support.crashing import crash
 
@@ -31,8 +31,10 @@ def test_a_planted_mistake_is_found(tmp_path: Path, name: str) -> None:
     assert (Path(arguments[-1]) / "wrong.txt").read_text().splitlines()[0].split(":")[0] in again.stdout
 
 
-def test_every_patch_is_of_a_planted_mistake() -> None:
-    assert {path.stem for path in PATCHES.iterdir()} <= set(PLANTED)
+@pytest.mark.parametrize("patch", sorted(PATCHES.iterdir()), ids=lambda patch: patch.stem)
+def test_every_patch_is_of_a_planted_mistake_and_applies(patch: Path) -> None:
+    assert patch.stem in PLANTED
+    apply_patch(patch, ROOT, "--check")
 
 
 def test_a_mistake_that_is_not_there_is_refused() -> None:
