@@ -8,6 +8,7 @@ import random
 import shutil
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from stress.crash.context import Context
@@ -19,10 +20,10 @@ from stress.crash.recording import LOG, Crashed, Recording, build, load_recordin
 from stress.crash.states import enumerate_states
 from stress.crash.workloads import WORKLOADS
 
-_RUNS_A_TURN = 6
-_RECOVERIES_A_TURN = 24
-_RECOVERIES_FIRST = 4
-_CRASHED_A_RUN = 8  # states of a run that are set aside to be recovered
+_RUNS_AT_ONCE = 6  # recorded in one process, for starting one costs more than a run
+_RECOVERIES_AT_ONCE = 24
+_STATES_A_TURN = 60
+_CRASHED_ONE_IN = 30  # states that are set aside to be recovered
 _CRASHED_MAX = 96
 
 
@@ -55,75 +56,95 @@ class Run:
             expectation.add(mark, self.recording.seed)
 
 
-# No workload gets farther ahead of the others in one turn, so that short runs give each its share.
-_STATES_AHEAD = 300
+@dataclass
+class _Open:
+    """A recording that is being judged, a slice of its states at a time; what its states were found to be, by key."""
+
+    recording: Recording
+    run: Run
+    left: Iterator[tuple[int, Span, State, Expectation, Expectation]]
+    seen: dict[bytes, Observation] = field(default_factory=dict)
 
 
 class Power:
-    """Records workloads in turn, and judges what a power cut may leave of each."""
+    """Records workloads, and judges what a power cut may leave of each: a slice of the one that has had the least."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
         self._chance = random.Random(f"{context.job.seed}/{context.job.worker}/power")
         self._turns = 0
         self._crashed: list[Crashed] = []
+        self._open: dict[str, _Open] = {}
+        self._recorded: dict[str, list[Recording]] = {}
 
     def turn(self) -> None:
-        """Record some runs of the workload that has had the fewest states, and judge them."""
+        """Judge some states of the workload that has had the fewest."""
         # Each worker begins with another one, so that many workers with little time come to all of them.
         first = self._context.job.worker % len(WORKLOADS)
         names = [*WORKLOADS][first:] + [*WORKLOADS][:first]
         rows = {name: self._context.tally.row(f"power/{name}") for name in names}
-        name = min((name for name in rows if name != "recovery" or self._crashed), key=lambda name: rows[name].states)
+        name = min((name for name in rows if self._has_work(name)), key=lambda name: rows[name].states)
         self._turns += 1
         begun = time.monotonic()
-        self._context.current.set(f"recording {name}")
-        for recording in self._record(name, few=rows[name].runs == 0):
+        if name not in self._open:
+            self._open[name] = self._next(name)
             rows[name].runs += 1
-            self._judge(name, recording)
-            ahead = rows[name].states - min(row.states for row in rows.values())
-            if self._context.done or ahead > _STATES_AHEAD:
-                break
+        if self._judge(name, self._open[name]):
+            del self._open[name]
         rows[name].seconds += time.monotonic() - begun
 
-    def _record(self, name: str, *, few: bool) -> list[Recording]:
-        """few: the first time, so that a short run comes to every workload."""
+    def _has_work(self, name: str) -> bool:
+        return name != "recovery" or bool(self._crashed or name in self._open or self._recorded.get(name))
+
+    def _next(self, name: str) -> _Open:
+        self._context.current.set(f"recording {name}")
+        if not self._recorded.get(name):
+            self._recorded[name] = self._record(name)
+        recording = self._recorded[name].pop()
+        recording.save(self._inhand(name))
+        run = Run(recording)
+        return _Open(recording, run, run.states())
+
+    def _inhand(self, name: str) -> Path:
+        """Where the one that watches finds the recording in hand, should this worker die of it."""
+        folder = self._context.scratch / f"recording-{name}"
+        folder.mkdir(exist_ok=True)
+        return folder
+
+    def _record(self, name: str) -> list[Recording]:
         folder = self._context.scratch / "recordings"
         folder.mkdir(exist_ok=True)
         if name == "recovery":
             self._chance.shuffle(self._crashed)
-            count = _RECOVERIES_FIRST if few else _RECOVERIES_A_TURN
-            taken, self._crashed = self._crashed[:count], self._crashed[count:]
+            taken, self._crashed = self._crashed[:_RECOVERIES_AT_ONCE], self._crashed[_RECOVERIES_AT_ONCE:]
             return record_recoveries(taken, folder, self._context.preload)
         head = f"{self._context.job.seed}.{self._context.job.worker}.{self._turns}"
-        seeds = [f"{head}.{index}" for index in range(1 if few else _RUNS_A_TURN)]
-        return record(name, seeds, folder, self._context.preload)
+        return record(name, [f"{head}.{index}" for index in range(_RUNS_AT_ONCE)], folder, self._context.preload)
 
-    def _judge(self, name: str, recording: Recording) -> None:
-        run = Run(recording)
-        inhand = self._context.scratch / "recording"
-        inhand.mkdir(exist_ok=True)
-        recording.save(inhand)
+    def _judge(self, name: str, judged: _Open) -> bool:
+        """Judge a slice of the states; whether that was the last."""
         counts = self._context.tally.row(f"power/{name}")
-        seen: dict[bytes, Observation] = {}
-        fresh: list[Crashed] = []
-        for number, _, state, most, least in run.states():
+        recording, seen = judged.recording, judged.seen
+        new = 0
+        for number, _, state, most, least in judged.left:
             if state.key in seen:
                 counts.repeated += 1
             else:
-                self._context.current.set(f"state {number} of the recording beside this, of {name}")
-                seen[state.key] = observe(run.judge, state.tree, self._context.scratch)
+                self._context.current.set(f"state {number} of the recording in recording-{name}")
+                seen[state.key] = observe(judged.run.judge, state.tree, self._context.scratch)
                 counts.states += 1
-                if name != "recovery" and self._chance.random() * len(seen) < _CRASHED_A_RUN:
-                    fresh.append(Crashed(recording.seed, state.tree, (*most.tried(), *least.acknowledged())))
+                new += 1
+                if name != "recovery" and self._chance.random() * _CRASHED_ONE_IN < 1:
+                    self._crashed.append(Crashed(recording.seed, state.tree, (*most.tried(), *least.acknowledged())))
+                    self._chance.shuffle(self._crashed)
+                    del self._crashed[_CRASHED_MAX:]
                 self._context.tell()
             wrong = compare(seen[state.key], least.writers, most.writers, least.number_least)
             if wrong:
                 self._violation(name, recording, number, state.tree, wrong)
-            if self._context.done:
-                break
-        self._chance.shuffle(fresh)
-        self._crashed = (fresh[:_CRASHED_A_RUN] + self._crashed)[:_CRASHED_MAX]
+            if self._context.done or new == _STATES_A_TURN:
+                return False
+        return True
 
     def _violation(self, name: str, recording: Recording, number: int, tree: Tree, wrong: list[str]) -> None:
         def keep(folder: Path) -> None:

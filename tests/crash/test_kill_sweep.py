@@ -89,8 +89,8 @@ def _sweep(tmp_path: Path, start: Path, work: _Work, hold: _Hold, *, beside: boo
     """Kill at each call of `work`, each time on a fresh copy of `start`; the trace of a whole run, each call struck.
 
     The background thread of any writer on this machine sweeps away the shared memory that killed ones left, also in a
-    process of another test, which changes what the run at hand finds and calls.  Such a run is looked at as well, and then its
-    kill is tried again, until it has struck where it was to strike in the whole run.
+    process of another test, which changes what the run at hand finds and calls.  Such a run is looked at as well, and
+    then its kill is tried again, until it has struck where it was to strike in the whole run.
     """
     log = tmp_path / "log"
 
