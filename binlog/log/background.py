@@ -1,8 +1,9 @@
 """The thread that puts into the file what is staged, and syncs what is in the file, for records no caller waits for.
 
-It belongs to one writer, and starts with the first record of that kind.  What it meets, such as a full disk or a
-failed sync, the writer's next call meets as well: so it tells nobody, and tries again.  As it has the time, it also
-sweeps away the shared memory of writers that were killed.
+It belongs to one writer, and starts with the first record of that kind; for a writer with limits on the open file,
+which it keeps as well, at once.  What it meets, such as a full disk or a failed sync, the writer's next call meets as
+well: so it tells nobody, and tries again.  As it has the time, it also sweeps away the shared memory of writers that were
+killed.
 """
 
 from __future__ import annotations
@@ -52,7 +53,8 @@ class BackgroundThread:
         intervals = self._intervals
         flushed = synced = time.monotonic()
         flush_due, sync_due = flushed + intervals.flush_seconds, synced + intervals.sync_seconds
-        while not self._stopped.wait(max(min(flush_due, sync_due) - time.monotonic(), 0)):
+        limits_due = flushed
+        while not self._stopped.wait(max(min(flush_due, sync_due, limits_due) - time.monotonic(), 0)):
             session = self._session()
             if session is None:
                 return
@@ -69,6 +71,9 @@ class BackgroundThread:
                     if _is_due(unconfirmed, intervals.sync_pages, now - synced, intervals.sync_thorough_seconds):
                         synced = now
                         _drain(session, confirm=True)
+                if now >= limits_due:
+                    limits_due = now + session.limits_look_seconds
+                    _keep_limits(session)
             except ClosedError:
                 return
             del session  # while it waits, nothing here keeps a writer alive that was dropped
@@ -85,6 +90,15 @@ def _drain(session: Session, *, confirm: bool) -> None:
         raise
     except BinlogError:
         return  # as the module says: the writer's next call meets the same
+
+
+def _keep_limits(session: Session) -> None:
+    try:
+        session.keep_limits()
+    except ClosedError:
+        raise
+    except BinlogError:
+        return  # the same
 
 
 _running: weakref.WeakSet[BackgroundThread] = weakref.WeakSet()

@@ -39,6 +39,8 @@ class Cutover:
         if number > NUMBER_MAX:
             raise FullError(f"{file.path}: there are no more file numbers", limit=NUMBER_MAX)
         header = settled_header(file.fd, file.number, file.path)
+        if header.closed:
+            return  # somebody was quicker, as most are where many meet a limit at once
         if not header.ours:
             self._counts.sequence_after(header, file.fd)
         if self._prepared is not None and self._prepared.number != number:

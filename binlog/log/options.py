@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from binlog.log.limits import Limits
 from binlog.log.writable_file import PREPARE_BYTES_FIRST
 from binlog.storage.files import FileSystem
 from binlog.storage.group_commit import Mode
@@ -44,9 +45,22 @@ class WriterOptions:
     background: Background = field(default_factory=Background)
     record_bytes_max: int = 64 << 20
     prepare_bytes: int = 64 << 20
+    cutover_bytes: int | None = None
+    cutover_seconds: float | None = None
     lock_timeout: float | None = None
     permissions: int | None = None
     file_system: FileSystem = FileSystem.LOCAL
+
+    @property
+    def limited(self) -> bool:
+        """Whether the open file is to be closed by itself."""
+        return self.cutover_bytes is not None or self.cutover_seconds is not None
+
+    def limits(self) -> Limits | None:
+        """What closes the open file by itself, if anything does."""
+        if not self.limited:
+            return None
+        return Limits(file_bytes=self.cutover_bytes, seconds=self.cutover_seconds)
 
     @property
     def file_bytes_first(self) -> int:

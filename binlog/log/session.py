@@ -12,12 +12,15 @@ Invariants
 from __future__ import annotations
 
 import errno
+import math
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TypeVar
 
 from binlog.errors import BinlogError, ClosedError, GoneError, PoisonedError, StateError, UnknownOutcomeError
 from binlog.format.log_header import LogHeader
+from binlog.format.record import LENGTH_BYTES
 from binlog.log.cutover import Cutover
 from binlog.log.directory import LogDirectory
 from binlog.log.options import WriterOptions
@@ -56,6 +59,7 @@ class Session:
         self._append_spare = Append(wait=options.lock_timeout is None)
         # The shortest way, while nothing is known that speaks against it: the file is open, ours, and not poisoned.
         self._quick: Callable[[bytes, int, Mode], int] | None = None
+        self._limits = options.limits()
         self._cutover = Cutover(directory, file_bytes=options.file_bytes_first, permissions=options.permissions)
         self._succession = Succession(directory, options, self._cutover)
         if options.file_system is FileSystem.LOCAL:
@@ -75,10 +79,10 @@ class Session:
                         if offset >= 0:
                             return file.number, offset
                         place = self._finish_quick(file, record)
-                        if place is not None:
-                            return place
                     finally:
                         self._busy = False
+                    if place is not None:
+                        return self._within_limits(place, LENGTH_BYTES + len(record))
         return self.append(record, 1, mode, framed=False)
 
     def _finish_quick(self, file: WritableFile, record: bytes) -> tuple[int, int] | None:
@@ -103,7 +107,44 @@ class Session:
         if self._busy and self._busy_thread != threading.get_ident():
             # Another thread of ours is at it: whoever commits next takes this record along.
             append.stage(self._segment)
-        return self._outcome(append, lambda: self._entered(lambda: self._append(append)))
+        place = self._outcome(append, lambda: self._entered(lambda: self._append(append)))
+        return self._within_limits(place, len(data) + (0 if framed else LENGTH_BYTES))
+
+    def _within_limits(self, place: tuple[int, int], size: int) -> tuple[int, int]:
+        """The place of what was just appended, once the file is closed where that brought it to a limit."""
+        limits = self._limits
+        if limits is not None and place[1] + size >= limits.offset:
+            limits.leave_to_the_background()
+            # Whatever is met here: the append was done before.  What matters is met again by the next call.
+            with suppress(BinlogError):
+                self.cutover(place[0])
+        return place
+
+    @property
+    def limits_look_seconds(self) -> float:
+        """How often `keep_limits` is to be called."""
+        return math.inf if self._limits is None else self._limits.look_seconds
+
+    def keep_limits(self) -> None:
+        """Cut over where the open file has reached a limit, and prepare the next one where it soon will.
+
+        For the background thread.  Raises: as `cutover`.
+        """
+        limits = self._limits
+        if limits is None:
+            return
+        limits.warn_appends()
+        with self._mutex:
+            file = self._file
+            header = file.header() if file is not None else None
+            if file is not None and header is not None and not header.closed and not limits.reached(header):
+                if limits.near(header):
+                    self._cutover.prepare(file)
+                return
+        if file is None or header is None or header.closed:
+            self.run(lambda file, header: None)  # others have gone on, and so do we; looked at next time
+        else:
+            self.cutover(file.number)
 
     def _outcome(self, append: Append, call: Callable[[], tuple[int, int]]) -> tuple[int, int]:
         """What the call gives, or what others made of a record that lay in the ring meanwhile."""
@@ -232,6 +273,8 @@ class Session:
                     # Whoever cut over died between naming the next file here and closing, or recovery sealed the file.
                     self._cutover.run(file, header)
                 elif not header.closed:
+                    if self._limits is not None:
+                        self._limits.know(header)
                     result = action(file, self._with_segment(file, header))
                     break
                 else:
@@ -261,7 +304,8 @@ class Session:
             self._segment.wake()
         file.wake()
         if file.ours:
-            self._quick = file.commits.quick_append(self._append_spare, self._segment)
+            quick = file.commits.quick_append(self._append_spare, self._segment)
+            self._quick = quick if self._limits is None else self._limits.watched(quick)
         return result
 
     def _look_for_failure(self, file: WritableFile) -> None:

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
         background: Background | None
         record_bytes_max: int
         prepare_bytes: int
+        cutover_bytes: int | None
+        cutover_seconds: float | None
         lock_timeout: float | None
         permissions: int | None
         file_system: FileSystem
@@ -48,6 +50,8 @@ _SYNC, _FLUSH, _STAGE = Mode.SYNC, Mode.FLUSH, Mode.STAGE
 
 Record = bytes | bytearray | memoryview
 
+_SECONDS_MAX = 10**9
+
 
 class Writer(Generic[_Place]):
     """Appends records to the log in a directory; one of any number, in any threads and processes.
@@ -59,6 +63,8 @@ class Writer(Generic[_Place]):
     background: when what no caller waits for is put into the file, and synced; see Background.
     record_bytes_max: the largest record accepted, 64 MiB unless told, 2**31-1 at most.
     prepare_bytes: the largest step in which space is allocated ahead of the tail.
+    cutover_bytes, cutover_seconds: cut over by itself once the open file has so many bytes, or was made so long ago and
+        has records; None for no such limit.  An append never fails because of that.
     lock_timeout: seconds to wait for another program's lock before BusyError; None waits for ever.
     permissions: of new files, exactly; None for 0640 less the umask.
     file_system: FileSystem.ANY accepts a directory on a file system that other machines may share.
@@ -94,6 +100,8 @@ class Writer(Generic[_Place]):
         background: Background | None = None,
         record_bytes_max: int = _DEFAULTS.record_bytes_max,
         prepare_bytes: int = _DEFAULTS.prepare_bytes,
+        cutover_bytes: int | None = None,
+        cutover_seconds: float | None = None,
         lock_timeout: float | None = None,
         permissions: int | None = None,
         file_system: FileSystem = FileSystem.LOCAL,
@@ -102,6 +110,10 @@ class Writer(Generic[_Place]):
             raise ValueError(f"record_bytes_max is 0 to {RECORD_BYTES_FORMAT_MAX}, not {record_bytes_max}")
         if prepare_bytes < 4096:
             raise ValueError(f"prepare_bytes is 4096 or more, not {prepare_bytes}")
+        if cutover_bytes is not None and cutover_bytes < 1:
+            raise ValueError(f"cutover_bytes is 1 or more, not {cutover_bytes}")
+        if cutover_seconds is not None and not 0 < cutover_seconds <= _SECONDS_MAX:
+            raise ValueError(f"cutover_seconds is more than 0, and {_SECONDS_MAX} at most, not {cutover_seconds}")
         if permissions is not None and not 0 <= permissions <= 0o7777:
             raise ValueError(f"permissions are 0 to 0o7777, not {permissions:#o}")
         self._mode = Mode(mode)
@@ -112,6 +124,8 @@ class Writer(Generic[_Place]):
             background=background if background is not None else Background(),
             record_bytes_max=record_bytes_max,
             prepare_bytes=prepare_bytes,
+            cutover_bytes=cutover_bytes,
+            cutover_seconds=cutover_seconds,
             lock_timeout=lock_timeout,
             permissions=permissions,
             file_system=file_system,
@@ -121,7 +135,8 @@ class Writer(Generic[_Place]):
         self._directory = LogDirectory(path)
         self._background: BackgroundThread | None = None
         self._stage: Callable[[bytes, int], int] = _cannot_stage
-        self._session: Session | None = Session(self._directory, self._options)
+        self._session: Session | None = None
+        self._session = self._new_session()
 
     @overload
     def append(self, record: Record, *, mode: None = None) -> _Place: ...
@@ -239,9 +254,15 @@ class Writer(Generic[_Place]):
             raise ClosedError("the writer is closed")
         if session.generation != fork_generation():
             # A forked child: the parent's descriptors are closed here, and its mutex may be held for ever.
-            session = self._session = Session(self._directory, self._options)
             self._background = None  # its thread stayed with the parent
             self._stage = _cannot_stage
+            session = self._session = self._new_session()
+        return session
+
+    def _new_session(self) -> Session:
+        session = Session(self._directory, self._options)
+        if self._options.limited:
+            self._start_background(session)
         return session
 
     def _start_background(self, session: Session) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 import binlog
 from tests.support.logs import all_raw_records, job, jobs_by_writer, read_all
-from tests.support.workers import append_and_cut_over, append_jobs, cut_over, follow_until, run_all
+from tests.support.workers import append_and_cut_over, append_jobs, append_within, cut_over, follow_until, run_all
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
@@ -51,3 +51,16 @@ def _appends_then_last(log: Path, writers: int, count: int, last: bytes) -> None
     run_all("fork", [(append_and_cut_over, (log, writer, count, 10)) for writer in range(writers)])
     with binlog.Writer(log) as writer:
         writer.append(last)
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_eight_with_a_limit_cut_over_once_a_file(log: Path, method: str) -> None:
+    writers, count, cutover_bytes, record_bytes = 8, 150, 5000, 44
+    results = run_all(method, [(append_within, (log, writer, count, cutover_bytes)) for writer in range(writers)])
+    assert all(refs == sorted(refs) for refs in results)
+    assert jobs_by_writer(all_raw_records(log)) == {writer: list(range(count)) for writer in range(writers)}
+    *closed, last = binlog.stat(log).files
+    assert len(closed) > 3
+    # No file is closed before it has reached the limit, which a file closed twice over would not have.
+    assert all(cutover_bytes <= file.tail < cutover_bytes + 2 * writers * record_bytes for file in closed)
+    assert last.tail < cutover_bytes + 2 * writers * record_bytes

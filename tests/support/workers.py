@@ -93,3 +93,9 @@ def follow_count(path: Path, count: int) -> list[bytes]:
     """The first `count` records, as they come."""
     with binlog.Reader(path) as reader:
         return [entry.data for entry in islice(reader.tail(timeout=120), count)]
+
+
+def append_within(path: Path, writer: int, count: int, cutover_bytes: int) -> list[Ref]:
+    """Append jobs one by one, with a limit on the open file."""
+    with binlog.Writer(path, cutover_bytes=cutover_bytes) as log:
+        return [log.append(job(writer, sequence)) for sequence in range(count)]

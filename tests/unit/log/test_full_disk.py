@@ -12,6 +12,7 @@ import binlog
 from binlog import Reader, Writer
 from binlog.errors import FullError
 from tests.support.namespaces import on_a_small_disk
+from tests.unit.cli.running import wait_for
 
 
 def _fill(writer: Writer, record: bytes) -> int:
@@ -62,6 +63,18 @@ def _go_on(disk: Path) -> None:
     assert (records[0], len(records[-2]), records[-1]) == (b"before", 1_500_000, b"after")
 
 
-@pytest.mark.parametrize("work", [_use, _go_on])
+def _meet_a_limit(disk: Path) -> None:
+    log, filler = disk / "log", disk / "filler"
+    with Writer(log, cutover_bytes=1000) as writer:
+        filler.write_bytes(bytes(os.statvfs(disk).f_bavail * os.statvfs(disk).f_frsize))
+        refs = [writer.append(bytes(500)) for _ in range(5)]  # what the file was given before has room for these
+        assert [ref.number for ref in refs] == [1] * 5
+        filler.unlink()
+        wait_for(lambda: binlog.stat(log).files[0].closed)
+        assert writer.append(b"after").number == 2
+    assert binlog.check(log) == []
+
+
+@pytest.mark.parametrize("work", [_use, _go_on, _meet_a_limit])
 def test_a_full_disk_fails_the_append_and_nothing_else(tmp_path: Path, work: Callable[[Path], None]) -> None:
     on_a_small_disk(tmp_path, lambda: work(tmp_path))
