@@ -6,6 +6,7 @@ from binlog.log.batch import Batch, Entry
 from binlog.log.check import Problem, check
 from binlog.log.cursor import Start
 from binlog.log.options import Background
+from binlog.log.prune import Pruned, prune
 from binlog.log.reader import Reader
 from binlog.log.stat import FileStat, LogStat, stat
 from binlog.log.writer import Writer
@@ -23,11 +24,13 @@ __all__ = [
     "LogStat",
     "Mode",
     "Problem",
+    "Pruned",
     "Reader",
     "Ref",
     "Start",
     "Writer",
     "check",
     "errors",
+    "prune",
     "stat",
 ]

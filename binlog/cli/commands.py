@@ -6,7 +6,7 @@ import importlib
 
 import click
 
-NAMES = ("append", "cat", "tail", "monitor", "cutover", "stat", "check", "shell")
+NAMES = ("append", "cat", "tail", "monitor", "cutover", "prune", "stat", "check", "shell")
 
 
 class Commands(click.Group):

@@ -39,6 +39,14 @@ def start_from(*starts: binlog.Start) -> _StartCallback:
     return convert
 
 
+def ref_from(context: click.Context, parameter: click.Parameter, value: str | None) -> binlog.Ref | None:
+    """A callback for an option that takes a ref."""
+    try:
+        return None if value is None else binlog.Ref.parse(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+
+
 def pattern_from(context: click.Context, parameter: click.Parameter, value: str | None) -> re.Pattern[bytes] | None:
     """A callback for an option that takes a regular expression for bytes."""
     try:

@@ -9,6 +9,8 @@ NUMBER_FIRST = 1
 NUMBER_MAX = 99_999_999  # eight digits; jPOS prints more, but a name of nine would no longer sort
 
 _LOG_FILE = re.compile(r"([0-9]{8})\.dat", re.ASCII)
+_INDEX_FILE = re.compile(r"([0-9]{8})\.idx", re.ASCII)
+_DAMAGED_FILE = re.compile(r"([0-9]{8})\.dat\.([0-9]{1,19})-([0-9]{1,19})\.damaged", re.ASCII)
 _PREPARED_FILE = re.compile(r"\.([0-9]{8})\.dat\.[0-9a-f]{16}\.new", re.ASCII)
 
 
@@ -21,6 +23,22 @@ def log_file_number(name: str) -> int | None:
     """The number in a log file's name, or None for any other name."""
     match = _LOG_FILE.fullmatch(name)
     return int(match[1]) or None if match else None
+
+
+def index_file_name(number: int) -> str:
+    """`00000001.idx` for 1."""
+    return f"{number:08d}.idx"
+
+
+def index_file_number(name: str) -> int | None:
+    """The number in an index's name, or None for any other name."""
+    match = _INDEX_FILE.fullmatch(name)
+    return int(match[1]) or None if match else None
+
+
+def archive_file_name(number: int) -> str:
+    """`00000001.dat.zst` for 1: a closed file, compressed."""
+    return f"{log_file_name(number)}.zst"
 
 
 def prepared_file_name(number: int) -> str:
@@ -40,3 +58,9 @@ def prepared_file_number(name: str) -> int | None:
 def damaged_file_name(number: int, start: int, end: int) -> str:
     """`00000001.dat.256-512.damaged`: bytes that recovery or repair took out of file 1, from 256 to before 512."""
     return f"{log_file_name(number)}.{start}-{end}.damaged"
+
+
+def damaged_file_range(name: str) -> tuple[int, int, int] | None:
+    """The number, start and end in such a name; None for any other name."""
+    match = _DAMAGED_FILE.fullmatch(name)
+    return (int(match[1]), int(match[2]), int(match[3])) if match else None

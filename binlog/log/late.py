@@ -13,7 +13,7 @@ from collections import deque
 
 from binlog.log.place import Place
 
-_KEEP_SECONDS = 10.0
+KEEP_SECONDS = 10.0
 # Files of a log in which no other program was ever seen are looked at only now and then.
 _LOOK_SECONDS = 5.0
 # A bound on descriptors, for those who cut over many times a second.
@@ -47,7 +47,7 @@ class LateRecords:
         for _, place in self._left:
             if place.look():
                 return place
-        while len(self._left) > 1 and (now - self._left[0][0] > _KEEP_SECONDS or len(self._left) > _FILES_MAX):
+        while len(self._left) > 1 and (now - self._left[0][0] > KEEP_SECONDS or len(self._left) > _FILES_MAX):
             self._left.popleft()[1].file.close()  # it was looked at just now
         return None
 

@@ -99,3 +99,25 @@ def append_within(path: Path, writer: int, count: int, cutover_bytes: int) -> li
     """Append jobs one by one, with a limit on the open file."""
     with binlog.Writer(path, cutover_bytes=cutover_bytes) as log:
         return [log.append(job(writer, sequence)) for sequence in range(count)]
+
+
+def prune_until(path: Path, number: int) -> list[int]:
+    """Keep removing all closed files but the newest two, until the log begins with file `number`; which ones went."""
+    removed: list[int] = []
+    while binlog.stat(path).files[0].number < number:
+        removed += [file.number for file in binlog.prune(path, keep_bytes=10_000)]
+    return removed
+
+
+def follow_or_start_again(path: Path, last: bytes) -> list[bytes]:
+    """Every record from the beginning until `last` has come; from the new beginning where the old one was removed."""
+    found = []
+    while True:
+        with binlog.Reader(path) as reader:
+            try:
+                for entry in reader.tail(timeout=120):
+                    found.append(entry.data)
+                    if entry.data == last:
+                        return found
+            except binlog.errors.GoneError:
+                continue

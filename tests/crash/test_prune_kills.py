@@ -1,0 +1,82 @@
+"""Kill: a process that prunes dies at each system call that it makes.  What stays is a log without a gap."""
+
+from __future__ import annotations
+
+import gc
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import binlog
+from binlog import Writer
+from tests.support.logs import read_all
+from tests.support.tracer import trace
+
+FILES = 5
+
+
+def _fill(log: Path) -> None:
+    with Writer(log) as writer:
+        for number in range(1, FILES + 1):
+            writer.append(b"%d" % number)
+            if number < FILES:
+                writer.cutover()
+    for number in range(1, FILES):
+        (log / f"{number:08d}.idx").write_bytes(b"an index")
+
+
+def _prune(log: Path) -> None:
+    binlog.prune(log, keep_bytes=0)
+
+
+def _gapless(log: Path) -> int:
+    """Hold what must be true whatever died; the first file that is left."""
+    assert binlog.check(log) == []
+    numbers = [file.number for file in binlog.stat(log).files]
+    assert numbers == list(range(numbers[0], FILES + 1))
+    assert read_all(log) == [b"%d" % number for number in numbers]
+    return numbers[0]
+
+
+def test_a_prune_killed_at_each_call_leaves_a_log_without_a_gap(tmp_path: Path, figure: Callable[[str], None]) -> None:
+    start, log = tmp_path / "start", tmp_path / "log"
+    _fill(start)
+    gc.collect()
+    firsts, kills = [], 0
+    while True:
+        shutil.copytree(start, log)
+        run = trace(_prune, log, kill_at=kills)
+        assert run.error is None
+        firsts.append(_gapless(log))
+        with Writer(log) as writer:
+            writer.append(b"after")
+        binlog.prune(log, keep_bytes=0)
+        assert [path.name for path in log.iterdir()] == [f"{FILES:08d}.dat"]
+        shutil.rmtree(log)
+        if not run.killed:
+            break
+        kills += 1
+    assert firsts == sorted(firsts)
+    assert set(firsts) == set(range(1, FILES + 1))
+    assert {"fcntl", "fsync", "unlinkat"} <= set(run.names)
+    figure(f"kill sweep of prune: {kills} kills, {len(run.calls)} calls")
+
+
+def test_each_removal_is_durable_before_the_next(tmp_path: Path) -> None:
+    """Power: names of a directory may come back in any order, so that two unsynced ones could leave a gap."""
+    log = tmp_path / "log"
+    _fill(log)
+    names = trace(_prune, log).names
+    removals = [name for name in names if name in ("unlinkat", "fsync")]
+    assert removals == ["fsync", *["unlinkat", "unlinkat", "fsync"] * (FILES - 1)]
+
+
+def test_the_sweep_finds_a_file_removed_out_of_order(tmp_path: Path) -> None:
+    """The canary."""
+    log = tmp_path / "log"
+    _fill(log)
+    (log / "00000002.dat").unlink()
+    with pytest.raises(AssertionError):
+        _gapless(log)
