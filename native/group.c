@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "big_endian.h"
@@ -19,6 +20,8 @@
 #include "segment.h"
 
 #define AWAIT_NS ((int64_t)20 * 1000 * 1000)
+#define BREATH_NS ((int64_t)20 * 1000 * 1000)
+#define BREATH_PERIOD_NS ((int64_t)320 * 1000 * 1000)
 
 static int is_busy(int result)
 {
@@ -39,6 +42,21 @@ static int look_at(const struct binlog_file *file, const struct binlog_segment *
                     atomic_load(&segment->shared->failed_number) == file->number))
         return BINLOG_LOOK;
     return live_is_plain(file, header, live) ? 0 : BINLOG_LOOK;
+}
+
+/* Waits for the file's lock.  In a mixed log nobody of ours asks for it in the first BREATH_NS of each BREATH_PERIOD_NS: a
+ * program that polls for it, and never queues, finds it free then, however many of ours are at it.  The clock is the
+ * whole kernel's (in a time namespace of its own a process breathes at other times, and takes from the others' breath). */
+static int lock_in_turn(const struct binlog_file *file)
+{
+    struct timespec now;
+    if (file->queue && clock_gettime(CLOCK_MONOTONIC, &now) == 0) {
+        int64_t phase = ((int64_t)(now.tv_sec % 1000) * 1000000000 + now.tv_nsec) % BREATH_PERIOD_NS;
+        struct timespec rest = {.tv_nsec = BREATH_NS - phase};
+        if (phase < BREATH_NS && nanosleep(&rest, NULL) != 0)
+            return -errno;
+    }
+    return binlog_lock(file->fd);
 }
 
 static size_t framed_bytes(const struct binlog_append *own)
@@ -138,6 +156,8 @@ static int lead_locked(struct binlog_file *file, struct binlog_segment *segment,
     file->step = 0;
     if ((result = look_at(file, segment, header, &live)) != 0)
         return result;
+    if (live.flags & FLAG_MIXED) /* somebody of ours saw another program here: never barge again */
+        file->queue = 1;
     uint32_t bell = live.doorbell;
     do
         result = commit_staged(file, segment, header, &live, own, flags & BINLOG_CONFIRM, &gathered);
@@ -187,7 +207,7 @@ int binlog_settle(struct binlog_file *file, struct binlog_segment *segment, stru
                 continue;
             }
             if (result == 0) {
-                result = binlog_lock(file->fd);
+                result = lock_in_turn(file);
                 binlog_byte_unlock(segment->fd, BINLOG_LOCK_DEPUTY);
             }
         }
@@ -214,7 +234,7 @@ int binlog_append(struct binlog_file *file, struct binlog_segment *segment, stru
         if (segment && segment->ring >= 0 && binlog_stage(segment, own, 1) >= 0)
             return binlog_settle(file, segment, own);
         own->ticket = -1;
-        result = binlog_lock(file->fd);
+        result = lock_in_turn(file);
     }
     return result != 0 ? result : lead(file, segment, own, 0);
 }
@@ -262,7 +282,7 @@ int binlog_stage_record(struct binlog_segment *segment, const uint8_t *data, siz
 int binlog_drain(struct binlog_file *file, struct binlog_segment *segment, int flags)
 {
     file->step = 0;
-    int result = binlog_lock(file->fd);
+    int result = lock_in_turn(file);
     return result != 0 ? result : lead(file, segment, NULL, flags | BINLOG_DRAIN);
 }
 

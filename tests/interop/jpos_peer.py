@@ -18,6 +18,9 @@ closed between its look and its lock; `--rename-replaces` puts a new file in the
 A classic lock belongs to the process and goes when any descriptor of its file is closed. So this is a program: one
 writer or one reader a process.
 
+`--poll` asks for the lock again and again (F_SETLK) for 5 s, and never queues for it; `--waits` prints how long each
+append waited for its lock, in ns, in place of its ref.
+
     python jpos_peer.py append DIR WRITER COUNT   records "WRITER 0", "WRITER 1", ...; prints each ref once it is kept
     python jpos_peer.py cutover DIR               prints the number that is now open
     python jpos_peer.py read DIR                  JSON lines: number, offset, hex
@@ -82,8 +85,17 @@ def create_file(directory: Path, number: int, *, replace: bool) -> None:
 
 
 class Writer:
-    def __init__(self, directory: Path, *, status_before_lock: bool = False, rename_replaces: bool = False) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        status_before_lock: bool = False,
+        rename_replaces: bool = False,
+        poll_seconds: float | None = None,
+    ) -> None:
         self.directory = directory
+        self.poll_seconds = poll_seconds
+        self.waited_ns = 0
         self.status_before_lock = status_before_lock
         self.rename_replaces = rename_replaces
         self.fd = -1
@@ -112,10 +124,29 @@ class Writer:
                 if following <= self.number:
                     raise ValueError(f"circular reference: {self.number} to {following}")
                 self.move_to(following)
-            fcntl.lockf(self.fd, fcntl.LOCK_EX)
+            self.lock()
             if self.status_before_lock or status_of(self.fd) == OPEN:
                 return
             fcntl.lockf(self.fd, fcntl.LOCK_UN)
+
+    def lock(self) -> None:
+        start_ns = time.monotonic_ns()
+        if self.poll_seconds is None:
+            fcntl.lockf(self.fd, fcntl.LOCK_EX)
+        else:
+            while not self.tried():
+                self.waited_ns = time.monotonic_ns() - start_ns
+                if self.waited_ns > 5e9:
+                    raise TimeoutError("no lock within 5 s")
+                time.sleep(self.poll_seconds)
+        self.waited_ns = time.monotonic_ns() - start_ns
+
+    def tried(self) -> bool:
+        try:
+            fcntl.lockf(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
 
     def append(self, data: bytes) -> tuple[int, int]:
         self.lock_open_file()
@@ -171,10 +202,13 @@ def read_file(fd: int, offset: int, *, stale_tail: bool) -> Iterator[tuple[int, 
             yield None
 
 
-def append_many(writer: Writer, name: str, count: int, cutover_every: int) -> None:
+def append_many(
+    writer: Writer, name: str, count: int, cutover_every: int, *, waits: bool, pause_seconds: float
+) -> None:
     for index in range(count):
+        time.sleep(pause_seconds)
         number, offset = writer.append(f"{name} {index}".encode())
-        print(f"{number}:{offset}", flush=True)
+        print(writer.waited_ns if waits else f"{number}:{offset}", flush=True)
         if cutover_every and (index + 1) % cutover_every == 0:
             writer.cutover()
 
@@ -209,6 +243,9 @@ def main() -> None:
         commands.choices[name].add_argument("--rename-replaces", action="store_true")
     commands.choices["append"].add_argument("writer")
     commands.choices["append"].add_argument("count", type=int)
+    commands.choices["append"].add_argument("--poll", type=float, metavar="SECONDS")
+    commands.choices["append"].add_argument("--pause", type=float, default=0, metavar="SECONDS", help="before each")
+    commands.choices["append"].add_argument("--waits", action="store_true")
     commands.choices["append"].add_argument("--cutover-every", type=int, default=0, metavar="COUNT")
     commands.choices["read"].add_argument("--start", type=ref, metavar="NUMBER:OFFSET")
     commands.choices["read"].add_argument("--count", type=int, help="go on until so many that are not empty are read")
@@ -217,9 +254,16 @@ def main() -> None:
     if given.command == "read":
         print_records(read(given.directory, given.start, stale_tail=given.stale_tail), given.count)
         return
-    writer = Writer(given.directory, status_before_lock=given.status_before_lock, rename_replaces=given.rename_replaces)
+    writer = Writer(
+        given.directory,
+        status_before_lock=given.status_before_lock,
+        rename_replaces=given.rename_replaces,
+        poll_seconds=getattr(given, "poll", None),
+    )
     if given.command == "append":
-        append_many(writer, given.writer, given.count, given.cutover_every)
+        append_many(
+            writer, given.writer, given.count, given.cutover_every, waits=given.waits, pause_seconds=given.pause
+        )
     else:
         print(writer.cutover())
 

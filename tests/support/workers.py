@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import multiprocessing
+import os
+import subprocess
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -121,3 +126,56 @@ def follow_or_start_again(path: Path, last: bytes) -> list[bytes]:
                         return found
             except binlog.errors.GoneError:
                 continue
+
+
+class Together:
+    """A directory by which processes start together, and stop when one of them says so."""
+
+    def __init__(self, path: Path, count: int) -> None:
+        self._path = path
+        self._count = count
+        path.mkdir(exist_ok=True)
+
+    def ready(self, name: str) -> None:
+        """Say that this one is ready, and wait for the others."""
+        (self._path / name).touch()
+        deadline = time.monotonic() + 60
+        while len(os.listdir(self._path)) < self._count:
+            assert time.monotonic() < deadline
+            time.sleep(0.001)
+
+    def stop(self) -> None:
+        """Tell all to stop."""
+        (self._path / "stop").touch()
+
+    @property
+    def stopped(self) -> bool:
+        """Whether one did."""
+        return os.path.exists(self._path / "stop")
+
+
+def append_until(path: Path, writer: int, mode: binlog.Mode, together: Together, threads: int = 1) -> list[int]:
+    """Append as fast as may be until told to stop; how many records each thread appended once all were ready."""
+    with binlog.Writer(path, mode=mode) as log, ThreadPoolExecutor(threads) as pool:
+
+        def work(thread: int) -> int:
+            name = writer * threads + thread
+            log.append(job(name, 0))
+            together.ready(str(name))
+            for count in itertools.count(1):
+                log.append(job(name, count))
+                if together.stopped:
+                    return count
+            raise AssertionError
+
+        return list(pool.map(work, range(threads)))
+
+
+def run_peer(together: Together, command: list[str]) -> list[int]:
+    """Run another program's writer once all are ready, and have them stop then; the numbers that it printed."""
+    try:
+        together.ready("peer")
+        done = subprocess.run(command, stdout=subprocess.PIPE, check=True, timeout=300)
+        return [int(line) for line in done.stdout.split()]
+    finally:
+        together.stop()
