@@ -14,6 +14,7 @@ from binlog.cli.exits import CommandError, ExitCode, complain, opening, system_t
 from binlog.cli.input_lines import LineTooLongError, batches
 from binlog.cli.options import directory_argument, file_system_option, json_option, path_type, timeout_option
 from binlog.cli.output import write
+from binlog.cli.quantities import byte_count_from, seconds_from
 from binlog.cli.records import ref_lines
 from binlog.errors import BinlogError, BusyError
 
@@ -34,6 +35,26 @@ _RECORD_BYTES_MAX = 64 << 20
     help="At most N records a sync; fewer when the input pauses, which is never waited for. "
     "The records of one sync become visible together. 1 syncs each record by itself.",
 )
+@click.option(
+    "--mode",
+    type=click.Choice([mode.name.lower() for mode in binlog.Mode]),
+    default=binlog.Mode.SYNC.name.lower(),
+    show_default=True,
+    help="How far a record is before the next is read: 'sync' on stable storage; 'flush' in the file, and synced a "
+    "little later; 'stage' in shared memory, and in the file a little later. All is durable when the command ends.",
+)
+@click.option(
+    "--cutover-bytes",
+    callback=byte_count_from,
+    metavar="BYTES",
+    help="Close the open file once it has so many bytes, and go on in the next: 512M, 1G.",
+)
+@click.option(
+    "--cutover-age",
+    callback=seconds_from,
+    metavar="TIME",
+    help="The same once it was made so long ago, and has records: 15min, 12h, 1d.",
+)
 @timeout_option
 @file_system_option
 @click.option("-q", "--quiet", is_flag=True, help="No summary at the end.")
@@ -42,6 +63,9 @@ def command(
     directory: str,
     file: str | None,
     batch_records: int,
+    mode: str,
+    cutover_bytes: int | None,
+    cutover_age: float | None,
     timeout: float | None,
     file_system: str,
     quiet: bool,
@@ -49,24 +73,31 @@ def command(
 ) -> None:
     """Append each line of FILE, or of standard input, to the log in DIR.
 
-    A record is a line without its newline, the bytes as they are. Each is appended as soon as it is read and is
-    durable then: synced, so that it survives a power cut, and only then published, so that readers see it. DIR is made
-    where it is missing. A summary goes to standard error.
+    A record is a line without its newline, the bytes as they are. Each is appended as soon as it is read and, unless
+    --mode says otherwise, is durable then: synced, so that it survives a power cut, and only then published, so that
+    readers see it. DIR is made where it is missing. A summary goes to standard error.
 
     Ctrl-C ends it; lines that were not acknowledged by then may be in the log, or not. After an error, the message says
     how many lines are in.
     """
+    if as_json and mode == "stage":
+        raise click.UsageError("--json tells refs, and a staged record has none yet")
+    if cutover_bytes == 0 or cutover_age == 0:
+        raise click.UsageError("a limit is more than 0")
     tally = _Tally()
     with _input(file) as fd:
         with opening():
             writer = binlog.Writer(
                 directory,
+                mode=binlog.Mode[mode.upper()],
+                cutover_bytes=cutover_bytes,
+                cutover_seconds=cutover_age,
                 lock_timeout=timeout,
                 record_bytes_max=_RECORD_BYTES_MAX,
                 file_system=binlog.FileSystem(file_system),
             )
         with writer:
-            for refs in _append(writer, fd, batch_records, tally):
+            for refs in _append(writer, fd, batch_records, tally, staged=mode == "stage"):
                 if as_json:
                     write(ref_lines(refs))
     if not quiet and not as_json:
@@ -81,24 +112,32 @@ class _Tally:
         self.first: binlog.Ref | None = None
         self.last: binlog.Ref | None = None
 
-    def add(self, refs: list[binlog.Ref]) -> None:
-        self.count += len(refs)
-        self.first = self.first or refs[0]
-        self.last = refs[-1]
+    def add(self, count: int, refs: list[binlog.Ref]) -> None:
+        self.count += count
+        if refs:
+            self.first = self.first or refs[0]
+            self.last = refs[-1]
 
     def __str__(self) -> str:
         if self.first is None:
-            return "appended 0 records"
+            return f"appended {things_text(self.count, 'record')}"
         refs = self.first if self.count == 1 else f"{self.first} to {self.last}"
         return f"appended {things_text(self.count, 'record')}, {refs}"
 
 
-def _append(writer: binlog.Writer, fd: int, batch_records: int, tally: _Tally) -> Iterator[list[binlog.Ref]]:
+def _append(
+    writer: binlog.Writer[binlog.Ref | None], fd: int, batch_records: int, tally: _Tally, *, staged: bool
+) -> Iterator[list[binlog.Ref]]:
     try:
         for records in batches(fd, count_max=batch_records, line_bytes_max=_RECORD_BYTES_MAX):
+            if staged:
+                for record in records:
+                    writer.append(record)
+                    tally.add(1, [])
+                continue
             refs = writer.append_many(records)
-            tally.add(refs)
-            yield refs
+            tally.add(len(records), [ref for ref in refs if ref is not None])
+            yield [ref for ref in refs if ref is not None]
     except LineTooLongError:
         problem = f"line {tally.count + 1} is longer than {_RECORD_BYTES_MAX} bytes"
         raise CommandError(f"{problem}; {tally}", ExitCode.FAILED) from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 
 import click
 
@@ -13,17 +14,18 @@ from binlog.cli.options import directory_argument, json_option
 from binlog.cli.output import printable, write_line
 from binlog.cli.records import object_line
 
-_COLUMNS = ("FILE", "STATE", "RECORDS", "FIRST SEQUENCE", "TAIL", "ON DISK", "CREATED")
+_COLUMNS = ("FILE", "STATE", "RECORDS", "FIRST SEQUENCE", "TAIL", "DURABLE", "ON DISK", "PREPARED", "CREATED")
 
 
 @click.command("stat", short_help="Show the files.")
 @directory_argument
-@json_option('Print one JSON object: path, tail, record_count, disk_bytes, and "files" with one for each file.')
+@json_option('Print one JSON object: path, tail, sums in bytes and records, and "files" with one for each file.')
 def command(directory: str, as_json: bool) -> None:
     """Show the files of the log in DIR: open or closed, how many records, how large.
 
-    TAIL is the offset in bytes where the next record of the file will lie. ON DISK counts space that is prepared for
-    records to come, too. '-' stands for what another program's file does not tell.
+    TAIL is the offset in bytes where the next record of the file will lie, DURABLE the one up to which a sync is known
+    to have gone well. ON DISK is what the file takes there, PREPARED how much of that waits beyond the tail for records
+    to come. '-' stands for what another program's file does not tell.
     """
     with opening():
         log = binlog.stat(directory)
@@ -33,6 +35,8 @@ def command(directory: str, as_json: bool) -> None:
     tail = "no files yet" if log.tail is None else f"tail {log.tail}"
     counts = f"records {count_text(record_count(log))}, on disk {size_text(disk_bytes(log))}"
     write_line(f"{printable(log.path)}: {tail}, {counts}")
+    if notes := list(_notes(log)):
+        write_line("; ".join(notes))
     if log.files:
         _write_table([_COLUMNS, *(_row(file) for file in log.files)])
 
@@ -45,7 +49,22 @@ def record_count(log: binlog.LogStat) -> int | None:
 
 def disk_bytes(log: binlog.LogStat) -> int:
     """What all files take on the disk."""
-    return sum(file.disk_bytes for file in log.files)
+    return log.disk_bytes
+
+
+def _notes(log: binlog.LogStat) -> Iterator[str]:
+    """What the table does not tell, as far as there is any."""
+    for size, text in (
+        (log.index_bytes, "indexes {}"),
+        (log.archive_bytes, "archives {}"),
+        (log.damaged_bytes, "set aside {}"),
+        (log.new_bytes, "files being prepared {}"),
+        (log.unsynced_bytes, "not synced yet {}"),
+        (log.staged_bytes, "staged {}"),
+        (log.memory_bytes, "shared memory {}"),
+    ):
+        if size:
+            yield text.format(size_text(size))
 
 
 def as_object(log: binlog.LogStat) -> dict[str, object]:
@@ -55,6 +74,15 @@ def as_object(log: binlog.LogStat) -> dict[str, object]:
         "tail": None if log.tail is None else str(log.tail),
         "record_count": record_count(log),
         "disk_bytes": disk_bytes(log),
+        "used_bytes": log.used_bytes,
+        "prepared_bytes": log.prepared_bytes,
+        "unsynced_bytes": log.unsynced_bytes,
+        "index_bytes": log.index_bytes,
+        "archive_bytes": log.archive_bytes,
+        "damaged_bytes": log.damaged_bytes,
+        "new_bytes": log.new_bytes,
+        "staged_bytes": log.staged_bytes,
+        "memory_bytes": log.memory_bytes,
         "files": [dataclasses.asdict(file) for file in log.files],
     }
 
@@ -71,7 +99,9 @@ def _row(file: binlog.FileStat) -> tuple[str, ...]:
         count_text(file.record_count),
         count_text(file.first_sequence),
         count_text(file.tail),
+        count_text(file.durable_end),
         size_text(file.disk_bytes),
+        size_text(file.prepared_bytes),
         time_text(file.created_ns),
     )
 

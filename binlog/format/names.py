@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import re
 import secrets
 
@@ -9,6 +10,7 @@ NUMBER_FIRST = 1
 NUMBER_MAX = 99_999_999  # eight digits; jPOS prints more, but a name of nine would no longer sort
 
 _LOG_FILE = re.compile(r"([0-9]{8})\.dat", re.ASCII)
+_ARCHIVE_FILE = re.compile(r"[0-9]{8}\.dat\.zst", re.ASCII)
 _INDEX_FILE = re.compile(r"([0-9]{8})\.idx", re.ASCII)
 _DAMAGED_FILE = re.compile(r"([0-9]{8})\.dat\.([0-9]{1,19})-([0-9]{1,19})\.damaged", re.ASCII)
 _PREPARED_FILE = re.compile(r"\.([0-9]{8})\.dat\.[0-9a-f]{16}\.new", re.ASCII)
@@ -64,3 +66,25 @@ def damaged_file_range(name: str) -> tuple[int, int, int] | None:
     """The number, start and end in such a name; None for any other name."""
     match = _DAMAGED_FILE.fullmatch(name)
     return (int(match[1]), int(match[2]), int(match[3])) if match else None
+
+
+class FileKind(enum.Enum):
+    """What else lies in a log's directory."""
+
+    INDEX = "index"
+    ARCHIVE = "archive"
+    DAMAGED = "damaged"
+    PREPARED = "prepared"
+
+
+_KINDS = (
+    (_INDEX_FILE, FileKind.INDEX),
+    (_ARCHIVE_FILE, FileKind.ARCHIVE),
+    (_DAMAGED_FILE, FileKind.DAMAGED),
+    (_PREPARED_FILE, FileKind.PREPARED),
+)
+
+
+def file_kind(name: str) -> FileKind | None:
+    """What a file is that lies beside the log's own; None for those, and for what is not ours."""
+    return next((kind for pattern, kind in _KINDS if pattern.fullmatch(name)), None)

@@ -6,18 +6,22 @@ import os
 from dataclasses import dataclass
 
 from binlog.errors import NotFoundError
+from binlog.format.names import FileKind, file_kind
 from binlog.format.ref import Ref
 from binlog.log.directory import LogDirectory
 from binlog.log.header_reading import settled_header
+from binlog.storage.segment import look
 
 
 @dataclass(frozen=True, kw_only=True)
 class FileStat:
     """One log file.  Sizes and offsets are in bytes.
 
-    disk_bytes: what it takes on the disk, with space prepared beyond the tail.
+    file_bytes: its size.  disk_bytes: what it takes on the disk.  prepared_bytes: how much of that is beyond the tail.
+    durable_end: up to where a sync is known to have gone well; what lies between there and the tail is only flushed.
     first_offset: where its first record lies.  tail: where its next one will.
-    record_count, first_sequence, created_ns, uuid: None where another program made the file and they are not known.
+    record_count, first_sequence, created_ns, uuid, durable_end: None where another program made the file, and they are
+        not known.
     mixed: other programs write here too.
     """
 
@@ -34,14 +38,50 @@ class FileStat:
     mixed: bool
     file_bytes: int
     disk_bytes: int
+    prepared_bytes: int = 0
+    durable_end: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class LogStat:
-    """A log: its directory and its files in order."""
+    """A log: its directory, its files in order, and what lies beside them, as it is on the disk.
+
+    index_bytes, archive_bytes, damaged_bytes: indexes, archives, and what recovery or repair set aside.
+    new_bytes: files prepared for later, or left behind by a process that died at it.
+    staged_bytes: the room in shared memory of records that are not in the log yet.  memory_bytes: all that it takes.
+        None where there is none, or it is not ours to look at.
+    """
 
     path: str
     files: tuple[FileStat, ...]
+    index_bytes: int = 0
+    archive_bytes: int = 0
+    damaged_bytes: int = 0
+    new_bytes: int = 0
+    staged_bytes: int | None = None
+    memory_bytes: int | None = None
+
+    @property
+    def used_bytes(self) -> int:
+        """What lies before the tails of all files."""
+        return sum(file.tail for file in self.files)
+
+    @property
+    def prepared_bytes(self) -> int:
+        """What is allocated beyond the tails."""
+        return sum(file.prepared_bytes for file in self.files)
+
+    @property
+    def disk_bytes(self) -> int:
+        """What all of it takes on the disk."""
+        beside = self.index_bytes + self.archive_bytes + self.damaged_bytes + self.new_bytes
+        return sum(file.disk_bytes for file in self.files) + beside
+
+    @property
+    def unsynced_bytes(self) -> int | None:
+        """What is only flushed, as far as is known; None where no file tells."""
+        known = [file.tail - file.durable_end for file in self.files if file.durable_end is not None]
+        return sum(known) if known else None
 
     @property
     def tail(self) -> Ref | None:
@@ -54,7 +94,7 @@ class LogStat:
 
 
 def stat(path: str | os.PathLike[str]) -> LogStat:
-    """The files of the log in a directory.  Reads headers only, takes no lock.
+    """The files of the log in a directory, and what lies beside them.  Reads headers only, takes no lock.
 
     Raises: AccessError, CorruptError, VersionError.
     """
@@ -66,9 +106,31 @@ def stat(path: str | os.PathLike[str]) -> LogStat:
                 files.append(_file_stat(directory, number))
             except NotFoundError:
                 continue  # retention removed it since the listing
-        return LogStat(path=directory.path, files=tuple(files))
+        beside = dict.fromkeys(FileKind, 0)
+        for name in directory.names():
+            if (kind := file_kind(name)) is not None:
+                beside[kind] += _disk_bytes(directory, name)
+        uuid = next((file.uuid for file in reversed(files) if file.uuid is not None), None)
+        memory = None if uuid is None else look(directory.fd, bytes.fromhex(uuid))
+        return LogStat(
+            path=directory.path,
+            files=tuple(files),
+            index_bytes=beside[FileKind.INDEX],
+            archive_bytes=beside[FileKind.ARCHIVE],
+            damaged_bytes=beside[FileKind.DAMAGED],
+            new_bytes=beside[FileKind.PREPARED],
+            staged_bytes=None if memory is None else memory.staged_bytes,
+            memory_bytes=None if memory is None else memory.memory_bytes,
+        )
     finally:
         directory.close()
+
+
+def _disk_bytes(directory: LogDirectory, name: str) -> int:
+    try:
+        return 512 * os.stat(name, dir_fd=directory.fd, follow_symlinks=False).st_blocks
+    except FileNotFoundError:
+        return 0
 
 
 def _file_stat(directory: LogDirectory, number: int) -> FileStat:
@@ -80,6 +142,8 @@ def _file_stat(directory: LogDirectory, number: int) -> FileStat:
     finally:
         os.close(fd)
     ours = header.ours
+    disk_bytes = 512 * status.st_blocks
+    used_bytes = -(-header.tail // status.st_blksize) * status.st_blksize
     return FileStat(
         number=number,
         path=path,
@@ -93,5 +157,7 @@ def _file_stat(directory: LogDirectory, number: int) -> FileStat:
         uuid=header.uuid.hex() if ours else None,
         mixed=header.mixed,
         file_bytes=status.st_size,
-        disk_bytes=512 * status.st_blocks,
+        disk_bytes=disk_bytes,
+        prepared_bytes=max(disk_bytes - used_bytes, 0),
+        durable_end=header.confirmed_end if ours else None,
     )

@@ -90,8 +90,7 @@ class Segment:
 
     @classmethod
     def _join(cls, directory: os.stat_result, uuid: bytes, mode: int) -> Segment:
-        key = b"%d %d %s" % (directory.st_dev, directory.st_ino, uuid)
-        name = "/binlog-" + hashlib.sha256(key).hexdigest()[:32]
+        name = _name(directory, uuid)
         fd = _open(name, mode, directory)
         try:
             _check(lib.binlog_byte_lock_wait(fd, lib.BINLOG_LOCK_INIT))
@@ -214,6 +213,38 @@ class Segment:
                 posix_ipc.unlink_shared_memory(self._name)
 
 
+@dataclass(frozen=True, slots=True)
+class SegmentUse:
+    """What a segment holds: bytes staged and not in the log yet; what it takes of memory."""
+
+    staged_bytes: int
+    memory_bytes: int
+
+
+def look(directory_fd: int, uuid: bytes) -> SegmentUse | None:
+    """What the directory's segment holds; None where there is none, or it is not ours to look at.  Changes nothing."""
+    directory = os.fstat(directory_fd)
+    try:
+        fd = os.open(_SHARED_MEMORY + _name(directory, uuid), os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return None
+    try:
+        status = os.fstat(fd)
+        if status.st_uid not in (os.geteuid(), directory.st_uid) or status.st_size != lib.binlog_segment_bytes():
+            return None
+        core = _map(fd)
+        try:
+            if lib.binlog_segment_check(core, directory.st_dev, directory.st_ino, uuid) != 0:
+                return None
+            return SegmentUse(int(lib.binlog_segment_staged(core)), 512 * status.st_blocks)
+        finally:
+            lib.binlog_segment_unmap(core)
+    except OSError:
+        return None
+    finally:
+        os.close(fd)
+
+
 def sweep() -> None:
     """Remove our user's segments that nobody uses and in which nothing is staged: their last users were killed.
 
@@ -231,6 +262,11 @@ def sweep() -> None:
                     _remove_unused(fd, name)
             finally:
                 os.close(fd)
+
+
+def _name(directory: os.stat_result, uuid: bytes) -> str:
+    key = b"%d %d %s" % (directory.st_dev, directory.st_ino, uuid)
+    return "/binlog-" + hashlib.sha256(key).hexdigest()[:32]
 
 
 def _remove_unused(fd: int, name: str) -> None:

@@ -146,3 +146,32 @@ def test_with_standard_input_closed_it_says_so(log: Path) -> None:
     assert done.returncode == 1
     assert done.stderr == b"binlog: reading the input: Bad file descriptor; appended 0 records\n"
     assert binlog.stat(log).tail == binlog.Ref(1, 256)
+
+
+@pytest.mark.parametrize("mode", ["sync", "flush", "stage"])
+def test_in_each_mode_all_is_durable_when_the_command_ends(log: Path, mode: str) -> None:
+    done = run("append", "--mode", mode, log, data=b"one\ntwo\n")
+    assert (done.returncode, done.stdout) == (0, b"")
+    assert done.stderr.startswith(b"binlog: appended 2 records")
+    assert records(log) == [b"one", b"two"]
+    file = binlog.stat(log).files[0]
+    assert file.durable_end == file.tail
+
+
+def test_a_staged_record_has_no_ref_to_tell(log: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["append", "--mode", "stage", "--json", str(log)]) == 2
+    assert "--json" in capfd.readouterr().err
+    assert not log.exists()
+
+
+def test_limits_close_the_open_file(log: Path) -> None:
+    line = b"x" * 95 + b"\n"
+    done = run("append", "--batch", 1, "--cutover-bytes", "0.5K", "--cutover-age", "1d", log, data=line * 7)
+    assert done.returncode == 0
+    assert [file.record_count for file in binlog.stat(log).files] == [3, 3, 1]
+
+
+@pytest.mark.parametrize("wrong", [["--cutover-bytes", "0"], ["--cutover-age", "0s"], ["--cutover-bytes", "1Q"]])
+def test_a_limit_that_is_none_is_2(log: Path, wrong: list[str]) -> None:
+    assert main(["append", *wrong, str(log)]) == 2
+    assert not log.exists()

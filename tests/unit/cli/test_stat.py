@@ -33,6 +33,26 @@ def test_json_is_one_object(log: Path, capfd: pytest.CaptureFixture[str]) -> Non
     ]
 
 
+def test_what_lies_beside_the_files_is_told(log: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    fill(log, [b"one"], [b"two"])
+    for name in ("00000001.idx", "00000001.dat.zst", "00000001.dat.256-300.damaged"):
+        (log / name).write_bytes(bytes(5000))
+    assert main(["stat", str(log)]) == 0
+    assert "indexes 8.0 KiB; archives 8.0 KiB; set aside 8.0 KiB\n" in capfd.readouterr().out
+    assert main(["stat", "--json", str(log)]) == 0
+    told = json.loads(capfd.readouterr().out)
+    assert (told["index_bytes"], told["archive_bytes"], told["damaged_bytes"], told["new_bytes"]) == (
+        8192,
+        8192,
+        8192,
+        0,
+    )
+    assert told["disk_bytes"] == 3 * 8192 + sum(file["disk_bytes"] for file in told["files"])
+    assert told["prepared_bytes"] == sum(file["prepared_bytes"] for file in told["files"]) > 0
+    assert told["used_bytes"] == 2 * (256 + 7)
+    assert (told["unsynced_bytes"], told["staged_bytes"]) == (0, None)
+
+
 def test_a_log_without_files_has_no_table_and_a_missing_directory_is_3(
     log: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
