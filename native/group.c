@@ -20,8 +20,8 @@
 #include "segment.h"
 
 #define AWAIT_NS ((int64_t)20 * 1000 * 1000)
-#define BREATH_NS ((int64_t)20 * 1000 * 1000)
-#define BREATH_PERIOD_NS ((int64_t)320 * 1000 * 1000)
+#define BREATH_NS ((int64_t)40 * 1000 * 1000)
+#define BREATH_PERIOD_NS ((int64_t)400 * 1000 * 1000)
 
 static int is_busy(int result)
 {

@@ -2,8 +2,8 @@
 
 It belongs to one writer, and starts with the first record of that kind; for a writer with limits on the open file,
 which it keeps as well, at once.  What it meets, such as a full disk or a failed sync, the writer's next call meets as
-well: so it tells nobody, and tries again.  As it has the time, it also sweeps away the shared memory of writers that were
-killed.
+well: so it tells nobody, and tries again.  As it has the time, it also sweeps away the shared memory of writers that
+were killed.
 """
 
 from __future__ import annotations
