@@ -89,6 +89,11 @@ class Layout:
         """The layout's bytes; a field with a constant needs no value."""
         return self._struct.pack(*(values.get(item.name, item.const) for item in self.fields))
 
+    @property
+    def format(self) -> str:
+        """The layout's format for `struct`."""
+        return self._struct.format
+
     def unpack(self, data: bytes | memoryview, at: int | None = None) -> dict[str, Any]:
         """The fields by name, from `data`, in which the layout starts at `at` (its base unless told)."""
         start = self.base if at is None else at

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from binlog.format.index_file import INDEX_ENTRY, INDEX_HEADER
 from binlog.format.layout import Layout
 from binlog.format.log_header import COMMIT_SLOT, LOG_HEADER
 from binlog.format.record import RECORD
 
-LAYOUTS: tuple[Layout, ...] = (LOG_HEADER, COMMIT_SLOT, RECORD)
+LAYOUTS: tuple[Layout, ...] = (LOG_HEADER, COMMIT_SLOT, RECORD, INDEX_HEADER, INDEX_ENTRY)
 
 _TABLE = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 

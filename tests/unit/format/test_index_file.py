@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+from binlog.format.index_file import (
+    ENTRY_BYTES,
+    HEADER_BYTES,
+    RANGE_BYTES_MAX,
+    IndexEntry,
+    entry_count,
+    entry_offset,
+    pack_header,
+    parse_entry,
+)
+from binlog.format.names import damaged_file_name, damaged_file_range, index_file_name
+from binlog.storage.native import lib
+
+
+def test_an_index_has_exactly_these_bytes() -> None:
+    """Written out by hand: a change of any of them is another version."""
+    assert pack_header(number=7, uuid=bytes(range(16))) == b"BINLOGIX" + bytes.fromhex(
+        "0001 0000 00000007 000102030405060708090a0b0c0d0e0f"
+    )
+    entry = IndexEntry(sequence=1, offset=256, time_ns=2, range_bytes=12, range_crc=0xAABBCCDD)
+    data = bytes.fromhex("0000000000000001 0000000000000100 0000000000000002 0000000c aabbccdd")
+    assert entry.pack() == data
+    assert parse_entry(b"x" + data, 1) == entry
+    assert entry.end == 268
+
+
+def test_no_entry_lies_across_a_sector() -> None:
+    assert 512 % ENTRY_BYTES == HEADER_BYTES % ENTRY_BYTES == 0
+
+
+def test_what_is_left_of_an_entry_is_none() -> None:
+    assert [entry_count(size) for size in (0, 31, 32, 63, 64, 95, 96)] == [0, 0, 0, 0, 1, 1, 2]
+    assert entry_offset(2) == 96
+
+
+def test_the_compiled_code_has_the_same_limit() -> None:
+    assert lib.BINLOG_INDEX_RANGE_BYTES == RANGE_BYTES_MAX
+
+
+def test_names_read_back() -> None:
+    assert index_file_name(7) == "00000007.idx"
+    assert damaged_file_range(damaged_file_name(7, 256, 512)) == (7, 256, 512)
+    assert damaged_file_range("00000007.dat") is None
