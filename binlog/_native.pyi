@@ -31,6 +31,13 @@ class _Lib:
     BINLOG_LOCK_INIT: int
     BINLOG_LOCK_DEPUTY: int
     BINLOG_LOCK_RING_FIRST: int
+    BINLOG_INDEX_RANGE_BYTES: int
+    BINLOG_INDEX_GAP_BYTES: int
+    BINLOG_INDEX_END: int
+    BINLOG_INDEX_SHORT: int
+    BINLOG_INDEX_CHAIN: int
+    BINLOG_INDEX_CRC: int
+    BINLOG_INDEX_RECORDS: int
     BINLOG_SCAN_END: int
     BINLOG_SCAN_SHORT: int
     BINLOG_SCAN_LENGTH: int
@@ -104,6 +111,11 @@ class _Lib:
     def binlog_gather(self, data: Any, offsets: Any, count: int, values: Any, ends: Any) -> int: ...
     def binlog_frame(self, data: Any, lengths: Any, count: int, to: Any) -> None: ...
     def binlog_crc32c(self, crc: int, data: Any, bytes: int) -> int: ...
+    def binlog_crc32c_rest(self, whole: int, first: int, bytes: int) -> int: ...
+    def binlog_index_build(
+        self, data: Any, bytes: int, to_end: int, state: Any, entries: Any, count_max: int
+    ) -> int: ...
+    def binlog_index_verify(self, entries: Any, count: int, data: Any, bytes: int, state: Any) -> int: ...
 
 ffi: _Ffi
 lib: _Lib

@@ -39,6 +39,37 @@ enum binlog_commit_step {
     BINLOG_STEP_PUBLISH,
     BINLOG_STEP_PUBLISH_SYNC
 };
+/* index.c: the index of an open file, as its writers in one process know it.  Python sets `fd`, and all else to 0. */
+struct binlog_index {
+    int fd;              /* -1 for none */
+    uint32_t from_crc;   /* the header's running CRC at `from` */
+    uint64_t file_bytes; /* its size, with nothing but whole entries, 0 where it is not known */
+    uint64_t end;        /* where the last entry's range ends */
+    uint64_t time_ns;    /* the last entry's */
+    uint64_t from;       /* what follows in the log file is remembered, and has no entry yet ... */
+    uint64_t from_count; /* ... with the records before it ... */
+    uint64_t counter;    /* ... the last confirmed commit ... */
+    int64_t since_ns;    /* ... and when that began, by CLOCK_MONOTONIC_COARSE */
+};
+enum binlog_index_limits { BINLOG_INDEX_RANGE_BYTES = 65536, BINLOG_INDEX_GAP_BYTES = 1048576 };
+enum binlog_index_stop {
+    BINLOG_INDEX_END = 0, /* all that were given */
+    BINLOG_INDEX_SHORT,   /* a range leads past the data */
+    BINLOG_INDEX_CHAIN,   /* an entry does not follow from the one before it */
+    BINLOG_INDEX_CRC,     /* the data are not what was written */
+    BINLOG_INDEX_RECORDS  /* they are, and no records fill them */
+};
+/* Where a verification has come to. */
+struct binlog_index_state {
+    uint64_t end, sequence, time_ns; /* of what was verified; the sequence of the record that follows */
+    int counted;                     /* the sequence is known exactly, else it is the lowest that can be */
+    int stop;
+};
+int64_t binlog_index_build(const uint8_t *data, size_t bytes, int to_end, struct binlog_index_state *state,
+                           uint8_t *entries, int64_t count_max);
+int64_t binlog_index_verify(const uint8_t *entries, int64_t count, const uint8_t *data, size_t bytes,
+                            struct binlog_index_state *state);
+
 /* An open log file, as its writers in one process know it.  Python fills it in under the file's lock. */
 struct binlog_file {
     int fd;
@@ -55,6 +86,7 @@ struct binlog_file {
     int step;               /* where the last commit that failed did so */
     void *bell;             /* mapped, or NULL */
     uint8_t *buffer;        /* the group: what is checked is what is written */
+    struct binlog_index index;
 };
 int binlog_file_init(struct binlog_file *file);
 void binlog_file_free(struct binlog_file *file);
@@ -153,5 +185,6 @@ void binlog_frame(const uint8_t *data, const uint32_t *lengths, int64_t count, u
 
 /* crc32c.c */
 uint32_t binlog_crc32c(uint32_t crc, const uint8_t *data, size_t bytes);
+uint32_t binlog_crc32c_rest(uint32_t whole, uint32_t first, uint64_t bytes);
 
 #endif

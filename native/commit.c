@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "big_endian.h"
+#include "index.h"
 #include "segment.h"
 
 #define PREPARE_BYTES_FIRST ((uint64_t)1 << 20)
@@ -168,6 +169,8 @@ static int confirm(struct binlog_file *file, uint8_t *header, struct live *live,
 int commit_group(struct binlog_file *file, uint8_t *header, struct live *live, const struct group *group, int *step)
 {
     uint64_t start = live->tail;
+    struct index_commit indexed = {.group = group, .start = start, .count = live->record_count,
+                                   .crc_before = live->running_crc};
     int result;
 
     if (group->bytes == 0 && (!group->sync || live->confirmed_end == live->tail))
@@ -180,12 +183,14 @@ int commit_group(struct binlog_file *file, uint8_t *header, struct live *live, c
     live->tail = live->own_tail = start + group->bytes;
     live->record_count += group->units;
     live->running_crc = binlog_crc32c(live->running_crc, group->data, group->bytes);
+    indexed.crc_after = live->running_crc;
     int strict = file->strict || (live->flags & (FLAG_MIXED | FLAG_STRICT)) != 0;
     if (strict)
         live->flags |= FLAG_STRICT;
     if (group->sync && live->confirmed_end < live->tail) {
         if ((result = confirm(file, header, live, group->note, step)) != 0)
             return result;
+        indexed.confirmed = 1;
     }
     if ((result = publish(file, header, live, step)) != 0)
         return result;
@@ -196,6 +201,7 @@ int commit_group(struct binlog_file *file, uint8_t *header, struct live *live, c
     live->doorbell++;
     put_u32(header + LOG_HEADER_DOORBELL, live->doorbell);
     (void)binlog_write(file->fd, header + LOG_HEADER_DOORBELL, 4, LOG_HEADER_DOORBELL);
+    index_follow(file, live, &indexed);
     return 0;
 }
 

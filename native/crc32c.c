@@ -63,3 +63,32 @@ uint32_t binlog_crc32c(uint32_t crc, const uint8_t *data, size_t bytes)
     crc = ~crc;
     return ~(has_instruction() ? by_instruction(crc, data, bytes) : by_table(crc, data, bytes));
 }
+
+/* The product of two polynomials modulo the CRC's, reflected: bit 31 is x^0. */
+static uint32_t multiply(uint32_t a, uint32_t b)
+{
+    uint32_t product = 0;
+    for (uint32_t bit = (uint32_t)1 << 31; bit != 0; bit >>= 1) {
+        if (a & bit)
+            product ^= b;
+        b = (b >> 1) ^ (b & 1 ? POLYNOMIAL : 0);
+    }
+    return product;
+}
+
+/* The CRC of the last `bytes` of some data, from the CRC of it all and of what comes before them.
+ *
+ * With `bytes` zeros behind it, data has its CRC multiplied by x^(8 * bytes); and the CRC of two parts together is that of
+ * the first so multiplied, plus that of the second (as in crc32_combine of zlib). */
+uint32_t binlog_crc32c_rest(uint32_t whole, uint32_t first, uint64_t bytes)
+{
+    uint32_t power = (uint32_t)1 << 23; /* x^8 */
+    if (first == 0)
+        return whole;
+    for (; bytes != 0; bytes >>= 1) {
+        if (bytes & 1)
+            first = multiply(first, power);
+        power = multiply(power, power);
+    }
+    return whole ^ first;
+}

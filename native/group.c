@@ -295,6 +295,7 @@ int binlog_drain_locked(struct binlog_file *file, struct binlog_segment *segment
 
 int binlog_file_init(struct binlog_file *file)
 {
+    file->index.fd = -1;
     file->buffer = malloc(BINLOG_GROUP_BYTES_MAX + BINLOG_COPY_BYTES_MAX);
     return file->buffer ? 0 : -ENOMEM;
 }

@@ -60,6 +60,7 @@ class Cutover:
         finally:
             # Named, useless, or half written and not synced: it is never used again.
             self.discard()
+        file.complete_index(header)
         file.close_at(header, number)
         sweep(self._directory, number)
         return number

@@ -18,6 +18,7 @@ from binlog.format.names import log_file_name
 from binlog.log.directory import LogDirectory
 from binlog.log.evidence import FileEvidence
 from binlog.log.header_reading import check_header, check_size, read_header
+from binlog.log.index_building import IndexWriting, open_index_writing
 from binlog.log.recovery import Recovery
 from binlog.log.recovery_table import Action, decide
 from binlog.storage.boot import boot_id
@@ -60,6 +61,8 @@ class WritableFile:
         self._identity = (status.st_dev, status.st_ino)
         self._doorbell = Doorbell(self.fd, _BELL)
         self._vouched = False
+        self._index: IndexWriting | None = None
+        self._index_epoch = -1
         self.ours = False
         self.commits = CommitFile(self.fd, number, self.path, prepare_bytes=prepare_bytes, strict=strict)
 
@@ -91,12 +94,16 @@ class WritableFile:
                 raise PoisonedError(f"{self.path}: {verdict.text}")
             reason = os.strerror(header.poison_errno)
             raise PoisonedError(f"{self.path}: a write or sync failed before ({reason}); open the log again to recover")
+        lost = self._index is not None and not self.commits.index_followed
+        if lost or verdict.action is not Action.KEEP or self._index_epoch != header.epoch:
+            self._cut_index(header, verdict.tail)
         recovery = Recovery(self._directory, self.number, self.fd)
         header = recovery.carry_out(header, verdict, vouched=self._vouched)
         self._vouched = True
         self.ours = header.ours
         if header.ours:
             self.commits.know(header, self._doorbell)
+            self._follow_with_index(header)
         return header
 
     def tell_failure(self, number: int, *, reopen: bool) -> None:
@@ -113,6 +120,45 @@ class WritableFile:
         if header.live_good and not header.flags & Flag.POISON:
             marked = replace(header, flags=header.flags | Flag.POISON, poison_errno=number)
             write_at(self.fd, marked.published(), PUBLISHED.start, self.path)
+
+    def _cut_index(self, header: LogHeader, tail: int) -> None:
+        """See to it that the index tells of nothing beyond the tail, before anything new can get there."""
+        self._forget_index()
+        if not header.ours:
+            return
+        index = open_index_writing(self._directory.fd, self.number, self.path, self.fd)
+        if index is None:
+            return
+        try:
+            if index.cut(header, tail):
+                self._index, index = index, None
+        except (BinlogError, OSError):
+            pass  # it stays behind, or is of no use
+        finally:
+            if index is not None:
+                index.close()
+
+    def _follow_with_index(self, header: LogHeader) -> None:
+        """Bring the index up to date, and have commits go on with it."""
+        if self._index_epoch == header.epoch:
+            return
+        self._index_epoch = header.epoch
+        if self._index is not None and self.complete_index(header):
+            self.commits.follow_with(self._index.fd)
+
+    def complete_index(self, header: LogHeader) -> bool:
+        """Make what entries are missing; False where they cannot be made, or would take long."""
+        try:
+            return self._index is not None and self._index.catch_up(header, header.tail)
+        except (BinlogError, OSError):
+            return False
+
+    def _forget_index(self) -> None:
+        self.commits.follow_with(-1)
+        self._index_epoch = -1
+        index, self._index = self._index, None
+        if index is not None:
+            index.close()
 
     def header(self) -> LogHeader:
         """The header as it is now."""
@@ -189,6 +235,7 @@ class WritableFile:
 
     def close(self) -> None:
         """Close the descriptor, and so free its lock."""
+        self._forget_index()
         self._doorbell.close()
         self._descriptor.close()
 

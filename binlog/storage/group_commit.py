@@ -135,6 +135,15 @@ class CommitFile:
         core.queue = bool(header.flags & Flag.MIXED)
         core.bell = doorbell.address() or ffi.NULL
 
+    def follow_with(self, index_fd: int) -> None:
+        """Write the index from here on; its descriptor stays the caller's.  -1 for none."""
+        self.core.index = {"fd": index_fd}
+
+    @property
+    def index_followed(self) -> bool:
+        """Whether the index is written; not so any more where something about it is odd."""
+        return bool(self.core.index.fd >= 0)
+
     def append(self, append: Append, segment: Segment | None, *, locked: bool = False) -> bool | None:
         """Append, alone or in a group; where it is staged already, wait for its outcome.
 

@@ -208,7 +208,7 @@ def test_poison_stops_every_writer_and_no_reader(log: Path) -> None:
 
 
 def test_other_names_in_the_directory_are_left_alone(log: Path) -> None:
-    others = ["notes.txt", "1.dat", "00000003.dat.tmp", "00000001.idx", ".hidden"]
+    others = ["notes.txt", "1.dat", "00000003.dat.tmp", "1.idx", ".hidden"]
     for name in others:
         (log / name).write_bytes(b"mine")
     with Writer(log) as writer:

@@ -219,4 +219,4 @@ def test_what_another_process_left_half_prepared_is_removed(log: Path) -> None:
     with Writer(log) as writer:
         assert [path.exists() for path in leftovers] == [False, True]
         writer.cutover()
-    assert sorted(path.name for path in log.iterdir()) == ["00000001.dat", "00000002.dat"]
+    assert sorted(path.name for path in log.glob("*.dat*")) == ["00000001.dat", "00000002.dat"]

@@ -1,0 +1,198 @@
+"""Reading a log file's index, and finding places by it.
+
+Invariant: the index is never believed over the log file.  A place that it gives was proven by the log file's own
+bytes: those of the range there and of the one before it have their CRCs, records fill both exactly, and they are as
+many as the next entries say.  Where that fails, the index gives no place, and the file is read from its first record.
+"""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable
+from typing import NamedTuple
+
+from binlog.errors import BinlogError
+from binlog.format.index_file import (
+    ENTRY_BYTES,
+    HEADER_BYTES,
+    MAGIC,
+    RANGE_BYTES_MAX,
+    IndexEntry,
+    entry_count,
+    entry_offset,
+    pack_header,
+    parse_entry,
+)
+from binlog.format.log_header import LogHeader
+from binlog.format.names import index_file_name
+from binlog.format.record import LENGTH_BYTES
+from binlog.storage.files import flags_to_open, read_at
+from binlog.storage.ranges import Ranges, RangeStop
+
+
+class IndexedPlace(NamedTuple):
+    """Where a record starts, and its sequence number (in another program's file: counted from its first record)."""
+
+    offset: int
+    sequence: int
+
+
+class Index:
+    """An index, as long as it was when it was opened.
+
+    fd: its descriptor, from here on this object's.
+    """
+
+    def __init__(self, fd: int, path: str) -> None:
+        self._fd = fd
+        self._path = path
+        self.header = read_at(fd, HEADER_BYTES, 0, path)
+        self.count = entry_count(os.fstat(fd).st_size)
+
+    def fits(self, header: LogHeader) -> bool:
+        """Whether it is the index of the log file with this header."""
+        return self.header == pack_header(number=header.number, uuid=header.uuid)
+
+    @property
+    def blank(self) -> bool:
+        """Whether no whole header was written yet, or came to the disk before a power cut."""
+        cut = len(self.header) < HEADER_BYTES and MAGIC.startswith(self.header[: len(MAGIC)])
+        return cut or self.header.count(0) == len(self.header)
+
+    @property
+    def named(self) -> bool:
+        """Whether it begins as an index does, of whatever log file."""
+        return self.header.startswith(MAGIC)
+
+    def entry(self, index: int) -> IndexEntry:
+        """An entry, counted from 0, whatever it says."""
+        return parse_entry(read_at(self._fd, ENTRY_BYTES, entry_offset(index), self._path).ljust(ENTRY_BYTES, b"\0"))
+
+    def entries(self, first: int, count: int) -> bytes:
+        """The bytes of some entries."""
+        data = read_at(self._fd, min(count, self.count - first) * ENTRY_BYTES, entry_offset(first), self._path)
+        return data[: len(data) // ENTRY_BYTES * ENTRY_BYTES]
+
+    def count_before(self, offset: int) -> int:
+        """How many entries tell of ranges that end at or before an offset."""
+        return bisect_right(range(self.count), offset, key=lambda index: self.entry(index).end)
+
+    def close(self) -> None:
+        """Give the descriptor back."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def __del__(self) -> None:
+        self.close()
+
+
+def open_index(directory_fd: int | None, number: int, path: str) -> Index | None:
+    """The index of a log file, or None where there is none that can be read.
+
+    directory_fd: None finds it beside `path`, the log file's.
+    """
+    try:
+        name = index_path(path) if directory_fd is None else index_file_name(number)
+        fd = os.open(name, flags_to_open(writable=False), dir_fd=directory_fd)
+    except OSError:
+        return None
+    try:
+        return Index(fd, index_path(path))
+    except BinlogError:
+        return None
+
+
+def index_path(path: str) -> str:
+    """The path of a log file's index, for messages."""
+    return os.path.splitext(path)[0] + ".idx"
+
+
+class IndexSearch:
+    """Finds places in one log file by its index.
+
+    header: the log file's; places beyond its tail are never given.
+    """
+
+    def __init__(self, index: Index, fd: int, header: LogHeader, path: str) -> None:
+        self._index = index if index.fits(header) else None
+        self._fd = fd
+        self._header = header
+        self._path = path
+
+    def before(self, offset: int) -> IndexedPlace | None:
+        """The last place known that is not beyond `offset`."""
+        return self._start_of(lambda index, count: bisect_right(range(count), offset, key=_key(index, "offset")) - 1)
+
+    def before_sequence(self, sequence: int) -> IndexedPlace | None:
+        """The last place known whose sequence is not higher than `sequence`."""
+        return self._start_of(
+            lambda index, count: bisect_right(range(count), sequence, key=_key(index, "sequence")) - 1
+        )
+
+    def since(self, time_ns: int) -> IndexedPlace | None:
+        """The first place known before which nothing was appended at `time_ns` or later.
+
+        It is the index's end where all that it knows is older.
+        """
+        return self._start_of(lambda index, count: bisect_left(range(count), time_ns, key=_key(index, "time_ns")))
+
+    def last_time_ns(self) -> int | None:
+        """When the last range was in the file, where the index reaches the file's tail, and it is proven; else None."""
+        count = self._count()
+        proven = self._proven(count - 1) if count else None
+        return proven[0].time_ns if proven is not None and proven[0].end == self._header.tail else None
+
+    def _count(self) -> int:
+        """The entries there are.  Those beyond the tail mean nothing: a power cut may have taken their bytes back."""
+        return 0 if self._index is None else self._index.count_before(self._header.tail)
+
+    def _start_of(self, find: Callable[[Index, int], int]) -> IndexedPlace | None:
+        """Where the range of the entry starts that `find` gives; for the one after the last, where the index ends."""
+        count = self._count()
+        if self._index is None or count == 0:
+            return None
+        number = find(self._index, count)
+        proven = self._proven(min(number, count - 1)) if number >= 0 else None
+        if proven is None:
+            return None
+        entry, ranges = proven
+        if number < count:
+            return IndexedPlace(entry.offset, entry.sequence)
+        assert ranges.sequence is not None
+        return IndexedPlace(ranges.end, ranges.sequence)
+
+    def _proven(self, number: int) -> tuple[IndexEntry, Ranges] | None:
+        """The entry, and what follows it, where the log file's bytes prove both it and the one before it."""
+        header, index = self._header, self._index
+        if index is None:
+            return None
+        first = max(number - 1, 0)
+        data = index.entries(first, number - first + 2)
+        entries = [parse_entry(data, at) for at in range(0, len(data), ENTRY_BYTES)]
+        proven, following = entries[: number - first + 1], entries[number - first + 1 :]
+        begins = (header.first_offset, header.first_sequence)
+        if len(proven) <= number - first or (first == 0 and (proven[0].offset, proven[0].sequence) != begins):
+            return None
+        ranges = Ranges(proven[0].offset, proven[0].sequence)
+        for entry in proven:
+            if not header.first_offset <= entry.offset == ranges.end < entry.end <= header.tail:
+                return None
+            if ranges.verify(entry.pack(), self._range(entry)) != (1, RangeStop.END):
+                return None
+        # What lies beyond the tail may be left from before a power cut.
+        known = [(entry.offset, entry.sequence) for entry in following if any(entry) and entry.end <= header.tail]
+        return (proven[-1], ranges) if known in ([], [(ranges.end, ranges.sequence)]) else None
+
+    def _range(self, entry: IndexEntry) -> bytes:
+        """The range's bytes, none where it is larger than one can be."""
+        if entry.range_bytes > RANGE_BYTES_MAX:
+            length = read_at(self._fd, LENGTH_BYTES, entry.offset, self._path)
+            if LENGTH_BYTES + int.from_bytes(length, "big") != entry.range_bytes:
+                return b""
+        return read_at(self._fd, entry.range_bytes, entry.offset, self._path)
+
+
+def _key(index: Index, name: str) -> Callable[[int], int]:
+    return lambda number: int(getattr(index.entry(number), name))

@@ -1,0 +1,170 @@
+"""Making the index of a log file: where there is none, and where it ended too early or too late.
+
+All of it happens under the log file's lock, but for `build_entries`.  An index that cannot be written is no failure of
+the log: its writers go on without.
+
+An index that reaches beyond the tail tells of bytes that a power cut took back, and that others will take the place of.
+So it is cut, and that is synced, before anything else is: see `IndexWriting.cut`.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterator
+
+from binlog.errors import BinlogError, CorruptError, NotFoundError
+from binlog.format.index_file import (
+    ENTRY_BYTES,
+    HEADER_BYTES,
+    INDEX_ENTRY,
+    IndexEntry,
+    entry_offset,
+    pack_header,
+    parse_entry,
+)
+from binlog.format.log_header import LogHeader
+from binlog.format.names import index_file_name
+from binlog.format.record import LENGTH_BYTES, RECORD_BYTES_FORMAT_MAX
+from binlog.log.chain import walk
+from binlog.log.index import Index, index_path
+from binlog.storage.boot import boot_id
+from binlog.storage.descriptor import Descriptor
+from binlog.storage.files import create_file, read_at, sync, write_at
+from binlog.storage.ranges import Ranges
+
+# What a writer reads at most to bring an index up to date while it holds the lock; `repair` reads whatever it takes.
+CATCH_UP_BYTES_MAX = 16 << 20
+_READ_BYTES = 1 << 20
+# Of another boot's index the last entries are looked at one by one: those that may not have come to the disk.
+_LOOK_BACK = 1 << 15
+_ENTRY = struct.Struct(INDEX_ENTRY.format)
+
+
+class IndexWriting:
+    """The index of one open log file, as its writer has it.
+
+    directory_fd, number, path, fd: the log file's.
+    """
+
+    def __init__(self, directory_fd: int, number: int, path: str, fd: int) -> None:
+        self.path = index_path(path)
+        self._data_fd = fd
+        self._data_path = path
+        name = index_file_name(number)
+        try:
+            self._descriptor = Descriptor(directory_fd, name, self.path)
+        except NotFoundError:
+            os.close(create_file(directory_fd, name, self.path, mode=os.fstat(fd).st_mode & 0o777))
+            self._descriptor = Descriptor(directory_fd, name, self.path)
+
+    @property
+    def fd(self) -> int:
+        """The index's descriptor."""
+        return self._descriptor.fd
+
+    def cut(self, header: LogHeader, tail: int) -> bool:
+        """Take away what cannot be there; whether this is an index to go on with.
+
+        header: the log file's.  tail: where its records end, by the verdict on it, which need not be carried out yet.
+        """
+        index = Index(os.dup(self.fd), self.path)
+        try:
+            if not index.fits(header):
+                if not (index.blank or index.named):
+                    return False  # something else under our name
+                os.ftruncate(self.fd, 0)
+                write_at(self.fd, pack_header(number=header.number, uuid=header.uuid), 0, self.path)
+                sync(self.fd, self.path)
+                return True
+            count = _sound_count(index, header, tail)
+        finally:
+            index.close()
+        size = entry_offset(count)
+        if os.fstat(self.fd).st_size != size:
+            os.ftruncate(self.fd, size)
+            if count != index.count:
+                sync(self.fd, self.path)
+        return True
+
+    def catch_up(self, header: LogHeader, tail: int, *, bytes_max: int | None = CATCH_UP_BYTES_MAX) -> bool:
+        """Make entries up to the tail; False where the index lies further behind than `bytes_max`, or does not hold."""
+        last = self._last()
+        ranges = Ranges(header.first_offset, header.first_sequence)
+        if last is not None:
+            count, _ = walk(self._data_fd, last.offset, last.end, tail, self._data_path)
+            ranges.move(last.end, last.sequence + count)
+        if bytes_max is not None and tail - ranges.end > bytes_max:
+            return False
+        times = Ranges(ranges.end, ranges.sequence, self._time_ns(last))
+        at = os.fstat(self.fd).st_size
+        for entries in build_entries(self._data_fd, times, tail, self._data_path):
+            write_at(self.fd, entries, at, self.path)
+            at += len(entries)
+        return True
+
+    def _last(self) -> IndexEntry | None:
+        size = os.fstat(self.fd).st_size
+        if size <= HEADER_BYTES:
+            return None
+        return parse_entry(read_at(self.fd, ENTRY_BYTES, size - ENTRY_BYTES, self.path))
+
+    def _time_ns(self, last: IndexEntry | None) -> int:
+        """The earliest time at which all that has no entry yet is known to have been in the file."""
+        return max(os.fstat(self._data_fd).st_mtime_ns, 0 if last is None else last.time_ns)
+
+    def close(self) -> None:
+        """Give the index back."""
+        self._descriptor.close()
+
+
+def open_index_writing(directory_fd: int, number: int, path: str, fd: int) -> IndexWriting | None:
+    """The index, made where there is none; None where that cannot be."""
+    try:
+        return IndexWriting(directory_fd, number, path, fd)
+    except (BinlogError, OSError):
+        return None
+
+
+def build_entries(fd: int, ranges: Ranges, tail: int, path: str) -> Iterator[bytes]:
+    """Entries for the records from where `ranges` is up to the tail, many at a time.
+
+    Raises: CorruptError where no records fill that.
+    """
+    size = _READ_BYTES
+    while ranges.end < tail:
+        at = ranges.end
+        data = read_at(fd, min(size, tail - at), at, path)
+        entries = ranges.build(data, to_end=at + len(data) == tail)
+        if entries:
+            yield entries
+            size = _READ_BYTES
+            continue
+        length = int.from_bytes(data[:LENGTH_BYTES], "big")
+        record_bytes = LENGTH_BYTES + length
+        if len(data) < LENGTH_BYTES or length > RECORD_BYTES_FORMAT_MAX or record_bytes > tail - at or len(data) > size:
+            raise CorruptError(path, at, "length", f"no records fill the file up to its tail {tail}")
+        if size >= record_bytes + _READ_BYTES or at + len(data) < min(at + size, tail):
+            raise CorruptError(path, at, "length", f"no records fill the file up to its tail {tail}")
+        size = record_bytes + _READ_BYTES
+
+
+def _sound_count(index: Index, header: LogHeader, tail: int) -> int:
+    """How many entries to keep: those up to the tail, and of another boot's as far as the last ones follow on."""
+    count = index.count
+    if count and header.boot_id == boot_id():
+        before = index.entry(count - 2).end if count > 1 else header.first_offset
+        last = index.entry(count - 1)
+        if before == last.offset < last.end <= tail:
+            return count
+    count = index.count_before(tail)
+    first = max(count - _LOOK_BACK, 0)
+    end = header.first_offset if first == 0 else index.entry(first).offset
+    lowest = (header.first_sequence, 0)
+    for sequence, offset, time_ns, range_bytes, _ in _ENTRY.iter_unpack(index.entries(first, count - first)):
+        if offset != end or not range_bytes or end + range_bytes > tail or sequence < lowest[0] or time_ns < lowest[1]:
+            break
+        end += range_bytes
+        lowest = (sequence + 1, time_ns)
+        first += 1
+    return first

@@ -1,0 +1,68 @@
+"""Ranges of records with their CRCs, as an index has them: made and verified by the compiled code."""
+
+from __future__ import annotations
+
+import enum
+from typing import Any
+
+from binlog.format.index_file import ENTRY_BYTES
+from binlog.storage.native import ffi, lib
+
+# How far a writer brings an index up to date by itself, in bytes of the log file.
+GAP_BYTES_MAX = int(lib.BINLOG_INDEX_GAP_BYTES)
+
+
+class RangeStop(enum.IntEnum):
+    """Why a verification ended."""
+
+    END = lib.BINLOG_INDEX_END  # all entries hold
+    SHORT = lib.BINLOG_INDEX_SHORT  # a range leads past the data given
+    CHAIN = lib.BINLOG_INDEX_CHAIN  # an entry does not follow from the one before it
+    CRC = lib.BINLOG_INDEX_CRC  # the data are not what was written
+    RECORDS = lib.BINLOG_INDEX_RECORDS  # the CRC holds, and no records fill the range
+
+
+class Ranges:
+    """Goes through ranges that follow one another.
+
+    end: where the next one starts.  sequence: of the record there; None for any.
+    """
+
+    __slots__ = ("_state",)
+
+    def __init__(self, end: int, sequence: int | None, time_ns: int = 0) -> None:
+        self._state: Any = ffi.new("struct binlog_index_state *")
+        self._state.time_ns = time_ns
+        self.move(end, sequence)
+
+    def move(self, end: int, sequence: int | None) -> None:
+        """Go on at `end`."""
+        self._state.end = end
+        self._state.sequence = sequence or 0
+        self._state.counted = sequence is not None
+
+    @property
+    def end(self) -> int:
+        """Where the next range starts."""
+        end: int = self._state.end
+        return end
+
+    @property
+    def sequence(self) -> int | None:
+        """The sequence number of the record there, where it is known."""
+        sequence: int = self._state.sequence
+        return sequence if self._state.counted else None
+
+    def build(self, data: bytes, *, to_end: bool) -> bytes:
+        """Entries for the whole ranges that `data` holds, which lies at `end`; for all of it with `to_end`."""
+        count_max = len(data) // (lib.BINLOG_INDEX_RANGE_BYTES // 2) + 2
+        entries = ffi.new("uint8_t[]", count_max * ENTRY_BYTES)
+        count = lib.binlog_index_build(data, len(data), to_end, self._state, entries, count_max)
+        return bytes(ffi.buffer(entries, count * ENTRY_BYTES))
+
+    def verify(self, entries: bytes | memoryview, data: bytes) -> tuple[int, RangeStop]:
+        """How many of the entries hold for `data`, which lies at `end`, and why the next one does not."""
+        count = len(entries) // ENTRY_BYTES
+        view = ffi.from_buffer("uint8_t[]", entries)
+        done = lib.binlog_index_verify(view, count, data, len(data), self._state)
+        return done, RangeStop(self._state.stop)

@@ -1,0 +1,332 @@
+/* The index of an open log file, written behind what is published: see docs/format.md for its bytes.
+ *
+ * It is derived: what fails here fails no append, and is never synced.  It is written under the log file's lock alone.
+ *
+ * Synced commits get an entry each.  Without a sync there is no system call for a record: the range since the last entry
+ * is only remembered (struct binlog_index, one a process) until it is large or old enough.  The CRC of that range costs
+ * no second pass over the bytes: the header's running CRC goes on through the appends of all processes, and the CRC of
+ * its last part follows from that of the whole and of the first part.
+ *
+ * Processes commit in turn, so another one may have written entries meanwhile: before writing, the index's size tells.
+ * What lies between the index's end and what this process remembers is read from the log file, where it is not much;
+ * where it is, or where anything about the index is odd, the index is left behind, and Python sees to it.
+ */
+#include "index.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "big_endian.h"
+
+#define AGE_NS_MAX ((int64_t)1000000000)
+#define ENTRIES_AT_ONCE 64
+
+/* A run of records, and what is known where it starts. */
+struct range {
+    uint64_t from, end;
+    uint64_t count; /* records of the file before it */
+};
+
+/* Entries on their way to the file. */
+struct entries {
+    struct binlog_file *file;
+    uint64_t time_ns;
+    size_t count;
+    uint8_t bytes[ENTRIES_AT_ONCE * INDEX_ENTRY_BYTES];
+};
+
+static int64_t clock_ns(clockid_t clock)
+{
+    struct timespec now;
+    clock_gettime(clock, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+static uint64_t first_sequence(const struct binlog_file *file)
+{
+    return get_u64(file->identity + LOG_HEADER_FIRST_SEQUENCE - LOG_HEADER_MAGIC);
+}
+
+static int entries_write(struct entries *entries)
+{
+    struct binlog_index *index = &entries->file->index;
+    size_t bytes = entries->count * INDEX_ENTRY_BYTES;
+    int result = binlog_write(index->fd, entries->bytes, bytes, (int64_t)index->file_bytes);
+    if (result != 0) {
+        index->file_bytes = 0; /* not known any more, so that it is looked at again */
+        return result;
+    }
+    if (entries->count > 0) {
+        const uint8_t *last = entries->bytes + bytes - INDEX_ENTRY_BYTES;
+        index->end = get_u64(last + INDEX_ENTRY_OFFSET) + get_u32(last + INDEX_ENTRY_RANGE_BYTES);
+        index->time_ns = entries->time_ns;
+    }
+    index->file_bytes += bytes;
+    entries->count = 0;
+    return 0;
+}
+
+static int entries_add(struct entries *entries, uint64_t offset, uint64_t bytes, uint64_t count, uint32_t crc)
+{
+    int result;
+    if (bytes > UINT32_MAX)
+        return -EFBIG;
+    if (entries->count == ENTRIES_AT_ONCE && (result = entries_write(entries)) != 0)
+        return result;
+    uint8_t *at = entries->bytes + entries->count++ * INDEX_ENTRY_BYTES;
+    put_u64(at + INDEX_ENTRY_SEQUENCE, first_sequence(entries->file) + count);
+    put_u64(at + INDEX_ENTRY_OFFSET, offset);
+    put_u64(at + INDEX_ENTRY_TIME_NS, entries->time_ns);
+    put_u32(at + INDEX_ENTRY_RANGE_BYTES, (uint32_t)bytes);
+    put_u32(at + INDEX_ENTRY_RANGE_CRC, crc);
+    return 0;
+}
+
+/* The bytes of as many records from the start of `data` as one range takes; 0 where `data` ends before that is known. */
+static uint64_t range_length(const uint8_t *data, uint64_t bytes, uint64_t *records)
+{
+    uint64_t at = 0;
+    *records = 0;
+    while (at < bytes) {
+        uint64_t next = at + RECORD_BYTES;
+        if (next <= bytes)
+            next += get_u32(data + at);
+        if (*records > 0 && next > BINLOG_INDEX_RANGE_BYTES)
+            break;
+        if (next > bytes)
+            return 0;
+        at = next;
+        ++*records;
+    }
+    return at;
+}
+
+/* Adds the whole records of a run of bytes that is at hand. */
+static int entries_add_run(struct entries *entries, const uint8_t *data, const struct range *run)
+{
+    uint64_t at = run->from, count = run->count, records;
+    while (at < run->end) {
+        uint64_t bytes = range_length(data, run->end - at, &records);
+        if (bytes == 0)
+            return -EBADMSG;
+        int result = entries_add(entries, at, bytes, count, binlog_crc32c(0, data, bytes));
+        if (result != 0)
+            return result;
+        at += bytes;
+        data += bytes;
+        count += records;
+    }
+    return 0;
+}
+
+/* Adds what others have appended since the index's end, from the file. */
+static int entries_add_gap(struct entries *entries, struct range *gap)
+{
+    uint64_t bytes = gap->end - gap->from, records, count = 0;
+    uint8_t *data;
+    int result = -EBADMSG;
+
+    if (bytes > BINLOG_INDEX_GAP_BYTES)
+        return -E2BIG;
+    if (!(data = malloc(bytes)))
+        return -ENOMEM;
+    if (pread(entries->file->fd, data, bytes, (off_t)gap->from) == (ssize_t)bytes) {
+        uint64_t at = 0, length;
+        while (at < bytes && (length = range_length(data + at, bytes - at, &records)) > 0) {
+            at += length;
+            count += records;
+        }
+        if (at == bytes && count <= gap->count) {
+            gap->count -= count; /* it was the count at its end */
+            result = entries_add_run(entries, data, gap);
+        }
+    }
+    free(data);
+    return result;
+}
+
+/* Finds out where the index ends, unless this process wrote there last.  0, or -errno where it is not to be touched. */
+static int find_end(const struct binlog_file *file, struct binlog_index *index, uint64_t tail)
+{
+    struct stat status;
+    uint8_t last[INDEX_ENTRY_BYTES];
+
+    if (fstat(index->fd, &status) != 0 || status.st_nlink == 0)
+        return -ESTALE;
+    uint64_t file_bytes = (uint64_t)status.st_size;
+    if (file_bytes == index->file_bytes)
+        return 0;
+    index->file_bytes = 0;
+    if (file_bytes < INDEX_HEADER_BYTES)
+        return -ESTALE;
+    file_bytes -= file_bytes % INDEX_ENTRY_BYTES; /* what is left of an entry is written over */
+    if (file_bytes == INDEX_HEADER_BYTES) {
+        index->end = LOG_HEADER_BYTES;
+        index->time_ns = 0;
+    } else {
+        if (pread(index->fd, last, sizeof last, (off_t)(file_bytes - INDEX_ENTRY_BYTES)) != INDEX_ENTRY_BYTES)
+            return -ESTALE;
+        uint64_t offset = get_u64(last + INDEX_ENTRY_OFFSET);
+        index->end = offset + get_u32(last + INDEX_ENTRY_RANGE_BYTES);
+        index->time_ns = get_u64(last + INDEX_ENTRY_TIME_NS);
+        if (offset < LOG_HEADER_BYTES || index->end <= offset || index->end > tail ||
+            get_u64(last + INDEX_ENTRY_SEQUENCE) < first_sequence(file))
+            return -EBADMSG;
+    }
+    index->file_bytes = file_bytes;
+    return 0;
+}
+
+static void remember(struct binlog_index *index, uint64_t from, uint64_t count, uint32_t crc, uint64_t counter)
+{
+    index->from = from;
+    index->from_count = count;
+    index->from_crc = crc;
+    index->counter = counter;
+    index->since_ns = clock_ns(CLOCK_MONOTONIC_COARSE);
+}
+
+/* Whether the group is remembered as the beginning of the next range, behind `length` bytes that get an entry. */
+static int leaves_group(const struct index_commit *commit, uint64_t length)
+{
+    return !commit->confirmed && length > 0 && commit->group->bytes < BINLOG_INDEX_RANGE_BYTES &&
+           length + commit->group->bytes > BINLOG_INDEX_RANGE_BYTES;
+}
+
+/* Adds the entries for [from, commit->start), whose CRC follows from the running ones, and for the group behind it. */
+static int entries_add_known(struct entries *entries, const struct index_commit *commit, struct range *before, uint32_t crc)
+{
+    const struct group *group = commit->group;
+    uint64_t length = before->end - before->from, tail = before->end + group->bytes;
+    int result = 0;
+
+    if (group->bytes > 0 && length + group->bytes <= BINLOG_INDEX_RANGE_BYTES) {
+        crc = binlog_crc32c_rest(commit->crc_after, crc, tail - before->from);
+        return entries_add(entries, before->from, tail - before->from, before->count, crc);
+    }
+    if (length > 0)
+        result = entries_add(entries, before->from, length, before->count,
+                             binlog_crc32c_rest(commit->crc_before, crc, length));
+    if (result != 0 || group->bytes == 0 || leaves_group(commit, length))
+        return result;
+    struct range run = {before->end, tail, commit->count};
+    return entries_add_run(entries, group->data, &run);
+}
+
+static int write_entries(struct binlog_file *file, const struct index_commit *commit)
+{
+    struct binlog_index *index = &file->index;
+    struct entries entries = {.file = file, .count = 0};
+    struct range before = {index->from, commit->start, index->from_count};
+    uint32_t crc = index->from_crc;
+    int64_t now_ns = clock_ns(CLOCK_REALTIME);
+    int result;
+
+    entries.time_ns = now_ns > 0 && (uint64_t)now_ns > index->time_ns ? (uint64_t)now_ns : index->time_ns;
+    if (index->end != index->from) {
+        /* Others wrote entries, or appended what has none yet: only the group itself is at hand. */
+        before = (struct range){commit->start, commit->start, commit->count};
+        crc = commit->crc_before;
+        if (index->end < before.from) {
+            struct range gap = {index->end, before.from, before.count};
+            if ((result = entries_add_gap(&entries, &gap)) != 0)
+                return result;
+        }
+    }
+    if ((result = entries_add_known(&entries, commit, &before, crc)) != 0)
+        return result;
+    return entries_write(&entries);
+}
+
+void index_follow(struct binlog_file *file, const struct live *live, const struct index_commit *commit)
+{
+    struct binlog_index *index = &file->index;
+    uint64_t counter = live->confirmed_counter - (commit->confirmed ? 1 : 0);
+
+    if (index->fd < 0)
+        return;
+    /* The running CRC starts anew at each confirm: a range is only remembered from the last one on. */
+    if (index->counter != counter || index->from > commit->start || index->from == 0)
+        remember(index, commit->start, commit->count, commit->crc_before, counter);
+    if (!commit->confirmed && live->tail - index->from <= BINLOG_INDEX_RANGE_BYTES &&
+        clock_ns(CLOCK_MONOTONIC_COARSE) - index->since_ns < AGE_NS_MAX)
+        return;
+    int result = find_end(file, index, commit->start);
+    if (result == -ESTALE || result == -EBADMSG)
+        index->fd = -1; /* Python's, which closes it, and looks closer when the file is opened again */
+    if (result == 0)
+        result = write_entries(file, commit);
+    if (result == 0 && index->end == commit->start)
+        remember(index, commit->start, commit->count, commit->crc_before, counter);
+    else
+        remember(index, live->tail, live->record_count, commit->confirmed ? 0 : commit->crc_after,
+                 live->confirmed_counter);
+}
+
+/* Makes entries for as many whole ranges as `data` holds, from `state` on, with the time there; `state` moves along.
+ *
+ * to_end: no record follows the data, so that the last range is whole whatever its size.  Returns how many. */
+int64_t binlog_index_build(const uint8_t *data, size_t bytes, int to_end, struct binlog_index_state *state,
+                           uint8_t *entries, int64_t count_max)
+{
+    uint64_t at = 0, records;
+    int64_t count = 0;
+
+    for (; at < bytes && count < count_max; count++, entries += INDEX_ENTRY_BYTES) {
+        uint64_t length = range_length(data + at, bytes - at, &records);
+        if (length == 0 || length > UINT32_MAX || (at + length == bytes && !to_end && length < BINLOG_INDEX_RANGE_BYTES))
+            break;
+        put_u64(entries + INDEX_ENTRY_SEQUENCE, state->sequence);
+        put_u64(entries + INDEX_ENTRY_OFFSET, state->end);
+        put_u64(entries + INDEX_ENTRY_TIME_NS, state->time_ns);
+        put_u32(entries + INDEX_ENTRY_RANGE_BYTES, (uint32_t)length);
+        put_u32(entries + INDEX_ENTRY_RANGE_CRC, binlog_crc32c(0, data + at, length));
+        state->sequence += records;
+        state->end += length;
+        at += length;
+    }
+    return count;
+}
+
+/* How many entries, from the first one of `entries` on, follow from `state` and one another and lie within `data`, and
+ * how far the bytes are what they say; `state` moves along.  data: of the log file, from `state->end` on. */
+int64_t binlog_index_verify(const uint8_t *entries, int64_t count, const uint8_t *data, size_t bytes,
+                            struct binlog_index_state *state)
+{
+    uint64_t at = 0, next;
+    int64_t done = 0;
+
+    for (state->stop = BINLOG_INDEX_END; done < count; done++, entries += INDEX_ENTRY_BYTES) {
+        uint64_t length = get_u32(entries + INDEX_ENTRY_RANGE_BYTES), records = 0, reached = 0;
+        uint64_t time_ns = get_u64(entries + INDEX_ENTRY_TIME_NS);
+        state->stop = BINLOG_INDEX_CHAIN;
+        if (get_u64(entries + INDEX_ENTRY_OFFSET) != state->end || length == 0 || time_ns < state->time_ns ||
+            (state->counted ? get_u64(entries + INDEX_ENTRY_SEQUENCE) != state->sequence
+                            : get_u64(entries + INDEX_ENTRY_SEQUENCE) < state->sequence))
+            break;
+        state->stop = BINLOG_INDEX_SHORT;
+        if (length > bytes - at)
+            break;
+        state->stop = BINLOG_INDEX_CRC;
+        if (binlog_crc32c(0, data + at, length) != get_u32(entries + INDEX_ENTRY_RANGE_CRC))
+            break;
+        state->stop = BINLOG_INDEX_RECORDS;
+        while (reached < length && length - reached >= RECORD_BYTES &&
+               (next = reached + RECORD_BYTES + get_u32(data + at + reached)) <= length) {
+            reached = next;
+            records++;
+        }
+        if (reached != length)
+            break;
+        state->stop = BINLOG_INDEX_END;
+        state->end += length;
+        state->sequence = get_u64(entries + INDEX_ENTRY_SEQUENCE) + records;
+        state->counted = 1;
+        state->time_ns = time_ns;
+        at += length;
+    }
+    return done;
+}

@@ -1,0 +1,47 @@
+"""Indexes of logs for tests: read without our code, and held against the records."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from typing import NamedTuple
+
+from binlog.storage.checksum import crc32c
+
+
+class Entry(NamedTuple):
+    """One entry, as it lies in the file."""
+
+    sequence: int
+    offset: int
+    time_ns: int
+    size: int
+    crc: int
+
+
+def index_entries(log: Path, number: int = 1) -> list[Entry]:
+    """The entries of one file's index, whatever they say."""
+    data = (log / f"{number:08d}.idx").read_bytes()
+    assert data[:16] == struct.pack(">8sHHI", b"BINLOGIX", 1, 0, number)
+    assert data[16:32] == (log / f"{number:08d}.dat").read_bytes()[32:48]
+    return [Entry(*values) for values in struct.iter_unpack(">QQQII", data[32 : len(data) // 32 * 32])]
+
+
+def check_entries(log: Path, number: int = 1) -> int:
+    """Hold each entry against the log file's bytes; how far from its tail the last one ends."""
+    data = (log / f"{number:08d}.dat").read_bytes()
+    tail, sequence = struct.unpack_from(">Q", data, 8)[0], struct.unpack_from(">Q", data, 48)[0]
+    at, time_ns = 256, 0
+    for entry in index_entries(log, number):
+        assert (entry.sequence, entry.offset) == (sequence, at)
+        assert entry.time_ns >= time_ns
+        time_ns = entry.time_ns
+        assert crc32c(data[at : at + entry.size]) == entry.crc
+        records = 0
+        while at < entry.offset + entry.size:
+            at += 4 + struct.unpack_from(">I", data, at)[0]
+            records += 1
+        assert at == entry.offset + entry.size <= tail
+        assert entry.size <= 65536 or records == 1
+        sequence += records
+    return int(tail) - at
