@@ -4,10 +4,10 @@ from binlog import errors
 from binlog.format.ref import Ref
 from binlog.log.batch import Batch, Entry
 from binlog.log.check import Problem, check
-from binlog.log.cursor import Start
 from binlog.log.options import Background
 from binlog.log.prune import Pruned, prune
 from binlog.log.reader import Reader
+from binlog.log.start import Sequence, Since, Start
 from binlog.log.stat import FileStat, LogStat, stat
 from binlog.log.writer import Writer
 from binlog.storage.files import FileSystem
@@ -27,6 +27,8 @@ __all__ = [
     "Pruned",
     "Reader",
     "Ref",
+    "Sequence",
+    "Since",
     "Start",
     "Writer",
     "check",

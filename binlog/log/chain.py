@@ -63,3 +63,21 @@ def is_blank(fd: int, start: int, end: int, path: str) -> bool:
             return False
         start += len(data)
     return True
+
+
+def skip(fd: int, start: int, count: int, tail: int, path: str) -> int:
+    """Where the record starts that comes `count` records after the one at `start`; the tail where there are fewer.
+
+    Raises: CorruptError at a length that leads past the tail.
+    """
+    at = start
+    while count > 0 and at < tail:
+        data = read_at(fd, min(_READ_BYTES, tail - at), at, path)
+        found = scan(data, tail - at, RECORD_BYTES_FORMAT_MAX, min(count, _COUNT_MAX))
+        if found.count:
+            count -= found.count
+            at += found.consumed
+        else:
+            _, at = walk(fd, at, at + 1, tail, path)
+            count -= 1
+    return at

@@ -15,6 +15,8 @@ from binlog.format.log_header import FIRST_OFFSET, LOG_HEADER, SLOT_BYTES, Flag,
 from binlog.log.chain import walk
 from binlog.log.directory import LogDirectory
 from binlog.log.header_reading import check_size, settled_header
+from binlog.log.index import index_path, open_index
+from binlog.log.index_check import DamagedRange, IndexCheck
 
 
 class Problem(NamedTuple):
@@ -32,7 +34,7 @@ class Problem(NamedTuple):
 def check(path: str | os.PathLike[str]) -> list[Problem]:
     """Every problem found in the log in a directory; an empty list for none.
 
-    Reads every record's length, and nothing twice.  Takes no lock and writes nothing.
+    Reads every record's length, and every byte that an index tells of.  Takes no lock and writes nothing.
     Raises: AccessError where the path cannot be read at all.
     """
     directory = LogDirectory(path)
@@ -51,6 +53,7 @@ def _check(directory: LogDirectory) -> Iterator[Problem]:
             fd = directory.open(number)
             try:
                 header = settled_header(fd, number, path)
+                yield from _check_index(directory, fd, header)
                 yield from _check_file(fd, header, path)
             finally:
                 os.close(fd)
@@ -84,6 +87,22 @@ def _check_file(fd: int, header: LogHeader, path: str) -> Iterator[Problem]:
         at = LOG_HEADER.offset("record_count")
         yield Problem(path, at, "record-count", f"the header counts {header.record_count} records, there are {count}")
     walk(fd, end, header.tail, header.tail, path)
+
+
+def _check_index(directory: LogDirectory, fd: int, header: LogHeader) -> Iterator[Problem]:
+    path = directory.file_path(header.number)
+    index = open_index(directory.fd, header.number, path)
+    if index is None:
+        return
+    try:
+        for found in IndexCheck(index, fd, header, path).run():
+            if isinstance(found, DamagedRange):
+                text = f"the bytes from {found.start} to {found.end} are not those that were written there"
+                yield Problem(path, found.start, "index-crc", text)
+            else:
+                yield Problem(index_path(path), found.offset, "index", found.text)
+    finally:
+        index.close()
 
 
 def _check_blocks(header: LogHeader, path: str) -> Iterator[Problem]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 import time
 
 from binlog.errors import CorruptError, GoneError, NotFoundError
@@ -15,6 +14,9 @@ from binlog.log.file_reader import FileReader
 from binlog.log.header_reading import check_next
 from binlog.log.late import LateRecords
 from binlog.log.place import Place
+from binlog.log.start import Place as StartPlace
+from binlog.log.start import Sequence, Since, Start
+from binlog.log.start_search import place_of_sequence, place_since
 from binlog.storage.doorbell import Doorbell
 
 # How long a waiting reader trusts the bell alone.  Writers that are not ours ring none, and one of ours may die between
@@ -29,17 +31,10 @@ _RECORDS_MOST = 1 << 30
 _BYTES_MOST = 1 << 30
 
 
-class Start(enum.Enum):
-    """Where a reader begins when not at a ref."""
-
-    BEGINNING = "beginning"
-    END = "end"
-
-
 class Cursor:
     """See the module.  It owns the directory and the files it opens."""
 
-    def __init__(self, directory: LogDirectory, start: Ref | Start, *, follow: bool, record_bytes_max: int) -> None:
+    def __init__(self, directory: LogDirectory, start: StartPlace, *, follow: bool, record_bytes_max: int) -> None:
         self.directory = directory
         self._start = start
         self._follow = follow
@@ -47,8 +42,10 @@ class Cursor:
         self._place: Place | None = None
         self._late = LateRecords()
         self._read_from: Place | None = None
-        if not self._open_start() and start is Start.END:
-            # The end of a log with no files yet is its beginning: what comes is after it.
+        if not self._open_start() and not isinstance(start, Ref):
+            # The end of a log with no files yet is its beginning: what comes is after it, and after now.
+            if isinstance(start, Sequence) and start.number:
+                raise ValueError(f"sequence {start.number}: the log has no records so far")
             self._start = Start.BEGINNING
 
     def read(self, records_max: int, bytes_max: int) -> Found | None:
@@ -196,10 +193,19 @@ class Cursor:
     def _starting_place(self, numbers: list[int]) -> Place:
         if isinstance(self._start, Ref):
             return self._place_of(self._start, numbers)
+        if isinstance(self._start, Sequence):
+            return place_of_sequence(self._start, self._in_use(numbers), self._open)
+        if isinstance(self._start, Since):
+            return place_since(self._start, self._in_use(numbers), self._open)
         if self._start is Start.END:
             file = self._open_newest(numbers)
             return Place(file, file.header.tail, file.sequence_at(file.header.tail) if file.header.settled else None)
         return Place.first(self._open(numbers[0]))
+
+    def _in_use(self, numbers: list[int]) -> list[int]:
+        newest = self._open_newest(numbers)
+        newest.close()
+        return [number for number in numbers if number <= newest.number]
 
     def _open_newest(self, numbers: list[int]) -> FileReader:
         """The file that records are appended to."""

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from binlog.errors import BinlogError
+from binlog.format.log_header import HEADER_BYTES, parse_log_header
 from binlog.log.chain import good_end, is_blank
+from binlog.log.index import open_index
+from binlog.log.index_check import IndexCheck
 from binlog.storage.checksum import crc32c
 from binlog.storage.files import read_at
 
@@ -37,4 +43,16 @@ class FileEvidence:
 
     def proven_end(self, start: int, end: int) -> int:
         """How far the index proves the bytes."""
-        return start
+        try:
+            header = parse_log_header(read_at(self._fd, HEADER_BYTES, 0, self._path), path=self._path)
+        except BinlogError:
+            return start
+        index = open_index(None, header.number, self._path)
+        if index is None:
+            return start
+        try:
+            return IndexCheck(index, self._fd, replace(header, tail=max(header.tail, end)), self._path).proven_end(
+                start, end
+            )
+        finally:
+            index.close()

@@ -7,13 +7,15 @@ believed only as header_reading says.  Data before a published tail never change
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
 from binlog.errors import CorruptError, FullError
 from binlog.format.log_header import LOG_HEADER, LogHeader
 from binlog.format.record import LENGTH_BYTES, RECORD_BYTES_FORMAT_MAX
 from binlog.log.batch import Found
-from binlog.log.chain import walk
+from binlog.log.chain import skip, walk
 from binlog.log.directory import LogDirectory
+from binlog.log.index import IndexedPlace, IndexSearch, open_index
 from binlog.log.known_header import KnownHeader
 from binlog.storage.doorbell import Doorbell
 from binlog.storage.records import Stop, read_and_scan
@@ -28,6 +30,7 @@ class FileReader:
     def __init__(self, directory: LogDirectory, number: int, *, record_bytes_max: int) -> None:
         self.number = number
         self.path = directory.file_path(number)
+        self._directory_fd = directory.fd
         self._record_bytes_max = record_bytes_max
         self._doorbell: Doorbell | None = None
         self.known = KnownHeader(number, self.path)
@@ -79,17 +82,53 @@ class FileReader:
     def sequence_at(self, offset: int) -> int | None:
         """The sequence number of the record that starts at `offset`, or would: that place may be the tail.
 
-        None where the file does not tell.  Reads the lengths of the records before it.
+        None where the file does not tell.  Reads the lengths of the records between the nearest place that the index
+        knows and this one.
         Raises: ValueError where no record starts there; CorruptError.
         """
         header = self.header
         if offset == header.tail == header.own_tail and header.ours:
             return header.first_sequence + header.record_count
         if header.first_offset <= offset <= header.tail:
-            count, end = walk(self.fd, header.first_offset, offset, header.tail, self.path)
-            if end == offset:
-                return header.first_sequence + count if header.ours else None
+            for place in self._places(lambda search: search.before(offset)):
+                count, end = walk(self.fd, place.offset, offset, header.tail, self.path)
+                if end == offset:
+                    return place.sequence + count if header.ours else None
         raise ValueError(f"{self.number}:{offset} does not lie on a record; the file's tail is {header.tail}")
+
+    def offset_of(self, sequence: int) -> int:
+        """Where the record with this sequence number starts; the tail of what the header counts where it is higher.
+
+        Raises: CorruptError.
+        """
+        header = self.header
+        if sequence >= header.first_sequence + header.record_count:
+            return header.own_tail
+        place = self._places(lambda search: search.before_sequence(sequence))[0]
+        return skip(self.fd, place.offset, sequence - place.sequence, header.own_tail, self.path)
+
+    def since(self, time_ns: int) -> IndexedPlace:
+        """The first place known before which nothing was appended at `time_ns` or later.
+
+        It is the file's first record where there is no index, and may be the tail.
+        """
+        return self._places(lambda search: search.since(time_ns))[0]
+
+    def last_time_ns(self) -> int | None:
+        """When the file's last records are known to have been in it; None where that is not known."""
+        search = self._search()
+        return None if search is None else search.last_time_ns()
+
+    def _places(self, find: Callable[[IndexSearch], IndexedPlace | None]) -> list[IndexedPlace]:
+        """The place that the index gives, if it does, and the first record's."""
+        first = IndexedPlace(self.header.first_offset, self.header.first_sequence)
+        search = self._search()
+        found = None if search is None else find(search)
+        return [first] if found is None else [found, first]
+
+    def _search(self) -> IndexSearch | None:
+        index = open_index(self._directory_fd, self.number, self.path)
+        return None if index is None else IndexSearch(index, self.fd, self.header, self.path)
 
     def close(self) -> None:
         """Give the file back."""

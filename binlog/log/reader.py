@@ -12,8 +12,9 @@ from binlog.errors import ClosedError
 from binlog.format.record import RECORD_BYTES_FORMAT_MAX
 from binlog.format.ref import Ref
 from binlog.log.batch import Batch, Entry
-from binlog.log.cursor import Cursor, Start
+from binlog.log.cursor import Cursor
 from binlog.log.directory import LogDirectory
+from binlog.log.start import Place, Start, check_start
 from binlog.storage.native import BatchIterator
 
 RECORD_BYTES_MAX = 64 << 20
@@ -28,31 +29,28 @@ class Reader(BatchIterator):
     """Reads the records of the log in a directory, in order, and follows it as it grows.
 
     path: the directory, which must be there; it may have no files yet.
-    start: a Ref to begin at (a record's, or a file's tail), or Start.BEGINNING or Start.END.
+    start: a Ref to begin at (a record's, or a file's tail), a Sequence, a Since, Start.BEGINNING or Start.END.
     follow: False stops at the end of the first file read.
     record_bytes_max: a larger record is refused with FullError, 64 MiB unless told.
 
     Iterating gives each record as an Entry and stops when it has caught up; it goes on later from there.  Only
     published records are ever seen.  Needs no permission to write.  For one thread at a time, closing included; a
     forked child may go on with its copy.
-    Raises: AccessError, CorruptError, VersionError; ValueError for a ref where no record lies; GoneError for a ref into
-    a file that was removed.
+    Raises: AccessError, CorruptError, VersionError; ValueError for a ref or sequence where no record lies; GoneError
+    for one into a file that was removed.
     """
 
     def __init__(
         self,
         path: str | os.PathLike[str],
-        start: Ref | Start = Start.BEGINNING,
+        start: Place = Start.BEGINNING,
         *,
         follow: bool = True,
         record_bytes_max: int = RECORD_BYTES_MAX,
     ) -> None:
         if not 0 <= record_bytes_max <= RECORD_BYTES_FORMAT_MAX:
             raise ValueError(f"record_bytes_max is 0 to {RECORD_BYTES_FORMAT_MAX}, not {record_bytes_max}")
-        if not isinstance(start, Ref | Start):
-            raise TypeError(f"start is a Ref or a Start, not {type(start).__name__}")
-        if isinstance(start, Ref):
-            start.validate()
+        check_start(start)
         super().__init__(Ref, Entry)
         self._closed = False
         self._cursor = Cursor(LogDirectory(path), start, follow=follow, record_bytes_max=record_bytes_max)
