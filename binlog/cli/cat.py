@@ -9,6 +9,7 @@ from binlog.cli.exits import CommandError, ExitCode, opening
 from binlog.cli.options import directory_argument, json_option, start_from
 from binlog.cli.output import write
 from binlog.cli.records import batch_bytes
+from binlog.cli.times import since_option
 
 
 @click.command("cat", short_help="Print all records.")
@@ -22,9 +23,12 @@ from binlog.cli.records import batch_bytes
     show_default=True,
     help="Where to start: the beginning, or the ref of a record.",
 )
+@since_option
 @click.option("--file", "number", type=click.IntRange(min=1), metavar="N", help="Only the records of file N.")
 @json_option('Print a JSON object for each record: ref, number, offset, and "text", or "base64" where it is not UTF-8.')
-def command(directory: str, start: binlog.Ref | binlog.Start, number: int | None, as_json: bool) -> None:
+def command(
+    directory: str, start: binlog.Ref | binlog.Start, since: binlog.Since | None, number: int | None, as_json: bool
+) -> None:
     """Print all records of the log in DIR, from a start to the end, a line each.
 
     The bytes are printed as they are. A record that contains a newline takes several lines; --json keeps it in one.
@@ -33,8 +37,10 @@ def command(directory: str, start: binlog.Ref | binlog.Start, number: int | None
     """
     if number is not None and isinstance(start, binlog.Ref):
         raise click.UsageError("--from and --file exclude each other")
+    if since is not None and (number is not None or isinstance(start, binlog.Ref)):
+        raise click.UsageError("--since excludes --from and --file")
     with opening():
-        place = start if number is None else _start_of_file(directory, number)
+        place = (since or start) if number is None else _start_of_file(directory, number)
         reader = binlog.Reader(directory, place, follow=number is None)
     with reader:
         while batch := reader.read_batch():

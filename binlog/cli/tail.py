@@ -13,6 +13,7 @@ from binlog.cli.options import directory_argument, json_option, path_type, patte
 from binlog.cli.output import refuse_without_reader, write
 from binlog.cli.position import Position
 from binlog.cli.records import batch_bytes, entries_bytes
+from binlog.cli.times import since_option
 
 _COUNT = 10
 
@@ -37,6 +38,7 @@ _LOOK_SECONDS = 1.0
     callback=start_from(binlog.Start.BEGINNING, binlog.Start.END),
     help="Start there, in place of the last N records: a ref, the beginning, or the end, for new records only.",
 )
+@since_option
 @click.option(
     "--grep",
     "pattern",
@@ -60,6 +62,7 @@ def command(
     count: int | None,
     follow: bool,
     start: binlog.Ref | binlog.Start | None,
+    since: binlog.Since | None,
     pattern: re.Pattern[bytes] | None,
     position_path: str | None,
     as_json: bool,
@@ -68,10 +71,10 @@ def command(
 
     Only published records are ever seen, and with -f each as soon as it is published.
     """
-    if count is not None and start is not None:
-        raise click.UsageError("-n and --from exclude each other")
+    if [count, start, since].count(None) < 2:
+        raise click.UsageError("-n, --from and --since exclude each other")
     printer = _Printer(pattern, position_path, as_json)
-    reader = printer.start(directory, start, _COUNT if count is None else count)
+    reader = printer.start(directory, start or since, _COUNT if count is None else count)
     with reader:
         printer.print_all(reader)
         while follow:
@@ -88,7 +91,9 @@ class _Printer:
         self._position = None if position_path is None else Position(position_path)
         self._as_json = as_json
 
-    def start(self, directory: str, start: binlog.Ref | binlog.Start | None, count: int) -> binlog.Reader:
+    def start(
+        self, directory: str, start: binlog.Ref | binlog.Since | binlog.Start | None, count: int
+    ) -> binlog.Reader:
         """A reader at the stored position, else at `start`, else behind the last `count` records, which it prints."""
         stored = None if self._position is None else self._position.start
         if stored is not None:
