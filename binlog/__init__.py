@@ -7,6 +7,7 @@ from binlog.log.check import Problem, check
 from binlog.log.options import Background
 from binlog.log.prune import Pruned, prune
 from binlog.log.reader import Reader
+from binlog.log.repair import Repair, repair
 from binlog.log.start import Sequence, Since, Start
 from binlog.log.stat import FileStat, LogStat, stat
 from binlog.log.writer import Writer
@@ -27,6 +28,7 @@ __all__ = [
     "Pruned",
     "Reader",
     "Ref",
+    "Repair",
     "Sequence",
     "Since",
     "Start",
@@ -34,5 +36,6 @@ __all__ = [
     "check",
     "errors",
     "prune",
+    "repair",
     "stat",
 ]

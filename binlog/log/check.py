@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from binlog.errors import BinlogError, CorruptError, NotFoundError, VersionError
 from binlog.format.log_header import FIRST_OFFSET, LOG_HEADER, SLOT_BYTES, Flag, LogHeader, parse_slot
+from binlog.format.names import damaged_file_range
 from binlog.log.chain import walk
 from binlog.log.directory import LogDirectory
 from binlog.log.header_reading import check_size, settled_header
@@ -53,6 +54,7 @@ def _check(directory: LogDirectory) -> Iterator[Problem]:
             fd = directory.open(number)
             try:
                 header = settled_header(fd, number, path)
+                yield from _check_set_aside(directory, header)
                 yield from _check_index(directory, fd, header)
                 yield from _check_file(fd, header, path)
             finally:
@@ -103,6 +105,16 @@ def _check_index(directory: LogDirectory, fd: int, header: LogHeader) -> Iterato
                 yield Problem(index_path(path), found.offset, "index", found.text)
     finally:
         index.close()
+
+
+def _check_set_aside(directory: LogDirectory, header: LogHeader) -> Iterator[Problem]:
+    """Records that were acknowledged and are lost: as long as what is left of them lies there, somebody may want it."""
+    for name in sorted(directory.names()):
+        number, start, end = damaged_file_range(name) or (0, 0, 0)
+        # What recovery sets aside was never acknowledged, and lies behind the tail of the file that it was cut from.
+        if number == header.number and start < header.own_tail:
+            text = f"the records from {start} to {end} were damaged and are set aside in {name}; fillers stand there"
+            yield Problem(directory.file_path(number), start, "set-aside", text)
 
 
 def _check_blocks(header: LogHeader, path: str) -> Iterator[Problem]:

@@ -81,6 +81,10 @@ class IndexCheck:
             self._ranges.move(entry.end, None if following is None else following.sequence)
             self._number += 1
 
+    def complete(self) -> bool:
+        """Whether nothing is wrong, and it reaches the log file's tail."""
+        return next(self.run(), None) is None and self.end == self._header.tail
+
     def proven_end(self, start: int, end: int) -> int:
         """How far from `start`, and up to `end`, the bytes are what was written; `start` where that is not known."""
         if not self._index.fits(self._header):

@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 
-from binlog.errors import CorruptError
+from binlog.errors import BusyError, CorruptError
 from binlog.format.log_header import HEADER_BYTES, LOG_HEADER, RECOVERED, CommitSlot, Flag, LogHeader
 from binlog.format.names import damaged_file_name, prepared_file_name
 from binlog.log.chain import walk
@@ -53,13 +53,13 @@ class Recovery:
                 settled = header.boot_id == boot_id() and header.slot(header.confirmed_counter + 1) is None
                 if not header.ours or header.closed or settled:
                     return header
-                return self._write(_of_this_boot(header))
+                return self.write(_of_this_boot(header))
             case Action.CONFIRM:
                 return self._confirmed(header, verdict.tail, header.own_tail, slot_first=True)
             case Action.ADOPT:
                 # An empty commit of ours marks where another program's bytes end, and confirms them: so they are
                 # written again where an error of its sync would not be told here.
-                self._rewrite(header.confirmed_end, header.own_tail if vouched else verdict.tail)
+                self.rewrite(header.confirmed_end, header.own_tail if vouched else verdict.tail)
                 header = header.without_slot(header.confirmed_counter + 1)
                 header = replace(header, confirmed_end=verdict.tail, flags=header.flags | Flag.MIXED | Flag.STRICT)
                 return self._confirmed(header, verdict.tail, header.own_tail, slot_first=True)
@@ -72,7 +72,7 @@ class Recovery:
 
     def _from_slot(self, header: LogHeader, slot: CommitSlot) -> LogHeader:
         """The header with the slot's commit confirmed, once its bytes are written again."""
-        self._rewrite(slot.start, slot.end)
+        self.rewrite(slot.start, slot.end)
         believed = header.live_good
         return replace(
             header.with_slot(slot),
@@ -100,13 +100,13 @@ class Recovery:
             packed = slot.pack(uuid=header.uuid, number=header.number)
             write_at(self._fd, packed, _SLOTS[slot.counter & 1], self._path)
         sync(self._fd, self._path)
-        header = self._write(_of_this_boot(header))
+        header = self.write(_of_this_boot(header))
         sync(self._fd, self._path)
         return header
 
     def _up_to(self, header: LogHeader, tail: int, counted: int) -> LogHeader:
         start = header.confirmed_end
-        self._rewrite(start, tail)
+        self.rewrite(start, tail)
         count = header.record_count
         if counted != tail:
             count = self._count(header, counted, tail)
@@ -133,13 +133,13 @@ class Recovery:
             header = self._from_slot(header, verdict.slot)
         end = min(verdict.end, os.fstat(self._fd).st_size)
         if end > verdict.tail:
-            self._set_aside(verdict.tail, end)
+            self.set_aside(verdict.tail, end)
         header = header.without_slot(header.confirmed_counter + 1)
         flags = header.flags & ~Flag.POISON
         header = replace(header, epoch=_after(header.epoch), flags=flags, poison_errno=0)
         if header.closed:
             # What came after the close is counted by nobody; what is kept of it stays beyond our own tail.
-            header = self._write(_of_this_boot(replace(header, tail=verdict.tail)))
+            header = self.write(_of_this_boot(replace(header, tail=verdict.tail)))
             sync(self._fd, self._path)
             return header
         header = replace(header, next_number=header.number + 1)
@@ -155,7 +155,8 @@ class Recovery:
         more, _ = walk(self._fd, start, tail, tail, self._path)
         return count + more
 
-    def _write(self, header: LogHeader) -> LogHeader:
+    def write(self, header: LogHeader) -> LogHeader:
+        """Write the header from the tail to the slots, and ring; the header as it is then.  Not synced."""
         if header.slot(header.confirmed_counter + 1) is not None:
             # What did not hold, or is another's: left there, it would be judged again, in this boot.
             header = header.without_slot(header.confirmed_counter + 1)
@@ -163,7 +164,8 @@ class Recovery:
         write_at(self._fd, header.recovered(), RECOVERED.start, self._path)
         return header
 
-    def _rewrite(self, start: int, end: int) -> None:
+    def rewrite(self, start: int, end: int) -> None:
+        """Write again what is there, so that a sync through this descriptor vouches for it."""
         for at, data in self._blocks(start, end):
             write_at(self._fd, data, at, self._path)
 
@@ -181,19 +183,25 @@ class Recovery:
             yield start, data
             start += len(data)
 
-    def _set_aside(self, start: int, end: int) -> None:
-        """Copy a range to a file of its own, durably.  One that has the name already is complete: a recovery died."""
+    def set_aside(self, start: int, end: int) -> None:
+        """Copy a range to a file of its own, durably.  One that has the name already is complete: a recovery died.
+
+        Raises: BusyError where a cutover swept the copy away before it had its name; FullError; PoisonedError.
+        """
         directory = self._directory
         # Under a name that nobody sweeps away while this file is the newest.
-        name = prepared_file_name(self._number + 1)
+        name = prepared_file_name(max([self._number, *directory.numbers()]) + 1)
+        kept = damaged_file_name(self._number, start, end)
         path = os.path.join(directory.path, name)
         fd = create_file(directory.fd, name, path, mode=os.fstat(self._fd).st_mode & 0o777)
         try:
             for at, data in self._blocks(start, end):
                 write_at(fd, data, at - start, path)
             sync(fd, path)
-            if not link_file(directory.fd, name, damaged_file_name(self._number, start, end), path):
+            if not link_file(directory.fd, name, kept, path):
                 remove_file(directory.fd, name, path)
+                if kept not in directory.names():
+                    raise BusyError(f"{path} was removed by a cutover; try again", holder=None)
         except BaseException:
             remove_file(directory.fd, name, path)
             raise

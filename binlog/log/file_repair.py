@@ -1,0 +1,227 @@
+"""Repairing one log file, under its lock.
+
+The order makes each step one that may be repeated: the damaged bytes are copied to a file of their own, which is synced
+and named; then their place is written over, and synced; then the index is told.  Who dies in between leaves a file on
+which the next repair does the same.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import suppress
+from dataclasses import replace
+
+from binlog.errors import CorruptError, NotFoundError
+from binlog.format.index_file import ENTRY_BYTES, entry_offset, parse_entry
+from binlog.format.log_header import SLOT_BYTES, CommitSlot, Flag, LogHeader
+from binlog.format.names import damaged_file_name, index_file_name
+from binlog.format.record import LENGTH_BYTES
+from binlog.log.chain import good_end, walk
+from binlog.log.directory import LogDirectory
+from binlog.log.index import index_path, open_index
+from binlog.log.index_building import IndexWriting
+from binlog.log.index_check import Contradiction, DamagedRange, IndexCheck
+from binlog.log.recovery import Recovery
+from binlog.log.recovery_table import Action, Verdict
+from binlog.storage.boot import boot_id
+from binlog.storage.checksum import crc32c
+from binlog.storage.files import read_at, remove_file, sync, write_at
+
+FILLER = b"BINLOG DAMAGED "
+"""What a filler begins with, as far as it has room; the range follows, as in `1:256-512`, then blanks."""
+
+
+class FileRepair:
+    """Does it, or with `dry_run` only tells.  done: (path, offset, action, text) for each thing."""
+
+    def __init__(self, directory: LogDirectory, number: int, fd: int, *, dry_run: bool) -> None:
+        self.done: list[tuple[str, int, str, str]] = []
+        self._directory = directory
+        self._number = number
+        self._fd = fd
+        self._path = directory.file_path(number)
+        self._dry_run = dry_run
+        self._recovery = Recovery(directory, number, fd)
+
+    def tell(self, offset: int, action: str, text: str) -> None:
+        """Add to what was done."""
+        self.done.append((self._path, offset, action, text))
+
+    def repair(self, header: LogHeader) -> None:
+        """See to damaged records and to the index, of a file that needs no recovery."""
+        damaged, sound_to, contradicts = self._by_index(header)
+        filled = False
+        for each in damaged:
+            count = self._count(each, header)
+            if count is None:
+                sound_to = each.start  # nothing tells where a record starts behind it
+                break
+            self._fill(each, count)
+            filled = True
+        end = good_end(self._fd, sound_to, header.tail, self._path)
+        if end < header.tail:
+            header = self._cut(header, end)
+        elif filled and header.ours and not header.closed:
+            self._commit_anew(header)
+        if not self._dry_run or not filled:
+            self._index(header, contradicts=contradicts)
+
+    def salvage(self, header: LogHeader, reason: str) -> None:
+        """Keep what is good of a file whose acknowledged records are not all there, seal it, and go on in the next."""
+        start = header.first_offset
+        index = open_index(self._directory.fd, self._number, self._path)
+        size = os.fstat(self._fd).st_size
+        end = min(header.tail, size) if header.tail >= start else size
+        good = start
+        if index is not None:
+            check = IndexCheck(index, self._fd, replace(header, tail=end), self._path)
+            found = next(check.run(), None)
+            good = found.start if isinstance(found, DamagedRange) else check.end
+            index.close()
+        slots = [slot for slot in header.slots() if slot.start >= good]
+        limit = min([end, *(slot.start for slot in slots)])
+        good = max(good, good_end(self._fd, good, max(limit, good), self._path))
+        self.tell(good, "sealed", f"{reason}: {end - good} bytes set aside, the file sealed at {good}")
+        if self._dry_run:
+            return
+        self._seal(header, good, end)
+
+    def _by_index(self, header: LogHeader) -> tuple[list[DamagedRange], int, bool]:
+        """What the index proves wrong, how far it reaches, and whether it is to be made anew."""
+        index = open_index(self._directory.fd, self._number, self._path)
+        if index is None:
+            return [], header.first_offset, True
+        try:
+            check = IndexCheck(index, self._fd, header, self._path)
+            found = list(check.run())
+            damaged = [each for each in found if isinstance(each, DamagedRange)]
+            return damaged, check.end, any(isinstance(each, Contradiction) for each in found) or index.blank
+        finally:
+            index.close()
+
+    def _count(self, damaged: DamagedRange, header: LogHeader) -> int | None:
+        """The records that were in a damaged range: the next entry tells, or their lengths, if those are sound."""
+        if damaged.record_count is not None:
+            return damaged.record_count
+        try:
+            count, end = walk(self._fd, damaged.start, damaged.end, header.tail, self._path)
+        except CorruptError:
+            return None
+        return count if end == damaged.end else None
+
+    def _fill(self, damaged: DamagedRange, count: int) -> None:
+        start, end = damaged.start, damaged.end
+        name = damaged_file_name(self._number, start, end)
+        text = f"{count} records, one of them damaged, set aside in {name}; fillers take their places"
+        self.tell(start, "set-aside", text)
+        if self._dry_run:
+            return
+        self._recovery.set_aside(start, end)
+        write_at(self._fd, self._filler(start, end, count), start, self._path)
+        sync(self._fd, self._path)
+        self._correct_entry(start, end)
+
+    def _filler(self, start: int, end: int, count: int) -> bytes:
+        """As many records as were there, in the same places where their lengths are sound."""
+        data = read_at(self._fd, end - start, start, self._path)
+        lengths: list[int] = []
+        at = 0
+        while at + LENGTH_BYTES <= len(data) and len(lengths) <= count:
+            lengths.append(int.from_bytes(data[at : at + LENGTH_BYTES], "big"))
+            at += LENGTH_BYTES + lengths[-1]
+        if at != end - start or len(lengths) != count:
+            lengths = [end - start - LENGTH_BYTES * count] + [0] * (count - 1)
+        text = FILLER + f"{self._number}:{start}-{end}".encode()
+        return b"".join(length.to_bytes(LENGTH_BYTES, "big") + text[:length].ljust(length) for length in lengths)
+
+    def _correct_entry(self, start: int, end: int) -> None:
+        """Let the index tell of what is there now."""
+        index = open_index(self._directory.fd, self._number, self._path)
+        if index is None:
+            return
+        number = index.count_before(start)
+        index.close()
+        path = index_path(self._path)
+        writing = IndexWriting(self._directory.fd, self._number, self._path, self._fd)
+        try:
+            data = read_at(writing.fd, ENTRY_BYTES, entry_offset(number), path)
+            crc = crc32c(read_at(self._fd, end - start, start, self._path))
+            entry = parse_entry(data)._replace(range_crc=crc)
+            write_at(writing.fd, entry.pack(), entry_offset(number), path)
+            sync(writing.fd, path)
+        finally:
+            writing.close()
+
+    def _cut(self, header: LogHeader, end: int) -> LogHeader:
+        """Set aside everything from `end` on, and close the file there, or leave it closed."""
+        text = f"a record is damaged, and nothing tells where the next one starts: {header.tail - end} bytes set aside"
+        if not header.ours:
+            return header  # in another program's file only its tail is ever moved, and never back
+        self.tell(end, "sealed", f"{text}, the file ends at {end}")
+        if self._dry_run:
+            return header
+        if not header.closed:
+            self._seal(header, end, header.tail)
+            return replace(header, tail=end)
+        count, _ = walk(self._fd, header.first_offset, end, end, self._path)
+        self._recovery.set_aside(end, header.tail)
+        cut = replace(header, tail=end, own_tail=end, record_count=count)
+        self._commit_anew(cut)
+        os.ftruncate(self._fd, end)
+        return cut
+
+    def _seal(self, header: LogHeader, good: int, end: int) -> None:
+        slots = [slot for slot in header.slots() if slot.end <= good]
+        counter = max([header.confirmed_counter if header.live_good else 0, *(slot.counter for slot in header.slots())])
+        good_slots = {slot.counter & 1 for slot in header.slots()}
+        base = replace(
+            header, live_good=True,
+            slot_0=header.slot_0 if 0 in good_slots else bytes(SLOT_BYTES),
+            slot_1=header.slot_1 if 1 in good_slots else bytes(SLOT_BYTES),
+            own_tail=slots[0].end if slots else header.first_offset,
+            record_count=slots[0].record_count if slots else 0, confirmed_end=good, confirmed_counter=counter,
+            flags=header.flags & (Flag.MIXED | Flag.STRICT) if header.live_good else 0,
+        )  # fmt: skip
+        self._recovery.carry_out(base, Verdict(14, Action.SEAL, good, end=end))
+
+    def _commit_anew(self, header: LogHeader) -> None:
+        """An empty commit at the tail, in a new epoch: no slot has a CRC of bytes that were written over."""
+        slot = CommitSlot(
+            counter=header.confirmed_counter + 1, start=header.tail, end=header.tail, record_count=header.record_count,
+            time_ns=time.time_ns(), group_crc=0, epoch=header.epoch + 1, nonce=int.from_bytes(os.urandom(4), "big"),
+        )  # fmt: skip
+        if self._dry_run:
+            return
+        self._recovery.rewrite(header.confirmed_end, header.tail)
+        sync(self._fd, self._path)
+        self._recovery.write(
+            replace(
+                header.with_slot(slot), confirmed_counter=slot.counter, confirmed_end=header.tail, running_crc=0,
+                epoch=header.epoch + 1, boot_id=boot_id(),
+            )
+        )  # fmt: skip
+        sync(self._fd, self._path)
+
+    def _index(self, header: LogHeader, *, contradicts: bool) -> None:
+        """A complete index, made anew where the one that is there contradicts."""
+        index = open_index(self._directory.fd, self._number, self._path)
+        if index is not None:
+            complete = not contradicts and IndexCheck(index, self._fd, header, self._path).complete()
+            index.close()
+            if complete:
+                return
+        self.tell(header.first_offset, "index", "the index made anew" if contradicts else "the index completed")
+        if self._dry_run:
+            return
+        name = index_file_name(self._number)
+        if contradicts:
+            with suppress(NotFoundError):
+                remove_file(self._directory.fd, name, index_path(self._path))
+        writing = IndexWriting(self._directory.fd, self._number, self._path, self._fd)
+        try:
+            writing.cut(header, header.tail)
+            writing.catch_up(header, header.tail, bytes_max=None)
+            sync(writing.fd, writing.path)
+        finally:
+            writing.close()

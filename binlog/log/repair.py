@@ -1,0 +1,113 @@
+"""Repairing a log, which happens only when somebody asks for it.
+
+What was acknowledged and is damaged is never cut in silence: it is set aside, byte for byte, in a file of its own, and
+told.  See docs/decisions/0006-fillers-for-damaged-records.md for why the place of damaged records is kept.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+from binlog.errors import CorruptError, NotFoundError, VersionError
+from binlog.format.log_header import LogHeader
+from binlog.format.names import log_file_name
+from binlog.log.directory import LogDirectory
+from binlog.log.evidence import FileEvidence
+from binlog.log.file_repair import FileRepair
+from binlog.log.header_reading import check_header, read_header
+from binlog.log.recovery_table import Action, decide
+from binlog.log.writer import Writer
+from binlog.storage.boot import boot_id
+from binlog.storage.descriptor import Descriptor
+from binlog.storage.files import FileSystem
+from binlog.storage.locks import lock, unlock
+from binlog.storage.ownership import only_owner
+
+LOCK_NAME = ".repair.lock"
+
+
+class Repair(NamedTuple):
+    """One thing that was done: the file, where in it, a short name of what, and a sentence."""
+
+    path: str
+    offset: int
+    action: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.path} at offset {self.offset}: {self.text} [{self.action}]"
+
+
+def repair(
+    path: str | os.PathLike[str],
+    *,
+    dry_run: bool = False,
+    lock_timeout: float | None = None,
+    file_system: FileSystem = FileSystem.LOCAL,
+) -> list[Repair]:
+    """Repair the log in a directory as far as that can be done, and tell what was done; an empty list for nothing.
+
+    dry_run: only tell what would be done.
+    lock_timeout: seconds to wait for each file's lock, which others hold only while they append; None waits for ever.
+    file_system: as for a Writer.
+
+    Damaged records are set aside in `<file>.<from>-<to>.damaged`; where the index tells how many there were, as many
+    fillers take their places, and every other record keeps its ref and its number.  Where nothing tells, all from the
+    damage to the end of the file is set aside.  Then every file gets a complete index.  What a dead writer or a power
+    cut left is put right as by opening a Writer.  What cannot be repaired, `check` goes on to tell.
+    Durable on return.  Other processes may read and append meanwhile.
+    Raises: BusyError where another process repairs it, or holds a lock for long; AccessError; FullError; PoisonedError.
+    """
+    directory = LogDirectory(path)
+    try:
+        with only_owner(os.path.join(directory.path, LOCK_NAME), "repairs the log"):
+            done = []
+            numbers = directory.numbers()
+            for number in numbers:
+                try:
+                    done += _repair_file(directory, number, dry_run=dry_run, lock_timeout=lock_timeout)
+                except (NotFoundError, CorruptError, VersionError):
+                    continue  # removed since the listing; or a header that nothing can be made of, as `check` tells
+            if numbers and not dry_run:
+                _open_and_close(directory.path, lock_timeout, file_system)
+            return done
+    finally:
+        directory.close()
+
+
+def _open_and_close(path: str, lock_timeout: float | None, file_system: FileSystem) -> None:
+    """Have a writer finish what recovery and cutovers began."""
+    try:
+        Writer(path, lock_timeout=lock_timeout, file_system=file_system).close()
+    except (CorruptError, VersionError):
+        return  # as `check` tells
+
+
+def _repair_file(directory: LogDirectory, number: int, *, dry_run: bool, lock_timeout: float | None) -> list[Repair]:
+    path = directory.file_path(number)
+    descriptor = Descriptor(directory.fd, log_file_name(number), path)
+    fd = descriptor.fd
+    try:
+        lock(fd, path, lock_timeout)
+        header = read_header(fd, number, path)
+        file = FileRepair(directory, number, fd, dry_run=dry_run)
+        if not _recover(header, fd, path, file):
+            check_header(header, path)
+            file.repair(header)
+        return [Repair(*each) for each in file.done]
+    finally:
+        unlock(fd)
+        descriptor.close()
+
+
+def _recover(header: LogHeader, fd: int, path: str, file: FileRepair) -> bool:
+    """Whether the file is one for recovery, which a writer sees to, but where it would refuse."""
+    verdict = decide(header, FileEvidence(fd, path), same_boot=header.boot_id == boot_id(), vouched=True)
+    if verdict.action is Action.KEEP:
+        return False
+    if verdict.action is Action.REFUSE:
+        file.salvage(header, verdict.text)
+    else:
+        file.tell(verdict.tail, "recovered", f"recovery is due: {verdict.action.value}")
+    return True
