@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from typing import TypeVar
 
 from binlog.errors import CorruptError, FullError
 from binlog.format.log_header import LOG_HEADER, LogHeader
@@ -22,6 +23,8 @@ from binlog.storage.records import Stop, read_and_scan
 
 # The one place, four bytes, that a scan gives that found no record: where it began.
 _NO_PLACES = 4
+
+_Found = TypeVar("_Found")
 
 
 class FileReader:
@@ -116,19 +119,22 @@ class FileReader:
 
     def last_time_ns(self) -> int | None:
         """When the file's last records are known to have been in it; None where that is not known."""
-        search = self._search()
-        return None if search is None else search.last_time_ns()
+        return self._search(lambda search: search.last_time_ns())
 
     def _places(self, find: Callable[[IndexSearch], IndexedPlace | None]) -> list[IndexedPlace]:
         """The place that the index gives, if it does, and the first record's."""
         first = IndexedPlace(self.header.first_offset, self.header.first_sequence)
-        search = self._search()
-        found = None if search is None else find(search)
+        found = self._search(find)
         return [first] if found is None else [found, first]
 
-    def _search(self) -> IndexSearch | None:
+    def _search(self, find: Callable[[IndexSearch], _Found | None]) -> _Found | None:
         index = open_index(self._directory_fd, self.number, self.path)
-        return None if index is None else IndexSearch(index, self.fd, self.header, self.path)
+        if index is None:
+            return None
+        try:
+            return find(IndexSearch(index, self.fd, self.header, self.path))
+        finally:
+            index.close()
 
     def close(self) -> None:
         """Give the file back."""
