@@ -39,6 +39,11 @@ enum binlog_commit_step {
     BINLOG_STEP_PUBLISH,
     BINLOG_STEP_PUBLISH_SYNC
 };
+enum binlog_index_limits {
+    BINLOG_INDEX_RANGE_BYTES = 65536,
+    BINLOG_INDEX_GAP_BYTES = 1048576,
+    BINLOG_INDEX_KEPT_MAX = 32
+};
 /* index.c: the index of an open file, as its writers in one process know it.  Python sets `fd`, and all else to 0. */
 struct binlog_index {
     int fd;              /* -1 for none */
@@ -50,8 +55,13 @@ struct binlog_index {
     uint64_t from_count; /* ... with the records before it ... */
     uint64_t counter;    /* ... the last confirmed commit ... */
     int64_t since_ns;    /* ... and when that began, by CLOCK_MONOTONIC_COARSE */
+    uint64_t kept_from;  /* entries on their way to the index: they tell of what lies from here ... */
+    uint64_t kept_end;   /* ... to here */
+    uint64_t kept_time_ns;
+    int64_t kept_since_ns;
+    uint32_t kept_count;
+    uint8_t kept[1024]; /* BINLOG_INDEX_KEPT_MAX of them */
 };
-enum binlog_index_limits { BINLOG_INDEX_RANGE_BYTES = 65536, BINLOG_INDEX_GAP_BYTES = 1048576 };
 enum binlog_index_stop {
     BINLOG_INDEX_END = 0, /* all that were given */
     BINLOG_INDEX_SHORT,   /* a range leads past the data */
@@ -88,6 +98,7 @@ struct binlog_file {
     uint8_t *buffer;        /* the group: what is checked is what is written */
     struct binlog_index index;
 };
+int binlog_index_flush(struct binlog_file *file); /* index.c */
 int binlog_file_init(struct binlog_file *file);
 void binlog_file_free(struct binlog_file *file);
 int binlog_write(int fd, const uint8_t *data, size_t bytes, int64_t offset);

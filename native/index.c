@@ -2,9 +2,10 @@
  *
  * It is derived: what fails here fails no append, and is never synced.  It is written under the log file's lock alone.
  *
- * Synced commits get an entry each.  Without a sync there is no system call for a record: the range since the last entry
- * is only remembered (struct binlog_index, one a process) until it is large or old enough.  The CRC of that range costs
- * no second pass over the bytes: the header's running CRC goes on through the appends of all processes, and the CRC of
+ * Synced commits get an entry each, and a few of those are kept until they are written together, for extending a file
+ * costs some microseconds however little is written.  Without a sync the range since the last entry is only remembered
+ * until it is large or old enough.  So there is no system call for a record, and the index is behind by 64 KiB or a
+ * second at most (struct binlog_index, one a process).  The CRC of a range costs no second pass over the bytes: the header's running CRC goes on through the appends of all processes, and the CRC of
  * its last part follows from that of the whole and of the first part.
  *
  * Processes commit in turn, so another one may have written entries meanwhile: before writing, the index's size tells.
@@ -216,22 +217,71 @@ static int entries_add_known(struct entries *entries, const struct index_commit 
     return entries_add_run(entries, group->data, &run);
 }
 
+/* Now, or `lowest` where the clock went back. */
+static uint64_t time_from(uint64_t lowest)
+{
+    int64_t now_ns = clock_ns(CLOCK_REALTIME);
+    return now_ns > 0 && (uint64_t)now_ns > lowest ? (uint64_t)now_ns : lowest;
+}
+
+/* Takes the entries that were kept along, if they follow from the index's end; where all those entries end. */
+static uint64_t take_kept(struct entries *entries)
+{
+    struct binlog_index *index = &entries->file->index;
+    uint32_t count = index->kept_count;
+
+    index->kept_count = 0;
+    if (count == 0 || index->kept_from != index->end || get_u64(index->kept + INDEX_ENTRY_TIME_NS) < index->time_ns)
+        return index->end;
+    memcpy(entries->bytes, index->kept, count * INDEX_ENTRY_BYTES);
+    entries->count = count;
+    return index->kept_end;
+}
+
+/* Whether the commit's entry could be kept, to be written with later ones. */
+static int keep(struct binlog_file *file, const struct live *live, const struct index_commit *commit)
+{
+    struct binlog_index *index = &file->index;
+    int64_t now_ns = clock_ns(CLOCK_MONOTONIC_COARSE);
+    uint64_t length = live->tail - index->from;
+
+    if (index->kept_count == 0) {
+        index->kept_from = index->from;
+        index->kept_since_ns = now_ns;
+        index->kept_time_ns = index->time_ns;
+    } else if (index->kept_end != index->from || index->kept_count == BINLOG_INDEX_KEPT_MAX ||
+               now_ns - index->kept_since_ns >= AGE_NS_MAX) {
+        return 0;
+    }
+    if (live->tail - index->kept_from > BINLOG_INDEX_RANGE_BYTES)
+        return 0;
+    uint8_t *at = index->kept + index->kept_count++ * INDEX_ENTRY_BYTES;
+    index->kept_time_ns = time_from(index->kept_time_ns);
+    put_u64(at + INDEX_ENTRY_SEQUENCE, first_sequence(file) + index->from_count);
+    put_u64(at + INDEX_ENTRY_OFFSET, index->from);
+    put_u64(at + INDEX_ENTRY_TIME_NS, index->kept_time_ns);
+    put_u32(at + INDEX_ENTRY_RANGE_BYTES, (uint32_t)length);
+    put_u32(at + INDEX_ENTRY_RANGE_CRC, binlog_crc32c_rest(commit->crc_after, index->from_crc, length));
+    index->kept_end = live->tail;
+    return 1;
+}
+
 static int write_entries(struct binlog_file *file, const struct index_commit *commit)
 {
     struct binlog_index *index = &file->index;
     struct entries entries = {.file = file, .count = 0};
     struct range before = {index->from, commit->start, index->from_count};
     uint32_t crc = index->from_crc;
-    int64_t now_ns = clock_ns(CLOCK_REALTIME);
     int result;
 
-    entries.time_ns = now_ns > 0 && (uint64_t)now_ns > index->time_ns ? (uint64_t)now_ns : index->time_ns;
-    if (index->end != index->from) {
+    uint64_t end = take_kept(&entries);
+    entries.time_ns = time_from(end == index->end ? index->time_ns : index->kept_time_ns);
+    if (end != index->from) {
         /* Others wrote entries, or appended what has none yet: only the group itself is at hand. */
         before = (struct range){commit->start, commit->start, commit->count};
         crc = commit->crc_before;
-        if (index->end < before.from) {
-            struct range gap = {index->end, before.from, before.count};
+        if (end < before.from) {
+            struct range gap = {end, before.from, before.count};
             if ((result = entries_add_gap(&entries, &gap)) != 0)
                 return result;
         }
@@ -251,6 +301,12 @@ void index_follow(struct binlog_file *file, const struct live *live, const struc
     /* The running CRC starts anew at each confirm: a range is only remembered from the last one on. */
     if (index->counter != counter || index->from > commit->start || index->from == 0)
         remember(index, commit->start, commit->count, commit->crc_before, counter);
+    /* Nothing follows what was told already, or the commit's entry is kept. */
+    if (live->tail == index->from || (commit->confirmed && keep(file, live, commit))) {
+        remember(index, live->tail, live->record_count, commit->confirmed ? 0 : commit->crc_after,
+                 live->confirmed_counter);
+        return;
+    }
     if (!commit->confirmed && live->tail - index->from <= BINLOG_INDEX_RANGE_BYTES &&
         clock_ns(CLOCK_MONOTONIC_COARSE) - index->since_ns < AGE_NS_MAX)
         return;
@@ -264,6 +320,26 @@ void index_follow(struct binlog_file *file, const struct live *live, const struc
     else
         remember(index, live->tail, live->record_count, commit->confirmed ? 0 : commit->crc_after,
                  live->confirmed_counter);
+}
+
+/* Writes the entries that are kept, and what is missing before them.  The lock is held.  0 or -errno. */
+int binlog_index_flush(struct binlog_file *file)
+{
+    struct binlog_index *index = &file->index;
+    struct entries entries = {.file = file, .count = 0};
+    if (index->fd < 0 || index->kept_count == 0)
+        return 0;
+    int result = find_end(file, index, INT64_MAX);
+    if (result != 0)
+        return result;
+    uint64_t end = take_kept(&entries);
+    entries.time_ns = entries.count > 0 ? index->kept_time_ns : time_from(index->time_ns);
+    if (end < index->kept_end && index->kept_end == index->from) {
+        struct range gap = {end, index->from, index->from_count};
+        if ((result = entries_add_gap(&entries, &gap)) != 0)
+            return result;
+    }
+    return entries_write(&entries);
 }
 
 /* Makes entries for as many whole ranges as `data` holds, from `state` on, with the time there; `state` moves along.

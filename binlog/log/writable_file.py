@@ -26,6 +26,7 @@ from binlog.storage.descriptor import Descriptor
 from binlog.storage.doorbell import Doorbell
 from binlog.storage.files import allocate, sync, write_at
 from binlog.storage.group_commit import Append, CommitFile, commit_foreign
+from binlog.storage.locks import try_lock
 from binlog.storage.segment import Segment
 
 _STATUS = LOG_HEADER.offset("status")
@@ -148,6 +149,7 @@ class WritableFile:
 
     def complete_index(self, header: LogHeader) -> bool:
         """Make what entries are missing; False where they cannot be made, or would take long."""
+        self.commits.flush_index()
         try:
             return self._index is not None and self._index.catch_up(header, header.tail)
         except (BinlogError, OSError):
@@ -203,6 +205,7 @@ class WritableFile:
         """Commit what is staged, and with `confirm` have everything in the file synced; right after it was settled."""
         if self.ours:
             self._do(self.commits.drain(segment, confirm=confirm, locked=True))
+            self.commits.flush_index()
         elif confirm:
             self.sync()
 
@@ -235,6 +238,8 @@ class WritableFile:
 
     def close(self) -> None:
         """Close the descriptor, and so free its lock."""
+        if self.commits.index_keeps and try_lock(self.fd):
+            self.commits.flush_index()  # closing the descriptor gives the lock back
         self._forget_index()
         self._doorbell.close()
         self._descriptor.close()

@@ -139,6 +139,15 @@ class CommitFile:
         """Write the index from here on; its descriptor stays the caller's.  -1 for none."""
         self.core.index = {"fd": index_fd}
 
+    def flush_index(self) -> None:
+        """Write what entries are kept for writing together.  The caller holds the file's lock."""
+        lib.binlog_index_flush(self.core)
+
+    @property
+    def index_keeps(self) -> bool:
+        """Whether entries are kept."""
+        return bool(self.core.index.fd >= 0 and self.core.index.kept_count)
+
     @property
     def index_followed(self) -> bool:
         """Whether the index is written; not so any more where something about it is odd."""

@@ -50,6 +50,11 @@ def _try_until(fd: int, deadline: float) -> int:
     return result
 
 
+def try_lock(fd: int) -> bool:
+    """Take the lock if nobody has it; whether it was taken."""
+    return bool(lib.binlog_try_lock(fd) == 0)
+
+
 unlock = lib.binlog_unlock
 
 

@@ -27,7 +27,7 @@ def test_each_synced_commit_has_an_entry_with_its_time(log: Path) -> None:
         for number in range(5):
             writer.append(b"%d" % number)
             times.append(time.time_ns())
-        assert check_entries(log) == 0
+    assert check_entries(log) == 0
     entries = index_entries(log)
     assert [entry.sequence for entry in entries] == [0, 1, 2, 3, 4]
     for before, entry, after in zip(times, entries, times[1:], strict=False):
@@ -90,6 +90,7 @@ def test_writers_in_turn_fill_what_lies_between_their_own_records(log: Path) -> 
             if dice.random() < 0.005:
                 writer.append_many([bytes(dice.randrange(300))] * dice.randrange(400), mode=Mode.FLUSH)
         assert check_entries(log) <= 3 * 65536
+        first.append(b"the last", mode=Mode.FLUSH)
         first.sync()
         assert check_entries(log) == 0
 
@@ -140,15 +141,17 @@ def test_an_index_cut_anywhere_is_brought_up_to_date(log: Path, size: int) -> No
     with Writer(log) as writer:
         assert check_entries(log) == 0
         writer.append(b"more")
-        assert check_entries(log) == 0
+    assert check_entries(log) == 0
 
 
 def test_an_index_cut_while_a_writer_has_it_open_is_completed(log: Path) -> None:
     with Writer(log) as writer:
         for number in range(10):
             writer.append(b"%d" % number)
+        writer.sync()
         os.truncate(log / "00000001.idx", 32 + 3 * 32 + 5)
         writer.append(b"more")
+        writer.sync()
         assert check_entries(log) == 0
 
 
@@ -168,6 +171,7 @@ def test_a_removed_index_is_made_again(log: Path) -> None:
 def test_an_index_far_behind_is_left_to_python_and_completed_by_the_cutover(log: Path) -> None:
     with Writer(log) as writer:
         writer.append(b"first")
+        writer.sync()
         size = (log / "00000001.idx").stat().st_size
         for _ in range(3):
             writer.append_many([bytes(1000)] * 1000)
@@ -258,3 +262,24 @@ def test_another_programs_file_gets_no_index_from_its_writers(log: Path) -> None
     with Writer(log) as writer:
         writer.append(b"three")
     assert not (log / "00000001.idx").exists()
+
+
+def test_entries_of_synced_commits_are_written_together_and_never_late(log: Path) -> None:
+    """32 of them, or those of 64 KiB, or of a second; and with a sync, a cutover or the close whatever there is."""
+    with Writer(log) as writer, Writer(log) as other:
+        for number in range(100):
+            writer.append(b"%d" % number)
+        assert len(index_entries(log)) == 99
+        other.append(b"another")
+        writer.append(b"between")
+        other.append(b"another")
+        assert check_entries(log) < 1000
+        other.sync()
+        assert check_entries(log) == 0
+        for _ in range(10):
+            writer.append(bytes(10_000))
+        assert check_entries(log) <= 65536
+        writer.cutover()
+        assert check_entries(log) == 0
+        writer.append(b"before the close")
+    assert check_entries(log, 2) == 0
