@@ -26,7 +26,7 @@ from binlog.storage.descriptor import Descriptor
 from binlog.storage.doorbell import Doorbell
 from binlog.storage.files import allocate, sync, write_at
 from binlog.storage.group_commit import Append, CommitFile, commit_foreign
-from binlog.storage.locks import try_lock
+from binlog.storage.locks import try_lock, unlock
 from binlog.storage.segment import Segment
 
 _STATUS = LOG_HEADER.offset("status")
@@ -239,7 +239,8 @@ class WritableFile:
     def close(self) -> None:
         """Close the descriptor, and so free its lock."""
         if self.commits.index_keeps and try_lock(self.fd):
-            self.commits.flush_index()  # closing the descriptor gives the lock back
+            self.commits.flush_index()
+            unlock(self.fd)
         self._forget_index()
         self._doorbell.close()
         self._descriptor.close()
