@@ -256,12 +256,14 @@ def sweep() -> None:
         return  # shared memory lies elsewhere, or may not be listed
     for name in names:
         with suppress(OSError):
-            fd = os.open(f"{_SHARED_MEMORY}/{name}", os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+            # Registered, for another thread may fork meanwhile, and the child's copy would hold the lock.
+            path = os.fsencode(f"{_SHARED_MEMORY}/{name}")
+            fd = int(_check(lib.binlog_fd_open(_AT_FDCWD, path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)))
             try:
                 if os.fstat(fd).st_uid == os.geteuid() and lib.binlog_byte_lock(fd, lib.BINLOG_LOCK_INIT) == 0:
                     _remove_unused(fd, name)
             finally:
-                os.close(fd)
+                lib.binlog_fd_close(fd)
 
 
 def _name(directory: os.stat_result, uuid: bytes) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -232,3 +233,31 @@ def test_a_segment_removed_as_unused_before_its_first_ring_is_left_for_a_new_one
         Child(die).join()
     Writer(log).close()
     assert read_all(log) == [b"flushed", b"staged"]
+
+
+def _descriptors_of(path: Path) -> list[str]:
+    return [fd for fd in os.listdir("/proc/self/fd") if os.path.realpath(f"/proc/self/fd/{fd}") == str(path)]
+
+
+def test_a_child_forked_while_another_thread_sweeps_has_no_part_in_its_locks(log: Path) -> None:
+    """Else it keeps a lock that nobody gives back, and whoever joins that segment waits for it, itself at last."""
+    stopped = threading.Event()
+
+    def sweep_again_and_again() -> None:
+        while not stopped.is_set():
+            sweep()
+
+    with Writer(log) as writer:
+        name = _name(writer)
+        assert len(_descriptors_of(name)) == 1
+        thread = threading.Thread(target=sweep_again_and_again)
+        thread.start()
+        try:
+            for _ in range(100):
+                child = os.fork()
+                if child == 0:
+                    os._exit(len(_descriptors_of(name)))
+                assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        finally:
+            stopped.set()
+            thread.join()
