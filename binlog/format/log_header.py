@@ -198,6 +198,11 @@ class LogHeader:
         parsed = (parse_slot(data, uuid=self.uuid, number=self.number) for data in (self.slot_0, self.slot_1))
         return sorted((slot for slot in parsed if slot is not None), key=lambda slot: slot.counter, reverse=True)
 
+    @property
+    def slots_spoilt(self) -> bool:
+        """Whether there is a commit slot whose CRC does not hold, though it was written: nobody knows which commit's."""
+        return len(self.slots()) < sum(any(data) for data in (self.slot_0, self.slot_1))
+
     def slot(self, counter: int) -> CommitSlot | None:
         """The commit slot with this counter, where it is there and its CRC holds."""
         slot = parse_slot(self.slot_1 if counter & 1 else self.slot_0, uuid=self.uuid, number=self.number)

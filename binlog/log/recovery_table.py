@@ -156,6 +156,10 @@ def _unproven(header: LogHeader, evidence: Evidence) -> Verdict:
 
 def _from_slots(header: LogHeader, evidence: Evidence) -> Verdict:
     """Rows 12 to 14: the live block is not believed."""
+    if header.slots_spoilt:
+        # They lie in one sector, which a power cut keeps whole: so this is damage, and the slot may be the newest.
+        text = "neither the live block nor one of the commit slots holds"
+        return Verdict(14, Action.REFUSE, header.tail, text=text)
     for slot in header.slots():
         if slot.start > slot.end or not evidence.crc_holds(slot.start, slot.end, slot.group_crc):
             continue

@@ -28,7 +28,7 @@ C = 5  # the last confirmed commit's counter
 START, D = 300, 400  # where that commit starts and ends
 CRC_C, CRC_P, CRC_R = 11, 22, 33  # of its bytes, of the pending commit's, of what follows it
 
-_ABSENT, _BROKEN, _HOLDS = range(3)
+_ABSENT, _BROKEN, _HOLDS, _SPOILT = range(4)  # _SPOILT: the slot itself, not its bytes
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class Case:
                 for slot in self.header().slots()
                 if _Evidence(self).crc_holds(slot.start, slot.end, slot.group_crc)
             ]
-            return not held
+            return not held or self.last == _SPOILT
         if self.adoptable and self.pending == _HOLDS:
             return False
         if self.closed and not self.adoptable:
@@ -116,6 +116,8 @@ def _header(case: Case) -> LogHeader:
     header = new_log_header(number=1, uuid=UUID, first_sequence=0, created_ns=0, boot_id=bytes(16))
     if case.last != _ABSENT:
         header = header.with_slot(_slot(C, START, D, CRC_C))
+    if case.last == _SPOILT:
+        header = replace(header, slot_1=header.slot_1[:-1] + bytes([header.slot_1[-1] ^ 1]))
     if case.pending == _ABSENT:
         header = header.with_slot(_slot(C - 1, FIRST_OFFSET, START, CRC_C))
     else:
@@ -162,7 +164,7 @@ def _slot(counter: int, start: int, end: int, crc: int) -> CommitSlot:
 def _cases() -> Iterator[Case]:
     flag = (False, True)
     for live_good, closed, poison, mixed, same_boot, vouched, unconfirmed, last in product(
-        flag, flag, flag, flag, flag, flag, flag, (_ABSENT, _BROKEN, _HOLDS)
+        flag, flag, flag, flag, flag, flag, flag, (_ABSENT, _BROKEN, _HOLDS, _SPOILT)
     ):
         base = Case(
             live_good=live_good, closed=closed, poison=poison, mixed=mixed, same_boot=same_boot, vouched=vouched,
@@ -361,9 +363,12 @@ def test_row_13_without_a_live_block_the_newest_slot_that_holds_says_the_tail() 
 
 
 def test_row_14_acknowledged_records_are_never_given_up_silently() -> None:
-    for last in (_ABSENT, _BROKEN):
+    for last in (_ABSENT, _BROKEN, _SPOILT):
         case = Case(same_boot=False, vouched=False, last=last)
         assert _row(case) == (14, Action.REFUSE, D)
         # In the same boot nothing was lost with the power, and nobody looks.
         assert _row(replace(case, same_boot=True)) == (10, Action.KEEP, D)
     assert _row(Case(live_good=False, last=_BROKEN)) == (14, Action.REFUSE, D)
+    # Without the live block, the slot that cannot be read may be the newest: what the other says may be too little.
+    assert _row(Case(live_good=False, last=_SPOILT)) == (14, Action.REFUSE, D)
+    assert _row(Case(tail="below", last=_SPOILT)) == (14, Action.REFUSE, D - 20)
