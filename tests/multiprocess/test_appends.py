@@ -57,7 +57,7 @@ def test_processes_that_start_on_an_empty_directory_share_its_first_file(log: Pa
     for round_number in range(5):
         directory = log.with_name(f"round-{round_number}")
         refs = run_all("fork", [(append_jobs, (directory, writer, 5)) for writer in range(6)])
-        assert [path.name for path in directory.iterdir()] == ["00000001.dat"]
+        assert sorted(path.name for path in directory.iterdir()) == ["00000001.dat", "00000001.idx"]
         assert len({ref for own in refs for ref in own}) == 30
         assert jobs_by_writer(all_raw_records(directory)) == {writer: list(range(5)) for writer in range(6)}
         assert binlog.check(directory) == []

@@ -17,7 +17,7 @@ def test_it_removes_and_tells(log: Path) -> None:
     done = run("prune", "--before", "3:256", "--keep-age", "0s", log)
     assert (done.returncode, done.stderr) == (0, b"")
     first, second, total = done.stdout.decode().splitlines()
-    assert first.startswith("removed 00000001.dat: closed 2")
+    assert first.startswith("removed 00000001.dat, 00000001.idx: closed 2")
     assert second.endswith(" on disk")
     assert total.startswith("removed 2 files, ")
     assert [file.number for file in binlog.stat(log).files] == [3]
@@ -30,7 +30,7 @@ def test_a_dry_run_says_so_and_json_is_one_object(log: Path, capfd: pytest.Captu
     assert main(["prune", "--keep-bytes", "0", "--dry-run", "--json", str(log)]) == 0
     told = json.loads(capfd.readouterr().out)
     assert (told["dry_run"], [file["number"] for file in told["files"]]) == (True, [1])
-    assert told["files"][0]["names"] == ["00000001.dat"]
+    assert told["files"][0]["names"] == ["00000001.dat", "00000001.idx"]
     assert told["disk_bytes"] == told["files"][0]["disk_bytes"] > 0
     assert len(binlog.stat(log).files) == 2
 

@@ -15,8 +15,9 @@ def test_it_shows_each_file(log: Path) -> None:
     fill(log, [b"one", b"two"], [b"three"])
     done = run("stat", log)
     assert (done.returncode, done.stderr) == (0, b"")
-    head, columns, closed, opened = done.stdout.decode().splitlines()
+    head, beside, columns, closed, opened = done.stdout.decode().splitlines()
     assert head.startswith(f"{log}: tail 2:265, records 3, on disk ")
+    assert beside == "indexes 8.0 KiB"
     assert columns.split()[:3] == ["FILE", "STATE", "RECORDS"]
     assert closed.split()[:5] == ["1", "closed", "2", "0", "270"]
     assert opened.split()[:5] == ["2", "open", "1", "2", "265"]
@@ -35,7 +36,7 @@ def test_json_is_one_object(log: Path, capfd: pytest.CaptureFixture[str]) -> Non
 
 def test_what_lies_beside_the_files_is_told(log: Path, capfd: pytest.CaptureFixture[str]) -> None:
     fill(log, [b"one"], [b"two"])
-    for name in ("00000001.idx", "00000001.dat.zst", "00000001.dat.256-300.damaged"):
+    for name in ("00000001.dat.zst", "00000001.dat.263-300.damaged"):
         (log / name).write_bytes(bytes(5000))
     assert main(["stat", str(log)]) == 0
     assert "indexes 8.0 KiB; archives 8.0 KiB; set aside 8.0 KiB\n" in capfd.readouterr().out

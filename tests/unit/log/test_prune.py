@@ -78,18 +78,16 @@ def test_a_file_goes_where_all_that_is_given_allows_it(log: Path) -> None:
 
 def test_what_was_removed_is_told(log: Path) -> None:
     _fill(log, 3)
-    (log / "00000001.idx").write_bytes(bytes(5000))
     disk = {number: 512 * os.stat(log / f"0000000{number}.dat").st_blocks for number in (1, 2)}
     first, second = binlog.prune(log, keep_bytes=0)
     assert (first.names, first.record_count) == (("00000001.dat", "00000001.idx"), 1)
-    assert first.disk_bytes == disk[1] + 8192
-    assert (second.names, second.disk_bytes) == (("00000002.dat",), disk[2])
+    assert first.disk_bytes == disk[1] + 4096
+    assert (second.names, second.disk_bytes) == (("00000002.dat", "00000002.idx"), disk[2] + 4096)
     assert second.closed_ns == binlog.stat(log).files[0].created_ns
 
 
 def test_a_dry_run_tells_the_same_and_removes_nothing(log: Path) -> None:
     _fill(log, 3)
-    (log / "00000001.idx").touch()
     before = sorted(log.iterdir())
     told = binlog.prune(log, keep_bytes=0, dry_run=True)
     assert sorted(log.iterdir()) == before
@@ -98,23 +96,23 @@ def test_a_dry_run_tells_the_same_and_removes_nothing(log: Path) -> None:
 
 def test_archives_stay_with_their_indexes_and_what_was_set_aside_stays_unless_asked_for(log: Path) -> None:
     _fill(log, 3)
-    for name in ("00000001.idx", "00000001.dat.zst", "00000002.idx", "00000002.dat.256-300.damaged", "notes.txt"):
+    for name in ("00000001.dat.zst", "00000002.dat.1256-1300.damaged", "notes.txt"):
         (log / name).touch()
     assert _removed(log, keep_bytes=0) == [1, 2]
-    left = ["00000001.dat.zst", "00000001.idx", "00000002.dat.256-300.damaged", "00000003.dat", "notes.txt"]
+    left = ["00000001.dat.zst", "00000001.idx", "00000002.dat.1256-1300.damaged"]
+    left += ["00000003.dat", "00000003.idx", "notes.txt"]
     assert sorted(path.name for path in log.iterdir()) == left
     binlog.prune(log, keep_bytes=0, damaged=True)
-    left.remove("00000002.dat.256-300.damaged")
+    left.remove("00000002.dat.1256-1300.damaged")
     assert sorted(path.name for path in log.iterdir()) == left
 
 
 def test_what_a_prune_that_died_left_goes_with_the_next(log: Path) -> None:
     _fill(log, 3)
     binlog.prune(log, before=Ref(2, 256))
-    for name in ("00000001.idx", "00000002.idx"):
-        (log / name).touch()
+    (log / "00000001.idx").touch()
     binlog.prune(log, before=Ref(2, 256))
-    assert [path.name for path in log.glob("*.idx")] == ["00000002.idx"]
+    assert sorted(path.name for path in log.glob("*.idx")) == ["00000002.idx", "00000003.idx"]
 
 
 def test_writers_readers_and_check_are_content_with_what_stays(log: Path) -> None:

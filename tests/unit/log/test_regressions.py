@@ -205,7 +205,7 @@ def test_a_fork_between_opening_and_registering_left_the_child_a_descriptor(log:
         for _ in range(150):
             child = os.fork()
             if child == 0:
-                os._exit(_writable_log_descriptors())
+                os._exit(_writable_descriptors(log))
             assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     finally:
         stop.set()
@@ -213,12 +213,14 @@ def test_a_fork_between_opening_and_registering_left_the_child_a_descriptor(log:
             thread.join()
 
 
-def _writable_log_descriptors() -> int:
+def _writable_descriptors(log: Path) -> int:
+    """How many this process has of the log's files; of other files, the garbage of other tests may hold some."""
     count = 0
     for name in os.listdir("/proc/self/fd"):
         try:
             flags = int(Path(f"/proc/self/fdinfo/{name}").read_text().split("flags:")[1].split()[0], 8)
-            count += os.readlink(f"/proc/self/fd/{name}").endswith(".dat") and flags & os.O_ACCMODE == os.O_RDWR
+            path = os.readlink(f"/proc/self/fd/{name}")
+            count += path == str(log / "00000001.dat") and flags & os.O_ACCMODE == os.O_RDWR
         except OSError:
             continue
     return count

@@ -67,4 +67,4 @@ def test_files_being_prepared_are_told(log: Path) -> None:
         writer._open_session().keep_limits()
         told = binlog.stat(log)
         assert told.new_bytes == 1 << 20
-        assert told.disk_bytes == told.files[0].disk_bytes + told.new_bytes
+        assert told.disk_bytes == told.files[0].disk_bytes + told.index_bytes + told.new_bytes
