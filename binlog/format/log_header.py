@@ -200,7 +200,7 @@ class LogHeader:
 
     @property
     def slots_spoilt(self) -> bool:
-        """Whether there is a commit slot whose CRC does not hold, though it was written: nobody knows which commit's."""
+        """Whether there is a commit slot that was written, and whose CRC does not hold: nobody knows which commit's."""
         return len(self.slots()) < sum(any(data) for data in (self.slot_0, self.slot_1))
 
     def slot(self, counter: int) -> CommitSlot | None:
