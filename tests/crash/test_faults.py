@@ -13,12 +13,6 @@ from stress.crash.faults import Case
 from tests.support.crashing import crash, states
 
 
-def test_some_faults(tmp_path: Path) -> None:
-    done = crash("--parts", "faults", "--states", 100, "--processes", 1, "--keep", tmp_path / "kept")
-    assert done.returncode == 0, done.stdout
-    assert states(done.stdout)["faults"] >= 100
-
-
 @pytest.mark.slow
 def test_faults_of_every_kind(tmp_path: Path, figure: Callable[[str], None]) -> None:
     done = crash("--parts", "faults", "--states", 4_000, "--processes", 2, "--keep", tmp_path / "kept", seconds=900)
@@ -34,32 +28,38 @@ def _holds(tmp_path: Path, case: Case) -> None:
     assert done.returncode == 0, done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", [0, 2])
 def test_a_short_read_of_the_header_was_an_internal_error(tmp_path: Path, first: int) -> None:
     _holds(tmp_path, Case("append", "READ short", for_ever=True, first=first))
 
 
+@pytest.mark.slow
 def test_a_header_that_could_not_be_read_was_an_internal_error(tmp_path: Path) -> None:
     _holds(tmp_path, Case("grow", "READ EIO", for_ever=True, first=1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", [4, 5])
 def test_a_lock_that_could_not_be_had_was_an_internal_error(tmp_path: Path, first: int) -> None:
     _holds(tmp_path, Case("append_many", "LOCK ENOLCK", for_ever=False, first=first))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", [1, 2])
 def test_a_disk_that_took_no_mark_of_its_failure_was_an_internal_error(tmp_path: Path, first: int) -> None:
     """Other processes knew of it from shared memory, and did not tell their callers."""
     _holds(tmp_path, Case("append_many", "WRITE+DATA_SYNC+SYNC EIO", for_ever=True, first=first))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", [6, 7])
 def test_records_staged_when_a_disk_failed_were_written_twice(tmp_path: Path, first: int) -> None:
     """They stayed staged for the next file, and their commit, which no mark forbade, was rolled forward."""
     _holds(tmp_path, Case("stage", "WRITE+DATA_SYNC+SYNC EIO", for_ever=True, first=first))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", [8, 18])
 def test_a_cutover_on_a_disk_that_took_no_mark_of_its_failure_told_nobody(tmp_path: Path, first: int) -> None:
     _holds(tmp_path, Case("cutover", "WRITE+DATA_SYNC+SYNC EIO", for_ever=True, first=first))

@@ -16,13 +16,6 @@ from tests.support.crashing import crash, states
 ROWS = ("kill/leader", "kill/recovery", "kill/storm", "kill/sweep")
 
 
-def test_a_storm_and_some_deaths_at_chosen_calls(tmp_path: Path) -> None:
-    done = crash("--parts", "kill", "--states", 60, "--processes", 1, "--keep", tmp_path / "kept")
-    assert done.returncode == 0, done.stdout
-    assert states(done.stdout)["kill/storm"] > 0
-    assert states(done.stdout)["kill"] >= 60
-
-
 @pytest.mark.slow
 def test_deaths_of_every_kind(tmp_path: Path, figure: Callable[[str], None]) -> None:
     done = crash("--parts", "kill", "--states", 6_000, "--processes", 2, "--keep", tmp_path / "kept", seconds=900)

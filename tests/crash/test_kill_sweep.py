@@ -52,7 +52,6 @@ def _cut_over(log: Path, told: Acknowledged) -> None:
 
 
 PLACES = ("on nothing", "on a log", "beside another")
-QUICK = (("append", "on nothing"), ("append", "on a log"), ("cut-over", "on a log"))
 SCENARIOS = {"append": _append, "append-many": _append_many, "grow": _grow, "cut-over": _cut_over}
 
 
@@ -126,14 +125,9 @@ def _start(tmp_path: Path, empty: bool) -> Path:
     return start
 
 
-@pytest.mark.parametrize(
-    ("scenario", "where"),
-    [
-        pytest.param(scenario, where, marks=() if (scenario, where) in QUICK else pytest.mark.slow)
-        for scenario in SCENARIOS
-        for where in PLACES
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("where", PLACES)
+@pytest.mark.parametrize("scenario", SCENARIOS)
 def test_a_writer_killed_at_each_call_loses_nothing(
     tmp_path: Path, scenario: str, where: str, figure: Callable[[str], None]
 ) -> None:

@@ -27,10 +27,9 @@ def test_the_protocol_keeps_every_promise(figure: Callable[[str], None]) -> None
     figure(f"crash model: {summary.runs} runs, {summary.steps} steps, {len(summary.states)} states, no violation")
 
 
-@pytest.mark.parametrize("name", ["no-sync", "sealed-reused", "staged-twice"])
-def test_a_planted_mistake_is_found(name: str) -> None:
+def test_a_planted_mistake_is_found() -> None:
     """The canary."""
-    assert run_many(1, frozenset([name]), seconds=60, violations_max=1, runs_max=RUNS).violations
+    assert run_many(1, frozenset(["no-sync"]), seconds=60, violations_max=1, runs_max=RUNS).violations
 
 
 @pytest.mark.slow

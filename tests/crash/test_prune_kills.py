@@ -38,6 +38,7 @@ def _gapless(log: Path) -> int:
     return numbers[0]
 
 
+@pytest.mark.slow
 def test_a_prune_killed_at_each_call_leaves_a_log_without_a_gap(tmp_path: Path, figure: Callable[[str], None]) -> None:
     start, log = tmp_path / "start", tmp_path / "log"
     _fill(start)

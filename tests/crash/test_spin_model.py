@@ -13,7 +13,10 @@ from stress.model.spin_variants import MISTAKES, MISTAKES_QUICK, RIGHT, RIGHT_QU
 
 
 def _named(variants: tuple[Variant, ...]) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize("variant", variants, ids=lambda variant: variant.name)
+    """The first is among the quick tests."""
+    first, *others = (pytest.param(variant, id=variant.name) for variant in variants)
+    slow = [pytest.param(*param.values, id=param.id, marks=pytest.mark.slow) for param in others]
+    return pytest.mark.parametrize("variant", [first, *slow])
 
 
 @pytest.fixture
@@ -28,34 +31,16 @@ def _hold(variant: Variant, directory: Path, figure: Callable[[str], None]) -> N
     assert variant.is_right(result.found), f'{result.found}; python -m stress.model.spin --trail "{variant.name}"'
 
 
-@_named(RIGHT_QUICK)
+@_named((*RIGHT_QUICK, *RIGHT))
 @pytest.mark.usefixtures("installed")
 def test_the_right_model_has_no_error(variant: Variant, tmp_path: Path, figure: Callable[[str], None]) -> None:
     assert variant.finds is None
     _hold(variant, tmp_path, figure)
 
 
-@_named(RIGHT)
-@pytest.mark.slow
-@pytest.mark.usefixtures("installed")
-def test_the_right_model_has_no_error_in_millions_of_states(
-    variant: Variant, tmp_path: Path, figure: Callable[[str], None]
-) -> None:
-    assert variant.finds is None
-    _hold(variant, tmp_path, figure)
-
-
-@_named(MISTAKES_QUICK)
+@_named((*MISTAKES_QUICK, *MISTAKES))
 @pytest.mark.usefixtures("installed")
 def test_a_planted_mistake_is_found(variant: Variant, tmp_path: Path, figure: Callable[[str], None]) -> None:
-    assert variant.finds
-    _hold(variant, tmp_path, figure)
-
-
-@_named(MISTAKES)
-@pytest.mark.slow
-@pytest.mark.usefixtures("installed")
-def test_every_planted_mistake_is_found(variant: Variant, tmp_path: Path, figure: Callable[[str], None]) -> None:
     assert variant.finds
     _hold(variant, tmp_path, figure)
 

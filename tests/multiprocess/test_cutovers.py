@@ -11,7 +11,7 @@ from tests.support.logs import all_raw_records, job, jobs_by_writer, read_all
 from tests.support.workers import append_and_cut_over, append_jobs, append_within, cut_over, follow_until, run_all
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
 def test_a_storm_of_cutovers_gives_one_each(log: Path, method: str) -> None:
     stormers, cutovers, writers, count = 4, 25, 4, 200
     results = run_all(
@@ -53,7 +53,7 @@ def _appends_then_last(log: Path, writers: int, count: int, last: bytes) -> None
         writer.append(last)
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
 def test_eight_with_a_limit_cut_over_once_a_file(log: Path, method: str) -> None:
     writers, count, cutover_bytes, record_bytes = 8, 150, 5000, 44
     results = run_all(method, [(append_within, (log, writer, count, cutover_bytes)) for writer in range(writers)])

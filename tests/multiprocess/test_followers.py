@@ -51,6 +51,7 @@ def _until(condition: Callable[[], bool]) -> None:
         time.sleep(0.001)
 
 
+@pytest.mark.slow
 def test_an_idle_follower_has_a_record_soon_after_its_append(log: Path, figure: Callable[[str], None]) -> None:
     rounds = 200
     with Writer(log) as writer:

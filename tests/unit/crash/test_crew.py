@@ -12,6 +12,8 @@ from stress.crash.context import Job
 from stress.crash.preload import Preload, compile_recorder
 from tests.support.checkout import ROOT
 
+pytestmark = pytest.mark.slow  # it proves the harness, and few changes touch that
+
 DIES = "import os; os.kill(os.getpid(), 11)"
 LEAVES = "import sys; sys.exit(3)"
 ENDS = ""

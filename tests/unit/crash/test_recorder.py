@@ -13,6 +13,8 @@ from stress.crash.preload import Preload, compile_recorder
 from stress.crash.trace import Event, Kind, TraceError, parse_trace
 from tests.support.checkout import ROOT
 
+pytestmark = pytest.mark.slow  # it proves the harness, and few changes touch that
+
 START = """
 import os, sys
 from pathlib import Path

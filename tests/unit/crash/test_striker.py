@@ -15,6 +15,8 @@ from stress.crash.preload import Preload, compile_recorder
 from stress.crash.trace import Event, Kind
 from tests.support.checkout import ROOT
 
+pytestmark = pytest.mark.slow  # it proves the harness, and few changes touch that
+
 PAGE = 4096
 
 START = """

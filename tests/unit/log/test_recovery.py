@@ -340,10 +340,8 @@ def test_a_reader_sees_what_recovery_will_keep_before_any_writer_was_there(tmp_p
     assert _files(log) == files
 
 
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=() if name in ("8", "9 other boot") else pytest.mark.slow) for name in ROWS],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ROWS)
 def test_a_writer_killed_at_each_call_of_a_recovery_leaves_what_the_next_one_recovers(
     tmp_path: Path, name: str, figure: Callable[[str], None]
 ) -> None:

@@ -228,6 +228,7 @@ def _hold(case: Case) -> None:
     assert recovered(header, verdict).tail == tail
 
 
+@pytest.mark.slow
 def test_every_combination_of_inputs_keeps_what_was_confirmed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_header, "parse_slot", cache(log_header.parse_slot))  # the same few, again and again
     count = 0

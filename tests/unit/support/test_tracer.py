@@ -27,6 +27,8 @@ import pytest
 from tests.support import tracer
 from tests.support.syscall_names import call_name, table_of_names
 
+pytestmark = pytest.mark.slow  # it proves the harness, and few changes touch that
+
 _libc = ctypes.CDLL(None, use_errno=True)
 _EXCHANGE = ["openat", "pwrite64", "fdatasync", "pread64", "ftruncate", "close"]
 
