@@ -165,6 +165,14 @@ static int confirm(struct binlog_file *file, uint8_t *header, struct live *live,
     return 0;
 }
 
+/* The CRC of what came before, which has this CRC, and the group. */
+static uint32_t crc_behind(uint32_t crc, const struct group *group)
+{
+    if (group->known_bytes > 0)
+        crc = binlog_crc32c_rest(group->known_crc, crc, group->known_bytes);
+    return binlog_crc32c(crc, group->data + group->known_bytes, group->bytes - group->known_bytes);
+}
+
 /* After the data's write, what readers see changes in one write; the bell comes after what it announces. */
 int commit_group(struct binlog_file *file, uint8_t *header, struct live *live, const struct group *group, int *step)
 {
@@ -182,7 +190,7 @@ int commit_group(struct binlog_file *file, uint8_t *header, struct live *live, c
         return result;
     live->tail = live->own_tail = start + group->bytes;
     live->record_count += group->units;
-    live->running_crc = binlog_crc32c(live->running_crc, group->data, group->bytes);
+    live->running_crc = crc_behind(live->running_crc, group);
     indexed.crc_after = live->running_crc;
     int strict = file->strict || (live->flags & (FLAG_MIXED | FLAG_STRICT)) != 0;
     if (strict)

@@ -10,6 +10,8 @@ struct note;
 struct group {
     const uint8_t *data;
     size_t bytes;
+    size_t known_bytes; /* of which this is known: from the start, and their CRC */
+    uint32_t known_crc;
     uint32_t units;    /* records, for the count in the header */
     int sync;          /* confirm this group, and all before it */
     struct note *note; /* the leader's note in the segment, NULL where there is none */

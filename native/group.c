@@ -104,7 +104,9 @@ static int commit_staged(struct binlog_file *file, struct binlog_segment *segmen
         segment_gather(segment, file, own != NULL, gathered);
     }
     if (gathered->bytes > 0) {
-        segment_place(segment, start, binlog_crc32c(0, file->buffer, gathered->bytes), gathered->bytes);
+        group.known_bytes = gathered->bytes;
+        group.known_crc = binlog_crc32c(0, file->buffer, gathered->bytes);
+        segment_place(segment, start, group.known_crc, gathered->bytes);
         group.note = &segment->shared->note;
     }
     group.bytes = gathered->bytes;

@@ -129,11 +129,14 @@ def _foreign_tail(header: LogHeader, evidence: Evidence, *, same_boot: bool) -> 
 
 def _own_tail(header: LogHeader, evidence: Evidence, *, same_boot: bool, vouched: bool) -> Verdict:
     """Rows 10, 11 and 14: nothing is pending, and the tail is ours."""
+    if same_boot and vouched and header.tail > header.confirmed_end:
+        # Nothing is asked of the bytes, which may be many: should the disk lose them, the next sync tells this
+        # descriptor, which was open before they were written (fsync(2), ERRORS).
+        return Verdict(10, Action.KEEP, header.tail)
     if _unconfirmed_lost(header, evidence):
         return _unproven(header, evidence)
     if header.tail > header.confirmed_end:
-        again = not (same_boot and vouched)
-        return Verdict(10, Action.CONFIRM if again else Action.KEEP, header.tail)
+        return Verdict(10, Action.CONFIRM, header.tail)
     if not same_boot:
         last = header.slot(header.confirmed_counter)
         if last is None or not evidence.crc_holds(last.start, last.end, last.group_crc):

@@ -103,9 +103,10 @@ def _repair_file(directory: LogDirectory, number: int, *, dry_run: bool, lock_ti
 
 def _recover(header: LogHeader, fd: int, path: str, file: FileRepair) -> bool:
     """Whether the file is one for recovery, which a writer sees to, but where it would refuse."""
-    verdict = decide(header, FileEvidence(fd, path), same_boot=header.boot_id == boot_id(), vouched=True)
-    if verdict.action is Action.KEEP:
-        return False
+    same_boot = header.boot_id == boot_id()
+    verdict = decide(header, FileEvidence(fd, path), same_boot=same_boot, vouched=False)
+    if verdict.action is Action.KEEP or (verdict.action is Action.CONFIRM and same_boot):
+        return False  # what is only flushed is its writers' to confirm
     if verdict.action is Action.REFUSE:
         file.salvage(header, verdict.text)
     else:

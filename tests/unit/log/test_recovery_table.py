@@ -214,9 +214,10 @@ def _hold(case: Case) -> None:
     assert (action is Action.ROLL_FORWARD) == (not poisoned and case.adoptable and case.pending == _HOLDS)
     if action is Action.ROLL_FORWARD:
         assert tail == case.pending_end
-    # What is kept and not confirmed has been verified; and is written again, unless this descriptor vouches for it.
+    # What is kept and not confirmed has been verified, and is written again, unless this descriptor vouches for it.
     if action in (Action.KEEP, Action.CONFIRM, Action.ADOPT) and not header.closed:
-        assert case.running or not case.unconfirmed
+        vouched = action is Action.KEEP and case.same_boot and case.vouched
+        assert case.running or vouched or not case.unconfirmed
         assert tail == header.tail
         if tail > D and action is Action.KEEP:
             assert case.same_boot
@@ -329,20 +330,21 @@ def test_row_9_a_pending_commit_that_does_not_hold_never_was(same_boot: bool) ->
     # What was in the file before it, and visible, is kept, if it is all there.
     again = Action.KEEP if same_boot else Action.CONFIRM
     assert _row(replace(case, unconfirmed=True)) == (10, again, D + 100)
-    assert _row(replace(case, unconfirmed=True, running=False)) == (11, Action.SEAL, D)
+    assert _row(replace(case, unconfirmed=True, running=False, vouched=False)) == (11, Action.SEAL, D)
 
 
 def test_row_10_what_is_not_confirmed_is_kept_and_written_again_by_who_cannot_vouch_for_it() -> None:
     case = Case(unconfirmed=True)
     assert _row(Case()) == (10, Action.KEEP, D)
     assert _row(case) == (10, Action.KEEP, D + 100)
+    assert _row(replace(case, running=False)) == (10, Action.KEEP, D + 100)
     assert _row(replace(case, vouched=False)) == (10, Action.CONFIRM, D + 100)
     assert _row(replace(case, same_boot=False, vouched=True)) == (10, Action.CONFIRM, D + 100)
 
 
 @pytest.mark.parametrize("same_boot", [True, False])
 def test_row_11_what_is_not_confirmed_and_does_not_hold_is_set_aside(same_boot: bool) -> None:
-    case = Case(unconfirmed=True, running=False, same_boot=same_boot)
+    case = Case(unconfirmed=True, running=False, same_boot=same_boot, vouched=False)
     verdict = case.decide()
     assert (verdict.row, verdict.action, verdict.tail, verdict.end) == (11, Action.SEAL, D, D + 100)
     assert _row(replace(case, proven=True)) == (11, Action.SEAL, D + 50)

@@ -91,3 +91,14 @@ def test_a_length_with_the_highest_bit_is_not_a_record() -> None:
 @given(st.binary(max_size=300), st.integers(0, 2**32 - 1))
 def test_the_compiled_crc_equals_the_readable_one(data: bytes, start: int) -> None:
     assert lib.binlog_crc32c(start, data, len(data)) == crc32c_in_python(data, start)
+
+
+@given(st.binary(min_size=1, max_size=300), st.integers(0, 25_000), st.integers(0, 2**32 - 1))
+def test_the_crc_of_much_data_is_that_of_its_parts(piece: bytes, size: int, start: int) -> None:
+    """Much data is gone through in three parts at once."""
+    data = (piece * (size // len(piece) + 1))[:size]
+    crc = start
+    for at in range(0, size, 1000):
+        part = data[at : at + 1000]
+        crc = lib.binlog_crc32c(crc, part, len(part))
+    assert lib.binlog_crc32c(start, data, size) == crc
