@@ -9,7 +9,11 @@ if sys.platform != "linux":
     sys.exit(f"binlog runs on Linux only, and this is {sys.platform}")
 
 # What makes Python objects, and what it calls; the rest is built by native/build_native.py.
-_RECORDS = ("batch_iterator.c", "read.c", "wake.c", "scan.c", "header.c", "doorbell.c", "crc32c.c")
+_RECORDS = (
+    "batch_iterator.c", "pairs.c", "read.c", "wake.c", "scan.c", "header.c",
+    "doorbell.c", "crc32c.c",
+)  # fmt: skip
+_HEADERS = ("binlog.h", "layout.h", "pairs.h", "read.h")
 
 setup(
     cffi_modules=["native/build_native.py:ffibuilder"],
@@ -17,7 +21,7 @@ setup(
         Extension(
             "binlog._native_records",
             [f"native/{name}" for name in _RECORDS],
-            depends=[f"native/{name}" for name in ("binlog.h", "layout.h", "read.h")],
+            depends=[f"native/{name}" for name in _HEADERS],
             extra_compile_args=["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror"],
             py_limited_api=True,
         )

@@ -15,6 +15,7 @@
 #include "read.h"
 
 #include "layout.h"
+#include "pairs.h"
 
 #include <stdint.h>
 #include <string.h>
@@ -32,9 +33,6 @@ struct iterator {
     Py_ssize_t used;
     Py_ssize_t count;
 };
-
-static newfunc tuple_new;
-static int items_only; /* whether a tuple of this Python holds its items and nothing else */
 
 static void unload(struct iterator *self)
 {
@@ -111,46 +109,6 @@ static PyObject *iterator_unload(PyObject *object, PyObject *unused)
     (void)unused;
     unload((struct iterator *)object);
     Py_RETURN_NONE;
-}
-
-/* As tuple's own constructor makes one, whatever else a tuple of this version of Python holds. */
-static PyObject *pair_made_by_tuple(PyObject *type, PyObject *first, PyObject *second)
-{
-    PyObject *made = NULL, *values = PyTuple_Pack(2, first, second);
-    PyObject *args = values ? PyTuple_Pack(1, values) : NULL;
-    if (args)
-        made = tuple_new((PyTypeObject *)type, args, NULL);
-    Py_XDECREF(args);
-    Py_XDECREF(values);
-    Py_DECREF(first);
-    Py_DECREF(second);
-    return made;
-}
-
-/* The same for the versions up to 3.13, whose tuples hold their items and nothing else: takes half as long.  (3.14
- * added a hash that a constructor must set.) */
-static PyObject *pair_made_here(PyObject *type, PyObject *first, PyObject *second)
-{
-    PyObject *made = PyType_GenericAlloc((PyTypeObject *)type, 2);
-    if (!made) {
-        Py_DECREF(first);
-        Py_DECREF(second);
-        return NULL;
-    }
-    PyTuple_SetItem(made, 0, first);
-    PyTuple_SetItem(made, 1, second);
-    return made;
-}
-
-/* A new `type` of two values; both are given away, whether it is made or not. */
-static PyObject *pair(PyObject *type, PyObject *first, PyObject *second)
-{
-    if (!first || !second) {
-        Py_XDECREF(first);
-        Py_XDECREF(second);
-        return NULL;
-    }
-    return items_only ? pair_made_here(type, first, second) : pair_made_by_tuple(type, first, second);
 }
 
 static uint32_t place_of(const struct iterator *self, Py_ssize_t index)
@@ -296,8 +254,7 @@ static int fill_module(PyObject *module)
     PyObject *type = PyType_FromModuleAndSpec(module, &iterator_spec, NULL);
     int added = type ? PyModule_AddType(module, (PyTypeObject *)type) : -1;
     Py_XDECREF(type);
-    tuple_new = (newfunc)PyType_GetSlot(&PyTuple_Type, Py_tp_new);
-    items_only = Py_Version < 0x030E0000;
+    pairs_setup();
     return added;
 }
 
