@@ -15,6 +15,7 @@
 #include "read.h"
 
 #include "layout.h"
+#include "many.h"
 #include "pairs.h"
 
 #include <stdint.h>
@@ -260,6 +261,8 @@ static int fill_module(PyObject *module)
 
 static PyMethodDef module_methods[] = {
     {"read_records", binlog_read_records, METH_VARARGS, "See native/read.c."},
+    {"frame_records", binlog_frame_records, METH_VARARGS, "See native/many.c."},
+    {"refs_of", binlog_refs_of, METH_VARARGS, "See native/many.c."},
     {"wait_and_read", binlog_wait_and_read, METH_VARARGS, "See native/wake.c."},
     {NULL, NULL, 0, NULL},
 };

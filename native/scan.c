@@ -69,16 +69,3 @@ int64_t binlog_gather(const uint8_t *data, const uint32_t *offsets, int64_t coun
         ends[count] = (int32_t)total;
     return total;
 }
-
-/* Records laid one after the other, each behind its length: `data` has them without, `lengths` how long each is.  `to`
- * has room for all of them. */
-void binlog_frame(const uint8_t *data, const uint32_t *lengths, int64_t count, uint8_t *to)
-{
-    for (int64_t i = 0; i < count; i++) {
-        uint32_t big_endian = __builtin_bswap32(lengths[i]);
-        memcpy(to, &big_endian, 4);
-        memcpy(to + 4, data, lengths[i]);
-        to += 4 + (size_t)lengths[i];
-        data += lengths[i];
-    }
-}

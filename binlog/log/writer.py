@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from itertools import accumulate, repeat
 from types import TracebackType
-from typing import TYPE_CHECKING, Generic, Literal, NoReturn, Self, TypedDict, cast, overload
+from typing import TYPE_CHECKING, Generic, Literal, NoReturn, Self, TypedDict, overload
 
 from binlog.errors import ClosedError, FullError
-from binlog.format.record import LENGTH_BYTES, RECORD_BYTES_FORMAT_MAX, frame
+from binlog.format.record import RECORD_BYTES_FORMAT_MAX, frame, frame_all
 from binlog.format.ref import Ref
 from binlog.log.background import BackgroundThread
 from binlog.log.directory import LogDirectory
@@ -17,8 +16,7 @@ from binlog.log.options import Background, WriterOptions
 from binlog.log.session import Session
 from binlog.storage.files import FileSystem, make_directory
 from binlog.storage.group_commit import RECORD_BYTES_COPIED, Mode
-from binlog.storage.native import fork_generation
-from binlog.storage.records import frame_many
+from binlog.storage.native import fork_generation, frame_records, refs_of
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -188,10 +186,13 @@ class Writer(Generic[_Place]):
         there or none.  Durable on return in Mode.SYNC.
         Blocks and raises: as `append`.
         """
-        checked = self._all_checked(records)
-        lengths = list(map(len, checked))
+        copied = list(records)
+        framed = frame_records(copied, self._record_bytes_max)
+        if framed is None:
+            copied = [self._checked(record) for record in copied]
+            framed = frame_all(copied)
         session = self._open_session()
-        if not lengths:
+        if not copied:
             return []
         if mode is None:
             mode = self._mode
@@ -199,10 +200,8 @@ class Writer(Generic[_Place]):
             mode = _FLUSH
             if self._background is None:
                 self._start_background(session)
-        number, offset = session.append(frame_many(checked, lengths), len(lengths), mode, framed=True)
-        starts = accumulate(map(LENGTH_BYTES.__add__, lengths[:-1]), initial=offset)
-        # Straight to the tuples: calling Ref takes as long as all the rest of this.
-        return list(map(tuple.__new__, repeat(Ref), zip(repeat(number), starts)))
+        number, offset = session.append(framed, len(copied), mode, framed=True)
+        return refs_of(Ref, number, offset, copied)
 
     def cutover(self, *, expected: int | None = None) -> int:
         """Close the open file and go on in the next; return the number now open.
@@ -275,16 +274,6 @@ class Writer(Generic[_Place]):
         if len(record) > self._record_bytes_max:
             self._refuse_size(len(record))
         return record
-
-    def _all_checked(self, records: Iterable[Record]) -> list[bytes]:
-        records = list(records)
-        if set(map(type, records)) - {bytes}:
-            return [self._checked(record) for record in records]
-        checked = cast(list[bytes], records)
-        largest = max(map(len, checked), default=0)
-        if largest > self._record_bytes_max:
-            self._refuse_size(largest)
-        return checked
 
     def _refuse_size(self, size: int) -> NoReturn:
         limit = self._record_bytes_max

@@ -9,11 +9,20 @@ if not sys.platform.startswith("linux"):
 
 try:
     from binlog._native import ffi, lib
-    from binlog._native_records import BatchIterator, read_records, wait_and_read
+    from binlog._native_records import BatchIterator, frame_records, read_records, refs_of, wait_and_read
 except ModuleNotFoundError as error:
     raise ImportError("binlog's compiled module is missing: install the package (pip install .)") from error
 
-__all__ = ["BatchIterator", "ffi", "fork_generation", "lib", "read_records", "wait_and_read"]
+__all__ = [
+    "BatchIterator",
+    "ffi",
+    "fork_generation",
+    "frame_records",
+    "lib",
+    "read_records",
+    "refs_of",
+    "wait_and_read",
+]
 
 _result = lib.binlog_fork_setup()
 if _result != 0:

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import enum
-from array import array
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from binlog.format.record import LENGTH_BYTES
 from binlog.storage.failures import failure
 from binlog.storage.native import ffi, lib, read_records
 
@@ -69,12 +66,3 @@ def gather(data: bytes | memoryview, offsets: memoryview) -> tuple[bytearray, me
     ends = ffi.new("int32_t[]", count + 1)
     lib.binlog_gather(source, starts, count, ffi.from_buffer("uint8_t[]", values, require_writable=True), ends)
     return values, memoryview(ffi.buffer(ends)).cast("B").cast("i")
-
-
-def frame_many(records: Sequence[bytes], lengths: Sequence[int]) -> bytearray:
-    """The records as they lie in a file, one after the other; `lengths` has the length of each."""
-    framed = bytearray(sum(lengths) + LENGTH_BYTES * len(lengths))
-    to = ffi.from_buffer("uint8_t[]", framed, require_writable=True)
-    counted = array("I", lengths)
-    lib.binlog_frame(b"".join(records), ffi.from_buffer("uint32_t[]", counted), len(counted), to)
-    return framed

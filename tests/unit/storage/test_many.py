@@ -1,0 +1,63 @@
+"""The records of one call, framed and placed by the compiled part."""
+
+from __future__ import annotations
+
+import gc
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from binlog import Ref
+from binlog.format.record import frame_all
+from binlog.storage.native import frame_records, refs_of
+
+_OFFSET_LAST = 2**62
+
+
+class _Bytes(bytes):
+    pass
+
+
+@given(st.lists(st.binary(max_size=40)), st.integers(256, _OFFSET_LAST))
+def test_they_lie_one_after_the_other(records: list[bytes], offset: int) -> None:
+    framed = frame_records(records, 40)
+    assert framed == frame_all(records)
+    refs = refs_of(Ref, 7, offset, records)
+    assert [type(ref) for ref in refs] == [Ref] * len(records)
+    assert [
+        framed[ref.offset - offset + 4 :][: len(record)] for ref, record in zip(refs, records, strict=True)
+    ] == records
+    assert all(ref.number == 7 for ref in refs)
+
+
+@pytest.mark.parametrize("odd", [bytearray(b"x"), memoryview(b"x"), _Bytes(b"x"), b"12345", None, "x"])
+def test_what_is_not_exactly_bytes_or_too_large_is_left_to_a_closer_look(odd: object) -> None:
+    assert frame_records([b"x", odd], 4) is None
+    assert frame_records([odd], 4) is None
+
+
+@pytest.mark.parametrize("wrong", [(), ((b"x",), 4), ([b"x"],), ([b"x"], "4")])
+def test_wrong_arguments_are_told(wrong: tuple[object, ...]) -> None:
+    with pytest.raises(TypeError):
+        frame_records(*wrong)  # type: ignore[arg-type]
+
+
+def test_a_ref_is_a_kind_of_tuple() -> None:
+    with pytest.raises(TypeError, match="tuple"):
+        refs_of(list, 1, 256, [b"x"])
+    with pytest.raises(TypeError):
+        refs_of(Ref, 1, 256, ["x"])
+
+
+def test_nothing_is_left_over() -> None:
+    records = [b"x"] * 50
+    before = sys.getrefcount(records[0]), sys.getrefcount(Ref)
+    for _ in range(1000):
+        refs_of(Ref, 1, 1 << 40, records)
+        frame_records(records, 10)
+        with pytest.raises(TypeError):
+            refs_of(Ref, 1, 256, [*records, None])
+    gc.collect()
+    assert (sys.getrefcount(records[0]), sys.getrefcount(Ref)) == before
