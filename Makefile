@@ -5,7 +5,7 @@ PYTHON ?= python3
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo bench test quick crash lint format-docs clean
+.PHONY: help demo bench test quick crash asan ubsan tsan lint format-docs clean
 MAKEFLAGS += --no-builtin-rules
 
 # They would lead .venv's Python to another one's modules.
@@ -27,6 +27,8 @@ help:
 	@echo 'make test         every test, on as many workers as there are cores (ARGS= goes to pytest)'
 	@echo 'make quick        the tests without Spark and without the slow ones, in under a minute (ARGS= goes to pytest)'
 	@echo 'make crash        power cuts, kills, faults and damage, by the thousand (DURATION_S=60 SEED= ARGS="--help")'
+	@echo 'make asan         the tests that reach the C, under the address sanitizer (make ubsan: undefined behaviour)'
+	@echo 'make tsan         writers as threads, under the thread sanitizer'
 	@echo 'make lint         mypy --strict and ruff'
 	@echo 'make format-docs  write docs/format.md and the C constants anew from the tables in binlog/format'
 	@echo 'make clean        remove .venv and everything that was built'
@@ -54,6 +56,18 @@ crash: export SEED := $(SEED)
 crash:
 	$(set_up)
 	@.venv/bin/python -m stress.crash $(ARGS)
+
+asan:
+	$(set_up) test
+	@.venv/bin/python -m stress.sanitize address $(ARGS)
+
+ubsan:
+	$(set_up) test
+	@.venv/bin/python -m stress.sanitize undefined $(ARGS)
+
+tsan:
+	$(set_up)
+	@.venv/bin/python -m stress.sanitize thread $(ARGS)
 
 lint:
 	$(set_up) test lint

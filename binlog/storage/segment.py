@@ -90,7 +90,7 @@ class Segment:
 
     @classmethod
     def _join(cls, directory: os.stat_result, uuid: bytes, mode: int) -> Segment:
-        name = _name(directory, uuid)
+        name = segment_name(directory, uuid)
         fd = _open(name, mode, directory)
         try:
             _check(lib.binlog_byte_lock_wait(fd, lib.BINLOG_LOCK_INIT))
@@ -225,7 +225,7 @@ def look(directory_fd: int, uuid: bytes) -> SegmentUse | None:
     """What the directory's segment holds; None where there is none, or it is not ours to look at.  Changes nothing."""
     directory = os.fstat(directory_fd)
     try:
-        fd = os.open(_SHARED_MEMORY + _name(directory, uuid), os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        fd = os.open(_SHARED_MEMORY + segment_name(directory, uuid), os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:
         return None
     try:
@@ -266,7 +266,8 @@ def sweep() -> None:
                 lib.binlog_fd_close(fd)
 
 
-def _name(directory: os.stat_result, uuid: bytes) -> str:
+def segment_name(directory: os.stat_result, uuid: bytes) -> str:
+    """What a directory's segment is called: `/binlog-` and 32 hexadecimal digits."""
     key = b"%d %d %s" % (directory.st_dev, directory.st_ino, uuid)
     return "/binlog-" + hashlib.sha256(key).hexdigest()[:32]
 

@@ -52,7 +52,8 @@ def test_a_ref_is_a_kind_of_tuple() -> None:
 
 
 def test_nothing_is_left_over() -> None:
-    records = [b"x"] * 50
+    records = [b"record"] * 50
+    gc.collect()
     before = sys.getrefcount(records[0]), sys.getrefcount(Ref)
     for _ in range(1000):
         refs_of(Ref, 1, 1 << 40, records)

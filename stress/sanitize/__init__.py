@@ -1,0 +1,1 @@
+"""The compiled part under the compiler's sanitizers; `python -m stress.sanitize --help`."""

@@ -1,0 +1,195 @@
+/* Threads in the place of processes, for the thread sanitizer: it sees what they share, and processes it does not.
+ *
+ * Each has the log file open for itself, with locks of its own, and a ring of its own in the one segment, which all of
+ * them map at one address.  What file locks order, the sanitizer is told where they are taken and given back.
+ *
+ *   threads LOG-FILE SEGMENT SEED THREADS APPENDS
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sanitizer/tsan_interface.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "big_endian.h"
+#include "layout.h"
+#include "segment.h"
+
+static struct shared *one_mapping;
+static const char *log_path, *segment_path;
+static uint32_t seed;
+static int appends;
+
+/* ---- the locks, as the linker puts them in the place of lock.c's (--wrap) ---- */
+
+static char file_order, byte_order[BINLOG_LOCK_RING_FIRST + RING_COUNT];
+
+int __real_binlog_lock(int fd);
+int __real_binlog_try_lock(int fd);
+int __real_binlog_unlock(int fd);
+int __real_binlog_byte_lock(int fd, int64_t byte);
+int __real_binlog_byte_lock_wait(int fd, int64_t byte);
+int __real_binlog_byte_unlock(int fd, int64_t byte);
+
+static int taken(int result, char *order)
+{
+    if (result == 0)
+        __tsan_acquire(order);
+    return result;
+}
+
+int __wrap_binlog_lock(int fd)
+{
+    return taken(__real_binlog_lock(fd), &file_order);
+}
+
+int __wrap_binlog_try_lock(int fd)
+{
+    return taken(__real_binlog_try_lock(fd), &file_order);
+}
+
+int __wrap_binlog_unlock(int fd)
+{
+    __tsan_release(&file_order);
+    return __real_binlog_unlock(fd);
+}
+
+int __wrap_binlog_byte_lock(int fd, int64_t byte)
+{
+    return taken(__real_binlog_byte_lock(fd, byte), &byte_order[byte]);
+}
+
+int __wrap_binlog_byte_lock_wait(int fd, int64_t byte)
+{
+    return taken(__real_binlog_byte_lock_wait(fd, byte), &byte_order[byte]);
+}
+
+int __wrap_binlog_byte_unlock(int fd, int64_t byte)
+{
+    __tsan_release(&byte_order[byte]);
+    return __real_binlog_byte_unlock(fd, byte);
+}
+
+/* ---- a writer ---- */
+
+static void stop(const char *what, int result)
+{
+    fprintf(stderr, "threads: %s: %d (%s)\n", what, result, strerror(result < 0 ? -result : 0));
+    exit(2);
+}
+
+static int opened(const char *path)
+{
+    int fd = binlog_fd_open(AT_FDCWD, path, O_RDWR | O_CLOEXEC);
+    if (fd < 0)
+        stop(path, fd);
+    return fd;
+}
+
+/* As Python fills it in when it has settled the file. */
+static void begin(struct binlog_file *file)
+{
+    uint8_t header[LOG_HEADER_BYTES];
+    memset(file, 0, sizeof *file);
+    file->fd = opened(log_path);
+    if (pread(file->fd, header, sizeof header, 0) != (ssize_t)sizeof header)
+        stop("the header", -errno);
+    file->number = get_u32(header + LOG_HEADER_NUMBER);
+    file->seed = seed;
+    file->epoch = get_u32(header + LOG_HEADER_EPOCH);
+    file->counter = get_u64(header + LOG_HEADER_CONFIRMED_COUNTER);
+    file->prepare_bytes = 64 << 20;
+    memcpy(file->identity, header + LOG_HEADER_MAGIC, sizeof file->identity);
+    memcpy(file->boot_id, header + LOG_HEADER_BOOT_ID, sizeof file->boot_id);
+    file->bell = binlog_bell_map(file->fd, LOG_HEADER_DOORBELL);
+    if (!file->bell || binlog_file_init(file) != 0)
+        stop("no memory", -ENOMEM);
+}
+
+static struct binlog_segment *joined(void)
+{
+    int result, fd = opened(segment_path);
+    struct binlog_segment *segment = binlog_segment_map(fd, &result);
+    if (!segment)
+        stop("mapping the segment", result);
+    if (!__sync_bool_compare_and_swap(&one_mapping, NULL, segment->shared)) {
+        munmap(segment->shared, (size_t)binlog_segment_bytes());
+        segment->shared = one_mapping;
+    }
+    while ((result = binlog_byte_lock_wait(fd, BINLOG_LOCK_INIT)) == -EINTR)
+        ;
+    if (result != 0 || (result = binlog_segment_claim(segment)) != 0)
+        stop("claiming a ring", result);
+    binlog_byte_unlock(fd, BINLOG_LOCK_INIT);
+    return segment;
+}
+
+static void append(struct binlog_file *file, struct binlog_segment *segment, const char *record, int mode)
+{
+    struct binlog_append own = {.data = (const uint8_t *)record, .bytes = strlen(record), .units = 1, .wait = 1,
+                                .mode = mode, .ticket = -1};
+    if (mode == BINLOG_STAGE && binlog_stage_record(segment, own.data, own.bytes) == 0)
+        return;
+    int result = binlog_append(file, segment, &own);
+    while (result == -EINTR || result == BINLOG_LOOK) {
+        if (result == BINLOG_LOOK && own.ticket < 0)
+            stop("a file that should have been plain", result);
+        result = binlog_settle(file, segment, &own);
+    }
+    if (result != 0)
+        stop("appending", result);
+}
+
+#ifdef PLANTED_RACE
+static long unordered; /* to see that the sanitizer would tell */
+#else
+static _Atomic long unordered;
+#endif
+
+static void *writer(void *argument)
+{
+    struct binlog_file file;
+    struct binlog_segment *segment = joined();
+    char record[100];
+
+    begin(&file);
+    for (int i = 0; i < appends; i++) {
+        snprintf(record, sizeof record, "%d:%d", *(int *)argument, i);
+        append(&file, segment, record, BINLOG_SYNC + i % 3);
+        unordered++;
+    }
+    int result = binlog_drain(&file, segment, BINLOG_CONFIRM);
+    if (result != 0)
+        stop("draining", result);
+    binlog_file_free(&file);
+    return NULL;
+}
+
+int main(int count, char **arguments)
+{
+    if (count != 6)
+        return 2;
+    log_path = arguments[1];
+    segment_path = arguments[2];
+    seed = (uint32_t)strtoul(arguments[3], NULL, 10);
+    int threads = atoi(arguments[4]), numbers[RING_COUNT];
+    appends = atoi(arguments[5]);
+    pthread_t ids[RING_COUNT];
+
+    if (threads < 1 || threads > RING_COUNT - 1 || binlog_fork_setup() != 0)
+        return 2;
+    for (int i = 0; i < threads; i++) {
+        numbers[i] = i;
+        if (pthread_create(&ids[i], NULL, writer, &numbers[i]) != 0)
+            stop("a thread", -errno);
+    }
+    for (int i = 0; i < threads; i++)
+        pthread_join(ids[i], NULL);
+    return 0;
+}
