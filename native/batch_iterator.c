@@ -17,6 +17,7 @@
 #include "layout.h"
 #include "many.h"
 #include "pairs.h"
+#include "quick_append.h"
 
 #include <stdint.h>
 #include <string.h>
@@ -256,7 +257,7 @@ static int fill_module(PyObject *module)
     int added = type ? PyModule_AddType(module, (PyTypeObject *)type) : -1;
     Py_XDECREF(type);
     pairs_setup();
-    return added;
+    return added == 0 ? binlog_add_quick_types(module) : added;
 }
 
 static PyMethodDef module_methods[] = {
@@ -264,6 +265,7 @@ static PyMethodDef module_methods[] = {
     {"frame_records", binlog_frame_records, METH_VARARGS, "See native/many.c."},
     {"refs_of", binlog_refs_of, METH_VARARGS, "See native/many.c."},
     {"wait_and_read", binlog_wait_and_read, METH_VARARGS, "See native/wake.c."},
+    {"connect", binlog_connect, METH_VARARGS, "See native/quick_append.c."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -15,19 +15,13 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
 from typing import TYPE_CHECKING
-
-from binlog.format.record import LENGTH_BYTES
 
 if TYPE_CHECKING:
     from binlog.format.log_header import LogHeader
-    from binlog.storage.group_commit import Mode
 
 _NEVER = sys.maxsize
 _LOOK_SECONDS_MAX = 0.2
-
-_Quick = Callable[[bytes, int, "Mode"], int]
 
 
 class Limits:
@@ -52,15 +46,6 @@ class Limits:
     def leave_to_the_background(self) -> None:
         """Have no append of this file look again: one has tried."""
         self.offset = _NEVER
-
-    def watched(self, quick: _Quick) -> _Quick:
-        """The quick append; -1 also where it has brought the file to its limit, so that the caller looks closer."""
-
-        def append(record: bytes, size: int, mode: Mode) -> int:
-            offset = quick(record, size, mode)
-            return offset if offset + size + LENGTH_BYTES < self.offset else -1
-
-        return append
 
     def warn_appends(self) -> None:
         """Where the file known to be open is too old, have the next append cut over."""

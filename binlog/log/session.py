@@ -30,7 +30,7 @@ from binlog.log.writable_file import WritableFile, write_close
 from binlog.storage.files import FILE_MODE, FileSystem, refuse_remote
 from binlog.storage.group_commit import Append, Mode
 from binlog.storage.locks import lock, unlock
-from binlog.storage.native import fork_generation
+from binlog.storage.native import QuickSession, fork_generation
 from binlog.storage.segment import Segment
 
 _Result = TypeVar("_Result")
@@ -40,7 +40,7 @@ _Action = Callable[[WritableFile, LogHeader], _Result]
 _inside: list[int] = []
 
 
-class Session:
+class Session(QuickSession):
     """A writer's hold on a log, in one process."""
 
     def __init__(self, directory: LogDirectory, options: WriterOptions) -> None:
@@ -48,7 +48,7 @@ class Session:
         self.generation = fork_generation()
         self._options = options
         self._mutex = threading.RLock()
-        self._busy = False
+        super().__init__(self._mutex, _inside, self.generation)
         self._busy_thread: int | None = None
         self._closed = False
         self._reopen = True
@@ -56,9 +56,7 @@ class Session:
         self._file: WritableFile | None = None
         self._segment: Segment | None = None
         self._segment_sought = False
-        self._append_spare = Append(wait=options.lock_timeout is None)
-        # The shortest way, while nothing is known that speaks against it: the file is open, ours, and not poisoned.
-        self._quick: Callable[[bytes, int, Mode], int] | None = None
+        self._append_spare = Append(wait=options.lock_timeout is None)  # for those that native/quick_append.c begins
         self._limits = options.limits()
         self._cutover = Cutover(directory, file_bytes=options.file_bytes_first, permissions=options.permissions)
         self._succession = Succession(directory, options, self._cutover)
@@ -67,30 +65,15 @@ class Session:
         self.run(lambda file, header: None)
         self._reopen = False
 
-    def append_record(self, record: bytes, mode: Mode) -> tuple[int, int]:
-        """Append one record of at most RECORD_BYTES_COPIED bytes; the file's number and where in it that lies."""
-        if not self._busy and not _inside:
-            with self._mutex:
-                quick, file = self._quick, self._file
-                if quick is not None and file is not None and not self._busy:
-                    self._busy = True
-                    try:
-                        offset = quick(record, len(record), mode)
-                        if offset >= 0:
-                            return file.number, offset
-                        place = self._finish_quick(file, record)
-                    finally:
-                        self._busy = False
-                    if place is not None:
-                        return self._within_limits(place, LENGTH_BYTES + len(record))
-        return self.append(record, 1, mode, framed=False)
+    def _finish_quick(self, record: bytes) -> tuple[int, int] | None:
+        """What became of an append begun in C that was not simply done; None where nothing was.
 
-    def _finish_quick(self, file: WritableFile, record: bytes) -> tuple[int, int] | None:
-        """What became of a quick append that was not simply done; None where nothing was."""
-        append = self._append_spare
+        Called from there, with the mutex and `_busy`, which are given back there.
+        """
+        append, file = self._append_spare, self._file
         self._busy_thread = threading.get_ident()
         try:
-            if file.commits.answered(append, self._segment, record):
+            if file is not None and file.commits.answered(append, self._segment, record):
                 return append.place
             return self._outcome(append, lambda: self._append(append)) if append.staged else None
         except PoisonedError as error:
@@ -115,6 +98,7 @@ class Session:
         limits = self._limits
         if limits is not None and place[1] + size >= limits.offset:
             limits.leave_to_the_background()
+            self._limit = limits.offset
             # Whatever is met here: the append was done before.  What matters is met again by the next call.
             with suppress(BinlogError):
                 self.cutover(place[0])
@@ -134,6 +118,7 @@ class Session:
         if limits is None:
             return
         limits.warn_appends()
+        self._limit = limits.offset
         with self._mutex:
             file = self._file
             header = file.header() if file is not None else None
@@ -159,14 +144,6 @@ class Session:
             raise
         finally:
             append.withdraw()  # after Ctrl-C, what nobody has taken yet is taken back
-
-    def stager(self) -> Callable[[bytes, int], int] | None:
-        """What stages a record that nobody waits for (see Segment.stager), or None where there is no ring.
-
-        Good for as long as the session is; it refuses after a fork, a failed sync, or the close.
-        """
-        segment = self._segment
-        return segment.stager() if segment is not None and segment.has_ring else None
 
     def drain(self, *, confirm: bool) -> None:
         """Commit what is staged in all processes, and with `confirm` have everything in the open file synced."""
@@ -210,6 +187,7 @@ class Session:
             finally:
                 self._closed = True
                 segment, self._segment = self._segment, None
+                self._stage_in(0, None)
                 if segment is not None:
                     segment.retire()
                 self._leave()
@@ -240,7 +218,7 @@ class Session:
     def _refuse_from_now_on(self, error: PoisonedError) -> None:
         # Kept here as well as in the file: one that another program made has no place for it.
         self._poison = error
-        self._quick = None
+        self._disarm()
         if self._segment is not None:
             self._segment.retire()
 
@@ -275,6 +253,7 @@ class Session:
                 elif not header.closed:
                     if self._limits is not None:
                         self._limits.know(header)
+                        self._limit = self._limits.offset
                     result = action(file, self._with_segment(file, header))
                     break
                 else:
@@ -302,10 +281,10 @@ class Session:
             self._file = following
         if self._segment is not None:
             self._segment.wake()
+            self._segment.arm(self)
         file.wake()
         if file.ours:
-            quick = file.commits.quick_append(self._append_spare, self._segment)
-            self._quick = quick if self._limits is None else self._limits.watched(quick)
+            file.commits.arm(self, self._append_spare)
         return result
 
     def _look_for_failure(self, file: WritableFile) -> None:
@@ -356,7 +335,7 @@ class Session:
             raise StateError("this thread is within a call of another writer")
 
     def _leave(self) -> None:
-        self._quick = None
+        self._disarm()
         file, self._file = self._file, None
         if file is not None:
             file.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Generic, Literal, NoReturn, Self, TypedDict, overload
 
@@ -16,7 +16,7 @@ from binlog.log.options import Background, WriterOptions
 from binlog.log.session import Session
 from binlog.storage.files import FileSystem, make_directory
 from binlog.storage.group_commit import RECORD_BYTES_COPIED, Mode
-from binlog.storage.native import fork_generation, frame_records, refs_of
+from binlog.storage.native import QuickWriter, fork_generation, frame_records, refs_of
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -51,7 +51,7 @@ Record = bytes | bytearray | memoryview
 _SECONDS_MAX = 10**9
 
 
-class Writer(Generic[_Place]):
+class Writer(QuickWriter, Generic[_Place]):
     """Appends records to the log in a directory; one of any number, in any threads and processes.
 
     path: the directory, made where it is missing (its parent must be there).
@@ -132,8 +132,7 @@ class Writer(Generic[_Place]):
         make_directory(path)
         self._directory = LogDirectory(path)
         self._background: BackgroundThread | None = None
-        self._stage: Callable[[bytes, int], int] = _cannot_stage
-        self._session: Session | None = None
+        super().__init__(Ref, self._mode, min(record_bytes_max, RECORD_BYTES_COPIED))
         self._session = self._new_session()
 
     @overload
@@ -152,26 +151,24 @@ class Writer(Generic[_Place]):
         Blocks: for the group in progress, then for one sync.  Ctrl-C meanwhile ends the call; the record may appear.
         Raises: FullError, ClosedError, BusyError, PoisonedError, CorruptError, AccessError, UnknownOutcomeError.
         """
-        if mode is None:
-            mode = self._mode
-        if type(record) is not bytes or len(record) > self._record_bytes_max:
-            record = self._checked(record)
-        if mode is _STAGE and self._stage(record, len(record)) == 0:
-            return None
-        session = self._session
-        if session is None or session.generation != fork_generation():
-            session = self._open_session()
-        if mode is _SYNC:
-            return tuple.__new__(Ref, self._append(session, record, mode))
-        if self._background is None:
+        if type(record) is not bytes:
+            # Bytes are what native/quick_append.c begins with; it calls this for all that it leaves undone.
+            return super().append(memoryview(record).tobytes(), mode=mode)
+        mode = self._mode if mode is None else Mode(mode)
+        if len(record) > self._record_bytes_max:
+            self._refuse_size(len(record))
+        session = self._open_session()
+        if mode is not _SYNC and self._background is None:
             self._start_background(session)
-        place = self._append(session, record, _FLUSH)
-        return None if mode is _STAGE else tuple.__new__(Ref, place)
+        large = len(record) > RECORD_BYTES_COPIED
+        data = frame(record) if large else record
+        place = session.append(data, 1, _SYNC if mode is _SYNC else _FLUSH, framed=large)
+        return None if mode is _STAGE else Ref(*place)
 
-    def _append(self, session: Session, record: bytes, mode: Mode) -> tuple[int, int]:
-        if len(record) <= RECORD_BYTES_COPIED:
-            return session.append_record(record, mode)
-        return session.append(frame(record), 1, mode, framed=True)
+    if not TYPE_CHECKING:
+        # `append` is what is inherited.
+        _append_slowly = append
+        del append
 
     @overload
     def append_many(self, records: Iterable[Record], *, mode: None = None) -> list[Ref] | list[_Place]: ...
@@ -226,7 +223,6 @@ class Writer(Generic[_Place]):
         """
         session, self._session = self._session, None
         background, self._background = self._background, None
-        self._stage = _cannot_stage
         if background is not None:
             background.stop()
         try:
@@ -248,14 +244,13 @@ class Writer(Generic[_Place]):
         return f"<binlog.Writer {self._directory.path!r}{' closed' if self._session is None else ''}>"
 
     def _open_session(self) -> Session:
-        session = self._session
+        session: Session | None = self._session
         if session is None:
             raise ClosedError("the writer is closed")
         if session.generation != fork_generation():
             # A forked child: the parent's descriptors are closed here, and its mutex may be held for ever.
             self._background = None  # its thread stayed with the parent
-            self._stage = _cannot_stage
-            session = self._session = self._new_session()
+            self._session = session = self._new_session()
         return session
 
     def _new_session(self) -> Session:
@@ -266,7 +261,7 @@ class Writer(Generic[_Place]):
 
     def _start_background(self, session: Session) -> None:
         self._background = BackgroundThread(session, self._options.background)
-        self._stage = session.stager() or _cannot_stage
+        session._background = True
 
     def _checked(self, record: Record) -> bytes:
         if not isinstance(record, bytes):
@@ -278,7 +273,3 @@ class Writer(Generic[_Place]):
     def _refuse_size(self, size: int) -> NoReturn:
         limit = self._record_bytes_max
         raise FullError(f"a record of {size} bytes; the limit is {limit}", limit=limit, size=size)
-
-
-def _cannot_stage(record: bytes, size: int) -> int:
-    return -1

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import enum
 import errno
-from collections.abc import Callable
-from functools import partial
 
 from binlog.errors import BinlogError, UnknownOutcomeError
 from binlog.format.log_header import LOG_HEADER, Flag, LogHeader, block_seed
@@ -16,7 +14,7 @@ from binlog.format.record import LENGTH_BYTES, frame
 from binlog.storage.boot import boot_id
 from binlog.storage.doorbell import Doorbell
 from binlog.storage.failures import NO_SPACE, failure, poisoned
-from binlog.storage.native import ffi, lib
+from binlog.storage.native import QuickSession, address, ffi, lib
 from binlog.storage.segment import Segment
 
 # A record of at most so many bytes is framed and copied by the compiled code.
@@ -172,16 +170,12 @@ class CommitFile:
             append.staged_in(segment)
         return self._answer(result, own.step)
 
-    def quick_append(self, append: Append, segment: Segment | None) -> Callable[[bytes, int, Mode], int]:
-        """What appends one record of at most RECORD_BYTES_COPIED bytes, given it without length, its size and the mode.
-
-        Where in this file it lies, or -1, and then `answered` tells what happened.  A call of the compiled function
-        and nothing more, for in Mode.FLUSH there are microseconds to lose.
-        """
-        return partial(lib.binlog_append_record, self.core, ffi.NULL if segment is None else segment.core, append.own)
+    def arm(self, session: QuickSession, append: Append) -> None:
+        """Have the session append records straight to this file, with `append` for what becomes of each."""
+        session._arm(address(self.core), address(append.own), (self.core, append.own))
 
     def answered(self, append: Append, segment: Segment | None, record: bytes) -> bool | None:
-        """What the quick append of `record` that gave -1 came to; answers and raises as `append`."""
+        """What a session's own append of `record` that was not simply done came to; answers and raises as `append`."""
         if append.staged:
             append.staged_in(segment, record)
         return self._answer(append.own.answer, append.own.step)

@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 if not sys.platform.startswith("linux"):
     raise ImportError("binlog needs Linux: it stands on futex(2) and open-file-description locks")
 
 try:
     from binlog._native import ffi, lib
-    from binlog._native_records import BatchIterator, frame_records, read_records, refs_of, wait_and_read
+    from binlog._native_records import (
+        BatchIterator,
+        QuickSession,
+        QuickWriter,
+        connect,
+        frame_records,
+        read_records,
+        refs_of,
+        wait_and_read,
+    )
 except ModuleNotFoundError as error:
     raise ImportError("binlog's compiled module is missing: install the package (pip install .)") from error
 
 __all__ = [
     "BatchIterator",
+    "QuickSession",
+    "QuickWriter",
+    "address",
     "ffi",
     "fork_generation",
     "frame_records",
@@ -30,3 +43,17 @@ if _result != 0:
 
 fork_generation = lib.binlog_fork_generation
 """A number that differs in a forked child: what was opened or locked under another number is not ours."""
+
+
+def address(value: Any) -> int:
+    """The address that a pointer of `ffi` holds."""
+    return int(ffi.cast("uintptr_t", value))
+
+
+# What makes Python objects is a module of its own, and must not have a second copy of what these know of forks.
+connect(
+    *(
+        address(ffi.addressof(lib, f"binlog_{name}"))
+        for name in ("fork_generation", "stage_record", "append_record", "abandon")
+    )
+)

@@ -17,14 +17,12 @@ import errno
 import hashlib
 import os
 import re
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, fields
-from functools import partial
 
 import posix_ipc
 
-from binlog.storage.native import ffi, fork_generation, lib
+from binlog.storage.native import QuickSession, address, ffi, fork_generation, lib
 
 _ATTEMPTS = 8
 _SHARED_MEMORY = "/dev/shm"
@@ -140,12 +138,9 @@ class Segment:
         """Whether others still find the segment by its name."""
         return os.fstat(self._fd).st_nlink > 0
 
-    def stager(self) -> Callable[[bytes, int], int]:
-        """What lays a record that nobody waits for into the ring, given it and its length: 0 where it had room for it.
-
-        A call of the compiled function and nothing more, for this is the shortest way there is.
-        """
-        return partial(lib.binlog_stage_record, self.core)
+    def arm(self, session: QuickSession) -> None:
+        """Have the session lay records that nobody waits for into the ring, once it has one, until it is retired."""
+        session._stage_in(address(self.core), self)
 
     def note(self) -> Note:
         """What the last leader was doing, as it left it."""

@@ -1,0 +1,10 @@
+/* The types by which appending one record takes no Python in the common case. */
+#ifndef BINLOG_QUICK_APPEND_H
+#define BINLOG_QUICK_APPEND_H
+
+#include <Python.h>
+
+PyObject *binlog_connect(PyObject *module, PyObject *args);
+int binlog_add_quick_types(PyObject *module);
+
+#endif
