@@ -114,11 +114,22 @@ def _draw(watch: LogWatch, *, once: bool) -> None:
             if all(size):
                 # Asked each time: rich would believe COLUMNS and LINES, which may be exported and stale.
                 console.size = size
-            live.update(MonitorView(watch.snapshot()), refresh=True)
+            with _not_interrupted():
+                live.update(MonitorView(watch.snapshot()), refresh=True)
             drawn = time.monotonic()
             if watch.wait(_IDLE_SECONDS):
                 # What comes in the meantime is drawn together.
                 time.sleep(max(drawn + _REDRAW_SECONDS - time.monotonic(), 0))
+
+
+@contextmanager
+def _not_interrupted() -> Iterator[None]:
+    """Have Ctrl-C and SIGTERM wait: in the middle of drawing, rich would not give the terminal back."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextmanager
