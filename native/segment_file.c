@@ -158,7 +158,9 @@ int64_t binlog_segment_staged(struct binlog_segment *segment)
     for (uint32_t i = 0; i < RING_COUNT; i++) {
         struct ring *ring = &segment->shared->rings[i];
         uint64_t settled = atomic_load(&ring->settled);
-        bytes += (int64_t)(atomic_load(&ring->head) - settled);
+        uint64_t staged = atomic_load(&ring->head) - settled;
+        if (staged <= RING_BYTES) /* more makes no sense: nobody will ever gather that */
+            bytes += (int64_t)staged;
     }
     return bytes;
 }

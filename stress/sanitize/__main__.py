@@ -70,15 +70,21 @@ def _tests(folder: Path, sanitizer: str, tests: list[str]) -> int:
     environment = {**os.environ, "CFLAGS": _FLAGS[sanitizer], "LDFLAGS": _FLAGS[sanitizer], "PYTHONPATH": str(folder)}
     build = [sys.executable, "setup.py", "--quiet", "build_ext", "--inplace"]
     subprocess.run(build, cwd=folder, env=environment, check=True)
+    found = folder / "found"
+    # pytest keeps what a process writes to standard error, and loses it where that ends the process.
+    environment["UBSAN_OPTIONS"] = f"log_path={found}:print_stacktrace=1"
     if sanitizer == "address":
         # Python itself was not built with it, so it must be there before anything else; and Python's own leaks at exit
         # are none of ours.
         library = subprocess.run(["gcc", "-print-file-name=libasan.so"], capture_output=True, text=True, check=True)
-        environment |= {"LD_PRELOAD": library.stdout.strip(), "ASAN_OPTIONS": "detect_leaks=0:abort_on_error=1"}
+        environment |= {"LD_PRELOAD": library.stdout.strip(), "ASAN_OPTIONS": f"detect_leaks=0:log_path={found}"}
     run = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not slow and not spark", *tests]
     if sanitizer == "address":
         run.append(f"--deselect={_NOT_WITH_ADDRESS}")
-    return subprocess.run(run, cwd=folder, env=environment, check=False).returncode
+    code = subprocess.run(run, cwd=folder, env=environment, check=False).returncode
+    told = [path.read_text() for path in sorted(folder.glob("found.*"))]
+    print(*told, sep="\n", file=sys.stderr, end="")
+    return code or int(bool(told))
 
 
 def _threads(folder: Path, appends: int, *, planted: bool) -> int:
