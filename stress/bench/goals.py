@@ -79,7 +79,12 @@ def _reading() -> list[Goal]:
 
 
 def _waking() -> Goal:
-    return Goal("waking, to the floor", 2, _against(waking.NAME, waking.FLOOR), most=True)
+    # From the call, with all that comes before the bell: the harder one of the two that are measured.
+    def reached(results: Results) -> Spread | None:
+        ours, floor = (results.find(waking.NAME, name) for name in (waking.FROM_THE_CALL, waking.FLOOR))
+        return ratio(ours, floor)
+
+    return Goal("waking, to the floor", 2, reached, most=True)
 
 
 def _figure(row: str, contestant: str = OURS) -> Callable[[Results], Spread | None]:

@@ -25,8 +25,8 @@ def test_no_power_cut_takes_what_was_acknowledged(tmp_path: Path, figure: Callab
 
 
 def test_a_few_power_cuts_of_every_workload(tmp_path: Path) -> None:
-    done = crash("--parts", "power", "--states", 500, "--processes", 1, "--keep", tmp_path / "kept")
+    done = crash("--parts", "power", "--states", 1_500, "--processes", 1, "--keep", tmp_path / "kept")
     assert done.returncode == 0, done.stdout
     found = states(done.stdout)
-    assert found["power"] >= 500
+    assert found["power"] >= 1_500
     assert all(found[f"power/{workload}"] > 0 for workload in WORKLOADS)

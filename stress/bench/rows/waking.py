@@ -9,6 +9,7 @@ from stress.bench.peers import floor, ours_waking
 
 NAME = "waking"
 FLOOR = "floor: futex"
+FROM_THE_CALL = f"{OURS}, flush"
 
 
 def rows() -> list[Row]:
@@ -32,7 +33,7 @@ def rows() -> list[Row]:
                     measure=ours_waking.measure(Mode.SYNC, since_return=False),
                 ),
                 Contestant(
-                    name=f"{OURS}, flush",
+                    name=FROM_THE_CALL,
                     how="From when `append` was called in `Mode.FLUSH`.",
                     measure=ours_waking.measure(Mode.FLUSH, since_return=False),
                 ),
