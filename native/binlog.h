@@ -31,6 +31,9 @@ int binlog_byte_lock_wait(int fd, int64_t byte);
 int binlog_byte_unlock(int fd, int64_t byte);
 int binlog_bytes_locked(int fd, int64_t first, int64_t count);
 
+/* file_status.c: what a file is */
+int64_t binlog_filesystem(int fd);
+
 /* commit.c: one commit to an open file */
 enum binlog_commit_step {
     BINLOG_STEP_DATA = 1,
@@ -103,7 +106,6 @@ int binlog_file_init(struct binlog_file *file);
 void binlog_file_free(struct binlog_file *file);
 int binlog_write(int fd, const uint8_t *data, size_t bytes, int64_t offset);
 int binlog_commit_foreign(int fd, const uint8_t *data, size_t bytes, int64_t offset, uint64_t tail, int *step);
-int64_t binlog_filesystem(int fd);
 
 /* group.c: appending together */
 enum binlog_mode { BINLOG_SYNC = 1, BINLOG_FLUSH = 2, BINLOG_STAGE = 3 };

@@ -12,12 +12,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/random.h>
-#include <sys/stat.h>
-#include <sys/vfs.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "big_endian.h"
+#include "file_status.h"
 #include "index.h"
 #include "segment.h"
 
@@ -82,12 +81,11 @@ static int allocate(const struct binlog_file *file, uint64_t end)
 /* Lets the file reach beyond `end`, in steps that grow with it, so that few syncs must record a new size. */
 static int make_room(struct binlog_file *file, uint64_t tail, uint64_t end)
 {
-    struct stat status;
+    int known, named;
     if (end <= file->file_bytes)
         return 0;
-    if (fstat(file->fd, &status) != 0)
-        return -errno;
-    file->file_bytes = (uint64_t)status.st_size;
+    if ((known = file_status(file->fd, &file->file_bytes, &named)) != 0)
+        return known;
     if (end <= file->file_bytes)
         return 0;
     uint64_t step = tail < PREPARE_BYTES_FIRST ? PREPARE_BYTES_FIRST : tail;
@@ -97,8 +95,8 @@ static int make_room(struct binlog_file *file, uint64_t tail, uint64_t end)
     int result = allocate(file, reach);
     if (result != 0 && reach > end) /* a nearly full disk, or a limit on the file's size, may still have room for this */
         result = allocate(file, end);
-    if (result == 0)
-        file->file_bytes = fstat(file->fd, &status) == 0 ? (uint64_t)status.st_size : 0;
+    if (result == 0 && file_status(file->fd, &file->file_bytes, &named) != 0)
+        file->file_bytes = 0;
     return -result;
 }
 
@@ -248,11 +246,4 @@ int binlog_commit_foreign(int fd, const uint8_t *data, size_t bytes, int64_t off
         return result;
     *step = BINLOG_STEP_PUBLISH_SYNC;
     return sync_data(fd);
-}
-
-/* The type of the file system that holds the file, as in statfs(2). */
-int64_t binlog_filesystem(int fd)
-{
-    struct statfs status;
-    return fstatfs(fd, &status) == 0 ? (int64_t)(uint32_t)status.f_type : -errno;
 }

@@ -11,12 +11,12 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "big_endian.h"
 #include "commit.h"
+#include "file_status.h"
 #include "segment.h"
 
 #define AWAIT_NS ((int64_t)20 * 1000 * 1000)
@@ -32,8 +32,9 @@ static int is_busy(int result)
 static int look_at(const struct binlog_file *file, const struct binlog_segment *segment, uint8_t *header,
                    struct live *live)
 {
-    struct stat status;
-    if (fstat(file->fd, &status) != 0 || status.st_nlink == 0) /* what is written to a file without a name is lost */
+    uint64_t file_bytes;
+    int named;
+    if (file_status(file->fd, &file_bytes, &named) != 0 || !named) /* what is written to a file without a name is lost */
         return BINLOG_LOOK;
     int result = commit_read_header(file->fd, header);
     if (result != 0)

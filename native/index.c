@@ -16,11 +16,11 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "big_endian.h"
+#include "file_status.h"
 
 #define AGE_NS_MAX ((int64_t)1000000000)
 #define ENTRIES_AT_ONCE 64
@@ -152,12 +152,12 @@ static int entries_add_gap(struct entries *entries, struct range *gap)
 /* Finds out where the index ends, unless this process wrote there last.  0, or -errno where it is not to be touched. */
 static int find_end(const struct binlog_file *file, struct binlog_index *index, uint64_t tail)
 {
-    struct stat status;
+    uint64_t file_bytes;
+    int named;
     uint8_t last[INDEX_ENTRY_BYTES];
 
-    if (fstat(index->fd, &status) != 0 || status.st_nlink == 0)
+    if (file_status(index->fd, &file_bytes, &named) != 0 || !named)
         return -ESTALE;
-    uint64_t file_bytes = (uint64_t)status.st_size;
     if (file_bytes == index->file_bytes)
         return 0;
     index->file_bytes = 0;

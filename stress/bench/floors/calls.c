@@ -21,10 +21,12 @@ int64_t floor_calls(const struct floor_work *work)
     char header[256] = {0}, *record = calloc(1, (size_t)work->bytes);
     int fd = open(work->path, O_RDWR | O_CLOEXEC);
     char *page = mmap(NULL, 4096, PROT_READ, MAP_SHARED, fd, 0);
-    struct stat status;
+    struct statx status;
 
     do {
-        if (fcntl(fd, F_OFD_SETLKW, &lock) != 0 || fstat(fd, &status) != 0 || pread(fd, header, sizeof header, 0) != sizeof header)
+        if (fcntl(fd, F_OFD_SETLKW, &lock) != 0 || statx(fd, "", AT_EMPTY_PATH, STATX_SIZE | STATX_NLINK, &status) != 0)
+            return floor_failed();
+        if (pread(fd, header, sizeof header, 0) != sizeof header)
             return floor_failed();
         if (tail + work->bytes > allocated) {
             if (fallocate(fd, 0, allocated, STEP_BYTES) != 0)

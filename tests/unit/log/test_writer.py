@@ -5,12 +5,13 @@ import os
 import resource
 import signal
 import threading
+import time
 from pathlib import Path
 
 import pytest
 
 import binlog
-from binlog import FileSystem, Ref, Writer
+from binlog import FileSystem, Mode, Ref, Writer
 from binlog.errors import AccessError, BusyError, ClosedError, FullError, StateError
 from binlog.storage import files
 from tests.support.logs import all_raw_records, raw_records, read_all
@@ -193,6 +194,20 @@ def test_an_open_file_that_was_removed_is_left_for_the_one_under_the_name(log: P
         other.append(b"other")
         assert writer.append(b"writer") == Ref(1, 265)
     assert all_raw_records(log) == [b"other", b"writer"]
+
+
+def test_an_append_asks_for_no_times(log: Path) -> None:
+    def noted_a_time_of_its_own() -> bool:
+        os.stat(file)  # who asks makes the next write note one, and the next sync has the inode to write ...
+        writer.append(b"notes one")
+        before = time.time_ns()
+        writer.append(b"and this one, unless an append asks, at the next tick only")
+        return os.stat(file).st_mtime_ns > before
+
+    file = log / "00000001.dat"
+    with Writer(log, mode=Mode.FLUSH) as writer:
+        writer.append(b"")
+        assert not all(noted_a_time_of_its_own() for _ in range(100))
 
 
 def test_threads_share_a_writer(log: Path) -> None:

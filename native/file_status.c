@@ -1,0 +1,37 @@
+/* What a file is: its size and whether it still has a name, without its times, and its file system.
+ *
+ * fstat(2) asks for the times too.  A kernel with multigrain timestamps (Linux 6.13 and later) takes that as a reason to
+ * give the next write a time of its own, which changes the inode, and the next sync has one block more to write.
+ */
+#include "binlog.h"
+#include "file_status.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+
+/* 0 or -errno. */
+int file_status(int fd, uint64_t *file_bytes, int *named)
+{
+    struct statx known;
+    struct stat status;
+    const unsigned wanted = STATX_SIZE | STATX_NLINK;
+    if (statx(fd, "", AT_EMPTY_PATH, wanted, &known) == 0 && (known.stx_mask & wanted) == wanted) {
+        *file_bytes = known.stx_size;
+        *named = known.stx_nlink > 0;
+        return 0;
+    }
+    if (fstat(fd, &status) != 0) /* where a sandbox knows no statx */
+        return -errno;
+    *file_bytes = (uint64_t)status.st_size;
+    *named = status.st_nlink > 0;
+    return 0;
+}
+
+/* The type of the file system that holds the file, as in statfs(2). */
+int64_t binlog_filesystem(int fd)
+{
+    struct statfs status;
+    return fstatfs(fd, &status) == 0 ? (int64_t)(uint32_t)status.f_type : -errno;
+}
