@@ -21,6 +21,8 @@
 #include "segment.h"
 
 #define PREPARE_BYTES_FIRST ((uint64_t)1 << 20)
+#define ZEROED_BYTES ((uint64_t)64 << 10)
+#define PAGE_BYTES 4096
 
 int binlog_write(int fd, const uint8_t *data, size_t bytes, int64_t offset)
 {
@@ -98,6 +100,22 @@ static int make_room(struct binlog_file *file, uint64_t tail, uint64_t end)
     if (result == 0 && file_status(file->fd, &file->file_bytes, &named) != 0)
         file->file_bytes = 0;
     return -result;
+}
+
+/* Writes zeros to what follows the group in its stretch of ZEROED_BYTES, where the group is the first to reach into it.
+ *
+ * A page that was allocated and never written costs the sync that writes it a change of the file's extents.  Zeros cost it
+ * as much only once a stretch, since they go to the disk along with the group; and they are what stands there anyway.
+ * Large groups fill such pages by themselves, and in a file of one stretch it would not pay. */
+static int write_ahead(const struct binlog_file *file, uint64_t start, uint64_t end)
+{
+    static const uint8_t zeros[ZEROED_BYTES];
+    uint64_t from = (end + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES, to = (end / ZEROED_BYTES + 1) * ZEROED_BYTES;
+    if (start / ZEROED_BYTES == end / ZEROED_BYTES || end - start > ZEROED_BYTES / 2)
+        return 0;
+    if (to > file->file_bytes)
+        to = file->file_bytes;
+    return from < to ? binlog_write(file->fd, zeros, to - from, (int64_t)from) : 0;
 }
 
 static uint64_t time_after(const struct binlog_file *file, const uint8_t *header, uint64_t counter)
@@ -183,6 +201,8 @@ int commit_group(struct binlog_file *file, uint8_t *header, struct live *live, c
         return 0;
     *step = BINLOG_STEP_DATA;
     if ((result = make_room(file, start, start + group->bytes)) != 0)
+        return result;
+    if (group->sync && (result = write_ahead(file, start, start + group->bytes)) != 0)
         return result;
     if ((result = binlog_write(file->fd, group->data, group->bytes, (int64_t)start)) != 0)
         return result;

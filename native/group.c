@@ -3,7 +3,9 @@
  * Who finds the lock taken stages its record in its ring.  One of the waiters, the deputy, then waits for the lock
  * itself, and so leads next, whoever held it and however that one ended; the rest sleep until their outcome is there.
  * A waiter sleeps only once it has seen, after it had staged, that somebody is deputy, and a deputy gathers only after
- * it gave that up: so each staged record is seen by some later gathering.  What a death in between costs is a time-out.
+ * it gave that up: so each staged record is seen by some later gathering.  A deputy that finds its own record committed
+ * meanwhile does not lead, for it would sync for the others alone while it could append again and go along; it wakes
+ * whoever has staged.  What a death in between costs is a time-out.
  *
  * Every call but staging comes from one thread at a time of a writer, and none returns with a lock that it took.
  */
@@ -175,13 +177,24 @@ static int lead_locked(struct binlog_file *file, struct binlog_segment *segment,
 static int lead(struct binlog_file *file, struct binlog_segment *segment, struct binlog_append *own, int flags)
 {
     int rung = 0;
+    if (segment)
+        atomic_store_explicit(&segment->shared->led, 1, memory_order_relaxed);
     int result = lead_locked(file, segment, own, flags, &rung);
+    if (segment)
+        atomic_store_explicit(&segment->shared->led, 0, memory_order_relaxed);
     binlog_unlock(file->fd);
     if (segment)
         segment_wake(segment);
     if (rung && file->bell)
         binlog_bell_wake(file->bell);
     return result;
+}
+
+/* Gives the lock back without having led.  Whoever relied on a deputy looks for itself. */
+static void pass_on(const struct binlog_file *file, struct binlog_segment *segment)
+{
+    binlog_unlock(file->fd);
+    segment_wake_staged(segment);
 }
 
 /* Stages the request; its ticket, for binlog_settle or binlog_abandon.  -EAGAIN where the ring is full, -EMSGSIZE for
@@ -191,31 +204,48 @@ int64_t binlog_stage(struct binlog_segment *segment, struct binlog_append *own, 
     return own->ticket = segment_stage(segment, own, awaited);
 }
 
+/* Waits for the lock as the deputy: 0 with the lock, -EAGAIN where somebody else is deputy, or -errno. */
+static int lock_as_deputy(const struct binlog_file *file, struct binlog_segment *segment)
+{
+    int result = binlog_byte_lock(segment->fd, BINLOG_LOCK_DEPUTY);
+    if (result != 0)
+        return is_busy(result) ? -EAGAIN : result;
+    atomic_store(&segment->shared->deputised, 1);
+    result = lock_in_turn(file);
+    /* Before gathering: who still sees this set has staged what will be gathered. */
+    atomic_store(&segment->shared->deputised, 0);
+    binlog_byte_unlock(segment->fd, BINLOG_LOCK_DEPUTY);
+    return result;
+}
+
 /* Waits until what was staged has its outcome, and leads where that is needed.  0 or -errno as the outcome is;
  * BINLOG_LOOK or -EINTR with the ticket still good. */
 int binlog_settle(struct binlog_file *file, struct binlog_segment *segment, struct binlog_append *own)
 {
+    int doubted = 0; /* waiting was in vain: whom the hint tells of may be dead */
     own->step = 0;
     for (;;) {
-        /* The word is read before anything is looked at: whoever changes what we see here wakes us after. */
-        uint32_t seen = segment_wake_word(segment);
+        /* Read before anything is looked at: whoever changes what we see here moves it after. */
+        uint32_t turn = segment_turn(segment);
         if (binlog_outcome(segment, own))
             return own->outcome;
-        int result = file->queue ? -EAGAIN : binlog_try_lock(file->fd);
-        if (is_busy(result)) {
-            result = binlog_byte_lock(segment->fd, BINLOG_LOCK_DEPUTY);
-            if (is_busy(result)) {
-                if ((result = segment_await(segment, seen, AWAIT_NS)) != 0)
-                    return result;
-                continue;
-            }
-            if (result == 0) {
-                result = lock_in_turn(file);
-                binlog_byte_unlock(segment->fd, BINLOG_LOCK_DEPUTY);
-            }
+        atomic_thread_fence(memory_order_seq_cst); /* staged, for all to see, before asking whether there is a deputy */
+        int result = -EAGAIN;
+        if (doubted || !atomic_load(&segment->shared->deputised))
+            result = lock_as_deputy(file, segment);
+        if (result == -EAGAIN) {
+            result = segment_await(segment, turn, AWAIT_NS);
+            doubted = result == -ETIMEDOUT;
+            if (result != 0 && !doubted)
+                return result;
+            continue;
         }
         if (result != 0)
             return result;
+        if (binlog_outcome(segment, own)) {
+            pass_on(file, segment);
+            return own->outcome;
+        }
         /* The failure of a commit is in the outcomes of those whom it concerns. */
         result = lead(file, segment, NULL, 0);
         if (result != 0 && file->step == 0)
@@ -230,11 +260,13 @@ int binlog_append(struct binlog_file *file, struct binlog_segment *segment, stru
     own->ticket = -1;
     own->outcome = 0;
     own->step = 0;
-    int result = file->queue ? -EAGAIN : binlog_try_lock(file->fd);
+    int can_stage = own->wait && segment && segment->ring >= 0;
+    int taken = file->queue || (can_stage && atomic_load_explicit(&segment->shared->led, memory_order_relaxed));
+    int result = taken ? -EAGAIN : binlog_try_lock(file->fd);
     if (is_busy(result)) {
         if (!own->wait)
             return -EAGAIN;
-        if (segment && segment->ring >= 0 && binlog_stage(segment, own, 1) >= 0)
+        if (can_stage && binlog_stage(segment, own, 1) >= 0)
             return binlog_settle(file, segment, own);
         own->ticket = -1;
         result = lock_in_turn(file);

@@ -26,6 +26,13 @@
 
 #include "big_endian.h"
 
+static int64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
+}
+
 static struct entry *entry_at(const struct binlog_segment *segment, uint32_t ring, uint64_t position)
 {
     uint8_t *base = (uint8_t *)segment->shared + SEGMENT_RINGS_AT + ring * RING_BYTES;
@@ -156,21 +163,29 @@ int binlog_abandon(struct binlog_segment *segment, struct binlog_append *request
 }
 
 /* To be read before looking whether there is reason to sleep; see segment_await. */
-uint32_t segment_wake_word(const struct binlog_segment *segment)
+uint32_t segment_turn(const struct binlog_segment *segment)
 {
-    return atomic_load(&own_ring(segment)->wake);
+    return atomic_load(&segment->shared->turn);
 }
 
-/* Sleeps until somebody wakes this ring, unless that was done since the word was `seen`.  The time-out is not for the
- * impatient: it is what wakes a waiter whose leader died before waking it. */
+static uint32_t waits_for(uint32_t ring)
+{
+    return (uint32_t)1 << ring % 32;
+}
+
+/* Sleeps until somebody wakes this ring, unless there was a turn since one was `seen`; 0, -ETIMEDOUT or -EINTR.  The
+ * time-out is not for the impatient: it is what wakes a waiter whose leader died before waking it. */
 int segment_await(struct binlog_segment *segment, uint32_t seen, int64_t timeout_ns)
 {
     struct ring *ring = own_ring(segment);
-    struct timespec timeout = {.tv_sec = timeout_ns / 1000000000, .tv_nsec = timeout_ns % 1000000000};
+    int64_t until_ns = now_ns() + timeout_ns;
+    struct timespec until = {.tv_sec = until_ns / 1000000000, .tv_nsec = until_ns % 1000000000};
     atomic_store(&ring->waiting, 1);
-    long result = syscall(SYS_futex, &ring->wake, FUTEX_WAIT, seen, &timeout, NULL, 0) == 0 ? 0 : -errno;
+    long result = syscall(SYS_futex, &segment->shared->turn, FUTEX_WAIT_BITSET, seen, &until, NULL,
+                          waits_for((uint32_t)segment->ring));
+    int reason = result == 0 ? 0 : errno;
     atomic_store(&ring->waiting, 0);
-    return result == -EINTR ? -EINTR : 0;
+    return reason == EAGAIN ? 0 : -reason;
 }
 
 static uint32_t ring_limit(const struct binlog_segment *segment)
@@ -237,21 +252,15 @@ static void gather_ring(struct binlog_segment *segment, uint32_t index, uint8_t 
     }
 }
 
-static int staged_rings(const struct binlog_segment *segment)
+/* Bit i: something is staged in ring i. */
+static uint64_t staged_rings(const struct binlog_segment *segment)
 {
-    int count = 0;
+    uint64_t rings = 0;
     for (uint32_t i = 0; i < ring_limit(segment); i++) {
         struct ring *ring = &segment->shared->rings[i];
-        count += atomic_load(&ring->head) != atomic_load(&ring->settled);
+        rings |= (uint64_t)(atomic_load(&ring->head) != atomic_load(&ring->settled)) << i;
     }
-    return count;
-}
-
-static int64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
+    return rings;
 }
 
 /* Waits a moment for those who took part in the last two groups: they were woken just now, and a sync for all of them
@@ -260,9 +269,8 @@ void segment_let_stage(const struct binlog_segment *segment, int own)
 {
     const struct shared *shared = segment->shared;
     int expected = __builtin_popcountll(shared->recent_rings[0] | shared->recent_rings[1]);
-    if (expected <= 1 || staged_rings(segment) + own >= expected)
-        return;
-    for (int64_t until = now_ns() + LET_STAGE_NS; now_ns() < until && staged_rings(segment) + own < expected;)
+    int64_t until = now_ns() + LET_STAGE_NS;
+    while (expected > 1 && __builtin_popcountll(staged_rings(segment)) + own < expected && now_ns() < until)
         sched_yield();
 }
 
@@ -420,17 +428,26 @@ void segment_requeue(struct binlog_segment *segment)
     atomic_store_explicit(&segment->shared->note.state, BINLOG_NOTE_IDLE, memory_order_release);
 }
 
+/* Wakes those who have something staged. */
+void segment_wake_staged(struct binlog_segment *segment)
+{
+    segment->wake_rings |= staged_rings(segment);
+    segment_wake(segment);
+}
+
 /* Wakes those whose outcome is there.  After the unlock: they would only wait for us. */
 void segment_wake(struct binlog_segment *segment)
 {
+    struct shared *shared = segment->shared;
     uint64_t rings = segment->wake_rings;
+    uint32_t sleepers = 0;
+    if (rings == 0)
+        return;
     segment->wake_rings = 0;
-    for (uint32_t i = 0; rings != 0; i++, rings >>= 1) {
-        struct ring *ring = &segment->shared->rings[i];
-        if ((rings & 1) == 0)
-            continue;
-        atomic_fetch_add(&ring->wake, 1);
-        if (atomic_load(&ring->waiting))
-            syscall(SYS_futex, &ring->wake, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
-    }
+    atomic_fetch_add(&shared->turn, 1);
+    for (uint32_t i = 0; rings != 0; i++, rings >>= 1)
+        if ((rings & 1) && atomic_load(&shared->rings[i].waiting))
+            sleepers |= waits_for(i);
+    if (sleepers)
+        syscall(SYS_futex, &shared->turn, FUTEX_WAKE_BITSET, INT_MAX, NULL, NULL, sleepers);
 }

@@ -29,8 +29,7 @@ struct entry {
 struct ring {
     _Alignas(64) _Atomic uint64_t head;   /* the owner's: everything before it is staged, completely */
     _Alignas(64) _Atomic uint64_t settled; /* the leader's: every entry before it has its outcome */
-    _Alignas(64) _Atomic uint32_t wake;   /* futex word of who waits for an outcome in this ring */
-    _Atomic uint32_t waiting;
+    _Alignas(64) _Atomic uint32_t waiting; /* the owner's: it sleeps until its outcome is there */
 };
 
 struct note_range {
@@ -61,6 +60,12 @@ struct shared {
     _Atomic uint32_t ring_limit; /* no ring from here on was ever used */
     uint64_t recent_rings[2]; /* bit i: ring i had a part in one of the last two groups that were synced */
     struct note note;
+    /* Futex word of all that wait for an outcome; it moves with each turn that has one.  Who waits in ring i waits for
+     * bit i % 32 (FUTEX_WAIT_BITSET), so that one call wakes those whom it concerns and hardly any others. */
+    _Alignas(64) _Atomic uint32_t turn;
+    /* Hints that spare a writer asking the kernel, and may be out of date where somebody died. */
+    _Alignas(64) _Atomic uint32_t led;      /* somebody leads */
+    _Atomic uint32_t deputised; /* somebody is deputy */
     struct ring rings[RING_COUNT];
 };
 
@@ -96,10 +101,11 @@ void segment_gather(struct binlog_segment *segment, const struct binlog_file *fi
 void segment_place(struct binlog_segment *segment, uint64_t offset, uint32_t crc, size_t bytes);
 void segment_settle(struct binlog_segment *segment, int result, int step);
 void segment_requeue(struct binlog_segment *segment);
+void segment_wake_staged(struct binlog_segment *segment);
 void segment_wake(struct binlog_segment *segment);
 void segment_let_stage(const struct binlog_segment *segment, int own);
 void segment_remember(struct binlog_segment *segment, int synced);
-uint32_t segment_wake_word(const struct binlog_segment *segment);
+uint32_t segment_turn(const struct binlog_segment *segment);
 int segment_await(struct binlog_segment *segment, uint32_t seen, int64_t timeout_ns);
 
 #endif

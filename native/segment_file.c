@@ -21,8 +21,8 @@ static uint64_t layout_signature(void)
     const uint64_t facts[] = {
         RING_COUNT, RING_BYTES, ENTRY_BYTES, SEGMENT_RINGS_AT, sizeof(struct shared), sizeof(struct ring),
         sizeof(struct note), sizeof(struct note_range), offsetof(struct shared, note), offsetof(struct shared, rings),
-        offsetof(struct ring, settled), offsetof(struct ring, wake), offsetof(struct entry, offset),
-        offsetof(struct note, ranges), ENTRY_PAD, 2 /* what the fields mean: raise it when that changes */,
+        offsetof(struct shared, turn), offsetof(struct ring, settled), offsetof(struct entry, offset),
+        offsetof(struct note, ranges), ENTRY_PAD, 3 /* what the fields mean: raise it when that changes */,
     };
     uint64_t signature = UINT64_C(0xCBF29CE484222325);
     for (size_t i = 0; i < sizeof facts / sizeof facts[0]; i++)

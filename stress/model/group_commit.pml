@@ -61,7 +61,7 @@
 #define COMPARE_AND_WITHDRAW atomic
 #endif
 
-/* Trying for the locks is a full fence after staging.  Without it, others see the entry only later. */
+/* There is a full fence after staging.  Without it, others see the entry only later. */
 #if NO_FENCE
 #define STAGING UNSEEN
 #define BE_SEEN entry[me] = (entry[me] == UNSEEN -> STAGED : entry[me]);
@@ -71,6 +71,7 @@
 #endif
 
 byte deputy = NOBODY; /* a kernel lock too: free when its holder dies */
+bool deputised; /* the hint that there is one, which spares asking the kernel; a death leaves it as it was */
 bool word_moved[WRITERS]; /* the wake word is not what its owner read last */
 bool asleep[WRITERS];
 
@@ -119,7 +120,7 @@ inline commit_entries()
     fi
 }
 
-/* Under the file's lock.  A deputy leads even where its own entry was resolved meanwhile: others rely on it. */
+/* Under the file's lock. */
 inline lead()
 {
 #if RESOLVED_BEFORE_ROLLING
@@ -166,6 +167,25 @@ inline wake(who)
     }
 }
 
+inline wake_resolved()
+{
+    resolved = resolved & ~BIT(me);
+    do
+    :: resolved != 0 -> d_step { wake(FIRST(resolved)); resolved = resolved & ~BIT(FIRST(resolved)) }
+    :: else -> break
+    od
+}
+
+/* A deputy whose own entry was resolved meanwhile does not lead, but others relied on it: those who have staged. */
+inline pass_on()
+{
+    unlock_file();
+#if !PASSED_ON_SILENTLY
+    resolved = IN_STATE(STAGED);
+    wake_resolved()
+#endif
+}
+
 /* Those that were resolved are woken.  Then, since a deputy may have died: where anything is staged and nobody is
  * deputy, one of its owners is woken, to become one. */
 inline after_unlock()
@@ -174,11 +194,7 @@ inline after_unlock()
     mark(taken, TAKEN, DONE);
     taken = 0;
 #endif
-    resolved = resolved & ~BIT(me);
-    do
-    :: resolved != 0 -> d_step { wake(FIRST(resolved)); resolved = resolved & ~BIT(FIRST(resolved)) }
-    :: else -> break
-    od;
+    wake_resolved();
 #if !NOT_LOOKED_AGAIN
     left = ALL_WRITERS;
     do
@@ -217,9 +233,9 @@ inline sleep()
     :: word_moved[me]
     :: atomic { !word_moved[me] -> asleep[me] = true };
         if
-        :: !asleep[me]
+        :: !asleep[me] -> doubted = false
 #if TIMEOUTS
-        :: atomic { asleep[me] -> asleep[me] = false }
+        :: atomic { asleep[me] -> asleep[me] = false; doubted = true }
 #if GIVING_UP
         :: atomic { asleep[me] -> asleep[me] = false }; give_up()
 #endif
@@ -249,10 +265,15 @@ proctype Writer(byte me)
     int group;
     mtype verdict;
     bool failed;
+    bool doubted; /* waiting was in vain: whom the hint tells of may be dead */
 
     {
         do
         :: atomic { staged[me] < RECORDS -> entry[me] = STAGING };
+            if
+            :: atomic { file_lock == NOBODY -> file_lock = me }; goto leads
+            :: true
+            fi;
 look:
 #if !WORD_READ_AFTER_LOOKING && !WORD_READ_AFTER_TRYING
             READ_WORD; /* first: whoever is woken for something that he did not see below does not go to sleep */
@@ -264,34 +285,44 @@ look:
                 READ_WORD;
 #endif
                 if
+#if NO_DEPUTY
                 :: atomic { file_lock == NOBODY -> file_lock = me }
-                :: else ->
-                    if
-#if !NO_DEPUTY
-                    :: atomic { deputy == NOBODY -> deputy = me };
-                        lock_file();
+#else
+#if HINT_BELIEVED
+                :: atomic { !deputised && deputy == NOBODY -> deputy = me };
+#else
+                :: atomic { (doubted || !deputised) && deputy == NOBODY -> deputy = me };
+#endif
+                    deputised = true;
+                    lock_file();
 #if !DEPUTY_KEPT
-                        deputy = NOBODY
+                    deputised = false;
+                    deputy = NOBODY;
 #endif
-#endif
-                    :: else ->
-                        BE_SEEN
-#if WORD_READ_AFTER_TRYING
-                        READ_WORD;
-                        if
-                        :: RESOLVED -> goto look
-                        :: else
-                        fi;
-#endif
-                        sleep();
-                        goto look
+                    if
+                    :: RESOLVED -> pass_on(); goto look
+                    :: else
                     fi
+#endif
+                :: else ->
+                    BE_SEEN
+#if WORD_READ_AFTER_TRYING
+                    READ_WORD;
+                    if
+                    :: RESOLVED -> goto look
+                    :: else
+                    fi;
+#endif
+                    sleep();
+                    goto look
                 fi;
+leads:
                 BE_SEEN
                 lead();
                 unlock_file();
                 after_unlock();
 #if DEPUTY_KEPT
+                deputised = false;
                 deputy = (deputy == me -> NOBODY : deputy);
 #endif
                 goto look

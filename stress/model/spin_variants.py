@@ -85,6 +85,8 @@ MISTAKES = (
         STUCK,
     ),
     Variant("NO_DEPUTY", "all sleep while another program leads", "FOREIGN_RECORDS=1 TIMEOUTS=0", STUCK),
+    Variant("PASSED_ON_SILENTLY", "nobody leads for those who relied on it", "WRITERS=3 TIMEOUTS=0", STUCK),
+    Variant("HINT_BELIEVED", "of a deputy that died", "DEATHS=1 LIVENESS=1", ENDLESS),
     Variant("DEPUTY_KEPT", "the deputy's byte, while it leads", "WRITERS=3 TIMEOUTS=0", STUCK),
     Variant("DEPUTY_PROBED_BY_LOCKING", "a probe passes for a deputy", "WRITERS=3 TIMEOUTS=0", STUCK),
     Variant("NOT_LOOKED_AGAIN", "after unlocking", "WRITERS=3 GROUP_MAX=1 TIMEOUTS=0", STUCK),

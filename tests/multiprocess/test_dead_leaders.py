@@ -16,7 +16,7 @@ from tests.support.children import Child
 
 # native/segment.h: where things are, as bytes from the segment's start.
 NOTE_STATE = 96
-RINGS, RING_BYTES = 1728, 192
+RINGS, RING_BYTES = 1856, 192
 SETTLED = 64  # in a ring
 ENTRIES, ENTRIES_BYTES = 32768, 262144
 HEAD_OF_TWO = 128  # of two entries with a few bytes each
