@@ -39,8 +39,8 @@ _FLAGS = {
 }
 # All of the C but what makes Python objects.
 _SOURCES = (
-    "fork", "lock", "live_block", "commit", "segment", "segment_file", "group", "doorbell", "header", "scan", "crc32c",
-    "index",
+    "fork", "lock", "file_status", "live_block", "commit", "segment", "segment_file", "group", "doorbell", "header",
+    "scan", "crc32c", "index",
 )  # fmt: skip
 _WRAPPED = ("lock", "try_lock", "unlock", "byte_lock", "byte_lock_wait", "byte_unlock")
 _THREADS = 6
