@@ -7,6 +7,7 @@ from binlog.log.check import Problem, check
 from binlog.log.options import Background
 from binlog.log.prune import Pruned, prune
 from binlog.log.reader import Reader
+from binlog.log.refs import Refs
 from binlog.log.repair import Repair, repair
 from binlog.log.start import Sequence, Since, Start
 from binlog.log.stat import FileStat, LogStat, stat
@@ -28,6 +29,7 @@ __all__ = [
     "Pruned",
     "Reader",
     "Ref",
+    "Refs",
     "Repair",
     "Sequence",
     "Since",

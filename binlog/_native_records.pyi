@@ -1,8 +1,6 @@
 # The surface of the compiled part that makes Python objects, for type checkers; native/read.c, many.c, batch_iterator.c
 # and quick_append.c say what it means.
-from typing import Any, Self, TypeVar
-
-_Ref = TypeVar("_Ref")
+from typing import Any, Self
 
 def read_records(
     fd: int, offset: int, bytes: int, to_tail: int, record_bytes_max: int, count_max: int, /
@@ -10,8 +8,7 @@ def read_records(
 def wait_and_read(
     known: int, bell: int, timeout_ns: int, offset: int, record_bytes_max: int, /
 ) -> tuple[bytes, bytes, int] | int: ...
-def frame_records(records: list[Any], bytes_max: int, /) -> bytes | None: ...
-def refs_of(ref_type: type[_Ref], number: int, offset: int, records: list[Any], /) -> list[_Ref]: ...
+def frame_records(records: list[Any], bytes_max: int, /) -> tuple[bytes, bytes] | None: ...
 
 class BatchIterator:
     def __init__(self, ref_type: type[tuple[Any, ...]] = ..., entry_type: type[tuple[Any, ...]] = ...) -> None: ...

@@ -267,3 +267,13 @@ int binlog_commit_foreign(int fd, const uint8_t *data, size_t bytes, int64_t off
     *step = BINLOG_STEP_PUBLISH_SYNC;
     return sync_data(fd);
 }
+
+/* Has the kernel write what is dirty from `offset` on, and with `wait` waits until it has.  Nothing is durable by that (the
+ * disk's own cache is not flushed, see sync_file_range(2)); it leaves less to the sync that follows.  0 or -errno. */
+int binlog_write_out(int fd, int64_t offset, int wait)
+{
+    unsigned flags = SYNC_FILE_RANGE_WRITE;
+    if (wait)
+        flags |= SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WAIT_AFTER;
+    return sync_file_range(fd, offset, 0, flags) == 0 ? 0 : -errno;
+}

@@ -116,7 +116,10 @@ static int commit_staged(struct binlog_file *file, struct binlog_segment *segmen
     group.units = gathered->units;
     group.sync |= gathered->sync;
     if (along) {
-        frame(file->buffer + group.bytes, own);
+        if (group.bytes == 0 && own->framed)
+            group.data = own->data; /* nobody else's bytes: it need not be copied */
+        else
+            frame(file->buffer + group.bytes, own);
         group.bytes += framed_bytes(own);
         group.units += own->units;
         group.sync |= own->mode == BINLOG_SYNC;

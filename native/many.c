@@ -1,7 +1,7 @@
-/* The records of one call, all at once: how they lie in the file, and where each of them does.
+/* The records of one call, all at once, as they lie in the file.
  *
  * A pass in Python over a list takes longer than all that is done with a record here, and there would be six.  The list
- * is the caller's own copy, and nothing here runs other code in between: so it is the same in both functions.
+ * is the caller's own copy, and nothing here runs other code in between: so it is the same in each pass.
  */
 #define Py_LIMITED_API 0x030B0000
 #define PY_SSIZE_T_CLEAN
@@ -9,7 +9,6 @@
 
 #include "big_endian.h"
 #include "layout.h"
-#include "pairs.h"
 
 #include <string.h>
 
@@ -26,10 +25,11 @@ static Py_ssize_t framed_bytes(PyObject *records, Py_ssize_t bytes_max)
     return total;
 }
 
-/* frame_records(records, bytes_max): the bytes, or None for what needs a closer look. */
+/* frame_records(records, bytes_max): the bytes, and where in them each record begins, as uint64; or None for what needs a
+ * closer look. */
 PyObject *binlog_frame_records(PyObject *module, PyObject *args)
 {
-    PyObject *records, *framed;
+    PyObject *records, *framed, *starts;
     Py_ssize_t bytes_max, total;
 
     (void)module;
@@ -38,46 +38,25 @@ PyObject *binlog_frame_records(PyObject *module, PyObject *args)
     total = framed_bytes(records, bytes_max);
     if (total < 0)
         Py_RETURN_NONE;
-    if (!(framed = PyBytes_FromStringAndSize(NULL, total)))
+    Py_ssize_t count = PyList_Size(records);
+    framed = PyBytes_FromStringAndSize(NULL, total);
+    starts = PyBytes_FromStringAndSize(NULL, count * (Py_ssize_t)sizeof(uint64_t));
+    if (!framed || !starts) {
+        Py_XDECREF(framed);
+        Py_XDECREF(starts);
         return NULL;
-    uint8_t *at = (uint8_t *)PyBytes_AsString(framed);
-    for (Py_ssize_t i = 0, count = PyList_Size(records); i < count; i++) {
+    }
+    uint8_t *data = (uint8_t *)PyBytes_AsString(framed), *at = data;
+    char *start = PyBytes_AsString(starts);
+    for (Py_ssize_t i = 0; i < count; i++) {
         PyObject *record = PyList_GetItem(records, i);
         size_t bytes = (size_t)PyBytes_Size(record);
+        uint64_t offset = (uint64_t)(at - data);
+        memcpy(start, &offset, sizeof offset); /* the bytes of an object may begin anywhere */
+        start += sizeof offset;
         put_u32(at, (uint32_t)bytes);
         memcpy(at + RECORD_BYTES, PyBytes_AsString(record), bytes);
         at += RECORD_BYTES + bytes;
     }
-    return framed;
-}
-
-/* refs_of(ref_type, number, offset, records): where each lies, the first of them at `offset`. */
-PyObject *binlog_refs_of(PyObject *module, PyObject *args)
-{
-    PyObject *type, *number, *records, *refs;
-    long long offset;
-
-    (void)module;
-    if (!PyArg_ParseTuple(args, "O!OLO!:refs_of", &PyType_Type, &type, &number, &offset, &PyList_Type, &records))
-        return NULL;
-    if (!PyType_IsSubtype((PyTypeObject *)type, &PyTuple_Type)) {
-        PyErr_SetString(PyExc_TypeError, "a ref is a kind of tuple");
-        return NULL;
-    }
-    Py_ssize_t count = PyList_Size(records);
-    /* Filled as it grows: making a tuple may collect garbage, which must not meet a list with gaps. */
-    if (!(refs = PyList_New(0)))
-        return NULL;
-    for (Py_ssize_t i = 0; i < count && i < PyList_Size(records); i++) {
-        Py_ssize_t bytes = PyBytes_Size(PyList_GetItem(records, i));
-        PyObject *ref = bytes < 0 ? NULL : pair(type, Py_NewRef(number), PyLong_FromLongLong(offset));
-        int failed = !ref || PyList_Append(refs, ref) != 0;
-        Py_XDECREF(ref);
-        if (failed) {
-            Py_DECREF(refs);
-            return NULL;
-        }
-        offset += RECORD_BYTES + bytes;
-    }
-    return refs;
+    return Py_BuildValue("(NN)", framed, starts);
 }

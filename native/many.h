@@ -5,6 +5,5 @@
 #include <Python.h>
 
 PyObject *binlog_frame_records(PyObject *module, PyObject *args);
-PyObject *binlog_refs_of(PyObject *module, PyObject *args);
 
 #endif

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import click
@@ -112,7 +112,7 @@ class _Tally:
         self.first: binlog.Ref | None = None
         self.last: binlog.Ref | None = None
 
-    def add(self, count: int, refs: list[binlog.Ref]) -> None:
+    def add(self, count: int, refs: Sequence[binlog.Ref]) -> None:
         self.count += count
         if refs:
             self.first = self.first or refs[0]
@@ -127,7 +127,7 @@ class _Tally:
 
 def _append(
     writer: binlog.Writer[binlog.Ref | None], fd: int, batch_records: int, tally: _Tally, *, staged: bool
-) -> Iterator[list[binlog.Ref]]:
+) -> Iterator[Sequence[binlog.Ref]]:
     try:
         for records in batches(fd, count_max=batch_records, line_bytes_max=_RECORD_BYTES_MAX):
             if staged:
@@ -136,8 +136,8 @@ def _append(
                     tally.add(1, [])
                 continue
             refs = writer.append_many(records)
-            tally.add(len(records), [ref for ref in refs if ref is not None])
-            yield [ref for ref in refs if ref is not None]
+            tally.add(len(records), refs)
+            yield refs
     except LineTooLongError:
         problem = f"line {tally.count + 1} is longer than {_RECORD_BYTES_MAX} bytes"
         raise CommandError(f"{problem}; {tally}", ExitCode.FAILED) from None

@@ -34,7 +34,7 @@ def json_lines(entries: list[binlog.Entry]) -> bytes:
     return "".join([f"{ref_json(entry.ref)},{_content(entry.data)}}}\n" for entry in entries]).encode()
 
 
-def ref_lines(refs: list[binlog.Ref]) -> bytes:
+def ref_lines(refs: Iterable[binlog.Ref]) -> bytes:
     """The refs alone, an object each."""
     return "".join([f"{ref_json(ref)}}}\n" for ref in refs]).encode()
 

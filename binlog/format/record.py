@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
 
 from binlog.format.layout import Field, Layout
 
@@ -23,13 +22,3 @@ _LENGTH = struct.Struct(">I")
 def frame(record: bytes | bytearray | memoryview) -> bytes:
     """One record as it lies in a file."""
     return b"".join((_LENGTH.pack(len(record)), record))
-
-
-def frame_all(records: Sequence[bytes | bytearray | memoryview]) -> bytes:
-    """Records as they lie in a file, one after the other."""
-    pack = _LENGTH.pack
-    parts: list[bytes | bytearray | memoryview] = []
-    for record in records:
-        parts.append(pack(len(record)))
-        parts.append(record)
-    return b"".join(parts)

@@ -12,6 +12,7 @@ import atexit
 import threading
 import time
 import weakref
+from contextlib import suppress
 
 from binlog.errors import BinlogError, ClosedError
 from binlog.log.options import Background
@@ -20,6 +21,10 @@ from binlog.storage.native import fork_generation
 from binlog.storage.segment import sweep
 
 _PAGE_BYTES = 4096
+
+# While so much waits for a sync, the kernel is told so often to begin writing it.  docs/decisions/0017 has the figures.
+_WRITTEN_OUT_BYTES = 4 << 20
+_WRITTEN_OUT_SECONDS = 0.05
 
 
 class BackgroundThread:
@@ -54,13 +59,17 @@ class BackgroundThread:
         flushed = synced = time.monotonic()
         flush_due, sync_due = flushed + intervals.flush_seconds, synced + intervals.sync_seconds
         limits_due = flushed
-        while not self._stopped.wait(max(min(flush_due, sync_due, limits_due) - time.monotonic(), 0)):
+        much = False  # waits for a sync
+        while not self._stopped.wait(self._seconds_to(min(flush_due, sync_due, limits_due), much=much)):
             session = self._session()
             if session is None:
                 return
             now = time.monotonic()
             try:
                 staged, unconfirmed = session.pending_bytes()
+                much = unconfirmed >= _WRITTEN_OUT_BYTES
+                if much:
+                    _write_out(session, wait=now >= sync_due)
                 if now >= flush_due:
                     flush_due = now + intervals.flush_seconds
                     if _is_due(staged, intervals.flush_pages, now - flushed, intervals.flush_thorough_seconds):
@@ -78,9 +87,18 @@ class BackgroundThread:
                 return
             del session  # while it waits, nothing here keeps a writer alive that was dropped
 
+    def _seconds_to(self, due: float, *, much: bool) -> float:
+        seconds = max(due - time.monotonic(), 0)
+        return min(seconds, _WRITTEN_OUT_SECONDS) if much else seconds
+
 
 def _is_due(pending: int, pages: int, since: float, thorough_seconds: float) -> bool:
     return pending > 0 and (pending >= pages * _PAGE_BYTES or since >= thorough_seconds)
+
+
+def _write_out(session: Session, *, wait: bool) -> None:
+    with suppress(BinlogError):  # the sync that follows meets the same
+        session.write_out(wait=wait)
 
 
 def _drain(session: Session, *, confirm: bool) -> None:

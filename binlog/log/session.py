@@ -153,7 +153,16 @@ class Session(QuickSession):
         """Bytes staged, in all processes, and bytes in the open file that no sync covers; seen without the lock."""
         with self._mutex:
             staged = self._segment.staged_bytes() if self._segment is not None else 0
-            return staged, self._file.unconfirmed_bytes() if self._file is not None else 0
+            first, end = self._file.unconfirmed() if self._file is not None else (0, 0)
+            return staged, end - first
+
+    def write_out(self, *, wait: bool) -> None:
+        """Have the kernel write what no sync covers.  See WritableFile.write_out."""
+        with self._mutex:
+            file = self._file
+            first, end = file.unconfirmed() if file is not None else (0, 0)
+        if file is not None and first < end:
+            file.write_out(first, wait=wait)
 
     def cutover(self, expected: int | None) -> int:
         """See Writer.cutover."""

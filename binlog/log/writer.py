@@ -8,15 +8,16 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Generic, Literal, NoReturn, Self, TypedDict, overload
 
 from binlog.errors import ClosedError, FullError
-from binlog.format.record import RECORD_BYTES_FORMAT_MAX, frame, frame_all
+from binlog.format.record import RECORD_BYTES_FORMAT_MAX, frame
 from binlog.format.ref import Ref
 from binlog.log.background import BackgroundThread
 from binlog.log.directory import LogDirectory
 from binlog.log.options import Background, WriterOptions
+from binlog.log.refs import Refs
 from binlog.log.session import Session
 from binlog.storage.files import FileSystem, make_directory
 from binlog.storage.group_commit import RECORD_BYTES_COPIED, Mode
-from binlog.storage.native import QuickWriter, fork_generation, frame_records, refs_of
+from binlog.storage.native import QuickWriter, fork_generation, frame_records
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -170,13 +171,7 @@ class Writer(QuickWriter, Generic[_Place]):
         _append_slowly = append
         del append
 
-    @overload
-    def append_many(self, records: Iterable[Record], *, mode: None = None) -> list[Ref] | list[_Place]: ...
-    @overload
-    def append_many(self, records: Iterable[Record], *, mode: Literal[Mode.SYNC, Mode.FLUSH]) -> list[Ref]: ...
-    @overload
-    def append_many(self, records: Iterable[Record], *, mode: Mode | None) -> list[Ref] | list[_Place]: ...
-    def append_many(self, records: Iterable[Record], *, mode: Mode | None = None) -> object:
+    def append_many(self, records: Iterable[Record], *, mode: Mode | None = None) -> Refs:
         """Append records together and return where each lies; as Mode.FLUSH in Mode.STAGE.
 
         They lie in one file, one after the other, become visible at once, and after a crash either all of them are
@@ -186,19 +181,20 @@ class Writer(QuickWriter, Generic[_Place]):
         copied = list(records)
         framed = frame_records(copied, self._record_bytes_max)
         if framed is None:
-            copied = [self._checked(record) for record in copied]
-            framed = frame_all(copied)
+            framed = frame_records([self._checked(record) for record in copied], self._record_bytes_max)
+        assert framed is not None
+        data, starts = framed
         session = self._open_session()
         if not copied:
-            return []
+            return Refs(0, 0, starts)
         if mode is None:
             mode = self._mode
         if mode is not _SYNC:
             mode = _FLUSH
             if self._background is None:
                 self._start_background(session)
-        number, offset = session.append(framed, len(copied), mode, framed=True)
-        return refs_of(Ref, number, offset, copied)
+        number, offset = session.append(data, len(copied), mode, framed=True)
+        return Refs(number, offset, starts)
 
     def cutover(self, *, expected: int | None = None) -> int:
         """Close the open file and go on in the next; return the number now open.
@@ -264,8 +260,7 @@ class Writer(QuickWriter, Generic[_Place]):
         session._background = True
 
     def _checked(self, record: Record) -> bytes:
-        if not isinstance(record, bytes):
-            record = memoryview(record).tobytes()
+        record = memoryview(record).tobytes()
         if len(record) > self._record_bytes_max:
             self._refuse_size(len(record))
         return record

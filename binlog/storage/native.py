@@ -17,7 +17,6 @@ try:
         connect,
         frame_records,
         read_records,
-        refs_of,
         wait_and_read,
     )
 except ModuleNotFoundError as error:
@@ -33,7 +32,6 @@ __all__ = [
     "frame_records",
     "lib",
     "read_records",
-    "refs_of",
     "wait_and_read",
 ]
 

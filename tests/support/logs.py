@@ -29,11 +29,16 @@ def all_raw_records(directory: Path) -> list[bytes]:
     return [record for path in sorted(directory.glob("*.dat")) for record in raw_records(path)]
 
 
+def frame_all(records: Iterable[bytes]) -> bytes:
+    """Records as they lie in a file, one after the other."""
+    return b"".join(struct.pack(">I", len(record)) + record for record in records)
+
+
 def jpos_file(
     directory: Path, records: Iterable[bytes], *, number: int = 1, status: int = 0, next_number: int = 0
 ) -> Path:
     """A file as the jPOS BinLog makes it: zeros in 24..247, the first record at 248."""
-    body = b"".join(struct.pack(">I", len(record)) + record for record in records)
+    body = frame_all(records)
     header = struct.pack(">IHHQII", 252, 1, status, 248 + len(body), number, next_number)
     path = directory / f"{number:08d}.dat"
     path.write_bytes((header + bytes(224) + body).ljust(256, b"\0"))

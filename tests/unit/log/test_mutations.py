@@ -25,9 +25,9 @@ def _sound() -> tuple[Path, dict[Ref, bytes]]:
     """A log of two files, and what lies where in it."""
     log = Path(tempfile.mkdtemp()) / "log"
     with Writer(log, prepare_bytes=4096) as writer:
-        refs = writer.append_many(RECORDS[:6])
+        first = writer.append_many(RECORDS[:6])
         writer.cutover()
-        refs += writer.append_many(RECORDS[6:])
+        refs = [*first, *writer.append_many(RECORDS[6:])]
     return log, dict(zip(refs, RECORDS, strict=True))
 
 

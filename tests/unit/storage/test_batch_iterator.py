@@ -19,9 +19,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from binlog import Entry, Ref
-from binlog.format.record import frame_all
 from binlog.storage.native import BatchIterator
 from tests.support.children import Child
+from tests.support.logs import frame_all
 
 
 def _places(records: list[bytes]) -> array[int]:

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from binlog.errors import AccessError
 from binlog.format.crc import crc32c_in_python
-from binlog.format.record import frame_all
 from binlog.storage.native import lib
 from binlog.storage.records import Scan, Stop, gather, read_and_scan, scan
+from tests.support.logs import frame_all
 
 _RECORDS = st.lists(st.binary(max_size=40), max_size=30)
 
