@@ -9,6 +9,7 @@ were killed.
 from __future__ import annotations
 
 import atexit
+import sys
 import threading
 import time
 import weakref
@@ -66,7 +67,7 @@ class BackgroundThread:
                 return
             now = time.monotonic()
             try:
-                staged, unconfirmed = session.pending_bytes()
+                staged, unconfirmed = _pending(session)
                 much = unconfirmed >= _WRITTEN_OUT_BYTES
                 if much:
                     _write_out(session, wait=now >= sync_due)
@@ -94,6 +95,15 @@ class BackgroundThread:
 
 def _is_due(pending: int, pages: int, since: float, thorough_seconds: float) -> bool:
     return pending > 0 and (pending >= pages * _PAGE_BYTES or since >= thorough_seconds)
+
+
+def _pending(session: Session) -> tuple[int, int]:
+    try:
+        return session.pending_bytes()
+    except ClosedError:
+        raise
+    except BinlogError:
+        return sys.maxsize, sys.maxsize  # there may be something, and whoever tries to commit it meets the same
 
 
 def _write_out(session: Session, *, wait: bool) -> None:

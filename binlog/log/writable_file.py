@@ -25,7 +25,7 @@ from binlog.storage.boot import boot_id
 from binlog.storage.descriptor import Descriptor
 from binlog.storage.doorbell import Doorbell
 from binlog.storage.failures import failure
-from binlog.storage.files import allocate, sync, write_at
+from binlog.storage.files import allocate, read_at, sync, write_at
 from binlog.storage.group_commit import Append, CommitFile, commit_foreign
 from binlog.storage.locks import try_lock, unlock
 from binlog.storage.native import lib
@@ -169,10 +169,10 @@ class WritableFile:
         return read_header(self.fd, self.number, self.path)
 
     def unconfirmed(self) -> tuple[int, int]:
-        """The range of the file that no sync covers, as far as a look without the lock tells."""
+        """The range of the file that no sync covers, as far as a look without the lock tells.  Raises: AccessError."""
         if not self.ours:
             return 0, 0
-        data = os.pread(self.fd, _LIVE_BYTES, _OWN_TAIL)
+        data = read_at(self.fd, _LIVE_BYTES, _OWN_TAIL, self.path)
         own_tail, confirmed_end = int.from_bytes(data[:8], "big"), int.from_bytes(data[-8:], "big")
         return confirmed_end, max(own_tail, confirmed_end)
 

@@ -1,0 +1,1 @@
+"""Hours of work, after which nothing may have grown."""

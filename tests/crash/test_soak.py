@@ -1,0 +1,34 @@
+"""The soak, for a short while: that it runs, looks at everybody, and fails where something grows."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from stress.soak.__main__ import _compare
+from stress.soak.holdings import Holding
+
+
+@pytest.mark.slow
+def test_a_short_soak(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "stress.soak", "--seconds", "30", "--directory", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
+    lines = done.stdout.splitlines()
+    assert [line for line in lines if line.startswith("soak: ") and "fds" in line], done.stderr
+    assert "writers were killed" in done.stdout
+    for name in ("sync 0", "sync 1", "flush 2", "stage 3", "follow 4", "visit 5", "prune 6"):
+        assert any(line.startswith(f"{name}: ") for line in lines)
+    # After seconds, memory still settles: that it does not grow is for the hour.
+    assert not [line for line in lines if line.startswith("check: ")]
+
+
+@pytest.mark.parametrize(
+    ("then", "good"),
+    [(Holding(1050, 12), True), (Holding(1051, 10), False), (Holding(1000, 13), False), (Holding(900, 9), True)],
+)
+def test_what_grew_is_told(then: Holding, capsys: pytest.CaptureFixture[str], *, good: bool) -> None:
+    assert _compare({"sync 0": Holding(1000, 10)}, {"sync 0": then}) is good
+    assert ("it GREW" in capsys.readouterr().out) is not good
