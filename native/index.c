@@ -367,16 +367,29 @@ int64_t binlog_index_build(const uint8_t *data, size_t bytes, int to_end, struct
     return count;
 }
 
-/* How many entries, from the first one of `entries` on, follow from `state` and one another and lie within `data`, and
- * how far the bytes are what they say; `state` moves along.  data: of the log file, from `state->end` on. */
+/* How many whole records `data` is, 0 where it is not. */
+static uint64_t whole_records(const uint8_t *data, uint64_t bytes)
+{
+    uint64_t reached = 0, records = 0, next;
+    while (reached < bytes && bytes - reached >= RECORD_BYTES &&
+           (next = reached + RECORD_BYTES + get_u32(data + reached)) <= bytes) {
+        reached = next;
+        records++;
+    }
+    return reached == bytes ? records : 0;
+}
+
+/* How many entries, from the first one of `entries` on, follow from `state` and one another and lie within `bytes`, and
+ * how far the data are what they say; `state` moves along.  data: of the log file, from `state->end` on; NULL to look at
+ * the entries alone. */
 int64_t binlog_index_verify(const uint8_t *entries, int64_t count, const uint8_t *data, size_t bytes,
                             struct binlog_index_state *state)
 {
-    uint64_t at = 0, next;
+    uint64_t at = 0;
     int64_t done = 0;
 
     for (state->stop = BINLOG_INDEX_END; done < count; done++, entries += INDEX_ENTRY_BYTES) {
-        uint64_t length = get_u32(entries + INDEX_ENTRY_RANGE_BYTES), records = 0, reached = 0;
+        uint64_t length = get_u32(entries + INDEX_ENTRY_RANGE_BYTES), records = 1;
         uint64_t time_ns = get_u64(entries + INDEX_ENTRY_TIME_NS);
         state->stop = BINLOG_INDEX_CHAIN;
         if (get_u64(entries + INDEX_ENTRY_OFFSET) != state->end || length == 0 || time_ns < state->time_ns ||
@@ -387,20 +400,15 @@ int64_t binlog_index_verify(const uint8_t *entries, int64_t count, const uint8_t
         if (length > bytes - at)
             break;
         state->stop = BINLOG_INDEX_CRC;
-        if (binlog_crc32c(0, data + at, length) != get_u32(entries + INDEX_ENTRY_RANGE_CRC))
+        if (data && binlog_crc32c(0, data + at, length) != get_u32(entries + INDEX_ENTRY_RANGE_CRC))
             break;
         state->stop = BINLOG_INDEX_RECORDS;
-        while (reached < length && length - reached >= RECORD_BYTES &&
-               (next = reached + RECORD_BYTES + get_u32(data + at + reached)) <= length) {
-            reached = next;
-            records++;
-        }
-        if (reached != length)
+        if (data && (records = whole_records(data + at, length)) == 0)
             break;
         state->stop = BINLOG_INDEX_END;
         state->end += length;
         state->sequence = get_u64(entries + INDEX_ENTRY_SEQUENCE) + records;
-        state->counted = 1;
+        state->counted = data != NULL;
         state->time_ns = time_ns;
         at += length;
     }

@@ -10,14 +10,12 @@ So it is cut, and that is synced, before anything else is: see `IndexWriting.cut
 from __future__ import annotations
 
 import os
-import struct
 from collections.abc import Iterator
 
 from binlog.errors import BinlogError, CorruptError, NotFoundError
 from binlog.format.index_file import (
     ENTRY_BYTES,
     HEADER_BYTES,
-    INDEX_ENTRY,
     IndexEntry,
     entry_offset,
     pack_header,
@@ -38,7 +36,6 @@ CATCH_UP_BYTES_MAX = 16 << 20
 _READ_BYTES = 1 << 20
 # Of another boot's index the last entries are looked at one by one: those that may not have come to the disk.
 _LOOK_BACK = 1 << 15
-_ENTRY = struct.Struct(INDEX_ENTRY.format)
 
 
 class IndexWriting:
@@ -160,11 +157,4 @@ def _sound_count(index: Index, header: LogHeader, tail: int) -> int:
     count = index.count_before(tail)
     first = max(count - _LOOK_BACK, 0)
     end = header.first_offset if first == 0 else index.entry(first).offset
-    lowest = (header.first_sequence, 0)
-    for sequence, offset, time_ns, range_bytes, _ in _ENTRY.iter_unpack(index.entries(first, count - first)):
-        if offset != end or not range_bytes or end + range_bytes > tail or sequence < lowest[0] or time_ns < lowest[1]:
-            break
-        end += range_bytes
-        lowest = (sequence + 1, time_ns)
-        first += 1
-    return first
+    return first + Ranges(end, header.first_sequence).follow(index.entries(first, count - first), tail)

@@ -66,3 +66,10 @@ class Ranges:
         view = ffi.from_buffer("uint8_t[]", entries)
         done = lib.binlog_index_verify(view, count, data, len(data), self._state)
         return done, RangeStop(self._state.stop)
+
+    def follow(self, entries: bytes | memoryview, tail: int) -> int:
+        """How many of the entries follow from `end` and one another, up to `tail` at most, whatever the data are."""
+        view = ffi.from_buffer("uint8_t[]", entries)
+        self._state.counted = False
+        count: int = lib.binlog_index_verify(view, len(entries) // ENTRY_BYTES, ffi.NULL, tail - self.end, self._state)
+        return count
