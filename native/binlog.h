@@ -106,7 +106,7 @@ int binlog_file_init(struct binlog_file *file);
 void binlog_file_free(struct binlog_file *file);
 int binlog_write(int fd, const uint8_t *data, size_t bytes, int64_t offset);
 int binlog_commit_foreign(int fd, const uint8_t *data, size_t bytes, int64_t offset, uint64_t tail, int *step);
-int binlog_write_out(int fd, int64_t offset, int wait);
+int binlog_write_out(int fd, int64_t offset, int64_t bytes, int wait);
 
 /* group.c: appending together */
 enum binlog_mode { BINLOG_SYNC = 1, BINLOG_FLUSH = 2, BINLOG_STAGE = 3 };

@@ -115,7 +115,8 @@ static int write_ahead(const struct binlog_file *file, uint64_t start, uint64_t 
         return 0;
     if (to > file->file_bytes)
         to = file->file_bytes;
-    return from < to ? binlog_write(file->fd, zeros, to - from, (int64_t)from) : 0;
+    int result = from < to ? binlog_write(file->fd, zeros, to - from, (int64_t)from) : 0;
+    return is_no_space(result) ? 0 : result; /* the group itself may have room */
 }
 
 static uint64_t time_after(const struct binlog_file *file, const uint8_t *header, uint64_t counter)
@@ -268,12 +269,12 @@ int binlog_commit_foreign(int fd, const uint8_t *data, size_t bytes, int64_t off
     return sync_data(fd);
 }
 
-/* Has the kernel write what is dirty from `offset` on, and with `wait` waits until it has.  Nothing is durable by that (the
+/* Has the kernel write what is dirty of so many bytes from `offset` on, and with `wait` waits until it has.  Nothing is durable by that (the
  * disk's own cache is not flushed, see sync_file_range(2)); it leaves less to the sync that follows.  0 or -errno. */
-int binlog_write_out(int fd, int64_t offset, int wait)
+int binlog_write_out(int fd, int64_t offset, int64_t bytes, int wait)
 {
     unsigned flags = SYNC_FILE_RANGE_WRITE;
     if (wait)
         flags |= SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WAIT_AFTER;
-    return sync_file_range(fd, offset, 0, flags) == 0 ? 0 : -errno;
+    return sync_file_range(fd, offset, bytes, flags) == 0 ? 0 : -errno;
 }

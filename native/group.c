@@ -5,7 +5,8 @@
  * A waiter sleeps only once it has seen, after it had staged, that somebody is deputy, and a deputy gathers only after
  * it gave that up: so each staged record is seen by some later gathering.  A deputy that finds its own record committed
  * meanwhile does not lead, for it would sync for the others alone while it could append again and go along; it wakes
- * whoever has staged.  What a death in between costs is a time-out.
+ * whoever has staged.  A waiter whose time ran out tries the lock itself, for who is deputy may be dead or stopped, or wait
+ * for the lock of another file of the log.
  *
  * Every call but staging comes from one thread at a time of a writer, and none returns with a lock that it took.
  */
@@ -218,14 +219,25 @@ static int lock_as_deputy(const struct binlog_file *file, struct binlog_segment 
     /* Before gathering: who still sees this set has staged what will be gathered. */
     atomic_store(&segment->shared->deputised, 0);
     binlog_byte_unlock(segment->fd, BINLOG_LOCK_DEPUTY);
+    if (result != 0) /* such as a signal: whoever relied on a deputy looks for itself */
+        segment_wake_staged(segment);
     return result;
+}
+
+/* For a waiter that nobody woke: whoever is deputy may be stopped, or wait for another file's lock.  As lock_as_deputy. */
+static int lock_in_doubt(const struct binlog_file *file, struct binlog_segment *segment)
+{
+    int result = lock_as_deputy(file, segment);
+    if (result == -EAGAIN)
+        result = file->queue ? lock_in_turn(file) : binlog_try_lock(file->fd);
+    return is_busy(result) ? -EAGAIN : result;
 }
 
 /* Waits until what was staged has its outcome, and leads where that is needed.  0 or -errno as the outcome is;
  * BINLOG_LOOK or -EINTR with the ticket still good. */
 int binlog_settle(struct binlog_file *file, struct binlog_segment *segment, struct binlog_append *own)
 {
-    int doubted = 0; /* waiting was in vain: whom the hint tells of may be dead */
+    int doubted = 0; /* waiting was in vain */
     own->step = 0;
     for (;;) {
         /* Read before anything is looked at: whoever changes what we see here moves it after. */
@@ -234,7 +246,9 @@ int binlog_settle(struct binlog_file *file, struct binlog_segment *segment, stru
             return own->outcome;
         atomic_thread_fence(memory_order_seq_cst); /* staged, for all to see, before asking whether there is a deputy */
         int result = -EAGAIN;
-        if (doubted || !atomic_load(&segment->shared->deputised))
+        if (doubted)
+            result = lock_in_doubt(file, segment);
+        else if (!atomic_load(&segment->shared->deputised))
             result = lock_as_deputy(file, segment);
         if (result == -EAGAIN) {
             result = segment_await(segment, turn, AWAIT_NS);

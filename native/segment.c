@@ -217,7 +217,7 @@ static void gather_ring(struct binlog_segment *segment, uint32_t index, uint8_t 
     struct note *note = &segment->shared->note;
     uint64_t from = atomic_load_explicit(&ring->settled, memory_order_relaxed), at = from;
     size_t before = gathered->bytes;
-    uint64_t head = atomic_load_explicit(&ring->head, memory_order_acquire);
+    uint64_t head = atomic_load(&ring->head); /* not before `deputised` was cleared: see lock_as_deputy */
     if (head - from > RING_BYTES)
         return;
     while (at < head) {

@@ -60,7 +60,7 @@ class BackgroundThread:
         flushed = synced = time.monotonic()
         flush_due, sync_due = flushed + intervals.flush_seconds, synced + intervals.sync_seconds
         limits_due = flushed
-        much = False  # waits for a sync
+        much, seen = False, 0  # waits for a sync
         while not self._stopped.wait(self._seconds_to(min(flush_due, sync_due, limits_due), much=much)):
             session = self._session()
             if session is None:
@@ -68,14 +68,14 @@ class BackgroundThread:
             now = time.monotonic()
             try:
                 staged, unconfirmed = _pending(session)
-                much = unconfirmed >= _WRITTEN_OUT_BYTES
-                if much:
-                    _write_out(session, wait=now >= sync_due)
                 if now >= flush_due:
                     flush_due = now + intervals.flush_seconds
                     if _is_due(staged, intervals.flush_pages, now - flushed, intervals.flush_thorough_seconds):
                         flushed = now
                         _drain(session, confirm=False)
+                much, seen = _WRITTEN_OUT_BYTES <= unconfirmed != seen, unconfirmed
+                if much:
+                    _write_out(session, wait=now >= sync_due)
                 if now >= sync_due:
                     sync_due = now + intervals.sync_seconds
                     if _is_due(unconfirmed, intervals.sync_pages, now - synced, intervals.sync_thorough_seconds):

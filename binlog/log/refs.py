@@ -41,5 +41,8 @@ class Refs(Sequence[Ref]):
 
     __hash__ = None  # type: ignore[assignment]
 
+    def __reduce__(self) -> tuple[type[Refs], tuple[int, int, bytes]]:
+        return Refs, (self._number, self._first, self._starts.tobytes())
+
     def __repr__(self) -> str:
         return f"<binlog.Refs of {len(self)}{f' from {self[0]} to {self[-1]}' if len(self) else ''}>"

@@ -162,7 +162,7 @@ class Session(QuickSession):
             file = self._file
             first, end = file.unconfirmed() if file is not None else (0, 0)
         if file is not None and first < end:
-            file.write_out(first, wait=wait)
+            file.write_out(first, end, wait=wait)
 
     def cutover(self, expected: int | None) -> int:
         """See Writer.cutover."""

@@ -15,6 +15,7 @@ from dataclasses import replace
 from binlog.errors import BinlogError, FullError, GoneError, InternalError, PoisonedError, UnknownOutcomeError
 from binlog.format.log_header import HEADER_BYTES, LOG_HEADER, PUBLISHED, Flag, LogHeader, Status
 from binlog.format.names import log_file_name
+from binlog.format.ref import OFFSET_MAX
 from binlog.log.directory import LogDirectory
 from binlog.log.evidence import FileEvidence
 from binlog.log.header_reading import check_header, check_size, read_header
@@ -174,10 +175,10 @@ class WritableFile:
             return 0, 0
         data = read_at(self.fd, _LIVE_BYTES, _OWN_TAIL, self.path)
         own_tail, confirmed_end = int.from_bytes(data[:8], "big"), int.from_bytes(data[-8:], "big")
-        return confirmed_end, max(own_tail, confirmed_end)
+        return (confirmed_end, own_tail) if confirmed_end <= own_tail <= OFFSET_MAX else (0, 0)
 
-    def write_out(self, first: int, *, wait: bool) -> None:
-        """Have the kernel write what lies from `first` on, so that the sync under the lock takes less long.
+    def write_out(self, first: int, end: int, *, wait: bool) -> None:
+        """Have the kernel write what lies from `first` to `end`, so that the sync under the lock takes less long.
 
         For any thread, without the lock.  Through a descriptor of its own: a failure to write is told to each one
         once, and the one that commits must hear of it (fsync(2)).
@@ -185,7 +186,7 @@ class WritableFile:
         """
         descriptor = Descriptor(self._directory.fd, log_file_name(self.number), self.path)
         try:
-            result = lib.binlog_write_out(descriptor.fd, first, wait)
+            result = lib.binlog_write_out(descriptor.fd, first, end - first, wait)
         finally:
             descriptor.close()
         if result != 0:

@@ -9,10 +9,13 @@ import struct
 import threading
 from pathlib import Path
 
+import pytest
+
 from binlog import Reader, Ref, Writer
 from binlog.format.log_header import LogHeader
 from binlog.log.writable_file import WritableFile
 from tests.support.children import Child
+from tests.support.logs import read_all
 
 # native/segment.h: where things are, as bytes from the segment's start.
 NOTE_STATE = 96
@@ -23,6 +26,10 @@ HEAD_OF_TWO = 128  # of two entries with a few bytes each
 TAKEN, SLOTTED = 2, 3
 
 RECORDS = (b"one", b"two")
+
+
+# Hints, behind the note.
+LED, DEPUTISED = 1792, 1796
 
 
 def _segment(log: Path) -> mmap.mmap:
@@ -81,3 +88,23 @@ def test_a_leader_that_died_while_it_told_the_places_had_the_rest_told_wrong(log
         assert places == {entry.ref: entry.data for entry in reader if entry.data in RECORDS}
     for fd in (*ready, *go, told[0]):
         os.close(fd)
+
+
+@pytest.mark.parametrize("hints", [(LED,), (DEPUTISED,), (LED, DEPUTISED)])
+def test_hints_that_the_dead_left_hold_nobody_up(log: Path, hints: tuple[int, ...]) -> None:
+    with Writer(log) as writer, Writer(log) as other:
+        writer.append(b"before")
+        other.append(b"so both have a ring")
+        memory = _segment(log)
+        for hint in hints:
+            memory[hint : hint + 4] = struct.pack("=I", 1)
+        child = Child(lambda: _append(log, b"child"))
+        assert other.append(b"here") is not None
+        child.join()
+        assert struct.unpack_from("=I", memory, LED)[0] == 0
+    assert sorted(read_all(log)[2:]) == [b"child", b"here"]
+
+
+def _append(log: Path, record: bytes) -> None:
+    with Writer(log) as writer:
+        writer.append(record)

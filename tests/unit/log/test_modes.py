@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,7 @@ from binlog.format.log_header import LogHeader
 from binlog.log.directory import LogDirectory
 from tests.support.children import Child
 from tests.support.logs import job, jobs_by_writer, read_all
+from tests.support.tracer import observe
 
 # A thread that does nothing by itself while a test looks.
 _NEVER = Background(flush_seconds=600, flush_thorough_seconds=600, sync_seconds=600, sync_thorough_seconds=600)
@@ -228,3 +231,45 @@ def test_strict_syncs_once_more_before_it_returns(log: Path) -> None:
         writer.append(b"x")
         assert _header(log).flags & 4
     assert binlog.check(log) == []
+
+
+_APPENDS_MUCH = """
+import sys, time
+from pathlib import Path
+from binlog import Background, Mode, Writer
+
+with Writer(Path(sys.argv[1]), mode=Mode.FLUSH, background=Background(sync_seconds=0.4)) as writer:
+    for _ in range(100):
+        writer.append_many([bytes(1 << 20)])
+        time.sleep(0.02)
+        print("appended", flush=True)
+"""
+
+
+def test_much_that_waits_for_a_sync_is_written_out_before(log: Path) -> None:
+    process = subprocess.Popen([sys.executable, "-c", _APPENDS_MUCH, log], stdout=subprocess.PIPE)
+    try:
+        assert process.stdout is not None
+        for _ in range(10):
+            process.stdout.readline()
+        seen = observe(process.pid, 1.0)
+    finally:
+        assert process.wait(60) == 0
+        process.stdout.close()
+    calls = [name for name in seen.names if name in ("sync_file_range", "fdatasync")]
+    assert calls.count("sync_file_range") >= 3
+    sync = calls.index("fdatasync", calls.index("sync_file_range"))
+    assert calls[sync - 1] == "sync_file_range"
+
+
+def test_garbage_where_the_tail_stands_does_not_end_the_background_thread(log: Path) -> None:
+    quick = Background(flush_seconds=0.005, flush_pages=0, sync_seconds=0.01, sync_pages=0, sync_thorough_seconds=0.01)
+    with Writer(log, mode=Mode.FLUSH, background=quick) as writer, Reader(log) as reader:
+        writer.append(b"first")
+        with (log / "00000001.dat").open("r+b", buffering=0) as file:
+            live = os.pread(file.fileno(), 64, 64)
+            os.pwrite(file.fileno(), b"\xff" * 64, 64)
+            time.sleep(0.2)
+            os.pwrite(file.fileno(), live, 64)
+        writer.append(b"staged", mode=Mode.STAGE)
+        assert [entry.data for entry in itertools.islice(reader.tail(timeout=30), 2)] == [b"first", b"staged"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from pathlib import Path
 
 import pytest
@@ -52,3 +54,10 @@ def test_they_say_what_they_are(log: Path) -> None:
     assert repr(_refs(log)) == "<binlog.Refs of 3 from 1:266 to 1:275>"
     with Writer(log) as writer:
         assert repr(writer.append_many([])) == "<binlog.Refs of 0>"
+
+
+def test_they_may_be_pickled_and_copied(log: Path) -> None:
+    refs = _refs(log)
+    for other in (pickle.loads(pickle.dumps(refs)), copy.copy(refs), copy.deepcopy(refs)):
+        assert type(other) is Refs
+        assert other == PLACES

@@ -187,6 +187,42 @@ def test_a_limit_on_the_files_size_fails_the_append_and_nothing_else(log: Path) 
     assert [len(record) for record in read_all(log)] == [1000, 600_000, 600_000, 600_000, 16, 600_000]
 
 
+def test_zeros_go_ahead_of_small_groups_that_are_synced_and_over_nothing(log: Path) -> None:
+    def written_to() -> int:
+        """Where what was never written begins, by lseek(2), which takes unwritten space for a hole."""
+        with file.open("rb") as opened:
+            return os.lseek(opened.fileno(), written_from, os.SEEK_HOLE)
+
+    file = log / "00000001.dat"
+    records = [b"%06d" % number * 100 for number in range(400)]
+    with Writer(log) as writer:
+        for record in records:
+            ref = writer.append(record)
+            if ref.offset // 65536 < (ref.offset + 604) // 65536:
+                written_from = ref.offset
+                boundary = (ref.offset + 604) // 65536 * 65536 + 65536
+                assert written_to() >= boundary
+        last = file.read_bytes()[ref.offset + 604 :]
+    assert all_raw_records(log) == records
+    assert not any(last)
+
+
+def test_zeros_that_do_not_fit_fail_no_append(log: Path) -> None:
+    with Writer(log) as other:
+        other.append(b"prepares a mebibyte")
+    with Writer(log) as writer:
+        before = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100 << 10, before[1]))
+        try:
+            refs = [writer.append(bytes(500)) for _ in range(200)]
+            with pytest.raises(FullError):
+                refs.extend(writer.append(bytes(500)) for _ in range(200))
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        assert refs[-1].offset > (100 << 10) - 2 * 504
+        writer.append(b"after")
+
+
 def test_an_open_file_that_was_removed_is_left_for_the_one_under_the_name(log: Path) -> None:
     with Writer(log) as writer, Writer(log) as other:
         writer.append(b"lost by whoever removed it")

@@ -47,11 +47,18 @@ def test_wrong_arguments_are_told(wrong: tuple[object, ...]) -> None:
 
 def test_nothing_is_left_over() -> None:
     records = [b"record"] * 50
+
+    def call() -> None:
+        for _ in range(1000):
+            frame_records(records, 10)
+            frame_records(records, 5)
+
+    call()
     gc.collect()
-    before = sys.getrefcount(records[0])
-    for _ in range(1000):
-        frame_records(records, 10)
-        frame_records(records, 5)
+    before, blocks = sys.getrefcount(records[0]), sys.getallocatedblocks()
+    call()
     gc.collect()
+    blocks -= sys.getallocatedblocks()
     after = sys.getrefcount(records[0])
     assert after == before
+    assert abs(blocks) < 500, "of 2,000 results with two objects each"
