@@ -46,6 +46,9 @@
 #define GIVING_UP 0 /* a waiter whose time ran out may withdraw */
 #endif
 
+#ifndef STOPPED
+#define STOPPED 0 /* a deputy that dies keeps being deputy: it was stopped, in truth; with VICTIM=deputy */
+#endif
 #ifndef DEATH_WHEN
 #define DEATH_WHEN true /* with VICTIM=file_lock or VICTIM=deputy: the only one to die, while this holds */
 #endif
@@ -80,11 +83,14 @@ byte running = WRITERS + (DIRECT_RECORDS > 0) + (FOREIGN_RECORDS > 0);
 
 chan kill = [0] of { byte };
 
-/* What the kernel does when a process dies. */
+/* What the kernel does when a process dies.  One that is stopped while it waits for the lock never gets that, but is
+ * deputy for good. */
 inline free_locks()
 {
     file_lock = (file_lock == me -> NOBODY : file_lock);
+#if !STOPPED
     deputy = (deputy == me -> NOBODY : deputy);
+#endif
     running--
 }
 
@@ -291,6 +297,9 @@ look:
 #if HINT_BELIEVED
                 :: atomic { !deputised && deputy == NOBODY -> deputy = me };
 #else
+#if !DEPUTY_WAITED_FOR
+                :: atomic { doubted && file_lock == NOBODY -> file_lock = me }
+#endif
                 :: atomic { (doubted || !deputised) && deputy == NOBODY -> deputy = me };
 #endif
                     deputised = true;

@@ -57,6 +57,11 @@ RIGHT = (
     ),
     Variant("foreign", "another program appends", "DIRECT_RECORDS=2 FOREIGN_RECORDS=1 DEATHS=1", large=True),
     Variant("returning", "anybody dies, and all that live return", "DEATHS=1 LIVENESS=1"),
+    Variant(
+        "stopped",
+        "a deputy is stopped, and the others return",
+        "DEATHS=1 VICTIM=deputy DEATH_WHEN=file_lock!=deputy STOPPED=1 LIVENESS=1",
+    ),
     Variant("more returning", "... beside another", "DIRECT_RECORDS=1 DEATHS=1 LIVENESS=1", large=True),
 )
 
@@ -86,6 +91,12 @@ MISTAKES = (
     ),
     Variant("NO_DEPUTY", "all sleep while another program leads", "FOREIGN_RECORDS=1 TIMEOUTS=0", STUCK),
     Variant("PASSED_ON_SILENTLY", "nobody leads for those who relied on it", "WRITERS=3 TIMEOUTS=0", STUCK),
+    Variant(
+        "DEPUTY_WAITED_FOR",
+        "though it is stopped",
+        "DEATHS=1 VICTIM=deputy DEATH_WHEN=file_lock!=deputy STOPPED=1 LIVENESS=1",
+        ENDLESS,
+    ),
     Variant("HINT_BELIEVED", "of a deputy that died", "DEATHS=1 LIVENESS=1", ENDLESS),
     Variant("DEPUTY_KEPT", "the deputy's byte, while it leads", "WRITERS=3 TIMEOUTS=0", STUCK),
     Variant("DEPUTY_PROBED_BY_LOCKING", "a probe passes for a deputy", "WRITERS=3 TIMEOUTS=0", STUCK),
