@@ -46,10 +46,7 @@ static const char *boot_or(const char *path)
 EXPORT int openat(int directory, const char *path, int flags, ...)
 {
     NEXT(openat);
-    va_list arguments;
-    va_start(arguments, flags);
-    mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(arguments, mode_t) : 0;
-    va_end(arguments);
+    GIVEN_MODE(flags, mode);
     if (!recording() || !(flags & (O_CREAT | O_TRUNC)))
         return next(directory, boot_or(path), flags, mode);
     bool there = inode_at(directory, path) != 0;
@@ -65,28 +62,19 @@ EXPORT int openat(int directory, const char *path, int flags, ...)
 
 EXPORT int openat64(int directory, const char *path, int flags, ...)
 {
-    va_list arguments;
-    va_start(arguments, flags);
-    mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(arguments, mode_t) : 0;
-    va_end(arguments);
+    GIVEN_MODE(flags, mode);
     return openat(directory, path, flags, mode);
 }
 
 EXPORT int open(const char *path, int flags, ...)
 {
-    va_list arguments;
-    va_start(arguments, flags);
-    mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(arguments, mode_t) : 0;
-    va_end(arguments);
+    GIVEN_MODE(flags, mode);
     return openat(AT_FDCWD, path, flags, mode);
 }
 
 EXPORT int open64(const char *path, int flags, ...)
 {
-    va_list arguments;
-    va_start(arguments, flags);
-    mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(arguments, mode_t) : 0;
-    va_end(arguments);
+    GIVEN_MODE(flags, mode);
     return openat(AT_FDCWD, path, flags, mode);
 }
 

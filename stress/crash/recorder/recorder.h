@@ -19,24 +19,9 @@
 #ifndef RECORDER_H
 #define RECORDER_H
 
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
+#include "../interposing.h"
 
-#include <dlfcn.h>
 #include <pthread.h>
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <sys/types.h>
-
-#define EXPORT __attribute__((visibility("default")))
-
-/* libc's own function, looked up once at each call site: without it nothing could be called in its place. */
-#define NEXT(name)                                                                                                     \
-    static __typeof__(&name) next;                                                                                     \
-    if (!next && !(next = (__typeof__(&name))dlsym(RTLD_NEXT, #name)))                                                 \
-    abort()
 
 #define TRACE_MAGIC 0x3145434152544c42ull /* "BLTRACE1" */
 

@@ -22,19 +22,25 @@
         return result;                                                                                                 \
     } while (0)
 
+/* The call of `next` for `bytes` at `data`, fewer of them where it is to be short, or what takes its place. */
+#define STRIKE_BYTES(kind)                                                                                             \
+    do {                                                                                                               \
+        struct strike strike = strike_begin(kind, is_ours(fd));                                                        \
+        if (strike.action == STRIKE_FAIL) {                                                                            \
+            errno = strike.error;                                                                                      \
+            return -1;                                                                                                 \
+        }                                                                                                              \
+        if (strike.action == STRIKE_SHORT && bytes > 1)                                                                \
+            bytes /= 2;                                                                                                \
+        ssize_t result = next(fd, data, bytes, offset);                                                                \
+        strike_end(strike);                                                                                            \
+        return result;                                                                                                 \
+    } while (0)
+
 EXPORT ssize_t pread(int fd, void *data, size_t bytes, off_t offset)
 {
     NEXT(pread);
-    struct strike strike = strike_begin(CALL_READ, is_ours(fd));
-    if (strike.action == STRIKE_FAIL) {
-        errno = strike.error;
-        return -1;
-    }
-    if (strike.action == STRIKE_SHORT && bytes > 1)
-        bytes /= 2;
-    ssize_t result = next(fd, data, bytes, offset);
-    strike_end(strike);
-    return result;
+    STRIKE_BYTES(CALL_READ);
 }
 
 EXPORT ssize_t pread64(int fd, void *data, size_t bytes, off64_t offset)
@@ -45,16 +51,7 @@ EXPORT ssize_t pread64(int fd, void *data, size_t bytes, off64_t offset)
 EXPORT ssize_t pwrite(int fd, const void *data, size_t bytes, off_t offset)
 {
     NEXT(pwrite);
-    struct strike strike = strike_begin(CALL_WRITE, is_ours(fd));
-    if (strike.action == STRIKE_FAIL) {
-        errno = strike.error;
-        return -1;
-    }
-    if (strike.action == STRIKE_SHORT && bytes > 1)
-        bytes /= 2;
-    ssize_t result = next(fd, data, bytes, offset);
-    strike_end(strike);
-    return result;
+    STRIKE_BYTES(CALL_WRITE);
 }
 
 EXPORT ssize_t pwrite64(int fd, const void *data, size_t bytes, off64_t offset)
@@ -112,10 +109,7 @@ EXPORT void binlog_striker_boot(const char *path)
 EXPORT int openat(int directory, const char *path, int flags, ...)
 {
     NEXT(openat);
-    va_list arguments;
-    va_start(arguments, flags);
-    mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(arguments, mode_t) : 0;
-    va_end(arguments);
+    GIVEN_MODE(flags, mode);
     const char *boot = getenv("BINLOG_RECORDER_BOOT"); /* what the recorder has made of the kernel's */
     if (other_boot && boot && strcmp(path, boot) == 0)
         path = other_boot;
@@ -124,10 +118,7 @@ EXPORT int openat(int directory, const char *path, int flags, ...)
 
 EXPORT int openat64(int directory, const char *path, int flags, ...)
 {
-    va_list arguments;
-    va_start(arguments, flags);
-    mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(arguments, mode_t) : 0;
-    va_end(arguments);
+    GIVEN_MODE(flags, mode);
     return openat(directory, path, flags, mode);
 }
 

@@ -8,24 +8,9 @@
 #ifndef STRIKER_H
 #define STRIKER_H
 
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
+#include "../interposing.h"
 
-#include <dlfcn.h>
 #include <stdatomic.h>
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <sys/types.h>
-
-#define EXPORT __attribute__((visibility("default")))
-
-/* The next library's function, looked up once at each call site. */
-#define NEXT(name)                                                                                                     \
-    static __typeof__(&name) next;                                                                                     \
-    if (!next && !(next = (__typeof__(&name))dlsym(RTLD_NEXT, #name)))                                                 \
-    abort()
 
 /* stress/crash/striker.py names them in the same order. */
 enum call_kind {
