@@ -19,7 +19,8 @@ set_up = @command -v $(PYTHON) >/dev/null || \
 	$(PYTHON) -E -s -B native/make_venv.py
 
 # loadgroup: tests that share something dear, such as a Spark session, name a group and run on one worker.
-pytest = .venv/bin/python -m pytest --numprocesses auto --dist loadgroup
+# No worker is replaced: with groups pytest-xdist 3.8 then waits for ever for the new one, and tells nothing.
+pytest = .venv/bin/python -m pytest --numprocesses auto --dist loadgroup --max-worker-restart 0
 
 help:
 	@echo 'make demo         the main job, end to end (ARGS="--help" shows its options)'

@@ -59,6 +59,11 @@ class Appender:
             time.sleep(0.001)
         assert time.monotonic() < until, where.read_text(encoding="ascii")
 
+    def stop(self) -> None:
+        """Stop it, and wait until it is: until then it could still be given a lock that it waits for."""
+        self.process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WNOWAIT)
+
     def close(self) -> None:
         """End it."""
         assert self.process.stdin is not None
@@ -84,7 +89,7 @@ def test_a_stopped_deputy_holds_up_nobody(log: Path) -> None:
     with _locked(log / "00000001.dat"):
         stopped.begin("taken along")
         stopped.until_blocked("fcntl")
-        stopped.process.send_signal(signal.SIGSTOP)
+        stopped.stop()
         other.begin("goes on")
         other.until_blocked("futex")
     assert other.end()
