@@ -4,8 +4,11 @@ from binlog import errors
 from binlog.format.ref import Ref
 from binlog.log.batch import Batch, Entry
 from binlog.log.check import Problem, check
+from binlog.log.index_check import DamagedRange
 from binlog.log.options import Background
+from binlog.log.parts import forward, narrow, split
 from binlog.log.prune import Pruned, prune
+from binlog.log.range_reader import RangeReader, Stretch
 from binlog.log.reader import Reader
 from binlog.log.refs import Refs
 from binlog.log.repair import Repair, repair
@@ -20,6 +23,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Background",
     "Batch",
+    "DamagedRange",
     "Entry",
     "FileStat",
     "FileSystem",
@@ -27,6 +31,7 @@ __all__ = [
     "Mode",
     "Problem",
     "Pruned",
+    "RangeReader",
     "Reader",
     "Ref",
     "Refs",
@@ -34,10 +39,14 @@ __all__ = [
     "Sequence",
     "Since",
     "Start",
+    "Stretch",
     "Writer",
     "check",
     "errors",
+    "forward",
+    "narrow",
     "prune",
     "repair",
+    "split",
     "stat",
 ]

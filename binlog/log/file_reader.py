@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable
 from typing import TypeVar
 
-from binlog.errors import CorruptError, FullError
+from binlog.errors import CorruptError
 from binlog.format.log_header import LOG_HEADER, LogHeader
 from binlog.format.record import LENGTH_BYTES, RECORD_BYTES_FORMAT_MAX
 from binlog.log.batch import Found
@@ -18,6 +18,7 @@ from binlog.log.chain import skip, walk
 from binlog.log.directory import LogDirectory
 from binlog.log.index import IndexedPlace, IndexSearch, open_index
 from binlog.log.known_header import KnownHeader
+from binlog.log.large_record import too_large
 from binlog.storage.doorbell import Doorbell
 from binlog.storage.records import Stop, read_and_scan
 
@@ -153,11 +154,7 @@ class FileReader:
 
     def _refuse(self, stop: int, data: bytes, offset: int) -> None:
         if stop == Stop.LARGE:
-            size = int.from_bytes(data[:LENGTH_BYTES], "big")
-            limit = self._record_bytes_max
-            raise FullError(
-                f"{self.number}:{offset} is a record of {size} bytes; the limit is {limit}", limit=limit, size=size
-            )
+            raise too_large(self.number, offset, int.from_bytes(data[:LENGTH_BYTES], "big"), self._record_bytes_max)
         if stop == Stop.LENGTH:
             text = f"a record's length is over {RECORD_BYTES_FORMAT_MAX} or leads past the tail {self.header.tail}"
             raise CorruptError(self.path, offset, "length", text)

@@ -131,6 +131,11 @@ class IndexSearch:
             lambda index, count: bisect_right(range(count), sequence, key=_key(index, "sequence")) - 1
         )
 
+    def after_sequence(self, sequence: int) -> IndexedPlace | None:
+        """The first place known whose sequence is higher."""
+        place = self._start_of(lambda index, count: bisect_right(range(count), sequence, key=_key(index, "sequence")))
+        return place if place is not None and place.sequence > sequence else None
+
     def since(self, time_ns: int) -> IndexedPlace | None:
         """The first place known before which nothing was appended at `time_ns` or later.
 

@@ -7,12 +7,14 @@ range are not those that were written, one of its records is damaged.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 
-from binlog.format.index_file import ENTRY_BYTES, IndexEntry, entry_offset, parse_entry
+from binlog.format.index_file import ENTRY_BYTES, RANGE_BYTES_MAX, IndexEntry, entry_offset, parse_entry
 from binlog.format.log_header import LogHeader
+from binlog.format.record import LENGTH_BYTES, RECORD_BYTES_FORMAT_MAX
 from binlog.log.index import Index
+from binlog.log.large_record import too_large
 from binlog.storage.files import read_at
 from binlog.storage.ranges import Ranges, RangeStop
 
@@ -37,14 +39,34 @@ class Contradiction:
     text: str
 
 
-class IndexCheck:
-    """Goes through a log file once, by its index.  end: how far it has come."""
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """Bytes that are what was written, and the entries of the ranges that fill them."""
 
-    def __init__(self, index: Index, fd: int, header: LogHeader, path: str) -> None:
+    data: bytes
+    entries: memoryview
+
+
+class IndexCheck:
+    """Goes through a log file once, by its index.  end: how far it has come.
+
+    record_bytes_max: a larger record is not read, but refused with FullError.
+    """
+
+    def __init__(
+        self,
+        index: Index,
+        fd: int,
+        header: LogHeader,
+        path: str,
+        *,
+        record_bytes_max: int = RECORD_BYTES_FORMAT_MAX,
+    ) -> None:
         self._index = index
         self._fd = fd
         self._header = header
         self._path = path
+        self._limit = record_bytes_max
         self._ranges = Ranges(header.first_offset, header.first_sequence)
         self._number = 0
 
@@ -58,14 +80,33 @@ class IndexCheck:
         """The sequence number of the record there, where it is known."""
         return self._ranges.sequence
 
+    def begin(self, offset: int) -> bool:
+        """Begin at the range that holds `offset`, in place of the first one; whether the index has it."""
+        if not self._index.fits(self._header):
+            return False
+        self._number = self._index.count_before(offset)
+        data = self._index.entries(self._number, 1)
+        if not data or not self._header.first_offset <= parse_entry(data).offset <= offset:
+            return False
+        self._ranges.move(parse_entry(data).offset, parse_entry(data).sequence)
+        return True
+
     def run(self) -> Iterator[DamagedRange | Contradiction]:
         """Everything that is wrong, up to the log file's tail."""
+        return (found for found in self.walk() if not isinstance(found, Verified))
+
+    def walk(self, until: int | None = None) -> Iterator[Verified | DamagedRange | Contradiction]:
+        """Everything, up to the log file's tail, or to the end of the range before `until` at least.
+
+        Ends early where the index does.
+        """
+        until = self._header.tail if until is None else until
         if not self._index.fits(self._header):
             if not self._index.blank:
                 yield Contradiction(0, "it is not the index of this log file")
             return
-        while entries := self._index.entries(self._number, _ENTRIES_AT_ONCE):
-            done, stop = self._verify(entries)
+        while self.end < until and (entries := self._index.entries(self._number, _ENTRIES_AT_ONCE)):
+            done, stop = yield from self._verify(entries, until)
             self._number += done
             if stop is RangeStop.END:
                 continue
@@ -87,40 +128,42 @@ class IndexCheck:
 
     def proven_end(self, start: int, end: int) -> int:
         """How far from `start`, and up to `end`, the bytes are what was written; `start` where that is not known."""
-        if not self._index.fits(self._header):
+        if not self.begin(start):
             return start
-        self._number = self._index.count_before(start)
-        entries = self._index.entries(self._number, 1)
-        if not entries or not self._header.first_offset <= parse_entry(entries).offset <= start:
-            return start
-        first = parse_entry(entries)
-        self._ranges.move(first.offset, first.sequence)
         while entries := self._index.entries(self._number, _ENTRIES_AT_ONCE):
             count = len(entries) // ENTRY_BYTES
             within = [number for number in range(count) if parse_entry(entries, number * ENTRY_BYTES).end > end]
-            done, _ = self._verify(entries[: within[0] * ENTRY_BYTES] if within else entries)
+            done = 0
+            for verified in self._verify(entries[: within[0] * ENTRY_BYTES] if within else entries, end):
+                done += len(verified.entries) // ENTRY_BYTES
             self._number += done
             if done < count:
                 break
         return max(self._ranges.end, start)
 
-    def _verify(self, entries: bytes) -> tuple[int, RangeStop]:
-        """How many of the entries hold, and why the next one does not; END where all do."""
-        done, size = 0, _READ_BYTES
-        while done * ENTRY_BYTES < len(entries):
+    def _verify(self, entries: bytes, until: int) -> Generator[Verified, None, tuple[int, RangeStop]]:
+        """Returns how many of the entries hold, and why the next one does not; END where all do that were asked for."""
+        done, large = 0, 0
+        while done * ENTRY_BYTES < len(entries) and self._ranges.end < until:
             at = self._ranges.end
+            size = large or min(_READ_BYTES, until - at + RANGE_BYTES_MAX)
             data = read_at(self._fd, max(min(size, self._header.tail - at), 0), at, self._path)
-            more, stop = self._ranges.verify(memoryview(entries)[done * ENTRY_BYTES :], data)
+            rest = memoryview(entries)[done * ENTRY_BYTES :]
+            more, stop = self._ranges.verify(rest, data)
             done += more
+            if more:
+                yield Verified(data[: self._ranges.end - at], rest[: more * ENTRY_BYTES])
             if stop is not RangeStop.SHORT:
                 return done, stop
+            large = 0
             if more == 0:
                 entry = parse_entry(entries, done * ENTRY_BYTES)
                 if len(data) < size or entry.end > self._header.tail:
                     return done, stop  # the log file ends before
-                size = entry.range_bytes
-            else:
-                size = _READ_BYTES
+                large = entry.range_bytes
+                length = int.from_bytes(data[:LENGTH_BYTES], "big")
+                if large == LENGTH_BYTES + length and length > self._limit:
+                    raise too_large(self._header.number, at, length, self._limit)
         return done, RangeStop.END
 
     def _following(self) -> IndexEntry | None:

@@ -1,0 +1,167 @@
+"""Reading a part of one file, each byte compared with the index: as many readers of a large log do side by side."""
+
+from __future__ import annotations
+
+import os
+import sys
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from binlog.format.index_file import ENTRY_BYTES
+from binlog.log.batch import Batch
+from binlog.log.directory import LogDirectory
+from binlog.log.file_reader import FileReader
+from binlog.log.index import open_index
+from binlog.log.index_check import Contradiction, DamagedRange, IndexCheck, Verified
+from binlog.log.large_record import too_large
+from binlog.log.reader import RECORD_BYTES_MAX
+from binlog.storage.records import Stop, scan
+
+_BYTES_MAX = 1 << 20
+_RECORDS_MAX = 1 << 18
+
+# Where in an entry, taken as four words of 64 bits, they lie.
+_WORDS = ENTRY_BYTES // 8
+_SEQUENCE, _TIME_NS = 0, 2
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Consecutive records of one file, and when they were appended.
+
+    batch: the records, 1 MiB of them or a larger one.
+    ends, times_ns: of the same length, integers.  The records of the batch before ends[0] were in the file at
+    times_ns[0], those from there to ends[1] at times_ns[1], and so on; both empty where the index does not tell.
+    """
+
+    batch: Batch
+    ends: array[int]
+    times_ns: array[int]
+
+
+class RangeReader:
+    """Reads the records of one file from one offset to another, both at bounds of records.
+
+    path: the log's directory.  start, end: the file's first record and its tail, unless told.
+    record_bytes_max: a larger record is refused with FullError, 64 MiB unless told.
+
+    Iterating gives one Stretch after the other, and a DamagedRange where the index tells that bytes are not what was
+    written; it goes on behind those.  Without an index only lengths are verified.  Needs no permission to write.
+    Raises: NotFoundError, AccessError, CorruptError, VersionError; ValueError for a range that is not in the file.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        number: int,
+        start: int | None = None,
+        end: int | None = None,
+        *,
+        record_bytes_max: int = RECORD_BYTES_MAX,
+    ) -> None:
+        self._limit = record_bytes_max
+        self._directory = LogDirectory(path)
+        try:
+            self._file = FileReader(self._directory, number, record_bytes_max=record_bytes_max)
+            header = self._file.header
+            self.start = header.first_offset if start is None else start
+            self.end = header.tail if end is None else end
+            if not header.first_offset <= self.start <= self.end <= header.tail:
+                raise ValueError(f"{self.start} to {self.end} is not in file {number}, which ends at {header.tail}")
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def uuid(self) -> str | None:
+        """The log's, in hexadecimal; None in a file that another program made."""
+        header = self._file.header
+        return header.uuid.hex() if header.ours else None
+
+    def __iter__(self) -> Iterator[Stretch | DamagedRange]:
+        """From the start on.  Raises: CorruptError, FullError; ValueError where start or end is no bound of records."""
+        header = self._file.header
+        late = min(self.end, header.own_tail) if header.ours and header.closed else self.end
+        at, sequence = yield from self._verified(late)
+        while at < self.end:
+            if at >= late:
+                sequence = None  # another program added it after the close
+            stop = late if at < late else self.end
+            found = self._file.read(at, sequence, records_max=_RECORDS_MAX, bytes_max=min(_BYTES_MAX, stop - at))
+            batch = Batch.of(found)
+            at += batch.offsets[-1]
+            if at > stop:
+                raise ValueError(f"no record of file {header.number} ends at {stop}")
+            sequence = None if batch.first_sequence is None else batch.first_sequence + len(batch)
+            yield Stretch(batch, array("Q"), array("Q"))
+
+    def _verified(self, end: int) -> Generator[Stretch | DamagedRange, None, tuple[int, int | None]]:
+        """As far as the index goes; returns where that is, and the sequence number there."""
+        header, file = self._file.header, self._file
+        index = open_index(self._directory.fd, header.number, file.path)
+        if index is not None:
+            try:
+                check = IndexCheck(index, file.fd, header, file.path, record_bytes_max=self._limit)
+                if self.start < end and check.begin(self.start):
+                    at = check.end
+                    for found in check.walk(end):
+                        if isinstance(found, Contradiction):
+                            break
+                        if isinstance(found, Verified):
+                            yield self._stretch(found, at, end)
+                            at = check.end
+                        else:
+                            yield found
+                            at = found.end
+                    if at > self.start:
+                        return min(at, end), check.sequence if header.ours else None
+            finally:
+                index.close()
+        return self.start, file.sequence_at(self.start)
+
+    def _stretch(self, found: Verified, at: int, end: int) -> Stretch:
+        """The records among verified ones that are asked for.  at: where the data lie."""
+        header = self._file.header
+        size = len(found.data)
+        places = scan(found.data, size, self._limit, size // 4)
+        if places.stop is Stop.LARGE:
+            length = int.from_bytes(found.data[places.consumed : places.consumed + 4], "big")
+            raise too_large(header.number, at + places.consumed, length, self._limit)
+        first = self._bound(places.offsets, max(self.start - at, 0))
+        last = self._bound(places.offsets, min(end - at, size))
+        words = array("Q")
+        words.frombytes(found.entries)
+        if sys.byteorder == "little":
+            words.byteswap()
+        sequences, times_ns = words[_SEQUENCE::_WORDS], words[_TIME_NS::_WORDS]
+        before = sequences[0] + first
+        among = slice(bisect_right(sequences, before) - 1, bisect_left(sequences, before + last - first))
+        ends = array("Q", [*(each - before for each in sequences[among][1:]), last - first])
+        sequence = before if header.ours else None
+        batch = Batch(header.number, at, found.data, places.offsets[first : last + 1], sequence)
+        return Stretch(batch, ends, times_ns[among])
+
+    def _bound(self, offsets: memoryview, offset: int) -> int:
+        """Which record starts there; as many as there are where the last one ends there."""
+        index = bisect_left(offsets, offset)
+        if index == len(offsets) or offsets[index] != offset:
+            raise ValueError(f"no record of file {self._file.number} starts or ends at the offset asked for")
+        return index
+
+    def close(self) -> None:
+        """Close it; a second call does nothing."""
+        if hasattr(self, "_file"):
+            self._file.close()
+        self._directory.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
