@@ -5,6 +5,7 @@ from binlog.format.ref import Ref
 from binlog.log.batch import Batch, Entry
 from binlog.log.check import Problem, check
 from binlog.log.index_check import DamagedRange
+from binlog.log.once import Turn
 from binlog.log.options import Background
 from binlog.log.parts import forward, narrow, split
 from binlog.log.prune import Pruned, prune
@@ -40,6 +41,7 @@ __all__ = [
     "Since",
     "Start",
     "Stretch",
+    "Turn",
     "Writer",
     "check",
     "errors",

@@ -95,6 +95,7 @@ struct binlog_file {
     uint8_t identity[40];   /* header bytes 24..63 */
     uint8_t boot_id[16];
     int strict;             /* sync again after publishing */
+    int once;               /* who holds the lock has itself said so in the header: see append_once */
     int queue;              /* always wait in turn for the lock: another program writes here too */
     int step;               /* where the last commit that failed did so */
     void *bell;             /* mapped, or NULL */
@@ -140,6 +141,8 @@ int binlog_abandon(struct binlog_segment *segment, struct binlog_append *own);
 int binlog_append_locked(struct binlog_file *file, struct binlog_segment *segment, struct binlog_append *own);
 int binlog_drain(struct binlog_file *file, struct binlog_segment *segment, int flags);
 int binlog_drain_locked(struct binlog_file *file, struct binlog_segment *segment, int flags);
+int binlog_commit_written(struct binlog_file *file, struct binlog_segment *segment, uint64_t bytes, uint32_t crc,
+                          uint32_t units);
 
 /* segment_file.c: a segment's life */
 enum binlog_note_state { BINLOG_NOTE_IDLE = 0, BINLOG_NOTE_GATHERING, BINLOG_NOTE_PREPARED, BINLOG_NOTE_SLOTTED };

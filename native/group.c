@@ -345,6 +345,28 @@ int binlog_drain_locked(struct binlog_file *file, struct binlog_segment *segment
     return lead_locked(file, segment, NULL, flags | BINLOG_DRAIN, &rung);
 }
 
+/* Commits so many bytes that the caller, who holds the lock, has written behind the tail, where all is confirmed, and with
+ * them takes back what it has said in the header.  0, BINLOG_LOOK with nothing done, or -errno with the step. */
+int binlog_commit_written(struct binlog_file *file, struct binlog_segment *segment, uint64_t bytes, uint32_t crc,
+                          uint32_t units)
+{
+    _Alignas(LOG_HEADER_BYTES) uint8_t header[LOG_HEADER_BYTES];
+    struct group group = {.bytes = bytes, .known_bytes = bytes, .known_crc = crc, .units = units, .sync = 1, .written = 1};
+    struct live live;
+    int step = 0;
+
+    file->step = 0;
+    file->once = 1;
+    int result = look_at(file, segment, header, &live);
+    file->once = 0;
+    if (result != 0)
+        return result;
+    if (live.confirmed_end != live.tail)
+        return BINLOG_LOOK;
+    live.flags &= (uint16_t)~FLAG_ONCE;
+    return commit(file, segment, header, &live, &group, &step);
+}
+
 int binlog_file_init(struct binlog_file *file)
 {
     file->index.fd = -1;

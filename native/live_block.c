@@ -31,12 +31,13 @@ static uint32_t live_crc(const struct binlog_file *file, const uint8_t *header)
 int live_is_plain(const struct binlog_file *file, const uint8_t *header, struct live *live)
 {
     struct slot pending;
+    uint16_t unusual = file->once ? FLAG_POISON : FLAG_POISON | FLAG_ONCE;
     live_parse(header, live);
     return memcmp(header + LOG_HEADER_MAGIC, file->identity, IDENTITY_BYTES) == 0 &&
            get_u32(header + LOG_HEADER_NUMBER) == file->number && get_u16(header + LOG_HEADER_STATUS) == 0 &&
            get_u32(header + LOG_HEADER_NEXT_NUMBER) == 0 &&
            get_u32(header + LOG_HEADER_LIVE_CRC) == live_crc(file, header) && live->tail == live->own_tail &&
-           live->confirmed_end <= live->tail && live->tail <= INT64_MAX && (live->flags & FLAG_POISON) == 0 &&
+           live->confirmed_end <= live->tail && live->tail <= INT64_MAX && (live->flags & unusual) == 0 &&
            live->epoch == file->epoch && live->confirmed_counter >= file->counter &&
            memcmp(header + LOG_HEADER_BOOT_ID, file->boot_id, sizeof file->boot_id) == 0 &&
            !slot_find(file, header, live->confirmed_counter + 1, &pending);

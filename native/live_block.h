@@ -5,7 +5,7 @@
 #include "binlog.h"
 #include "layout.h"
 
-enum { FLAG_POISON = 1, FLAG_MIXED = 2, FLAG_STRICT = 4 }; /* binlog.format.log_header.Flag */
+enum { FLAG_POISON = 1, FLAG_MIXED = 2, FLAG_STRICT = 4, FLAG_ONCE = 8 }; /* binlog.format.log_header.Flag */
 
 #define PUBLISHED_BYTES (LOG_HEADER_DOORBELL - LOG_HEADER_TAIL) /* 8..127: what publishes a commit */
 

@@ -60,3 +60,63 @@ PyObject *binlog_frame_records(PyObject *module, PyObject *args)
     }
     return Py_BuildValue("(NN)", framed, starts);
 }
+
+/* The bytes of a run of records once they are framed; -1 where their bounds do not rise within the run, or it is more
+ * than 32-bit offsets can tell. */
+static int64_t spread_bytes(const int32_t *bounds, Py_ssize_t count, Py_ssize_t bytes)
+{
+    for (Py_ssize_t i = 0; i < count; i++)
+        if (bounds[i] < 0 || bounds[i] > bounds[i + 1])
+            return -1;
+    if (bounds[0] < 0 || bounds[count] > bytes)
+        return -1;
+    int64_t total = (int64_t)bounds[count] - bounds[0] + (int64_t)count * RECORD_BYTES;
+    return total > UINT32_MAX ? -1 : total;
+}
+
+static PyObject *spread(const uint8_t *values, const int32_t *bounds, Py_ssize_t count, int64_t total)
+{
+    PyObject *framed = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)total);
+    PyObject *places = PyBytes_FromStringAndSize(NULL, (count + 1) * (Py_ssize_t)sizeof(uint32_t));
+    if (!framed || !places) {
+        Py_XDECREF(framed);
+        Py_XDECREF(places);
+        return NULL;
+    }
+    uint8_t *data = (uint8_t *)PyBytes_AsString(framed), *at = data;
+    char *place = PyBytes_AsString(places);
+    for (Py_ssize_t i = 0; i <= count; i++) {
+        uint32_t offset = (uint32_t)(at - data);
+        memcpy(place, &offset, sizeof offset);
+        place += sizeof offset;
+        if (i == count)
+            break;
+        size_t bytes = (size_t)(bounds[i + 1] - bounds[i]);
+        put_u32(at, (uint32_t)bytes);
+        memcpy(at + RECORD_BYTES, values + bounds[i], bytes);
+        at += RECORD_BYTES + bytes;
+    }
+    return Py_BuildValue("(NN)", framed, places);
+}
+
+/* spread_records(values, bounds): records that lie in one run, each behind its length, and where each begins and the last
+ * ends, as uint32; or None where the bounds, int32 and one more than there are records, are none. */
+PyObject *binlog_spread_records(PyObject *module, PyObject *args)
+{
+    Py_buffer values, bounds;
+    PyObject *result = NULL;
+
+    (void)module;
+    if (!PyArg_ParseTuple(args, "y*y*:spread_records", &values, &bounds))
+        return NULL;
+    Py_ssize_t count = bounds.len / (Py_ssize_t)sizeof(int32_t) - 1;
+    int aligned = (uintptr_t)bounds.buf % sizeof(int32_t) == 0 && bounds.len % (Py_ssize_t)sizeof(int32_t) == 0;
+    int64_t total = aligned && count >= 0 ? spread_bytes(bounds.buf, count, values.len) : -1;
+    if (total >= 0)
+        result = spread(values.buf, bounds.buf, count, total);
+    else
+        result = Py_NewRef(Py_None);
+    PyBuffer_Release(&values);
+    PyBuffer_Release(&bounds);
+    return result;
+}

@@ -1,13 +1,9 @@
 /* Finding records in a run of bytes.  The bytes are hostile: every length is checked before it is used. */
+#include "big_endian.h"
 #include "binlog.h"
 #include "layout.h"
 
 #include <string.h>
-
-static uint32_t big_endian_32(const uint8_t *at)
-{
-    return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | (uint32_t)at[3];
-}
 
 /* Walks complete records from the start of `data` and returns how many.
  *
@@ -28,7 +24,7 @@ int64_t binlog_scan(const uint8_t *data, size_t bytes, uint64_t to_tail, uint32_
             *stop = to_tail - at < RECORD_BYTES ? BINLOG_SCAN_LENGTH : BINLOG_SCAN_SHORT;
             break;
         }
-        uint32_t length = big_endian_32(data + at);
+        uint32_t length = get_u32(data + at);
         if (length > INT32_MAX || length > to_tail - at - RECORD_BYTES) {
             *stop = BINLOG_SCAN_LENGTH;
             break;

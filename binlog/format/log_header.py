@@ -50,7 +50,11 @@ LOG_HEADER = Layout(
         Field("running_crc", "u32", "CRC-32C of the bytes from confirmed_end to own_tail"),
         Field("epoch", "u32", "raised by each recovery"),
         Field("boot_id", "bytes:16", "the kernel's boot id when the last writer wrote"),
-        Field("flags", "u16", "1 poison, 2 mixed (other programs write here too), 4 strict order"),
+        Field(
+            "flags",
+            "u16",
+            "1 poison, 2 mixed (other programs write here too), 4 strict order, 8 once (rule 22)",
+        ),
         Field("poison_errno", "u16", "the errno of the write or sync that failed"),
         Field("live_crc", "u32", "CRC-32C of 64..123, seeded with uuid and number"),
         Field("doorbell", "u32", "a futex word, raised after each change that readers wait for"),
@@ -110,6 +114,7 @@ class Flag(enum.IntFlag):
     POISON = 1
     MIXED = 2
     STRICT = 4
+    ONCE = 8
 
 
 @lru_cache(maxsize=1024)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import hashlib
 import re
 import secrets
 
@@ -13,6 +14,7 @@ _LOG_FILE = re.compile(r"([0-9]{8})\.dat", re.ASCII)
 _ARCHIVE_FILE = re.compile(r"[0-9]{8}\.dat\.zst", re.ASCII)
 _INDEX_FILE = re.compile(r"([0-9]{8})\.idx", re.ASCII)
 _DAMAGED_FILE = re.compile(r"([0-9]{8})\.dat\.([0-9]{1,19})-([0-9]{1,19})\.damaged", re.ASCII)
+_ONCE_FILE = re.compile(r"[0-9a-f]{32}\.once(\.next)?", re.ASCII)
 _PREPARED_FILE = re.compile(r"\.([0-9]{8})\.dat\.[0-9a-f]{16}\.new", re.ASCII)
 
 
@@ -66,6 +68,22 @@ def damaged_file_range(name: str) -> tuple[int, int, int] | None:
     """The number, start and end in such a name; None for any other name."""
     match = _DAMAGED_FILE.fullmatch(name)
     return (int(match[1]), int(match[2]), int(match[3])) if match else None
+
+
+def once_file_name(source: str) -> str:
+    """`<32 hex digits>.once`: the last turn of a source that is in the log.  The digits are a hash of its name."""
+    return f"{hashlib.blake2b(source.encode(), digest_size=16).hexdigest()}.once"
+
+
+def next_file_name(once_name: str) -> str:
+    """`<32 hex digits>.once.next`: the turn that is being appended."""
+    return f"{once_name}.next"
+
+
+def is_next_file(name: str) -> bool:
+    """Whether it is one of those."""
+    match = _ONCE_FILE.fullmatch(name)
+    return match is not None and match[1] is not None
 
 
 class FileKind(enum.Enum):

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from array import array
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from binlog.format.record import LENGTH_BYTES
+from binlog.errors import FullError
+from binlog.format.record import LENGTH_BYTES, RECORD_BYTES_FORMAT_MAX
 from binlog.format.ref import Ref
-from binlog.storage.native import BatchIterator
-from binlog.storage.records import gather
+from binlog.storage.native import BatchIterator, frame_records
+from binlog.storage.records import Stop, gather, scan, spread
 
 _PACKED_BYTES_MAX = 2**31 - 1
+_OFFSET_MAX = 2**32 - 1
 
 
 Found = tuple[int, int, bytes, bytes, int | None]
@@ -77,6 +80,42 @@ class Batch:
     def next_ref(self) -> Ref:
         """Where the record after the last one will lie, in this file."""
         return Ref(self.number, self.offset + self.offsets[-1])
+
+    @classmethod
+    def from_packed(cls, values: bytes | bytearray | memoryview, bounds: memoryview) -> Batch:
+        """A batch to be appended, of records that lie in one run without their lengths: what `packed` gives.
+
+        bounds: int32, one more than there are records.  Raises: ValueError where they do not rise within the values.
+        """
+        data, offsets = spread(values, bounds)
+        return cls(0, 0, data, offsets, None)
+
+    @classmethod
+    def from_records(cls, records: Iterable[bytes | bytearray | memoryview]) -> Batch:
+        """A batch to be appended, of records at hand, 4 GiB at most."""
+        framed = frame_records([memoryview(record).tobytes() for record in records], RECORD_BYTES_FORMAT_MAX)
+        assert framed is not None
+        data, starts = framed
+        if len(data) > _OFFSET_MAX:
+            raise ValueError(f"a batch of {len(data)} bytes is too large for 32-bit offsets")
+        offsets = array("I", memoryview(starts).cast("Q"))
+        offsets.append(len(data))
+        return cls(0, 0, data, memoryview(offsets), None)
+
+    def framed(self, *, record_bytes_max: int = RECORD_BYTES_FORMAT_MAX) -> memoryview:
+        """The records with their lengths in one run, each of which is looked at.
+
+        Raises: ValueError where the data are not the records that the offsets say; FullError for one that is larger.
+        """
+        data = memoryview(self.data)[self.offsets[0] : self.offsets[-1]]
+        found = scan(data, len(data), record_bytes_max, len(self))
+        if found.stop is Stop.LARGE:
+            size = int.from_bytes(data[found.consumed : found.consumed + LENGTH_BYTES], "big")
+            limit = record_bytes_max
+            raise FullError(f"a record of {size} bytes; the limit is {limit}", limit=limit, size=size)
+        if found.count != len(self) or found.consumed != len(data):
+            raise ValueError("the batch's data are not the records that its offsets say")
+        return data
 
     def packed(self) -> tuple[bytearray, memoryview]:
         """The records without their lengths in one run, and its bounds: an int32 memoryview, one longer than records.

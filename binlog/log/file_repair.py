@@ -181,7 +181,7 @@ class FileRepair:
             slot_1=header.slot_1 if 1 in good_slots else bytes(SLOT_BYTES),
             own_tail=slots[0].end if slots else header.first_offset,
             record_count=slots[0].record_count if slots else 0, confirmed_end=good, confirmed_counter=counter,
-            flags=header.flags & (Flag.MIXED | Flag.STRICT) if header.live_good else 0,
+            flags=header.flags & (Flag.MIXED | Flag.STRICT | Flag.ONCE) if header.live_good else Flag.ONCE,
         )  # fmt: skip
         self._recovery.carry_out(base, Verdict(14, Action.SEAL, good, end=end))
 

@@ -131,6 +131,11 @@ class IndexSearch:
             lambda index, count: bisect_right(range(count), sequence, key=_key(index, "sequence")) - 1
         )
 
+    def after(self, offset: int) -> IndexedPlace | None:
+        """The first place known that is beyond `offset`."""
+        place = self._start_of(lambda index, count: bisect_right(range(count), offset, key=_key(index, "offset")))
+        return place if place is not None and place.offset > offset else None
+
     def after_sequence(self, sequence: int) -> IndexedPlace | None:
         """The first place known whose sequence is higher."""
         place = self._start_of(lambda index, count: bisect_right(range(count), sequence, key=_key(index, "sequence")))

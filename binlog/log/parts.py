@@ -9,6 +9,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from binlog.format.record import LENGTH_BYTES
 from binlog.log.chain import skip, walk
 from binlog.log.directory import LogDirectory
 from binlog.log.file_reader import FileReader
@@ -28,10 +29,13 @@ def split(path: str | os.PathLike[str], number: int, start: int, end: int, *, by
     """
     bounds = [start]
     with _search(path, number) as (_, search):
-        for target in range(start + bytes_max, end, bytes_max):
-            place = search.before(target) if search else None
-            if place is not None and bounds[-1] < place.offset < end:
-                bounds.append(place.offset)
+        while search and bounds[-1] + bytes_max < end:
+            place = search.before(bounds[-1] + bytes_max)
+            if place is None or place.offset <= bounds[-1]:
+                place = search.after(bounds[-1])
+            if place is None or place.offset >= end:
+                break
+            bounds.append(place.offset)
     return list(zip(bounds, [*bounds[1:], end], strict=True))
 
 
@@ -41,10 +45,11 @@ def narrow(
     start: int,
     end: int,
     *,
+    offsets: Bounds = _ANY,
     sequences: Bounds = _ANY,
     times_ns: Bounds = _ANY,
 ) -> tuple[int, int]:
-    """The part of a part of a file in which records with these sequence numbers and times lie, and maybe others.
+    """The part of a part of a file in which records at these offsets, and so numbered and dated, lie, and maybe others.
 
     Equal bounds: none do.  Records whose time is not known count as having none that is asked for.
     Raises: NotFoundError, AccessError, CorruptError, VersionError.
@@ -52,6 +57,9 @@ def narrow(
     starts, ends = [start], [end]
     with _search(path, number) as (file, search):
         header = file.header
+        before, beyond = offsets
+        if (before is not None and before >= end) or (beyond is not None and beyond < start):
+            return start, start
         lowest, highest = sequences
         if header.ours and header.tail == header.own_tail:
             if highest is not None and highest < header.first_sequence:
@@ -60,6 +68,12 @@ def narrow(
                 return start, start
         if search is None:
             return start, end
+        if before is not None:
+            place = search.before(before)
+            starts += [place.offset] if place else []
+        if beyond is not None:
+            place = search.after(beyond)
+            ends += [place.offset] if place else []
         if lowest is not None and header.ours:
             place = search.before_sequence(lowest)
             starts += [place.offset] if place else []
@@ -79,11 +93,12 @@ def narrow(
 
 def forward(
     path: str | os.PathLike[str], number: int, start: int, end: int, *, records_max: int | None, bytes_max: int | None
-) -> int:
+) -> tuple[int, int | None]:
     """Where one is in a file after so many records, or about so many bytes, from `start` on, and one record at least.
 
     start, end: bounds of records; never beyond the end.  By the index, where there is one; else lengths are read.
-    Raises: NotFoundError, AccessError, CorruptError, VersionError.
+    Returns the offset, and with `records_max` how many records lie before it.
+    Raises: NotFoundError, AccessError, CorruptError, VersionError; ValueError where start is no bound of records.
     """
     with _search(path, number) as (file, search):
         found = end
@@ -92,16 +107,17 @@ def forward(
             found = place.offset if place is not None and start < place.offset < end else start
             if found == start:
                 _, found = walk(file.fd, start, start + max(bytes_max, 1), end, file.path)
-        if records_max is not None and (end - start) // 4 > records_max:
-            found = min(found, _after(file, start, records_max, end))
-        return found
-
-
-def _after(file: FileReader, start: int, records: int, end: int) -> int:
-    sequence = file.sequence_at(start) if file.header.ours else None
-    if sequence is None:
-        return skip(file.fd, start, records, end, file.path)
-    return min(file.offset_of(sequence + records), end)
+        if records_max is None:
+            return found, None
+        first = file.sequence_at(start)
+        if first is None or file.header.tail != file.header.own_tail:
+            at = skip(file.fd, start, records_max, found, file.path)
+            return at, walk(file.fd, start, at, found, file.path)[0]
+        if (found - start) // LENGTH_BYTES > records_max:
+            found = min(found, file.offset_of(first + records_max))
+        last = file.sequence_at(found)
+        assert last is not None
+        return found, last - first
 
 
 @contextmanager

@@ -77,6 +77,11 @@ class RangeReader:
             raise
 
     @property
+    def file_path(self) -> str:
+        """The file's path."""
+        return self._file.path
+
+    @property
     def uuid(self) -> str | None:
         """The log's, in hexadecimal; None in a file that another program made."""
         header = self._file.header

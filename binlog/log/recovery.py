@@ -83,7 +83,8 @@ class Recovery:
             confirmed_counter=slot.counter,
             running_crc=0,
             epoch=header.epoch if believed else slot.epoch,
-            flags=header.flags if believed else 0,
+            # What is not believed may have said that a turn was being appended; so all turns are settled anew.
+            flags=header.flags if believed else Flag.ONCE,
             boot_id=header.boot_id if believed else bytes(16),
         )
 

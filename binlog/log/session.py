@@ -14,15 +14,17 @@ from __future__ import annotations
 import errno
 import math
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import TypeVar
 
 from binlog.errors import BinlogError, ClosedError, GoneError, PoisonedError, StateError, UnknownOutcomeError
 from binlog.format.log_header import LogHeader
 from binlog.format.record import LENGTH_BYTES
+from binlog.log.batch import Batch
 from binlog.log.cutover import Cutover
 from binlog.log.directory import LogDirectory
+from binlog.log.once import Turn
 from binlog.log.options import WriterOptions
 from binlog.log.orphans import settle_orphans
 from binlog.log.succession import Succession
@@ -83,7 +85,9 @@ class Session(QuickSession):
             append.withdraw()
             self._busy_thread = None
 
-    def append(self, data: bytes | bytearray, record_count: int, mode: Mode, *, framed: bool) -> tuple[int, int]:
+    def append(
+        self, data: bytes | bytearray | memoryview, record_count: int, mode: Mode, *, framed: bool
+    ) -> tuple[int, int]:
         """Append, and return the file's number and where in it the first record lies."""
         append = Append(wait=self._options.lock_timeout is None)
         append.fill(data, record_count, mode, framed=framed)
@@ -92,6 +96,28 @@ class Session(QuickSession):
             append.stage(self._segment)
         place = self._outcome(append, lambda: self._entered(lambda: self._append(append)))
         return self._within_limits(place, len(data) + (0 if framed else LENGTH_BYTES))
+
+    def append_batches(self, batches: Iterable[Batch], *, source: str | None = None, turn: int = 0) -> Turn | None:
+        """See Writer.append_batches and Writer.append_turn; None where a turn is in the log."""
+
+        def append(file: WritableFile, header: LogHeader) -> Turn | None:
+            if not header.ours:
+                raise StateError(f"{file.path} was made by another program, and has no room for this; cut over first")
+            last = None if source is None else file.last_turn(header, source)
+            if last is not None and last.turn >= turn:
+                return None
+            limit = self._options.record_bytes_max
+            framed = ((batch.framed(record_bytes_max=limit), len(batch)) for batch in batches)
+            return file.append_together(framed, self._segment, source=source, turn=turn)
+
+        found = self.run(append)
+        if found is not None:
+            self._within_limits((found.number, found.start), found.end - found.start)
+        return found
+
+    def last_turn(self, source: str) -> Turn | None:
+        """See Writer.last_turn."""
+        return self.run(lambda file, header: file.last_turn(header, source))
 
     def _within_limits(self, place: tuple[int, int], size: int) -> tuple[int, int]:
         """The place of what was just appended, once the file is closed where that brought it to a limit."""

@@ -9,6 +9,7 @@ Invariants
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 
@@ -19,10 +20,12 @@ from binlog.format.ref import OFFSET_MAX
 from binlog.log.directory import LogDirectory
 from binlog.log.evidence import FileEvidence
 from binlog.log.header_reading import check_header, check_size, read_header
-from binlog.log.index_building import IndexWriting, open_index_writing
+from binlog.log.index_building import CATCH_UP_BYTES_MAX, IndexWriting, open_index_writing
+from binlog.log.once import Turn, Turns
 from binlog.log.recovery import Recovery
 from binlog.log.recovery_table import Action, decide
 from binlog.storage.boot import boot_id
+from binlog.storage.checksum import crc32c
 from binlog.storage.descriptor import Descriptor
 from binlog.storage.doorbell import Doorbell
 from binlog.storage.failures import failure
@@ -39,6 +42,9 @@ _OWN_TAIL = LOG_HEADER.offset("own_tail")
 _LIVE_BYTES = LOG_HEADER.offset("confirmed_counter") - _OWN_TAIL  # own_tail .. confirmed_end
 
 PREPARE_BYTES_FIRST = 1 << 20
+
+# How much of a large append is written before the kernel is told to begin with the disk.
+_WRITTEN_OUT_BYTES = 8 << 20
 
 
 def write_close(fd: int, next_number: int, path: str) -> None:
@@ -68,6 +74,7 @@ class WritableFile:
         self._index: IndexWriting | None = None
         self._index_epoch = -1
         self.ours = False
+        self.turns = Turns(directory)
         self.commits = CommitFile(self.fd, number, self.path, prepare_bytes=prepare_bytes, strict=strict)
 
     @property
@@ -102,13 +109,23 @@ class WritableFile:
         if lost or verdict.action is not Action.KEEP or self._index_epoch != header.epoch:
             self._cut_index(header, verdict.tail)
         recovery = Recovery(self._directory, self.number, self.fd)
+        unsettled = header.flags & Flag.ONCE or verdict.action is not Action.KEEP
         header = recovery.carry_out(header, verdict, vouched=self._vouched)
+        if unsettled:
+            header = self._settle_turns(header, recovery)
         self._vouched = True
         self.ours = header.ours
         if header.ours:
             self.commits.know(header, self._doorbell)
             self._follow_with_index(header)
         return header
+
+    def _settle_turns(self, header: LogHeader, recovery: Recovery) -> LogHeader:
+        """Settle what whoever died here was appending as a turn, and only then take the flag back."""
+        self.turns.settle(self.number, header.tail, FileEvidence(self.fd, self.path).crc_holds)
+        if not header.ours or not header.flags & Flag.ONCE:
+            return header
+        return recovery.write(replace(header, flags=header.flags & ~Flag.ONCE))
 
     def tell_failure(self, number: int, *, reopen: bool) -> None:
         """Deal with a failed write or sync, the errno `number`, of which only the shared memory tells.
@@ -150,11 +167,11 @@ class WritableFile:
         if self._index is not None and self.complete_index(header):
             self.commits.follow_with(self._index.fd)
 
-    def complete_index(self, header: LogHeader) -> bool:
-        """Make what entries are missing; False where they cannot be made, or would take long."""
+    def complete_index(self, header: LogHeader, *, bytes_max: int | None = CATCH_UP_BYTES_MAX) -> bool:
+        """Make what entries are missing; False where they cannot be made, or are of more than so many bytes."""
         self.commits.flush_index()
         try:
-            return self._index is not None and self._index.catch_up(header, header.tail)
+            return self._index is not None and self._index.catch_up(header, header.tail, bytes_max=bytes_max)
         except (BinlogError, OSError):
             return False
 
@@ -218,6 +235,52 @@ class WritableFile:
         self._make_room(header.tail, header.tail + len(data))
         commit_foreign(self.fd, data, header.tail, self.path)
         return self.number, header.tail
+
+    def last_turn(self, header: LogHeader, source: str) -> Turn | None:
+        """The last turn of a source that is in the log; right after the file was settled."""
+        self.turns.settle(self.number, header.tail, FileEvidence(self.fd, self.path).crc_holds)
+        return self.turns.last(source)
+
+    def append_together(
+        self, runs: Iterable[tuple[memoryview, int]], segment: Segment | None, *, source: str | None, turn: int
+    ) -> Turn:
+        """Append all of it or nothing, as a turn of a source where one is named; right after the file was settled.
+
+        Whatever ends it early leaves nothing that is not settled by whoever appends next, this process or another.
+        runs: framed records, and how many.
+        Raises: FullError with nothing changed; PoisonedError; UnknownOutcomeError.
+        """
+        self.drain(segment, confirm=True)
+        header = self.header()
+        end, crc, count = self._write_runs(header.tail, runs)
+        found = Turn(source or "", turn, count, self.number, header.tail, end, crc)
+        if source is not None:
+            if count:
+                marked = replace(header, flags=header.flags | Flag.ONCE)
+                write_at(self.fd, marked.published(), PUBLISHED.start, self.path)
+                sync(self.fd, self.path)
+            self.turns.begin(found)
+        if count:
+            size = end - header.tail
+            self._do(self.commits.commit_written(segment, size=size, crc=crc, record_count=count))
+        if source is not None:
+            self.turns.finish(source)
+        if count:
+            self.complete_index(self.header(), bytes_max=None)
+        return found
+
+    def _write_runs(self, tail: int, runs: Iterable[tuple[memoryview, int]]) -> tuple[int, int, int]:
+        """Write records behind the tail, where they mean nothing yet; where they end, their CRC, and their count."""
+        at, crc, count, written_out = tail, 0, 0, tail
+        for data, records in runs:
+            write_at(self.fd, data, at, self.path)
+            crc = crc32c(data, crc)
+            at += len(data)
+            count += records
+            if at - written_out >= _WRITTEN_OUT_BYTES:
+                self.write_out(written_out, at, wait=False)
+                written_out = at
+        return at, crc, count
 
     def drain(self, segment: Segment | None, *, confirm: bool) -> None:
         """Commit what is staged, and with `confirm` have everything in the file synced; right after it was settled."""

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Generic, Literal, NoReturn, Self, TypedDict, o
 
 from binlog.errors import ClosedError, FullError
 from binlog.format.record import RECORD_BYTES_FORMAT_MAX, frame
-from binlog.format.ref import Ref
+from binlog.format.ref import COUNT_MAX, Ref
 from binlog.log.background import BackgroundThread
+from binlog.log.batch import Batch
 from binlog.log.directory import LogDirectory
+from binlog.log.once import Turn
 from binlog.log.options import Background, WriterOptions
 from binlog.log.refs import Refs
 from binlog.log.session import Session
@@ -187,14 +189,58 @@ class Writer(QuickWriter, Generic[_Place]):
         session = self._open_session()
         if not copied:
             return Refs(0, 0, starts)
-        if mode is None:
-            mode = self._mode
-        if mode is not _SYNC:
-            mode = _FLUSH
-            if self._background is None:
-                self._start_background(session)
-        number, offset = session.append(data, len(copied), mode, framed=True)
+        number, offset = session.append(data, len(copied), self._mode_together(mode, session), framed=True)
         return Refs(number, offset, starts)
+
+    def append_batch(self, batch: Batch, *, mode: Mode | None = None) -> Ref:
+        """Append the records of a batch together, as `append_many` does, with no Python object for any of them.
+
+        Returns where the first one lies; the others follow it as in the batch.
+        Raises: ValueError for a batch whose data are not the records that its offsets say; otherwise as `append_many`.
+        """
+        data = batch.framed(record_bytes_max=self._record_bytes_max)
+        if not len(batch):
+            raise ValueError("a batch without records lies nowhere")
+        session = self._open_session()
+        return Ref(*session.append(data, len(batch), self._mode_together(mode, session), framed=True))
+
+    def append_batches(self, batches: Iterable[Batch]) -> Ref | None:
+        """Append the records of batches together, all or none of them, though they be gigabytes.
+
+        Returns where the first one lies, None for no records.  They lie in one file, one after the other, become
+        visible at once, and are durable on return.
+        Blocks: everybody else who appends, while it goes through the batches.
+        Raises: StateError where another program made the open file; ValueError for a batch whose data are not the
+        records that its offsets say; otherwise as `append`.
+        """
+        found = self._open_session().append_batches(batches)
+        return found.ref if found is not None and found.record_count else None
+
+    def append_turn(self, batches: Iterable[Batch], *, source: str, turn: int) -> Turn | None:
+        """Append what a source gives in one of its turns, as `append_batches`, once however often it is tried.
+
+        source: the source's name.  turn: a number from 0 on that rises from turn to turn.
+        A call with the number of a turn that is in the log, or with a lower one, appends nothing and returns None, also
+        where this process or the machine died in the call that appended it.  Blocks and raises: as `append_batches`.
+        After UnknownOutcomeError, PoisonedError or Ctrl-C the same call settles what became of the one before.
+        """
+        if not isinstance(turn, int) or isinstance(turn, bool):
+            raise TypeError(f"a turn is a whole number, not {type(turn).__name__}")
+        if not 0 <= turn <= COUNT_MAX:
+            raise ValueError(f"a turn is 0 to {COUNT_MAX}, not {turn}")
+        return self._open_session().append_batches(batches, source=source, turn=turn)
+
+    def last_turn(self, source: str) -> Turn | None:
+        """The last turn of a source that is in the log, or None.  Blocks and raises as `append`."""
+        return self._open_session().last_turn(source)
+
+    def _mode_together(self, mode: Mode | None, session: Session) -> Mode:
+        """The mode for records that are appended together."""
+        if (self._mode if mode is None else mode) is _SYNC:
+            return _SYNC
+        if self._background is None:
+            self._start_background(session)
+        return _FLUSH
 
     def cutover(self, *, expected: int | None = None) -> int:
         """Close the open file and go on in the next; return the number now open.

@@ -144,6 +144,13 @@ def link_file(directory_fd: int, old: str, new: str, path: str) -> bool:
     return True
 
 
+def rename_file(directory_fd: int, old: str, new: str, path: str) -> None:
+    """Give the file the name `new` in place of `old`, and of whatever had it, durably.  Raises: PoisonedError."""
+    with own_errors(path, "naming the file"):
+        os.rename(old, new, src_dir_fd=directory_fd, dst_dir_fd=directory_fd)
+    sync_directory(directory_fd, path)
+
+
 def sync_directory(directory_fd: int, path: str) -> None:
     """Make the names in the directory durable.  Raises: PoisonedError, as `sync`."""
     try:
@@ -186,7 +193,7 @@ def read_at(fd: int, size: int, offset: int, path: str) -> bytes:
         return b"".join(parts)
 
 
-def write_at(fd: int, data: bytes, offset: int, path: str) -> None:
+def write_at(fd: int, data: bytes | bytearray | memoryview, offset: int, path: str) -> None:
     """Write all of `data` at `offset`.  Raises: FullError; PoisonedError for any other failure."""
     result = lib.binlog_write(fd, ffi.from_buffer("uint8_t[]", data), len(data), offset)
     if result != 0:

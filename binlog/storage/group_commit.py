@@ -189,6 +189,16 @@ class CommitFile:
         run = lib.binlog_drain_locked if locked else lib.binlog_drain
         return self._answer(run(self.core, shared, lib.BINLOG_CONFIRM if confirm else 0), self.core.step)
 
+    def commit_written(self, segment: Segment | None, *, size: int, crc: int, record_count: int) -> bool | None:
+        """Commit and confirm `size` bytes that lie behind the tail already, and take Flag.ONCE back with that.
+
+        crc: their CRC-32C.  The caller holds the lock, and has confirmed all that lies before them.
+        Answers and raises as `append`.
+        """
+        shared = segment.core if segment is not None else ffi.NULL
+        result = lib.binlog_commit_written(self.core, shared, size, crc, record_count)
+        return self._answer(result, self.core.step)
+
     def _answer(self, result: int, step: int) -> bool | None:
         if result == 0:
             return True

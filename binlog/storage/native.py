@@ -17,6 +17,7 @@ try:
         connect,
         frame_records,
         read_records,
+        spread_records,
         wait_and_read,
     )
 except ModuleNotFoundError as error:
@@ -32,6 +33,7 @@ __all__ = [
     "frame_records",
     "lib",
     "read_records",
+    "spread_records",
     "wait_and_read",
 ]
 

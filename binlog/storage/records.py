@@ -6,7 +6,7 @@ import enum
 from dataclasses import dataclass
 
 from binlog.storage.failures import failure
-from binlog.storage.native import ffi, lib, read_records
+from binlog.storage.native import ffi, lib, read_records, spread_records
 
 
 class Stop(enum.IntEnum):
@@ -55,6 +55,15 @@ def read_and_scan(
             continue  # by now the signal's handler has run
         except OSError as error:
             raise failure(error.errno or 0, path, "reading") from error
+
+
+def spread(values: bytes | bytearray | memoryview, bounds: memoryview) -> tuple[bytes, memoryview]:
+    """The reverse of `gather`: the records with their lengths in one run, and where each starts, and the last ends."""
+    found = spread_records(values, bounds)
+    if found is None:
+        raise ValueError("bounds are int32, one more than there are records, and rise within the values")
+    data, places = found
+    return data, memoryview(places).cast("I")
 
 
 def gather(data: bytes | memoryview, offsets: memoryview) -> tuple[bytearray, memoryview]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field
+from typing import Any
 
-from binlog import Ref
+from binlog import Batch, Ref, Turn, Writer
 from stress.crash.marks import Mark, MarkKind
 
 
@@ -17,6 +18,23 @@ def record_of(seed: str, writer: int, index: int) -> bytes:
     )
     head = b"%d:%d:" % (writer, index)
     return head + chance.randbytes(size[0])
+
+
+TURNS = 30
+"""The writer whose calls are turns of a source, counted from 0."""
+
+
+def take_turn(writer: Writer[Any], seed: str, number: int, first: int, count: int) -> Turn | None:
+    """Have some records of that writer appended as a turn; None where they are in the log."""
+    records = [record_of(seed, TURNS, index) for index in range(first, first + count)]
+    batches = [Batch.from_records(records[:1]), Batch.from_records(records[1:])]
+    return writer.append_turn(batches, source="turns", turn=number)
+
+
+def turns_in(marks: list[Mark]) -> list[tuple[int, int]]:
+    """Each turn that was tried: its first record, and how many."""
+    tried = {mark.first: mark.record_count for mark in marks if mark.kind is MarkKind.TRIED and mark.writer == TURNS}
+    return sorted(tried.items())
 
 
 @dataclass(slots=True)

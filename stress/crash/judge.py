@@ -6,14 +6,14 @@ been acknowledged as well, so the same state at a later prefix is judged again w
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import binlog
 from binlog import Entry, Ref, Writer
 from binlog.errors import BinlogError
-from stress.crash.expectation import Own
+from stress.crash.expectation import TURNS, Own, take_turn
 
 PREPARE_BYTES = 4096
 LOCK_SECONDS = 20.0
@@ -44,11 +44,20 @@ class Judge:
 
     records: which record is which, of all that the run tried to append.
     bounds: how many records of each writer may be there.
+    turns: the first record and the count of each of a source's turns, which are tried again; seed: of their bytes.
     """
 
-    def __init__(self, records: dict[bytes, Identity], bounds: Mapping[int, frozenset[int]]) -> None:
+    def __init__(
+        self,
+        records: dict[bytes, Identity],
+        bounds: Mapping[int, frozenset[int]],
+        seed: str = "",
+        turns: Sequence[tuple[int, int]] = (),
+    ) -> None:
         self._records = records
         self._bounds = bounds
+        self._seed = seed
+        self._turns = turns
 
     def observe(self, log: Path) -> Observation:
         """Do all that the module says to the log in a directory, which need not be there."""
@@ -64,13 +73,16 @@ class Judge:
             step = "appending"
             with Writer(log, prepare_bytes=PREPARE_BYTES, lock_timeout=LOCK_SECONDS) as writer:
                 refs = [writer.append(_APPENDED[0])]
+                step = "taking the turns again"
+                for number, (first, count) in enumerate(self._turns):
+                    take_turn(writer, self._seed, number, first, count)
             step = "opening again and appending"
             with Writer(log, prepare_bytes=PREPARE_BYTES, lock_timeout=LOCK_SECONDS) as writer:
                 refs += writer.append_many(_APPENDED[1:])
             number = refs[0].number
             step = "reading again"
             problems += [f"check after appending: {problem}" for problem in binlog.check(log)]
-            after = _read(log)
+            after = self._without_turns(_read(log), refs[0], problems)
             appended = [Entry(ref, data) for ref, data in zip(refs, _APPENDED, strict=True)]
             if after[-len(appended) :] != appended:
                 problems.append(f"the log does not end with what was appended to it: {_show(after[-3:])}")
@@ -83,6 +95,14 @@ class Judge:
             problems.append(f"{step}: an error that is none of binlog's: {type(error).__name__}: {error}")
         seen = {writer: len(refs) for writer, refs in self._by_writer(before, problems).items()}
         return Observation(tuple(problems), seen, self._by_writer(after, problems), number)
+
+    def _without_turns(self, entries: list[Entry], first: Ref, problems: list[str]) -> list[Entry]:
+        """Without the turns that were appended only now: behind `first`.  All of them must be there, once."""
+        count = sum(count for _, count in self._turns)
+        own = [entry for entry in entries if self._records.get(entry.data, (None, 0))[0] == TURNS]
+        if [self._records[entry.data][1] for entry in own] != list(range(count)):
+            problems.append(f"of {count} records of turns that were taken again, the log has {_show(own)}")
+        return [entry for entry in entries if not (entry.ref > first and entry in own)] if own else entries
 
     def _by_writer(self, entries: list[Entry], problems: list[str]) -> dict[int, tuple[Ref, ...]]:
         """Where each writer's records lie; they must be its first ones, in order, each once, and whole calls."""

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from stress.crash.context import Context
 from stress.crash.disk import Disk, Span, State, Tree
-from stress.crash.expectation import Expectation, group_bounds
+from stress.crash.expectation import Expectation, group_bounds, turns_in
 from stress.crash.judge import Judge, Observation, compare
 from stress.crash.marks import forget_shared_memory, marks_in
 from stress.crash.recording import LOG, Crashed, Recording, build, load_recording, record, record_recoveries
@@ -35,7 +35,8 @@ class Run:
         self.recording = recording
         self.disk = Disk(dict(recording.initial), events)
         self._marks = [*((0, mark) for mark in recording.given), *marks_in(events)]
-        self.judge = Judge(recording.records(events), group_bounds([mark for _, mark in self._marks]))
+        marks = [mark for _, mark in self._marks]
+        self.judge = Judge(recording.records(events), group_bounds(marks), recording.seed, turns_in(marks))
 
     def states(self) -> Iterator[tuple[int, Span, State, Expectation, Expectation]]:
         """Each state with its number, its span, and what was tried at the span's first tick and told at its last."""

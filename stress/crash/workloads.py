@@ -15,7 +15,7 @@ from typing import Any
 
 import binlog
 from binlog import Reader, Ref, Writer
-from stress.crash.expectation import record_of
+from stress.crash.expectation import TURNS, record_of, take_turn
 from stress.crash.jpos import Peer, peer_file
 from stress.crash.judge import PREPARE_BYTES
 from stress.crash.marks import Mark, MarkKind, Recorder
@@ -44,6 +44,14 @@ class Told:
     def append_many(self, count: int, mode: str = "sync") -> None:
         """Append the next records together."""
         self._append(count, mode, many=True)
+
+    def append_turn(self, number: int, count: int) -> None:
+        """Append the next records as a turn of the source that `judge` tries again."""
+        first, self._count = self._count, self._count + count
+        self._mark(MarkKind.TRIED, first, count, None)
+        turn = take_turn(self._writer, self._seed, number, first, count)
+        assert turn is not None
+        self._mark(MarkKind.ACKNOWLEDGED, first, count, turn.ref)
 
     def cutover(self) -> None:
         """Cut over, whatever the open file is."""
@@ -155,6 +163,25 @@ def cutover(log: Path, seed: str) -> None:
     _at_once(*(lambda number=number: work(number) for number in range(2)))
 
 
+def turns(log: Path, seed: str) -> None:
+    """A source's turns, beside records of another process."""
+
+    def source() -> None:
+        chance = random.Random(f"{seed}/source")
+        told = Told(log, seed, TURNS)
+        for number in range(chance.randint(2, 4)):
+            told.append_turn(number, chance.randint(1, 4))
+        told.close()
+
+    def other() -> None:
+        told = Told(log, seed, 0)
+        for _ in range(random.Random(f"{seed}/other").randint(1, 3)):
+            told.append()
+        told.close()
+
+    _at_once(source, other)
+
+
 def recovery(log: Path, seed: str) -> None:
     """A writer opens what a power cut left, and goes on.  What a reader then shows counts as acknowledged."""
     chance = random.Random(f"{seed}/recovery")
@@ -213,6 +240,7 @@ WORKLOADS: dict[str, Workload] = {
     "groups": groups,
     "modes": modes,
     "cutover": cutover,
+    "turns": turns,
     "recovery": recovery,
     "jpos": jpos,
 }

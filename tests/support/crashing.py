@@ -8,7 +8,7 @@ import sys
 from tests.support.checkout import ROOT
 
 PARTS = ("power", "kill", "faults", "damage")
-WORKLOADS = ("single", "groups", "modes", "cutover", "recovery", "jpos")
+WORKLOADS = ("single", "groups", "modes", "cutover", "turns", "recovery", "jpos")
 
 
 def crash(*arguments: object, seconds: float = 240) -> subprocess.CompletedProcess[str]:

@@ -72,13 +72,17 @@ def test_narrowing_leaves_out_nothing_asked_for(written: tuple[Path, Places], da
     times = sorted({time_ns for _, _, time_ns in records})
     time = st.none() | st.sampled_from(times) | st.sampled_from(times).map(lambda each: each + 1)
     sequence = st.none() | st.integers(0, records[-1][1] + 10)
+    offset = st.none() | st.integers(0, tail + 10)
+    offsets = data.draw(st.tuples(offset, offset))
     sequences = data.draw(st.tuples(sequence, sequence))
     times_ns = data.draw(st.tuples(time, time))
-    start, end = narrow(log, 2, records[0][0], tail, sequences=sequences, times_ns=times_ns)
+    start, end = narrow(log, 2, records[0][0], tail, offsets=offsets, sequences=sequences, times_ns=times_ns)
     asked = [
         offset
         for offset, number, time_ns in records
-        if (sequences[0] is None or number >= sequences[0])
+        if (offsets[0] is None or offset >= offsets[0])
+        and (offsets[1] is None or offset <= offsets[1])
+        and (sequences[0] is None or number >= sequences[0])
         and (sequences[1] is None or number <= sequences[1])
         and (times_ns[0] is None or time_ns >= times_ns[0])
         and (times_ns[1] is None or time_ns <= times_ns[1])
@@ -94,6 +98,8 @@ def test_narrowing_leaves_out_nearly_all_that_was_not_asked_for(written: tuple[P
         start, end = narrow(log, 2, records[0][0], tail, sequences=(sequence, sequence))
         assert 0 < end - start < (1 << 17) * 2
     middle = records[len(records) // 2]
+    start, end = narrow(log, 2, records[0][0], tail, offsets=(middle[0], middle[0]))
+    assert start <= middle[0] < end < start + (1 << 17)
     start, end = narrow(log, 2, records[0][0], tail, times_ns=(middle[2], middle[2]))
     assert records[0][0] < start <= middle[0] < end < tail
     assert narrow(log, 2, records[0][0], tail, sequences=(0, 6)) == (256, 256)
@@ -109,11 +115,12 @@ def test_forward_by_records_is_exact_and_by_bytes_about(written: tuple[Path, Pla
     bounds = [offset for offset, _, _ in records] + [tail]
     first = data.draw(st.integers(0, len(records) - 1))
     count = data.draw(st.integers(1, len(records)))
-    at = forward(log, 2, bounds[first], tail, records_max=count, bytes_max=None)
+    at, before = forward(log, 2, bounds[first], tail, records_max=count, bytes_max=None)
     assert at == bounds[min(first + count, len(records))]
+    assert before == min(count, len(records) - first)
     size = data.draw(st.integers(1, 1 << 21))
-    by_bytes = forward(log, 2, bounds[first], tail, records_max=None, bytes_max=size)
+    by_bytes, _ = forward(log, 2, bounds[first], tail, records_max=None, bytes_max=size)
     assert by_bytes in bounds[first + 1 :]
     assert by_bytes - bounds[first] <= max(size, bounds[first + 1] - bounds[first]) + 9004
     assert by_bytes == tail or by_bytes - bounds[first] >= size - (1 << 16)
-    assert forward(log, 2, bounds[first], tail, records_max=count, bytes_max=size) == min(at, by_bytes)
+    assert forward(log, 2, bounds[first], tail, records_max=count, bytes_max=size)[0] == min(at, by_bytes)

@@ -1,0 +1,123 @@
+"""Appending what a source gives exactly once, however often it is given again.
+
+A source numbers its turns.  The last one that is in the log stands in a file beside it; the one that is being appended
+stands in another, durably, before the turn's records are published.  After a death that file alone does not tell
+whether they were, for others may have appended since.  So while a turn is being appended the log file's header says so
+(Flag.ONCE), and the records are published and the flag taken back in one write.  Invariants:
+
+- Where the flag is set and the lock is free, whoever appended died, and nobody has appended since: every writer looks
+  at the flag under the lock before anything else, settles all turns by where the tail is, and then takes it back.
+- Where the flag is not set, a turn that stands as being appended is in the log.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+
+from binlog.errors import CorruptError
+from binlog.format.names import is_next_file, next_file_name, once_file_name
+from binlog.format.ref import Ref
+from binlog.log.directory import LogDirectory
+from binlog.storage.files import (
+    create_file,
+    flags_to_open,
+    read_at,
+    remove_file,
+    rename_file,
+    sync,
+    sync_directory,
+    write_at,
+)
+
+_BYTES_MAX = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What a source gave at once, and where in the log it lies.
+
+    source: its name.  turn: which of its turns, counted upwards.  number, start, end: the file, and the range there.
+    crc: CRC-32C of those bytes.
+    """
+
+    source: str
+    turn: int
+    record_count: int
+    number: int
+    start: int
+    end: int
+    crc: int
+
+    @property
+    def ref(self) -> Ref:
+        """Where the first record lies."""
+        return Ref(self.number, self.start)
+
+
+class Turns:
+    """The turns that stand beside a log.  What changes them wants the open file's lock held."""
+
+    def __init__(self, directory: LogDirectory) -> None:
+        self._directory = directory
+
+    def last(self, source: str) -> Turn | None:
+        """The last turn of a source that is in the log.  Nothing of that source may be being appended."""
+        turn = self._read(once_file_name(source))
+        if turn is not None and turn.source != source:
+            raise CorruptError(self._path(once_file_name(source)), 0, "once", f"it is of {turn.source!r}")
+        return turn
+
+    def begin(self, turn: Turn) -> None:
+        """Have it stand as being appended, durably."""
+        name = next_file_name(once_file_name(turn.source))
+        draft = f".{name}"
+        remove_file(self._directory.fd, draft, self._path(draft))
+        fd = create_file(self._directory.fd, draft, self._path(draft), mode=None)
+        try:
+            write_at(fd, json.dumps(asdict(turn)).encode(), 0, self._path(draft))
+            sync(fd, self._path(draft))
+        finally:
+            os.close(fd)
+        rename_file(self._directory.fd, draft, name, self._path(name))
+
+    def finish(self, source: str) -> None:
+        """Have the one that is being appended stand as the last, durably."""
+        name = once_file_name(source)
+        rename_file(self._directory.fd, next_file_name(name), name, self._path(name))
+
+    def settle(self, number: int, tail: int, holds: Callable[[int, int, int], bool]) -> None:
+        """Settle every turn that stands as being appended.
+
+        number, tail: of the open file, as it was found and put right.
+        holds: whether its bytes from one offset to another have a CRC: a program that knows nothing of flags may have
+        appended as many.
+        """
+        for name in filter(is_next_file, self._directory.names()):
+            turn = self._read(name)
+            if turn is None:
+                continue
+            there = turn.number == number and tail >= turn.end and holds(turn.start, turn.end, turn.crc)
+            if turn.number < number or there:
+                self.finish(turn.source)
+            else:
+                remove_file(self._directory.fd, name, self._path(name))
+                # Before the flag is taken back: else a power cut might bring the name back after others have appended.
+                sync_directory(self._directory.fd, self._directory.path)
+
+    def _read(self, name: str) -> Turn | None:
+        try:
+            fd = os.open(name, flags_to_open(writable=False), dir_fd=self._directory.fd)
+        except FileNotFoundError:
+            return None
+        try:
+            return Turn(**json.loads(read_at(fd, _BYTES_MAX, 0, self._path(name))))
+        except (ValueError, TypeError) as error:
+            raise CorruptError(self._path(name), 0, "once", f"it is no turn ({error})") from error
+        finally:
+            os.close(fd)
+
+    def _path(self, name: str) -> str:
+        return os.path.join(self._directory.path, name)

@@ -1,0 +1,105 @@
+"""Kill: a process dies at each system call of its turns.  Tried again, each turn is there once, and whole."""
+
+from __future__ import annotations
+
+import gc
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import binlog
+from binlog import Batch, Mode, Writer
+from tests.support.acknowledged import Acknowledged
+from tests.support.logs import read_all
+from tests.support.tracer import trace
+
+pytestmark = pytest.mark.slow
+
+# The records of each turn are like those of any other, and of everybody's: no content tells whose they are.
+SAME = b"the same for all"
+A_TURN = 3
+TURNS = 2
+
+
+def _take_turns(log: Path, _: Acknowledged) -> None:
+    with Writer(log) as writer:
+        for number in range(TURNS):
+            turn = [Batch.from_records([SAME]), Batch.from_records([SAME] * (A_TURN - 1))]
+            writer.append_turn(turn, source="s", turn=number)
+
+
+def _append(log: Path, _: Acknowledged) -> None:
+    with Writer(log) as writer:
+        writer.append(SAME, mode=Mode.FLUSH)
+
+
+def _copied(start: Path, log: Path) -> Path:
+    shutil.rmtree(log, ignore_errors=True)
+    shutil.copytree(start, log)
+    return log
+
+
+def _hold(log: Path, others: int) -> None:
+    """Append as often as somebody else does meanwhile, try the turns again, and see that all is there, once."""
+    assert binlog.check(log) == []
+    for _ in range(others):
+        _append(log, Acknowledged())
+    before = len(read_all(log))
+    _take_turns(log, Acknowledged())
+    found = read_all(log)
+    assert len(found) in (before, before + A_TURN, before + 2 * A_TURN)
+    assert set(found) == {SAME}
+    assert binlog.check(log) == []
+    assert list(log.glob("*.next")) == []
+
+
+@pytest.mark.parametrize("others", [0, A_TURN])
+def test_a_turn_killed_at_each_call_is_there_once(tmp_path: Path, others: int, figure: Callable[[str], None]) -> None:
+    """others: how many such records somebody appends before the turns are tried again; as many as a turn has."""
+    log, start = tmp_path / "log", tmp_path / "start"
+    _append(start, Acknowledged())
+    gc.collect()
+    calls = len(trace(_take_turns, _copied(start, log), Acknowledged()).calls)
+    died = 0
+    for kill_at in range(calls):
+        run = trace(_take_turns, _copied(start, log), Acknowledged(), kill_at=kill_at)
+        assert run.error is None
+        died += run.killed_before is not None
+        _hold(log, others)
+        assert len(read_all(log)) == 1 + TURNS * A_TURN + others, kill_at
+    assert died > 0.9 * calls
+    figure(f"turns killed at each call, {others} alike appended between: {died} deaths")
+
+
+@pytest.mark.parametrize("moment", ["named", "slotted"])
+def test_whoever_settles_a_turn_killed_at_each_call_too_settles_it_once(
+    tmp_path: Path, moment: str, figure: Callable[[str], None]
+) -> None:
+    log, start = tmp_path / "log", tmp_path / "start"
+    _append(start, Acknowledged())
+    base = tmp_path / "base"
+    shutil.copytree(start, base)
+    names = trace(_take_turns, start, Acknowledged()).names
+    # Of the first turn: right after its file has its name, and at the commit's sync, with the slot written.
+    renames = [at for at, name in enumerate(names) if name.startswith("rename")]
+    slotted = max(at for at in range(renames[1]) if names[at] == "fdatasync")
+    kill_at = renames[0] + 2 if moment == "named" else slotted
+    run = trace(_take_turns, _copied(base, start), Acknowledged(), kill_at=kill_at)
+    assert run.killed_before is not None
+    assert run.killed_before.name == names[kill_at]
+    there = moment == "slotted"
+    gc.collect()
+    calls = len(trace(_append, _copied(start, log), Acknowledged()).calls)
+    died = 0
+    for second in range(calls):
+        run = trace(_append, _copied(start, log), Acknowledged(), kill_at=second)
+        died += run.killed_before is not None
+        _append(log, Acknowledged())
+        found = len(read_all(log)) - 1 - (A_TURN if there else 0)
+        assert found in (1, 2), second
+        _hold(log, 0)
+        assert len(read_all(log)) == 1 + TURNS * A_TURN + found, second
+    assert died > 0.9 * calls
+    figure(f"a turn killed when {moment}, and whoever settles it: {died} deaths")

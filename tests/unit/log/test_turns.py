@@ -1,0 +1,181 @@
+"""Appending batches all or none, and a source's turns exactly once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import binlog
+from binlog import Batch, Mode, Reader, Ref, Turn, Writer
+from binlog.errors import ClosedError, CorruptError, FullError, StateError
+from tests.support.indexes import check_entries
+from tests.support.logs import jpos_file, read_all
+
+
+def batches(*records: bytes) -> list[Batch]:
+    return [Batch.from_records([record]) for record in records]
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.binary(max_size=50), max_size=30))
+def test_a_batch_is_made_of_records_and_of_packed_ones(records: list[bytes]) -> None:
+    batch = Batch.from_records(records)
+    assert list(batch) == records
+    values, bounds = batch.packed()
+    again = Batch.from_packed(values, bounds)
+    assert list(again) == records
+    assert again.data == batch.data
+    part = Batch.from_packed(values, bounds[len(records) // 2 :])
+    assert list(part) == records[len(records) // 2 :]
+
+
+@pytest.mark.parametrize("bounds", [[0, 5], [3, 2], [-1, 2], [0, 3, 2], []])
+def test_bounds_that_do_not_rise_within_the_values_are_refused(bounds: list[int]) -> None:
+    import array
+
+    with pytest.raises(ValueError, match="rise within the values"):
+        Batch.from_packed(b"1234", memoryview(array.array("i", bounds)))
+
+
+def test_a_batch_read_is_a_batch_appended(log: Path, tmp_path: Path) -> None:
+    with Writer(log) as writer:
+        writer.append_many([b"%d" % number for number in range(100)])
+    with Reader(log) as reader, Writer(tmp_path / "copy") as copy:
+        batch = reader.read_batch(records_max=60)
+        assert copy.append_batch(batch) == Ref(1, 256)
+        copy.append_batch(reader.read_batch(), mode=Mode.FLUSH)
+    assert read_all(tmp_path / "copy") == read_all(log)
+
+
+def test_what_is_no_batch_is_refused_and_nothing_appended(log: Path) -> None:
+    good = Batch.from_records([b"good", b"fine"])
+    bad = Batch(0, 0, good.data, good.offsets[:2], None)
+    longer = Batch(0, 0, good.data[:8] + b"\0\0\0\5" + good.data[12:], good.offsets, None)
+    with Writer(log) as writer:
+        writer.append_batch(bad)  # the first of the two: its data may go on
+        for batch in (longer, Batch(0, 0, b"\xff" * 16, good.offsets, None)):
+            with pytest.raises(ValueError, match="are not the records that its offsets say"):
+                writer.append_batch(batch)
+            with pytest.raises(ValueError, match="are not the records that its offsets say"):
+                writer.append_batches([good, batch])
+        with pytest.raises(ValueError, match="lies nowhere"):
+            writer.append_batch(Batch.from_records([]))
+        writer.append(b"after")
+    assert read_all(log) == [b"good", b"after"]
+
+
+def test_batches_go_together_however_large(log: Path) -> None:
+    large = [Batch.from_records([b"%d" % number * 1000 for number in range(first, first + 500)]) for first in range(20)]
+    with Writer(log) as writer:
+        writer.append(b"before")
+        assert writer.append_batches(iter(large)) == Ref(1, 266)
+        assert writer.append_batches([]) is None
+        writer.append(b"after")
+    assert read_all(log) == [b"before", *(record for batch in large for record in batch), b"after"]
+    assert check_entries(log) == 0
+
+
+def test_an_error_of_the_callers_leaves_nothing(log: Path) -> None:
+    def failing() -> Iterator[Batch]:
+        yield from batches(b"1", b"2")
+        raise LookupError("the source has gone")
+
+    with Writer(log) as writer:
+        for _ in range(2):
+            with pytest.raises(LookupError):
+                writer.append_turn(failing(), source="s", turn=1)
+            writer.append(b"between")
+        assert writer.last_turn("s") is None
+        assert writer.append_turn(batches(b"1", b"2"), source="s", turn=1) is not None
+    assert read_all(log) == [b"between", b"between", b"1", b"2"]
+
+
+def test_a_turn_is_appended_once(log: Path) -> None:
+    with Writer(log) as writer:
+        assert writer.last_turn("s") is None
+        turn = writer.append_turn(batches(b"1", b"2"), source="s", turn=0)
+        assert turn == Turn("s", 0, 2, 1, 256, 266, turn.crc if turn else 0)
+        assert writer.append_turn(batches(b"1", b"2"), source="s", turn=0) is None
+        assert writer.last_turn("s") == turn
+        writer.append(b"by another")
+        assert writer.append_turn(batches(b"1", b"2"), source="other", turn=0) is not None
+        assert writer.append_turn(batches(b"3"), source="s", turn=5) is not None
+        assert writer.append_turn(batches(b"4"), source="s", turn=4) is None
+    with Writer(log) as writer:
+        assert writer.append_turn(batches(b"3"), source="s", turn=5) is None
+        found = writer.last_turn("s")
+        assert found is not None
+        assert (found.turn, found.ref) == (5, Ref(1, 290))
+    assert read_all(log) == [b"1", b"2", b"by another", b"1", b"2", b"3"]
+
+
+def test_a_turn_without_records_counts(log: Path) -> None:
+    with Writer(log) as writer:
+        assert writer.append_turn([], source="s", turn=3) is not None
+        assert writer.append_turn(batches(b"late"), source="s", turn=3) is None
+        assert writer.append_turn(batches(b"next"), source="s", turn=4) is not None
+    assert read_all(log) == [b"next"]
+
+
+def test_turns_outlive_cutovers_and_pruning(log: Path) -> None:
+    with Writer(log) as writer:
+        writer.append_turn(batches(b"1"), source="s", turn=0)
+        writer.cutover()
+        writer.append(b"2")
+        binlog.prune(log, before=Ref(2, 256))
+        assert writer.append_turn(batches(b"1"), source="s", turn=0) is None
+        assert writer.append_turn(batches(b"3"), source="s", turn=1) is not None
+    assert read_all(log) == [b"2", b"3"]
+
+
+def test_a_limit_cuts_over_behind_a_turn(log: Path) -> None:
+    with Writer(log, cutover_bytes=1000) as writer:
+        writer.append_turn(batches(bytes(600), bytes(600)), source="s", turn=0)
+        assert writer.append(b"after").number == 2
+        assert writer.append_turn(batches(b"1"), source="s", turn=1) is not None
+
+
+def test_bad_turns_are_refused(log: Path) -> None:
+    with Writer(log, record_bytes_max=10) as writer:
+        with pytest.raises(ValueError, match="a turn is 0 to"):
+            writer.append_turn([], source="s", turn=-1)
+        with pytest.raises(TypeError, match="whole number, not str"):
+            writer.append_turn([], source="s", turn="1")  # type: ignore[arg-type]
+        with pytest.raises(FullError, match="a record of 11 bytes; the limit is 10"):
+            writer.append_turn(batches(bytes(11)), source="s", turn=1)
+        writer.append(b"fine")
+    with pytest.raises(ClosedError):
+        writer.append_turn([], source="s", turn=1)
+    assert read_all(log) == [b"fine"]
+
+
+def test_another_programs_file_takes_no_turns_until_it_is_cut_over(log: Path) -> None:
+    log.mkdir()
+    jpos_file(log, [b"theirs"])
+    with Writer(log) as writer:
+        with pytest.raises(StateError, match="cut over first"):
+            writer.append_turn(batches(b"1"), source="s", turn=0)
+        assert writer.last_turn("s") is None
+        writer.cutover()
+        assert writer.append_turn(batches(b"1"), source="s", turn=0) is not None
+    assert read_all(log) == [b"theirs", b"1"]
+
+
+def test_a_damaged_turn_file_is_told(log: Path) -> None:
+    with Writer(log) as writer:
+        writer.append_turn(batches(b"1"), source="s", turn=0)
+        [file] = log.glob("*.once")
+        good = file.read_bytes()
+        file.write_bytes(good[:-5])
+        with pytest.raises(CorruptError, match="it is no turn"):
+            writer.append_turn(batches(b"2"), source="s", turn=1)
+        file.write_text(json.dumps({**json.loads(good), "source": "another"}))
+        with pytest.raises(CorruptError, match="it is of 'another'"):
+            writer.last_turn("s")
+        file.write_bytes(good)
+        assert writer.append_turn(batches(b"2"), source="s", turn=1) is not None
