@@ -5,7 +5,7 @@ PYTHON ?= python3
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo bench test quick crash soak model asan ubsan tsan lint format-docs clean
+.PHONY: help demo bench test quick crash soak stress model asan ubsan tsan lint format-docs clean
 MAKEFLAGS += --no-builtin-rules
 
 # They would lead .venv's Python to another one's modules.
@@ -29,6 +29,7 @@ help:
 	@echo 'make quick        the tests without Spark and without the slow ones, in under a minute (ARGS= goes to pytest)'
 	@echo 'make crash        power cuts, kills, faults and damage, by the thousand (DURATION_S=60 SEED= ARGS="--help")'
 	@echo 'make soak         an hour of work, after which nothing may have grown (DURATION_S=)'
+	@echo 'make stress       Spark follows what processes append, and is killed again and again (ARGS="--help")'
 	@echo 'make model        the models of the protocol: the randomised one (ARGS="--help"), then Spin, which must be installed'
 	@echo 'make asan         the tests that reach the C, under the address sanitizer (make ubsan: undefined behaviour)'
 	@echo 'make tsan         writers as threads, under the thread sanitizer'
@@ -64,6 +65,10 @@ soak: export DURATION_S := $(DURATION_S)
 soak:
 	$(set_up)
 	@.venv/bin/python -m stress.soak $(ARGS)
+
+stress:
+	$(set_up) spark
+	@.venv/bin/python -m stress.pipeline $(ARGS)
 
 model:
 	$(set_up)

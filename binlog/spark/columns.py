@@ -1,4 +1,4 @@
-"""Arrow columns made from a batch of records, with no Python object for any record.
+"""Arrow columns made from a stretch of records, with no Python object for any record.
 
 Facts relied on:
 
@@ -11,35 +11,64 @@ Facts relied on:
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from binlog import Batch
+from binlog import Stretch
+from binlog.errors import CorruptError
 from binlog.spark.schema import Field
+
+_TIME = pa.timestamp("us", "UTC")
+_DAMAGE = pa.struct([pa.field("end", pa.int64()), pa.field("reason", pa.string())])
+
+
+class Damage(NamedTuple):
+    """Bytes of a file, from one offset to before another, of which no records can be had."""
+
+    start: int
+    end: int
+    error: CorruptError
 
 
 def arrow_schema(fields: Sequence[Field]) -> pa.Schema:
-    """The schema of the batches that `record_batch` makes."""
+    """The schema of the batches that are made here."""
     return pa.schema([pa.field(field.name, _TYPES[field.column], field.nullable) for field in fields])
 
 
-def record_batch(batch: Batch, fields: Sequence[Field], schema: pa.Schema) -> pa.RecordBatch:
-    """The columns asked for, of the records of a batch.  schema: `arrow_schema(fields)`."""
-    return pa.RecordBatch.from_arrays([_BUILDERS[field.column](batch) for field in fields], schema=schema)
+def record_batch(stretch: Stretch, source: str, fields: Sequence[Field], schema: pa.Schema) -> pa.RecordBatch:
+    """The columns asked for, of the records of a stretch.  source: its log.  schema: `arrow_schema(fields)`."""
+    return pa.RecordBatch.from_arrays([_BUILDERS[field.column](stretch, source) for field in fields], schema=schema)
 
 
-def _number(batch: Batch) -> pa.Array:
-    return pa.repeat(pa.scalar(batch.number, pa.int64()), len(batch))
+def damage_batch(
+    source: str, number: int, damage: Damage, fields: Sequence[Field], schema: pa.Schema
+) -> pa.RecordBatch:
+    """One row that stands for damaged bytes of a file."""
+    what = {"end": damage.end, "reason": str(damage.error)}
+    row = {"source": source, "number": number, "offset": damage.start, "damage": what}
+    arrays = [pa.array([row.get(field.column)], type=_TYPES[field.column]) for field in fields]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _offset(batch: Batch) -> pa.Array:
+def _source(stretch: Stretch, source: str) -> pa.Array:
+    return pa.repeat(pa.scalar(source, pa.string()), len(stretch.batch))
+
+
+def _number(stretch: Stretch, _: str) -> pa.Array:
+    return pa.repeat(pa.scalar(stretch.batch.number, pa.int64()), len(stretch.batch))
+
+
+def _offset(stretch: Stretch, _: str) -> pa.Array:
+    batch = stretch.batch
     # One more offset is there than records; Arrow looks at as many as it is told.
     offsets = pa.Array.from_buffers(pa.uint32(), len(batch), [None, pa.py_buffer(batch.offsets)])
     return pc.add(offsets.cast(pa.int64()), pa.scalar(batch.offset, pa.int64()))
 
 
-def _sequence(batch: Batch) -> pa.Array:
+def _sequence(stretch: Stretch, _: str) -> pa.Array:
+    batch = stretch.batch
     if batch.first_sequence is None:
         return pa.nulls(len(batch), pa.int64())
     # The running sum of ones that begins at first - 1 is first, first + 1, ...
@@ -47,16 +76,43 @@ def _sequence(batch: Batch) -> pa.Array:
     return pc.cumulative_sum(ones, start=pa.scalar(batch.first_sequence - 1, pa.int64()))
 
 
-def _data(batch: Batch) -> pa.Array:
-    values, bounds = batch.packed()
-    return pa.Array.from_buffers(pa.binary(), len(batch), [None, pa.py_buffer(bounds), pa.py_buffer(values)])
+def _time(stretch: Stretch, _: str) -> pa.Array:
+    count = len(stretch.ends)
+    if not count:
+        return pa.nulls(len(stretch.batch), _TIME)
+    nanoseconds = pa.Array.from_buffers(pa.int64(), count, [None, pa.py_buffer(stretch.times_ns)])
+    times = pc.divide(nanoseconds, 1000).cast(_TIME)
+    if count == 1:
+        return pa.repeat(times[0], len(stretch.batch))
+    ends = pa.Array.from_buffers(pa.int64(), count, [None, pa.py_buffer(stretch.ends)])
+    return pc.run_end_decode(pa.RunEndEncodedArray.from_arrays(ends, times))
 
 
-_TYPES = {"number": pa.int64(), "offset": pa.int64(), "sequence": pa.int64(), "data": pa.binary()}
+def _data(stretch: Stretch, _: str) -> pa.Array:
+    values, bounds = stretch.batch.packed()
+    return pa.Array.from_buffers(pa.binary(), len(stretch.batch), [None, pa.py_buffer(bounds), pa.py_buffer(values)])
 
-_BUILDERS: dict[str, Callable[[Batch], pa.Array]] = {
+
+def _damage(stretch: Stretch, _: str) -> pa.Array:
+    return pa.nulls(len(stretch.batch), _DAMAGE)
+
+
+_TYPES = {
+    "source": pa.string(),
+    "number": pa.int64(),
+    "offset": pa.int64(),
+    "sequence": pa.int64(),
+    "time": _TIME,
+    "data": pa.binary(),
+    "damage": _DAMAGE,
+}
+
+_BUILDERS: dict[str, Callable[[Stretch, str], pa.Array]] = {
+    "source": _source,
     "number": _number,
     "offset": _offset,
     "sequence": _sequence,
+    "time": _time,
     "data": _data,
+    "damage": _damage,
 }

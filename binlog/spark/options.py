@@ -1,39 +1,152 @@
-"""The options of the data source."""
+"""The options of the data source, by the names that users of Kafka's and Delta's sources know."""
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import unquote, urlsplit
+
+from binlog import Start
+from binlog.spark.positions import Position, parse_position
+
+_MIB = 1 << 20
+_RECORD_BYTES_FORMAT_MAX = 2**31 - 1
 
 
 @dataclass(frozen=True)
-class Options:
-    """path: the log's directory, absolute, so that it is the same for the driver and the tasks."""
+class ReadOptions:
+    """What a read is told.
 
-    path: str
+    paths: directories of logs, absolute, so that they are the same for the driver and the tasks; or globs of them.
+    start, end: `startingPosition`, `endingPosition`: the first record read, and the first one not read any more.
+    partition_bytes, partitions_min: how much a task reads; how many tasks there are at least.
+    record_bytes_max: a larger record is an error.
+    fail_on_data_loss: whether what retention removed is an error, or is passed over.
+    include_open_file: whether the file still appended to is read.
+    permissive: whether damage becomes a row, or is an error.
+    records_per_trigger, bytes_per_trigger: how much one batch of a stream takes at most; None for all there is.
+    """
+
+    paths: tuple[str, ...]
+    start: Position = Start.BEGINNING
+    end: Position = Start.END
+    partition_bytes: int = 128 * _MIB
+    partitions_min: int = 1
+    record_bytes_max: int = 64 * _MIB
+    fail_on_data_loss: bool = True
+    include_open_file: bool = True
+    permissive: bool = False
+    records_per_trigger: int | None = None
+    bytes_per_trigger: int | None = None
+
+    @property
+    def several(self) -> bool:
+        """Whether the read may be of more than one log, so that each row is to say of which it is."""
+        return len(self.paths) > 1 or any(is_glob(path) for path in self.paths)
 
 
-def parse_options(options: Mapping[str, str]) -> Options:
+def parse_options(options: Mapping[str, str]) -> ReadOptions:
     """The options of a read, as Spark hands them over.  Raises: ValueError for one that is missing or not known."""
     given = {name.lower(): value for name, value in options.items()}
-    path = given.pop("path", None)
-    if "paths" in given:
-        raise ValueError("binlog: load() takes one directory, which holds one log; read several and join them by union")
+    named = _paths(given)
+    found: dict[str, Any] = {}
+    for name, (field, parse) in _OPTIONS.items():
+        text = given.pop(name.lower(), None)
+        if text is not None:
+            found[field] = parse(name, text)
+    refuse_unknown(given, tuple(_OPTIONS))
+    return ReadOptions(paths=tuple(local_path(each) for each in named), **found)
+
+
+def _paths(given: dict[str, str]) -> list[str]:
+    path, paths = given.pop("path", None), given.pop("paths", None)
+    named = json.loads(paths) if paths else [path] if path else []
+    if not named or not all(named):
+        raise ValueError("binlog: load() and save() need the path of a log's directory")
+    return named
+
+
+def one_path(given: dict[str, str]) -> str:
+    """The one path among the options given, taken out of them.  Raises: ValueError."""
+    named = _paths(given)
+    if len(named) > 1:
+        raise ValueError("binlog: what is written goes to one log")
+    return named[0]
+
+
+def refuse_unknown(given: Mapping[str, str], known: Sequence[str]) -> None:
+    """Raise ValueError where options are left that nobody has taken."""
     if given:
-        raise ValueError(f"binlog: there is no option {', '.join(map(repr, sorted(given)))}; there is 'path'")
-    if not path:
-        raise ValueError("binlog: load() needs the path of a log's directory")
-    return Options(path=_local_path(path))
+        names = ", ".join(map(repr, sorted(given)))
+        raise ValueError(f"binlog: there is no option {names}; there are path, {', '.join(known)}")
 
 
-def _local_path(path: str) -> str:
+def is_glob(path: str) -> bool:
+    """Whether it stands for several."""
+    return any(character in path for character in "*?[")
+
+
+def _count(name: str, text: str) -> int:
+    if not text.strip().isdecimal() or int(text) < 1:
+        raise ValueError(f"binlog: {name} is a whole number from 1 on, not {text!r}")
+    return int(text)
+
+
+_UNITS = {"": 0, "b": 0, "k": 10, "m": 20, "g": 30, "t": 40}
+
+
+def _bytes(name: str, text: str) -> int:
+    # As Spark's own settings write sizes, in which k is 1024.
+    parts = re.fullmatch(r"(\d+)\s*([kmgt]?)(?:i?b)?", text.strip().lower())
+    size = 0 if parts is None else int(parts[1]) << _UNITS[parts[2]]
+    if size < 1:
+        raise ValueError(f"binlog: {name} is a size such as 1048576, 64m or 1g, not {text!r}")
+    return size
+
+
+def record_bytes(name: str, text: str) -> int:
+    """The size of a record.  Raises: ValueError."""
+    return min(_bytes(name, text), _RECORD_BYTES_FORMAT_MAX)
+
+
+def _boolean(name: str, text: str) -> bool:
+    if text.strip().lower() not in ("true", "false"):
+        raise ValueError(f"binlog: {name} is true or false, not {text!r}")
+    return text.strip().lower() == "true"
+
+
+def _mode(name: str, text: str) -> bool:
+    if text.strip().upper() not in ("FAILFAST", "PERMISSIVE"):
+        raise ValueError(f"binlog: {name} is FAILFAST or PERMISSIVE, not {text!r}")
+    return text.strip().upper() == "PERMISSIVE"
+
+
+_OPTIONS: dict[str, tuple[str, Callable[[str, str], Any]]] = {
+    "startingPosition": ("start", parse_position),
+    "endingPosition": ("end", parse_position),
+    "minPartitions": ("partitions_min", _count),
+    "maxPartitionBytes": ("partition_bytes", _bytes),
+    "maxRecordBytes": ("record_bytes_max", record_bytes),
+    "failOnDataLoss": ("fail_on_data_loss", _boolean),
+    "includeOpenFile": ("include_open_file", _boolean),
+    "mode": ("permissive", _mode),
+    "maxRecordsPerTrigger": ("records_per_trigger", _count),
+    "maxBytesPerTrigger": ("bytes_per_trigger", _bytes),
+}
+
+
+def local_path(path: str) -> str:
     """The absolute path that a plain path or a file: URI stands for."""
     try:
         parts = urlsplit(path)
     except ValueError as error:
-        raise ValueError(f"binlog: {path!r} is neither a path nor a file: URI ({error})") from error
+        if not is_glob(path):  # brackets are of an address to it
+            raise ValueError(f"binlog: {path!r} is neither a path nor a file: URI ({error})") from error
+        return os.path.abspath(path)
     if parts.scheme == "file" and parts.path.startswith("/"):
         if parts.netloc not in ("", "localhost"):
             raise ValueError(f"binlog: {path!r} is on another machine")

@@ -1,32 +1,114 @@
-"""How a read is divided into tasks."""
+"""How a read is divided into tasks: large files cut where their indexes allow it, small ones put together."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import glob
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from pyspark.sql.datasource import InputPartition
 
+from binlog import FileStat, Ref, split
+from binlog.spark.options import ReadOptions, is_glob
+from binlog.spark.positions import resolve
+from binlog.spark.pushdown import Wanted
 from binlog.spark.snapshot import take_snapshot
+
+# What a task may have over what it should, so that a last small piece does not become a task.
+_OVER = 1.2
 
 
 @dataclass(frozen=True)
-class FileRange(InputPartition):
-    """What one task reads: the records of one file from offset `start` up to offset `end`, both at record bounds."""
+class FileRange:
+    """The records of one file from offset `start` up to offset `end`, both bounds of records.
+
+    path: the log's directory.  uuid: of the log, where the file has one.
+    """
 
     path: str
     number: int
     start: int
     end: int
-    uuid: str | None  # of the log, where the file has one
+    uuid: str | None
 
 
-def plan_files(path: str) -> list[FileRange]:
-    """One range for each file that has records, up to the tails seen now.
+@dataclass(frozen=True)
+class Task(InputPartition):
+    """What one task reads, in order."""
 
-    Raises: AccessError, CorruptError, VersionError.
+    ranges: tuple[FileRange, ...]
+
+
+def directories(options: ReadOptions) -> list[str]:
+    """The logs to read, each once.  Raises: ValueError where a glob stands for none."""
+    found: dict[str, None] = {}
+    for path in options.paths:
+        # A directory may have such a character in its name.
+        several = is_glob(path) and not os.path.isdir(path)
+        matching = sorted(filter(os.path.isdir, glob.glob(path))) if several else [path]
+        if not matching:
+            raise ValueError(f"binlog: there is no directory {path}")
+        found.update(dict.fromkeys(matching))
+    return list(found)
+
+
+def plan(options: ReadOptions, wanted: Wanted) -> list[Task]:
+    """The tasks for what is in the logs now.
+
+    Raises: ValueError, GoneError, AccessError, CorruptError, VersionError.
     """
-    return [
-        FileRange(path, file.number, file.first_offset, file.tail, file.uuid)
-        for file in take_snapshot(path)
-        if file.tail > file.first_offset
-    ]
+    ranges: list[FileRange] = []
+    for path in directories(options):
+        files = take_snapshot(path)
+        if files:
+            start, end = (
+                resolve(position, path, files, fail_on_data_loss=options.fail_on_data_loss)
+                for position in (options.start, options.end)
+            )
+            ranges += ranges_between(path, files, start, end, open_too=options.include_open_file)
+    return divide([part for each in ranges if (part := narrowed(each, wanted)) is not None], options)
+
+
+def ranges_between(
+    path: str, files: Sequence[FileStat], start: Ref, end: Ref, *, open_too: bool = True
+) -> Iterator[FileRange]:
+    """What lies between two places, file by file, without those that have nothing there."""
+    for file in files:
+        first = max(file.first_offset, start.offset if file.number == start.number else 0)
+        last = min(file.tail, end.offset) if file.number == end.number else file.tail
+        if start.number <= file.number <= end.number and first < last and (file.closed or open_too):
+            yield FileRange(path, file.number, first, last, file.uuid)
+
+
+def narrowed(part: FileRange, wanted: Wanted) -> FileRange | None:
+    """Without what the index proves that nobody wants; None where nothing is left."""
+    if not wanted.anything_of(part.number):
+        return None
+    start, end = wanted.narrow(part.path, part.number, part.start, part.end)
+    return replace(part, start=start, end=end) if start < end else None
+
+
+def divide(ranges: Sequence[FileRange], options: ReadOptions) -> list[Task]:
+    """Tasks of about the size asked for."""
+    total = sum(part.end - part.start for part in ranges)
+    target = max(min(options.partition_bytes, -(-total // options.partitions_min)), 1)
+    tasks: list[Task] = []
+    together: list[FileRange] = []
+    size = 0
+    for piece in _pieces(ranges, target):
+        if together and size + piece.end - piece.start > target * _OVER:
+            tasks.append(Task(tuple(together)))
+            together, size = [], 0
+        together.append(piece)
+        size += piece.end - piece.start
+    return [*tasks, Task(tuple(together))] if together else tasks
+
+
+def _pieces(ranges: Iterable[FileRange], target: int) -> Iterator[FileRange]:
+    for part in ranges:
+        if part.end - part.start <= target * _OVER:
+            yield part
+        else:
+            for start, end in split(part.path, part.number, part.start, part.end, bytes_max=target):
+                yield replace(part, start=start, end=end)

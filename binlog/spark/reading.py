@@ -1,89 +1,122 @@
-"""Reading in batch: on the driver the tasks are planned, in a task a range of a file becomes Arrow batches."""
+"""What a task does: ranges of files become Arrow batches.  And reading in batch, for which tasks are planned once."""
 
 from __future__ import annotations
 
 import gc
 import itertools
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 import binlog
-from binlog import Batch, Reader, Ref
-from binlog.errors import CorruptError, GoneError
-from binlog.spark.columns import arrow_schema, record_batch
-from binlog.spark.options import Options
-from binlog.spark.partitions import FileRange, plan_files
+from binlog import RangeReader, Stretch
+from binlog.errors import CorruptError, GoneError, NotFoundError, StateError
+from binlog.spark.columns import Damage, arrow_schema, damage_batch, record_batch
+from binlog.spark.options import ReadOptions
+from binlog.spark.partitions import FileRange, Task, plan
+from binlog.spark.pushdown import Wanted
 from binlog.spark.schema import Field
-
-# Batches of 256 KiB to 16 MiB are equally fast; smaller and much larger ones are slower (measured).
-_BYTES_MAX = 1 << 20
-# Bounds the other columns where records are tiny: 24 bytes a record.
-_RECORDS_MAX = 1 << 16
 
 _SEQUENCE_MAX = 2**63 - 1
 
 
-class BatchReader(DataSourceReader):
-    """Made on the driver, and pickled to the tasks."""
+class TaskReader:
+    """Reads what one task is told to.  Made on the driver, and pickled to the tasks."""
 
-    def __init__(self, options: Options, fields: Sequence[Field]) -> None:
+    def __init__(self, options: ReadOptions, fields: Sequence[Field]) -> None:
         self._options = options
         self._fields = tuple(fields)
+        self._version = binlog.__version__
 
-    def partitions(self) -> list[FileRange]:
-        """One task a file, for what is in the log now.  Raises: AccessError, CorruptError, VersionError."""
-        return plan_files(self._options.path)
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        if state["_version"] != binlog.__version__:
+            raise StateError(f"the driver has binlog {state['_version']}, and this executor {binlog.__version__}")
+        self.__dict__.update(state)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The records of one partition, in order.
+        """The records of one task, in order.
 
-        Raises: CorruptError, AccessError, GoneError, FullError for a record over the limit of a Reader.
+        Raises: CorruptError, AccessError, GoneError, FullError for a record over the limit.
         """
-        # For a log with nothing in it, Spark makes up a partition of its own.
-        if not isinstance(partition, FileRange):
+        # Where there is nothing to read, Spark makes up a partition of its own.
+        if not isinstance(partition, Task):
             return
         _spare_collections()
         schema = arrow_schema(self._fields)
-        for batch in read_range(partition):
-            yield record_batch(batch, self._fields, schema)
+        for part in partition.ranges:
+            yield from self._read(part, schema)
+
+    def _read(self, part: FileRange, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        try:
+            for found in read_range(part, self._options.record_bytes_max):
+                if isinstance(found, Stretch):
+                    yield record_batch(found, part.path, self._fields, schema)
+                elif self._options.permissive:
+                    yield damage_batch(part.path, part.number, found, self._fields, schema)
+                else:
+                    raise found.error
+        except GoneError as error:
+            if self._options.fail_on_data_loss:
+                raise
+            print(f"binlog: passed over, with failOnDataLoss=false: {error}", file=sys.stderr)
 
 
-def read_range(part: FileRange) -> Iterator[Batch]:
-    """Every record of a range, in batches.  Raises: as `BatchReader.read`."""
-    with _open(part) as reader:
-        _check_log(part)
-        offset = part.start
-        while offset < part.end:
-            batch = reader.read_batch(records_max=_RECORDS_MAX, bytes_max=min(_BYTES_MAX, part.end - offset))
-            if not batch or batch.number != part.number or batch.next_ref.offset > part.end:
-                text = f"the records from here do not end at {part.end}, the tail that was seen before"
-                raise CorruptError(part.path, offset, "tail", f"file {part.number}: {text}")
-            _check_sequence(part, batch)
-            offset = batch.next_ref.offset
-            yield batch
+class BatchReader(TaskReader, DataSourceReader):
+    """Reads what the logs hold when the query is planned."""
+
+    def __init__(self, options: ReadOptions, fields: Sequence[Field]) -> None:
+        super().__init__(options, fields)
+        self._wanted = Wanted()
+
+    def partitions(self) -> list[Task]:
+        """Raises: ValueError, GoneError, AccessError, CorruptError, VersionError."""
+        return plan(self._options, self._wanted)
 
 
-def _open(part: FileRange) -> Reader:
+class FilteringReader(BatchReader):
+    """Lets filters narrow what is read.
+
+    A class of its own, for Spark lets no reader have this method where filter pushdown is switched off, as it is by
+    default (spark.sql.python.filterPushdown.enabled).
+    """
+
+    def pushFilters(self, filters: list[Any]) -> Iterable[Any]:  # noqa: N802 - Spark's name
+        """Take in the filters, and leave all of them for Spark to apply."""
+        self._wanted.add(filters)
+        return filters
+
+
+def read_range(part: FileRange, record_bytes_max: int) -> Iterator[Stretch | Damage]:
+    """Every record of a range.  Raises: as `TaskReader.read`, but for damage."""
     try:
-        return Reader(part.path, Ref(part.number, part.start), follow=False)
+        with RangeReader(part.path, part.number, part.start, part.end, record_bytes_max=record_bytes_max) as reader:
+            if reader.uuid != part.uuid:
+                raise GoneError(f"{part.path}: file {part.number} belongs to another log than when it was planned")
+            for found in reader:
+                if isinstance(found, Stretch):
+                    _check_sequence(part, found)
+                    yield found
+                else:
+                    text = f"the bytes from here to {found.end} are not what was written"
+                    yield Damage(found.start, found.end, CorruptError(reader.file_path, found.start, "range", text))
+    except CorruptError as error:
+        yield Damage(error.offset, part.end, error)  # nothing tells where the next record starts
+    except NotFoundError as error:
+        raise GoneError(f"{part.path}: file {part.number} was removed since the read was planned") from error
     except ValueError as error:
-        # The ref was a record's when the tasks were planned, so it is no wrong argument.
-        raise GoneError(f"{part.path}: file {part.number} is not what it was when the read began ({error})") from error
+        # The bounds were those of records when the tasks were planned, so they are no wrong arguments.
+        text = f"{part.path}: file {part.number} is not what it was when the read was planned ({error})"
+        raise GoneError(text) from error
 
 
-def _check_log(part: FileRange) -> None:
-    """Raise GoneError where the file, open by now, is one of another log than when the tasks were planned."""
-    found = next((file.uuid for file in binlog.stat(part.path).files if file.number == part.number), None)
-    if found != part.uuid:
-        raise GoneError(f"{part.path}: file {part.number} belongs to another log than when the read began")
-
-
-def _check_sequence(part: FileRange, batch: Batch) -> None:
-    if batch.first_sequence is not None and batch.first_sequence + len(batch) > _SEQUENCE_MAX:
-        text = f"file {part.number}: sequence {batch.first_sequence} is more than a LONG can hold"
-        raise CorruptError(part.path, batch.offset, "sequence", text)
+def _check_sequence(part: FileRange, found: Stretch) -> None:
+    first = found.batch.first_sequence
+    if first is not None and first + len(found.batch) > _SEQUENCE_MAX:
+        text = f"file {part.number}: sequence {first} is more than a LONG can hold"
+        raise CorruptError(part.path, found.batch.offset, "sequence", text)
 
 
 _calls = itertools.count()

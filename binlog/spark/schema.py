@@ -6,6 +6,7 @@ Spark tells a Python data source nothing of the columns that a query uses.  A sc
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 
@@ -22,12 +23,32 @@ COLUMNS = (
     Column("number", "bigint", True, "the number of the file that the record lies in"),
     Column("offset", "bigint", True, "bytes from that file's start to the record"),
     Column("sequence", "bigint", False, "records before it in the log; null where the file does not tell"),
+    Column("time", "timestamp", False, "when it was in the file, by the index; null where that does not tell"),
     Column("data", "binary", True, "the record, exactly as it was appended"),
 )
 
-DDL = ", ".join(f"{column.name} {column.spark_type}" for column in COLUMNS)
+SOURCE = Column("source", "string", True, "the directory of the log")
+DAMAGE = Column(
+    "damage",
+    "struct<end:bigint,reason:string>",
+    False,
+    "null in a record's row; where bytes are damaged, the offset at which that ends, and what is wrong",
+)
 
-_BY_NAME = {column.name: column for column in COLUMNS}
+
+def columns(*, several: bool, permissive: bool) -> tuple[Column, ...]:
+    """Those that a read gives that asks for none in particular.
+
+    several: of more than one log.  permissive: damage becomes rows, in which a record's columns but `number` and
+    `offset` are null.
+    """
+    offered = COLUMNS if not permissive else tuple(column._replace(known=column.name != "data") for column in COLUMNS)
+    return (*((SOURCE,) if several else ()), *offered, *((DAMAGE,) if permissive else ()))
+
+
+def ddl(offered: Sequence[Column]) -> str:
+    """The columns as Spark's SQL writes a schema."""
+    return ", ".join(f"{column.name} {column.spark_type}" for column in offered)
 
 
 class Field(NamedTuple):
@@ -38,23 +59,31 @@ class Field(NamedTuple):
     nullable: bool
 
 
-def chosen_fields(schema: Any) -> tuple[Field, ...]:
-    """The fields of a StructType, which is a user's or that of DDL.
+def chosen_fields(schema: Any, *, several: bool = False, permissive: bool = False) -> tuple[Field, ...]:
+    """The fields of a StructType, which is a user's or that of `ddl`.
 
     Raises: ValueError where the source cannot give what is asked for.
     """
-    fields = tuple(_chosen_field(field) for field in schema.fields)
+    offered = columns(several=several, permissive=permissive)
+    if not several:
+        offered = (SOURCE, *offered)
+    by_name = {column.name: column for column in offered}
+    fields = tuple(_chosen_field(field, by_name) for field in schema.fields)
     if not fields:
-        raise ValueError(f"binlog: the schema has no columns; there are {DDL}")
-    if len({field.column for field in fields}) < len(fields):
+        raise ValueError(f"binlog: the schema has no columns; there are {ddl(offered)}")
+    names = {field.column for field in fields}
+    if len(names) < len(fields):
         raise ValueError("binlog: the schema names a column twice")
+    if permissive and DAMAGE.name not in names:
+        text = "binlog: with mode=PERMISSIVE the schema has to have a column"
+        raise ValueError(f"{text} {ddl([DAMAGE])}, so that damage is seen")
     return fields
 
 
-def _chosen_field(field: Any) -> Field:
-    column = _BY_NAME.get(field.name.lower())
+def _chosen_field(field: Any, by_name: dict[str, Column]) -> Field:
+    column = by_name.get(field.name.lower())
     if column is None:
-        raise ValueError(f"binlog: there is no column {field.name!r}; there are {DDL}")
+        raise ValueError(f"binlog: there is no column {field.name!r}; there are {ddl(list(by_name.values()))}")
     asked = field.dataType.simpleString()
     if asked != column.spark_type:
         raise ValueError(f"binlog: the column {column.name!r} is of type {column.spark_type}, not {asked}")

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from pyspark.sql.datasource import DataSource
 
-from binlog.spark.options import parse_options
-from binlog.spark.reading import BatchReader
-from binlog.spark.schema import DDL, chosen_fields
+from binlog.spark.options import ReadOptions, parse_options
+from binlog.spark.reading import BatchReader, FilteringReader
+from binlog.spark.schema import Field, chosen_fields, columns, ddl
+from binlog.spark.write_options import WriteOptions, chosen_column, parse_write_options
+
+# What the one process has loaded that asks a reader for its filters.
+_PUSHDOWN = "pyspark.sql.worker.data_source_pushdown_filters"
 
 
 class BinlogDataSource(DataSource):
-    """Reads a log: `spark.read.format("binlog").load(path)`.
+    """Reads logs: `spark.read.format("binlog").load(path)`, and `spark.readStream`.
 
-    The options are in binlog.spark.options, the columns in binlog.spark.schema.  A query reads what the log held
+    The options are in binlog.spark.options, the columns in binlog.spark.schema.  A batch query reads what the log held
     when it was planned.  PySpark 4.3 plans a frame once, when it is first used, and 4.0 each of its queries (seen): so
     load() again for what came since.
     Raises: ValueError for options.
@@ -22,8 +27,7 @@ class BinlogDataSource(DataSource):
 
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
-        # Now, and not only when the query runs: load() is where a user looks for the mistake.
-        self._parsed = parse_options(options)
+        self._given = dict(options)
 
     @classmethod
     def name(cls) -> str:
@@ -32,8 +36,42 @@ class BinlogDataSource(DataSource):
 
     def schema(self) -> str:
         """All columns, for a user who asks for none in particular."""
-        return DDL
+        # Asked for by load(): that is where a user looks for the mistake in an option, not where the query runs.
+        parsed = parse_options(self._given)
+        return ddl(columns(several=parsed.several, permissive=parsed.permissive))
 
     def reader(self, schema: Any) -> BatchReader:
         """A reader of the columns in a StructType.  Raises: ValueError for one that the source cannot give."""
-        return BatchReader(self._parsed, chosen_fields(schema))
+        kind = FilteringReader if _PUSHDOWN in sys.modules else BatchReader
+        return kind(*self._read(schema))
+
+    def streamReader(self, schema: Any) -> Any:  # noqa: N802 - Spark's name
+        """The same for a stream.  Raises: ValueError, also where PySpark is older than 4.2, the first with limits."""
+        try:
+            from binlog.spark.following import StreamReader
+        except ImportError as error:
+            raise ValueError(f"binlog: following a log takes PySpark 4.2 or later ({error})") from error
+        return StreamReader(*self._read(schema))
+
+    def writer(self, schema: Any, overwrite: bool) -> Any:
+        """Appends rows.  Raises: ValueError for an option or column, and for mode("overwrite")."""
+        from binlog.spark.writing import BatchWriter
+
+        return BatchWriter(*self._write(schema, overwrite=overwrite))
+
+    def streamWriter(self, schema: Any, overwrite: bool) -> Any:  # noqa: N802 - Spark's
+        """Appends a stream's rows, exactly once.  Raises: as `writer`; and where PySpark is older than 4.1."""
+        try:
+            from binlog.spark.sink import StreamWriter
+        except ImportError as error:
+            raise ValueError(f"binlog: writing a stream takes PySpark 4.1 or later ({error})") from error
+        return StreamWriter(*self._write(schema, overwrite=overwrite))
+
+    def _read(self, schema: Any) -> tuple[ReadOptions, tuple[Field, ...]]:
+        parsed = parse_options(self._given)
+        return parsed, chosen_fields(schema, several=parsed.several, permissive=parsed.permissive)
+
+    def _write(self, schema: Any, *, overwrite: bool) -> tuple[WriteOptions, str]:
+        if overwrite:
+            raise ValueError('binlog: a log is only ever appended to: use mode("append")')
+        return parse_write_options(self._given), chosen_column(schema)

@@ -45,9 +45,32 @@ def test_a_damaged_record(log: Path, refs: list[Ref], count: Callable[..., int])
     offset = refs[40].offset
     data[offset : offset + 4] = b"\xff\xff\xff\xff"
     path.write_bytes(data)
+    # By the index all that was synced together is damaged; without one, nothing is known from the record on.
+    assert f"binlog.errors.CorruptError: {path} at offset 256: the bytes from here to" in error_of(count)
+    (log / "00000001.idx").unlink()
     text = error_of(count)
     assert f"binlog.errors.CorruptError: {path} at offset {offset}" in text
     assert "[length]" in text
+
+
+def test_damage_as_rows(spark: Any, log: Path, refs: list[Ref]) -> None:
+    path = log / "00000001.dat"
+    data = bytearray(path.read_bytes())
+    data[refs[40].offset : refs[40].offset + 4] = b"\xff\xff\xff\xff"
+    path.write_bytes(data)
+
+    def damaged() -> tuple[int, list[Any]]:
+        frame = spark.read.format("binlog").option("mode", "PERMISSIVE").load(str(log))
+        good = frame.where("damage IS NULL").count()
+        return good, frame.where("damage IS NOT NULL").select("number", "offset", "data", "damage.*").collect()
+
+    good, [row] = damaged()
+    assert (good, *row[:4]) == (1, 1, 256, None, refs[-1].offset + 6)
+    assert "are not what was written" in row.reason
+    (log / "00000001.idx").unlink()
+    good, [row] = damaged()
+    assert (good, *row[:4]) == (41, 1, refs[40].offset, None, refs[-1].offset + 6)
+    assert "[length]" in row.reason
 
 
 def test_a_damaged_header(log: Path, refs: list[Ref], count: Callable[..., int]) -> None:
@@ -78,11 +101,11 @@ def test_a_file_for_a_directory(count: Callable[..., int], log: Path, refs: list
 
 
 def test_an_unknown_option(count: Callable[..., int], refs: list[Ref]) -> None:
-    assert "binlog: there is no option 'start'; there is 'path'" in error_of(lambda: count(start="1:256"))
+    assert "binlog: there is no option 'start'; there are path, startingPosition" in error_of(lambda: count(start="1"))
 
 
 def test_no_path(count: Callable[..., int]) -> None:
-    assert "binlog: load() needs the path" in error_of(lambda: count(path=None))
+    assert "binlog: load() and save() need the path" in error_of(lambda: count(path=None))
 
 
 @pytest.mark.parametrize(

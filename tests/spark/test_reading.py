@@ -21,7 +21,7 @@ def load(spark: Any, path: Path) -> Any:
 
 def rows(frame: Any) -> list[tuple[Any, ...]]:
     """All rows in the order of the log, with data as bytes."""
-    found = frame.orderBy("number", "offset").collect()
+    found = frame.drop("time").orderBy("number", "offset").collect()
     return [tuple(bytes(value) if isinstance(value, bytearray) else value for value in row) for row in found]
 
 
@@ -37,6 +37,7 @@ def test_the_schema(spark: Any, log: Path) -> None:
         ("number", "bigint", True),
         ("offset", "bigint", True),
         ("sequence", "bigint", True),
+        ("time", "timestamp", True),
         ("data", "binary", True),
     ]
 
@@ -73,14 +74,21 @@ def test_many_tiny_records_take_several_batches(spark: Any, log: Path) -> None:
     assert tuple(summary.first()) == (200_000, 0, 199_999, 200_000, 256 + 4 * 199_999, 0)
 
 
-def test_one_task_a_file(spark: Any, log: Path) -> None:
+def test_small_files_are_packed_together_and_large_ones_split(spark: Any, log: Path) -> None:
     with Writer(log) as writer:
         for _ in range(3):
             writer.append_many(RECORDS)
             writer.cutover()
-    tasks = load(spark, log).selectExpr("number", "spark_partition_id()").distinct().collect()
-    assert len(tasks) == 3
-    assert len({task for _, task in tasks}) == 3
+        writer.append_many([bytes(10_000)] * 300)
+
+    def tasks(**options: str) -> list[int]:
+        frame = spark.read.format("binlog").options(**options).load(str(log))
+        rows = frame.selectExpr("number", "spark_partition_id() AS task").distinct().groupBy("task").count().collect()
+        return sorted(row[1] for row in rows)
+
+    assert tasks() == [4]
+    assert tasks(maxPartitionBytes="1m") == [1, 1, 4]
+    assert len(tasks(minPartitions="8")) >= 8
 
 
 def test_count(spark: Any, log: Path) -> None:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from array import array
+from bisect import bisect_right
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from binlog import Batch, Reader, Writer
+from binlog import Batch, Reader, Stretch, Writer
+from binlog.errors import CorruptError
 from binlog.spark.schema import Field
 
 pytestmark = pytest.mark.spark
 
-ALL = tuple(Field(name, name, True) for name in ("number", "offset", "sequence", "data"))
+ALL = tuple(Field(name, name, True) for name in ("source", "number", "offset", "sequence", "time", "data", "damage"))
 
 
 def batch_of(records: list[bytes], *, number: int = 1, offset: int = 256, first_sequence: int | None = 0) -> Batch:
@@ -32,22 +35,48 @@ def batch_of(records: list[bytes], *, number: int = 1, offset: int = 256, first_
     st.integers(1, 2**32 - 1),
     st.integers(248, 2**62),
     st.none() | st.integers(0, 2**62),
+    st.data(),
 )
 def test_columns_say_what_the_batch_says(
-    records: list[bytes], number: int, offset: int, first_sequence: int | None
+    records: list[bytes], number: int, offset: int, first_sequence: int | None, data: st.DataObject
 ) -> None:
     from binlog.spark.columns import arrow_schema, record_batch
 
     batch = batch_of(records, number=number, offset=offset, first_sequence=first_sequence)
-    made = record_batch(batch, ALL, arrow_schema(ALL))
-    made.validate(full=True)
     count = len(records)
-    assert made.to_pydict() == {
+    bounds = sorted(data.draw(st.sets(st.integers(1, count), max_size=5)) | {count}) if data.draw(st.booleans()) else []
+    times = [data.draw(st.integers(0, 2**62)) for _ in bounds]
+    made = record_batch(Stretch(batch, array("Q", bounds), array("Q", times)), "/log", ALL, arrow_schema(ALL))
+    made.validate(full=True)
+    micros = [times[bisect_right(bounds, at)] // 1000 if times else None for at in range(count)]
+    assert made.column("time").cast("int64").to_pylist() == micros
+    assert made.drop_columns("time").to_pydict() == {
+        "source": ["/log"] * count,
         "number": [number] * count,
         "offset": [ref.offset for ref in batch.refs()],
         "sequence": [None if first_sequence is None else first_sequence + index for index in range(count)],
         "data": records,
+        "damage": [None] * count,
     }
+
+
+def test_damage_is_a_row() -> None:
+    from binlog.spark.columns import Damage, arrow_schema, damage_batch
+
+    error = CorruptError("/log/00000003.dat", 300, "range", "it is bad")
+    made = damage_batch("/log", 3, Damage(300, 400, error), ALL, arrow_schema(ALL))
+    made.validate(full=True)
+    assert made.to_pylist() == [
+        {
+            "source": "/log",
+            "number": 3,
+            "offset": 300,
+            "sequence": None,
+            "time": None,
+            "data": None,
+            "damage": {"end": 400, "reason": "/log/00000003.dat at offset 300: it is bad [range]"},
+        }
+    ]
 
 
 def test_the_schema_is_the_one_that_spark_expects() -> None:
@@ -66,7 +95,10 @@ def test_columns_outlive_the_reader(tmp_path: Path) -> None:
     with Writer(tmp_path) as writer:
         writer.append_many([b"%d" % number for number in range(1000)])
     with Reader(tmp_path) as reader:
-        made = [record_batch(reader.read_batch(records_max=300), ALL, arrow_schema(ALL)) for _ in range(4)]
+        batches = [reader.read_batch(records_max=300) for _ in range(4)]
+    none = array("Q")
+    made = [record_batch(Stretch(batch, none, none), "/log", ALL, arrow_schema(ALL)) for batch in batches]
+    del batches
     values = [value for batch in made for value in batch.column("data").to_pylist()]
     assert values == [b"%d" % number for number in range(1000)]
 
@@ -76,10 +108,10 @@ def test_no_column_costs_an_object_for_a_record() -> None:
 
     from binlog.spark.columns import arrow_schema, record_batch
 
-    batch = batch_of([b"x" * 20] * 5000)
+    stretch = Stretch(batch_of([b"x" * 20] * 5000), array("Q", [2000, 5000]), array("Q", [1, 2]))
     schema = arrow_schema(ALL)
-    record_batch(batch, ALL, schema)
+    record_batch(stretch, "/log", ALL, schema)
     before = sys.getallocatedblocks()
-    made = record_batch(batch, ALL, schema)
+    made = record_batch(stretch, "/log", ALL, schema)
     assert sys.getallocatedblocks() - before < 200
     assert made.num_rows == 5000

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
-from binlog.spark.options import Options, parse_options
+from binlog import Ref, Since, Start
+from binlog.spark.options import ReadOptions, parse_options
 
 
 @pytest.mark.parametrize(
@@ -16,28 +19,76 @@ from binlog.spark.options import Options, parse_options
         ("/var/log/../audit/", "/var/audit"),
         ("audit", os.path.abspath("audit")),
         ("/a:b", "/a:b"),
+        ("/logs/[ab]*", "/logs/[ab]*"),
         ("file:///var/log/an%20audit", "/var/log/an audit"),
         ("file:/var/log", "/var/log"),
         ("file://localhost/var/log", "/var/log"),
     ],
 )
 def test_a_path_becomes_absolute(given: str, path: str) -> None:
-    assert parse_options({"path": given}) == Options(path)
+    assert parse_options({"path": given}) == ReadOptions((path,))
 
 
 def test_names_are_of_any_case() -> None:
-    assert parse_options({"PATH": "/log"}) == Options("/log")
+    assert parse_options({"PATH": "/log", "FAILONDATALOSS": "False"}) == ReadOptions(("/log",), fail_on_data_loss=False)
+
+
+@pytest.mark.parametrize(
+    ("options", "several"),
+    [
+        ({"path": "/a"}, False),
+        ({"paths": '["/a"]'}, False),
+        ({"paths": '["/a", "/b"]'}, True),
+        ({"path": "/a/*"}, True),
+    ],
+)
+def test_more_than_one_log(options: dict[str, str], several: bool) -> None:
+    assert parse_options(options).several is several
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "field", "value"),
+    [
+        ("startingPosition", "earliest", "start", Start.BEGINNING),
+        ("startingPosition", "LATEST", "start", Start.END),
+        ("startingPosition", "3:256", "start", Ref(3, 256)),
+        ("startingPosition", '{"number":1,"offset":256}', "start", Ref(1, 256)),
+        ("endingPosition", '{"/log":{"number":1,"offset":256}}', "end", {"/log": Ref(1, 256)}),
+        ("endingPosition", "2026-11-30T12:00:00Z", "end", Since(datetime(2026, 11, 30, 12, tzinfo=UTC))),
+        ("minPartitions", "7", "partitions_min", 7),
+        ("maxPartitionBytes", "64m", "partition_bytes", 64 << 20),
+        ("maxPartitionBytes", "1000", "partition_bytes", 1000),
+        ("maxRecordBytes", "1 GiB", "record_bytes_max", 1 << 30),
+        ("maxRecordBytes", "4g", "record_bytes_max", 2**31 - 1),
+        ("failOnDataLoss", "false", "fail_on_data_loss", False),
+        ("includeOpenFile", "false", "include_open_file", False),
+        ("mode", "permissive", "permissive", True),
+        ("mode", "FAILFAST", "permissive", False),
+        ("maxRecordsPerTrigger", "10", "records_per_trigger", 10),
+        ("maxBytesPerTrigger", "10kb", "bytes_per_trigger", 10240),
+    ],
+)
+def test_each_option(name: str, text: str, field: str, value: Any) -> None:
+    assert getattr(parse_options({"path": "/log", name: text}), field) == value
 
 
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({}, "needs the path"),
-        ({"path": ""}, "needs the path"),
-        ({"paths": '["/a", "/b"]'}, "takes one directory"),
-        ({"path": "/log", "zeta": "1", "Alpha": "2"}, "no option 'alpha', 'zeta'"),
+        ({}, "need the path"),
+        ({"path": ""}, "need the path"),
+        ({"path": "/log", "zeta": "1", "Alpha": "2"}, "no option 'alpha', 'zeta'; there are path, startingPosition"),
         ({"path": "hdfs://host/log"}, "'hdfs://host/log' is not a path in a file system of this machine"),
         ({"path": "file://host/log"}, "'file://host/log' is on another machine"),
+        ({"path": "/log", "startingPosition": "soon"}, "startingPosition is 'earliest', 'latest'"),
+        ({"path": "/log", "startingPosition": "0:1"}, "startingPosition is"),
+        ({"path": "/log", "startingPosition": '{"number":1}'}, "startingPosition is"),
+        ({"path": "/log", "endingPosition": "2026-11-30T12:00:00"}, "a time without a zone"),
+        ({"path": "/log", "minPartitions": "0"}, "minPartitions is a whole number from 1 on"),
+        ({"path": "/log", "maxPartitionBytes": "much"}, "maxPartitionBytes is a size"),
+        ({"path": "/log", "maxPartitionBytes": "0"}, "maxPartitionBytes is a size"),
+        ({"path": "/log", "failOnDataLoss": "yes"}, "failOnDataLoss is true or false"),
+        ({"path": "/log", "mode": "DROPMALFORMED"}, "mode is FAILFAST or PERMISSIVE"),
     ],
 )
 def test_what_is_not_known_is_refused(options: dict[str, str], text: str) -> None:

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from binlog.spark.schema import COLUMNS, DDL, Field, chosen_fields
+from binlog.spark.schema import DAMAGE, Field, chosen_fields, columns, ddl
 
 
 def struct(*fields: tuple[str, str, bool]) -> SimpleNamespace:
@@ -18,10 +18,36 @@ def struct(*fields: tuple[str, str, bool]) -> SimpleNamespace:
     )
 
 
-def test_all_columns() -> None:
-    assert DDL == "number bigint, offset bigint, sequence bigint, data binary"
-    every = struct(*((column.name, column.spark_type, True) for column in COLUMNS))
-    assert [field.column for field in chosen_fields(every)] == ["number", "offset", "sequence", "data"]
+@pytest.mark.parametrize(
+    ("several", "permissive", "expected"),
+    [
+        (False, False, "number bigint, offset bigint, sequence bigint, time timestamp, data binary"),
+        (True, False, "source string, number bigint, offset bigint, sequence bigint, time timestamp, data binary"),
+        (
+            False,
+            True,
+            f"number bigint, offset bigint, sequence bigint, time timestamp, data binary, damage {DAMAGE.spark_type}",
+        ),
+    ],
+)
+def test_all_columns(several: bool, permissive: bool, expected: str) -> None:
+    offered = columns(several=several, permissive=permissive)
+    assert ddl(offered) == expected
+    every = struct(*((column.name, column.spark_type, True) for column in offered))
+    chosen = chosen_fields(every, several=several, permissive=permissive)
+    assert [field.column for field in chosen] == [column.name for column in offered]
+
+
+def test_the_source_of_one_log_is_given_where_asked_for() -> None:
+    assert chosen_fields(struct(("source", "string", False))) == (Field("source", "source", False),)
+
+
+def test_damage_has_to_be_seen_where_it_is_let_through() -> None:
+    with pytest.raises(ValueError, match="mode=PERMISSIVE the schema has to have a column damage"):
+        chosen_fields(struct(("data", "binary", True)), permissive=True)
+    damage = ("damage", "struct<end:bigint,reason:string>", True)
+    with pytest.raises(ValueError, match="'data' cannot be NOT NULL"):
+        chosen_fields(struct(("data", "binary", False), damage), permissive=True)
 
 
 def test_some_in_another_order_and_spelling() -> None:

@@ -1,0 +1,195 @@
+"""Following logs with Structured Streaming: one batch after the other, each from where the last one ended.
+
+Facts relied on (PySpark 4.2 and 4.3):
+
+- An offset is a dict of dicts that Spark keeps as JSON, and compares as text: so its keys are always in one order.
+- `initialOffset` is asked for a new query only; a restarted one begins with what its checkpoint has, and asks for
+  `partitions` of a batch that may not have been finished with the very offsets of that batch.
+- One object in one process of the driver is asked for all offsets of a query, and is pickled to the tasks.
+- With a limit of ReadAllAvailable the options' limits do not count (Trigger.Once).
+- With Trigger.AvailableNow, `prepareForTriggerAvailableNow` is called once, and `latestOffset` until it gives what it
+  was given: so that must be an end fixed before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pyspark.sql.datasource import DataSourceStreamReader
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from binlog import FileStat, Reader, Ref, Start, forward
+from binlog.errors import GoneError
+from binlog.spark.options import ReadOptions
+from binlog.spark.partitions import FileRange, Task, directories, divide, ranges_between
+from binlog.spark.positions import earliest, latest, ref_from_json, ref_to_json, resolve
+from binlog.spark.reading import TaskReader
+from binlog.spark.schema import Field
+from binlog.spark.snapshot import take_snapshot
+
+Offset = dict[str, dict[str, Any]]
+"""For each log's directory: `number` and `offset` of the ref, and `log`, the log's identity, where its files tell."""
+
+
+class StreamReader(TaskReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Gives what is published, in the order of each log.
+
+    What another program adds to a closed file after the stream went past its end is not seen.
+    """
+
+    def __init__(self, options: ReadOptions, fields: Sequence[Field]) -> None:
+        super().__init__(options, fields)
+        self._final: Offset | None = None
+
+    def initialOffset(self) -> Offset:  # noqa: N802 - Spark's names, here and below
+        """Where a new query begins.  Raises: ValueError, GoneError, AccessError, CorruptError, VersionError."""
+        places: Offset = {}
+        for path in directories(self._options):
+            files = take_snapshot(path)
+            if files:
+                start = resolve(self._options.start, path, files, fail_on_data_loss=self._options.fail_on_data_loss)
+                places[path] = _place(start, _identity(files))
+        return places
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """What the options say; where there are two limits, `latestOffset` sees to both."""
+        if self._options.records_per_trigger is not None:
+            return ReadMaxRows(self._options.records_per_trigger)
+        if self._options.bytes_per_trigger is not None:
+            return ReadMaxBytes(self._options.bytes_per_trigger)
+        return ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Fix the end of what this query reads."""
+        self._final = self._ends({})
+
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
+        """How far the next batch goes: to the published end of each log, or as far as the limits allow."""
+        ends = self._ends(start) if self._final is None else self._final
+        # A log that has shrunk, or is gone, is found out by `partitions`.
+        if isinstance(limit, ReadAllAvailable) or ends == start:
+            return _in_order({**start, **ends})
+        return _in_order({**start, **self._within_limits(start, ends)})
+
+    def reportLatestOffset(self) -> Offset:  # noqa: N802
+        """What there is, for a query's progress."""
+        return self._ends({})
+
+    def partitions(self, start: Offset, end: Offset) -> list[Task]:
+        """The tasks of one batch.  Raises: GoneError where it cannot be had any more; CorruptError, AccessError."""
+        return divide([part for path in end for part in self._ranges(path, start, end)], self._options)
+
+    def _ends(self, start: Offset) -> Offset:
+        """The published end of each log that has one.  start: tells identities known already."""
+        ends: Offset = {}
+        for path in directories(self._options):
+            known = start.get(path, {}).get("log")
+            if known is not None and self._options.include_open_file and self._options.fail_on_data_loss:
+                # What an idle query asks a hundred times a second, so no header is read but the newest one's.
+                # That it is the same log still, `partitions` looks at.
+                with Reader(path, Start.END) as reader:
+                    ends[path] = _place(reader.next_ref, known)
+                continue
+            files = take_snapshot(path)
+            if files:
+                end = latest(files) if self._options.include_open_file else _closed_end(files)
+                ends[path] = _place(end, _identity(files))
+        return ends
+
+    def _ranges(self, path: str, start: Offset, end: Offset) -> list[FileRange]:
+        """What lies between two offsets in one log."""
+        files = take_snapshot(path)
+        last = ref_from_json(end[path])
+        first = ref_from_json(start[path]) if path in start else None
+        lost = _loss(files, first, last, end[path].get("log"))
+        if lost is not None and self._options.fail_on_data_loss:
+            raise GoneError(f"{path}: {lost}; failOnDataLoss=false goes on with what is there")
+        if not files:
+            return []
+        begin = earliest(files)
+        if first is not None and start[path].get("log") in (None, end[path].get("log")):
+            begin = max(begin, first)
+        return list(ranges_between(path, files, begin, last))
+
+    def _within_limits(self, start: Offset, ends: Offset) -> Offset:
+        """Each log gets a share of the limits that is as large as its share of what there is to read."""
+        ranges = {path: self._ranges(path, start, ends) for path in ends}
+        lengths = {path: sum(part.end - part.start for part in ranges[path]) for path in ends}
+        sizes = {path: length for path, length in lengths.items() if length}
+        records = shares(self._options.records_per_trigger, sizes)
+        size = shares(self._options.bytes_per_trigger, sizes)
+        reached = {path: end for path, end in ends.items() if path not in sizes}
+        for path in sizes:
+            place = _reach(ranges[path], ends[path], records.get(path), size.get(path))
+            if place is not None:
+                reached[path] = place
+        return reached
+
+
+def shares(limit: int | None, sizes: Mapping[str, int]) -> dict[str, int]:
+    """A limit divided by size, and 1 at least for each where it suffices for that; empty for no limit."""
+    if limit is None:
+        return {}
+    total = sum(sizes.values())
+    least = min(1, limit // max(len(sizes), 1))
+    found = {path: max(limit * size // total, least) for path, size in sizes.items()}
+    # What those got that were raised to the least, the largest give up; what is left over, they get.
+    for path in sorted(sizes, key=lambda each: sizes[each], reverse=True):
+        rest = limit - sum(found.values())
+        found[path] = max(found[path] + rest, least)
+    return found
+
+
+def _reach(
+    ranges: Sequence[FileRange], end: dict[str, Any], records: int | None, size: int | None
+) -> dict[str, Any] | None:
+    """How far a batch goes in one log; None for nowhere, where its share is nothing."""
+    if records == 0 or size == 0:
+        return None
+    for part in ranges:
+        at, count = forward(part.path, part.number, part.start, part.end, records_max=records, bytes_max=size)
+        records = None if records is None or count is None else records - count
+        size = None if size is None else size - (at - part.start)
+        over = (records is not None and records <= 0) or (size is not None and size <= 0)
+        if at < part.end or (over and part is not ranges[-1]):
+            return _place(Ref(part.number, at), end.get("log"))
+    return end
+
+
+def _loss(files: Sequence[FileStat], first: Ref | None, last: Ref, log: str | None) -> str | None:
+    """What of a batch cannot be had any more; None where all of it can."""
+    if not files:
+        return f"the log has no files any more, and was read up to {first or last}"
+    if log is not None and any(file.uuid not in (None, log) for file in files):
+        return "it is another log than the one that was read before"
+    if first is not None and first < earliest(files):
+        return f"the records from {first} on were removed, up to {earliest(files)}"
+    if last > latest(files):
+        return f"the log ended at {last}, and now ends at {latest(files)}"
+    return None
+
+
+def _identity(files: Sequence[FileStat]) -> str | None:
+    return next((file.uuid for file in reversed(files) if file.uuid is not None), None)
+
+
+def _closed_end(files: Sequence[FileStat]) -> Ref:
+    """Where the closed files end: at the start of the open one."""
+    following = [file for file in files if not file.closed]
+    return Ref(following[0].number, following[0].first_offset) if following else latest(files)
+
+
+def _place(ref: Ref, log: str | None) -> dict[str, Any]:
+    return {**ref_to_json(ref), **({} if log is None else {"log": log})}
+
+
+def _in_order(places: Offset) -> Offset:
+    """As Spark compares it: the same places in the same order."""
+    return dict(sorted(places.items()))

@@ -1,0 +1,61 @@
+"""The options of writing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from binlog.spark.options import local_path, one_path, record_bytes, refuse_unknown
+
+_TYPES = ("binary", "string")
+_COLUMN = "data"
+
+
+@dataclass(frozen=True)
+class WriteOptions:
+    """What a write is told.
+
+    path: the log's directory, absolute; made where it is missing.
+    record_bytes_max: a larger row is an error.
+    source, turn: `txnAppId` and `txnVersion`, as Delta's users know them: rows with a version that is in the log, or a
+    lower one, are not appended again.  None and 0 where they are not given.
+    """
+
+    path: str
+    record_bytes_max: int
+    source: str | None = None
+    turn: int = 0
+
+
+def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
+    """The options of a write, as Spark hands them over.  Raises: ValueError for one that is missing or not known."""
+    given = {name.lower(): value for name, value in options.items()}
+    path = local_path(one_path(given))
+    size = record_bytes("maxRecordBytes", given.pop("maxrecordbytes", "64m"))
+    # A stream's own, which Spark hands over with ours.
+    for name in ("checkpointlocation", "queryname"):
+        given.pop(name, None)
+    source, turn = given.pop("txnappid", None), given.pop("txnversion", None)
+    refuse_unknown(given, ("maxRecordBytes", "txnAppId", "txnVersion"))
+    if (source is None) != (turn is None):
+        raise ValueError("binlog: txnAppId and txnVersion go together")
+    if turn is not None and not turn.isdecimal():
+        raise ValueError(f"binlog: txnVersion is a whole number from 0 on, not {turn!r}")
+    return WriteOptions(path, size, source, int(turn or 0))
+
+
+def chosen_column(schema: Any) -> str:
+    """The column of a StructType whose values become records: the one named `data`, or the only one.
+
+    Raises: ValueError where there is none, or it is neither binary nor a string.
+    """
+    named = [field for field in schema.fields if field.name.lower() == _COLUMN]
+    fields = named or (schema.fields if len(schema.fields) == 1 else [])
+    if len(fields) != 1:
+        names = ", ".join(field.name for field in schema.fields)
+        raise ValueError(f"binlog: the rows have a column named 'data', or one column alone; they have {names}")
+    kind = fields[0].dataType.simpleString()
+    if kind not in _TYPES:
+        raise ValueError(f"binlog: the column {fields[0].name!r} is binary or a string, not {kind}")
+    return str(fields[0].name)

@@ -1,0 +1,141 @@
+"""Writing rows into a log: tasks write aside, and the driver appends all of it in one go, or nothing.
+
+Facts relied on (PySpark 4.1 to 4.3):
+
+- Spark may run a task more than once, and tells `commit` only of the attempts that count.
+- A stream's writer is made anew for `commit`, in another process than those of the tasks: nothing but the messages
+  survives.  In a task, the query and the batch are local properties of its context.
+- After a `commit` that raised, Spark calls `abort`, and a restarted query gives the same batch number again, with the
+  same rows.
+
+So a batch of a stream is a turn of its query (Writer.append_turn): given again, it is in the log once.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+
+import binlog
+from binlog import Batch, Mode, RangeReader, Stretch, Turn, Writer
+from binlog.errors import CorruptError, StateError
+from binlog.spark.write_options import WriteOptions
+
+ASIDE = ".aside"
+"""The folder in a log's directory in which tasks write, each a log of its own."""
+
+
+@dataclass(frozen=True)
+class Written(WriterCommitMessage):
+    """What a task wrote.
+
+    partition: its number.  path: the log that it wrote, aside.  query: of a stream, else empty.
+    """
+
+    partition: int
+    path: str
+    query: str
+    record_count: int
+
+
+class TaskWriter:
+    """Writes the rows of one task aside.  Made on the driver, and pickled to the tasks."""
+
+    def __init__(self, options: WriteOptions, column: str) -> None:
+        self._options = options
+        self._column = column
+        self._job = uuid.uuid4().hex
+        self._version = binlog.__version__
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Write all rows, durably.  Raises: ValueError for null; FullError, AccessError."""
+        if self._version != binlog.__version__:
+            raise StateError(f"the driver has binlog {self._version}, and this executor {binlog.__version__}")
+        context = TaskContext.get()
+        assert context is not None
+        query = context.getLocalProperty("sql.streaming.queryId") or ""
+        batch = context.getLocalProperty("streaming.sql.batchId") or ""
+        place = os.path.join(self._options.path, ASIDE, f"{query}-{batch}" if query else self._job)
+        os.makedirs(place, exist_ok=True)
+        path = os.path.join(place, f"{context.partitionId()}-{uuid.uuid4().hex}")
+        count = 0
+        with Writer(path, mode=Mode.FLUSH, record_bytes_max=self._options.record_bytes_max) as writer:
+            for rows in iterator:
+                if rows.num_rows:
+                    writer.append_batch(_batch(rows.column(self._column), self._column))
+                    count += rows.num_rows
+        return Written(context.partitionId(), path, query, count)
+
+
+class BatchWriter(TaskWriter, DataSourceArrowWriter):
+    """Appends the rows of a frame: all of them in one go, or none."""
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Append what the tasks wrote.  Raises: as Writer.append_turn."""
+        written = in_order(messages)
+        with Writer(self._options.path, record_bytes_max=self._options.record_bytes_max) as writer:
+            if self._options.source is None:
+                writer.append_batches(_batches(written))
+            else:
+                take_turn(writer, written, source=self._options.source, turn=self._options.turn)
+        remove(written)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Remove what the tasks wrote."""
+        remove(in_order(messages))
+
+
+def take_turn(writer: Writer, written: Sequence[Written], *, source: str, turn: int) -> Turn | None:
+    """Append a turn, once.
+
+    Raises: StateError where the turn is in the log with other records: then what gave it has forgotten something, and
+    what it gives now is neither in the log nor can be told apart from what is.
+    """
+    appended = writer.append_turn(_batches(written), source=source, turn=turn)
+    last = writer.last_turn(source)
+    if appended is None and last is not None and last.turn == turn:
+        count = sum(each.record_count for each in written)
+        if last.record_count != count:
+            text = f"batch {turn} of {source} is in the log with {last.record_count} records, and has {count} now"
+            raise StateError(f"{text}: its checkpoint is older than the log, or of another query")
+    return appended
+
+
+def _batch(values: pa.Array, column: str) -> Batch:
+    if values.null_count:
+        raise ValueError(f"binlog: the column {column!r} has null in it, of which no record can be made")
+    bounds = memoryview(values.buffers()[1]).cast("B").cast("i")[values.offset : values.offset + len(values) + 1]
+    data = values.buffers()[2]
+    return Batch.from_packed(memoryview(b"" if data is None else data), bounds)
+
+
+def _batches(written: Sequence[Written]) -> Iterator[Batch]:
+    """The records of all tasks, one task after the other.  Raises: CorruptError where one's are damaged."""
+    for each in written:
+        for file in binlog.stat(each.path).files:
+            with RangeReader(each.path, file.number, record_bytes_max=2**31 - 1) as reader:
+                for found in reader:
+                    if not isinstance(found, Stretch):
+                        text = "the bytes that a task wrote are not there any more"
+                        raise CorruptError(reader.file_path, found.start, "range", text)
+                    yield found.batch
+
+
+def in_order(messages: Sequence[WriterCommitMessage | None]) -> list[Written]:
+    return sorted((each for each in messages if isinstance(each, Written)), key=lambda each: each.partition)
+
+
+def remove(written: Sequence[Written]) -> None:
+    """Remove what was written aside, by these tasks and those they repeat.  What cannot be removed is only space."""
+    for folder in {os.path.dirname(each.path) for each in written}:
+        shutil.rmtree(folder, ignore_errors=True)
+        with suppress(OSError):
+            os.rmdir(os.path.dirname(folder))

@@ -1,0 +1,54 @@
+"""The Spark job: python -m stress.pipeline.driver FOLDER [--last].
+
+Two queries follow the log in the folder: one into Parquet, one into another log.  With --last they read what there is,
+and what came of it in Parquet is printed, as JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from binlog.spark import session
+
+SOURCE, TARGET, PARQUET = "log", "copy", "parquet"
+
+_RECORDS_A_BATCH = 2000
+
+
+def _query(spark: Any, folder: Path, name: str, columns: tuple[str, ...], form: str, *, last: bool) -> Any:
+    records = spark.readStream.format("binlog").option("maxRecordsPerTrigger", _RECORDS_A_BATCH)
+    writing = (
+        records.load(str(folder / SOURCE))
+        .select(*columns)
+        .writeStream.format(form)
+        .option("checkpointLocation", str(folder / f"{name}.checkpoint"))
+        .queryName(name)
+    )
+    writing = writing.trigger(availableNow=True) if last else writing.trigger(processingTime="0 seconds")
+    return writing.start(str(folder / name))
+
+
+def main() -> None:
+    """Run the queries; without --last, until somebody ends this process."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--last", action="store_true")
+    given = parser.parse_args()
+    with session("binlog pipeline", settings={"spark.ui.showConsoleProgress": "false"}) as spark:
+        spark.sparkContext.setLogLevel("ERROR")
+        queries = [
+            _query(spark, given.folder, PARQUET, ("number", "offset", "data"), "parquet", last=given.last),
+            _query(spark, given.folder, TARGET, ("data",), "binlog", last=given.last),
+        ]
+        print("running", flush=True)
+        for query in queries:
+            query.awaitTermination()
+        rows = spark.read.parquet(str(given.folder / PARQUET)).orderBy("number", "offset").select("data").collect()
+        print(json.dumps([bytes(row.data).decode() for row in rows]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,26 @@
+"""The whole pipeline, killed: in a process of its own, with a Spark of its own."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from tests.support.checkout import ROOT
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+
+def test_each_record_is_in_parquet_and_in_the_other_log_once_though_spark_is_killed(
+    figure: Callable[[str], None],
+) -> None:
+    command = [sys.executable, "-m", "stress.pipeline", "--kills", "3", "--seed", "1"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=800)
+    assert done.returncode == 0, done.stdout + done.stderr[-2000:]
+    [kills, on_the_way] = map(int, re.findall(r"(\d+) kills, (\d+) with", done.stdout)[-1])
+    assert kills == 3
+    assert on_the_way >= 1
+    figure(f"pipeline: {kills} kills of Spark, {on_the_way} with a batch on its way; each record once")

@@ -1,0 +1,147 @@
+"""Rows become records: all of a frame or none, and each batch of a stream once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from binlog import Writer
+from binlog.spark.writing import ASIDE
+from tests.support.logs import read_all
+
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+
+
+@pytest.fixture
+def other(tmp_path: Path) -> Path:
+    return tmp_path / "other"
+
+
+def error_of(action: Callable[[], object]) -> str:
+    with pytest.raises(Exception) as caught:  # noqa: PT011 - Spark's, with ours in its text
+        action()
+    return str(caught.value)
+
+
+def numbers(spark: Any, count: int, *, parts: int = 4) -> Any:
+    return spark.range(0, count, 1, parts).selectExpr("cast(id AS string) AS value")
+
+
+def test_a_frame_is_appended_in_the_order_of_its_partitions(spark: Any, log: Path) -> None:
+    with Writer(log) as writer:
+        writer.append(b"before")
+    numbers(spark, 10_000).write.format("binlog").mode("append").save(str(log))
+    assert read_all(log) == [b"before", *(b"%d" % number for number in range(10_000))]
+    assert not (log / ASIDE).exists()
+
+
+def test_a_log_is_made_where_there_is_none(spark: Any, log: Path) -> None:
+    frame = spark.createDataFrame([(1, b"\x00\xff"), (2, b"")], "number int, DATA binary")
+    frame.coalesce(1).write.format("binlog").mode("append").save(str(log))
+    assert read_all(log) == [b"\x00\xff", b""]
+
+
+def test_what_was_read_can_be_written(spark: Any, log: Path, other: Path) -> None:
+    with Writer(log) as writer:
+        writer.append_many([b"%d" % number * 50 for number in range(20_000)])
+    frame = spark.read.format("binlog").option("maxPartitionBytes", "300k").load(str(log))
+    frame.write.format("binlog").mode("append").save(str(other))
+    assert read_all(other) == read_all(log)
+
+
+def test_a_job_that_fails_leaves_nothing(spark: Any, log: Path) -> None:
+    with Writer(log) as writer:
+        writer.append(b"before")
+    failing = spark.range(0, 10_000, 1, 4).selectExpr(
+        "CASE WHEN id = 9999 THEN raise_error('no') ELSE 'x' END AS value"
+    )
+    assert "no" in error_of(lambda: failing.write.format("binlog").mode("append").save(str(log)))
+    assert read_all(log) == [b"before"]
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "text"),
+    [
+        ("'x' AS a, 'y' AS b", {}, "the rows have a column named 'data', or one column alone; they have a, b"),
+        ("1 AS data", {}, "the column 'data' is binary or a string, not int"),
+        ("cast(null AS string) AS data", {}, "has null in it"),
+        ("'x' AS data", {"color": "red"}, "there is no option 'color'"),
+        ("'x' AS data", {"txnAppId": "a"}, "txnAppId and txnVersion go together"),
+        ("'12345678901' AS data", {"maxRecordBytes": "10"}, "a record of 11 bytes; the limit is 10"),
+    ],
+)
+def test_what_cannot_be_written_is_told(
+    spark: Any, log: Path, columns: str, options: dict[str, str], text: str
+) -> None:
+    frame = spark.range(1).selectExpr(*columns.split(", "))
+    assert text in error_of(lambda: frame.write.format("binlog").mode("append").options(**options).save(str(log)))
+    assert not log.exists() or read_all(log) == []
+
+
+def test_a_log_is_never_overwritten(spark: Any, log: Path) -> None:
+    assert "only ever appended to" in error_of(
+        lambda: numbers(spark, 1).write.format("binlog").mode("overwrite").save(str(log))
+    )
+
+
+def test_a_version_of_an_application_is_appended_once(spark: Any, log: Path) -> None:
+    def write(count: int, version: int) -> None:
+        options = {"txnAppId": "nightly", "txnVersion": str(version)}
+        numbers(spark, count).write.format("binlog").mode("append").options(**options).save(str(log))
+
+    write(5, 1)
+    write(5, 1)
+    write(7, 2)
+    write(5, 1)
+    assert read_all(log) == [b"%d" % number for number in [*range(5), *range(7)]]
+    assert "is in the log with 7 records, and has 8 now" in error_of(lambda: write(8, 2))
+
+
+@pytest.fixture
+def query(spark: Any, log: Path, other: Path, tmp_path: Path) -> Iterator[Callable[..., Any]]:
+    def run(**options: str) -> Any:
+        records = spark.readStream.format("binlog").options(**options).load(str(log))
+        writing = records.select("data").writeStream.format("binlog")
+        query = (
+            writing.option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start(str(other))
+        )
+        query.awaitTermination()
+        return query
+
+    yield run
+    for active in spark.streams.active:
+        active.stop()
+
+
+def test_a_stream_from_one_log_into_another(log: Path, other: Path, query: Callable[..., Any]) -> None:
+    with Writer(log) as writer:
+        for first in range(0, 3000, 100):
+            writer.append_many([b"%d" % number for number in range(first, first + 100)])
+            if first == 1500:
+                writer.cutover()
+        progress = query(maxRecordsPerTrigger="700").recentProgress
+        assert [each["numInputRows"] for each in progress if each["numInputRows"]] == [700] * 4 + [200]
+        writer.append_many([b"%d" % number for number in range(3000, 3100)])
+        query()
+    assert read_all(other) == read_all(log)
+    assert not (other / ASIDE).exists()
+
+
+def test_a_batch_whose_commit_is_not_known_is_given_again_and_not_appended(
+    log: Path, other: Path, tmp_path: Path, query: Callable[..., Any]
+) -> None:
+    with Writer(log) as writer:
+        writer.append_many([b"%d" % number for number in range(100)])
+        query(maxRecordsPerTrigger="30")
+        # As a driver leaves it that died between the publishing and its own note of the commit.
+        last = max((tmp_path / "checkpoint" / "commits").glob("[0-9]*"), key=lambda path: int(path.name))
+        last.unlink()
+        (last.parent / f".{last.name}.crc").unlink(missing_ok=True)
+        writer.append_many([b"%d" % number for number in range(100, 120)])
+        query(maxRecordsPerTrigger="30")
+    assert read_all(other) == read_all(log)
