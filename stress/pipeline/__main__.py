@@ -70,7 +70,12 @@ class Pipeline:
             said, _ = appender.communicate("\n", timeout=60)
             counts.append(int(said))
         driver = self._start("--last")
-        said, _ = driver.communicate(timeout=_LAST_SECONDS_MAX)
+        try:
+            said, _ = driver.communicate(timeout=_LAST_SECONDS_MAX)
+        finally:
+            if driver.poll() is None:
+                os.killpg(driver.pid, signal.SIGKILL)
+                driver.wait()
         if driver.returncode != 0:
             return [f"the last job ended with {driver.returncode}"]
         with Reader(self._folder / SOURCE) as source, Reader(self._folder / TARGET) as target:

@@ -8,7 +8,7 @@ import sys
 
 from binlog import Mode, Writer
 
-_SECONDS = 0.002
+_SECONDS = 0.01
 _MODES = (Mode.SYNC, Mode.FLUSH, Mode.FLUSH)
 
 

@@ -16,10 +16,19 @@ from binlog.spark import session
 SOURCE, TARGET, PARQUET = "log", "copy", "parquet"
 
 _RECORDS_A_BATCH = 2000
+_RECORDS_A_BATCH_LAST = 100_000
+
+_SETTINGS = {
+    "spark.ui.showConsoleProgress": "false",
+    # Two queries of one session now and then break each other's task on its way to the executor (seen on 4.3: an
+    # OptionalDataException of Java's): so a task is tried again, as on a cluster.
+    "spark.master": "local[2, 4]",
+}
 
 
 def _query(spark: Any, folder: Path, name: str, columns: tuple[str, ...], form: str, *, last: bool) -> Any:
-    records = spark.readStream.format("binlog").option("maxRecordsPerTrigger", _RECORDS_A_BATCH)
+    most = _RECORDS_A_BATCH_LAST if last else _RECORDS_A_BATCH
+    records = spark.readStream.format("binlog").option("maxRecordsPerTrigger", most)
     writing = (
         records.load(str(folder / SOURCE))
         .select(*columns)
@@ -37,7 +46,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--last", action="store_true")
     given = parser.parse_args()
-    with session("binlog pipeline", settings={"spark.ui.showConsoleProgress": "false"}) as spark:
+    with session("binlog pipeline", settings=_SETTINGS) as spark:
         spark.sparkContext.setLogLevel("ERROR")
         queries = [
             _query(spark, given.folder, PARQUET, ("number", "offset", "data"), "parquet", last=given.last),
