@@ -225,6 +225,8 @@ int commit_group(struct binlog_file *file, uint8_t *header, struct live *live, c
             return result;
         indexed.confirmed = 1;
     }
+    if (group->written) /* not before: a failure up to here leaves the flag, so that whoever recovers settles the turn */
+        live->flags &= (uint16_t)~FLAG_ONCE;
     if ((result = publish(file, header, live, step)) != 0)
         return result;
     *step = BINLOG_STEP_PUBLISH_SYNC;

@@ -363,7 +363,6 @@ int binlog_commit_written(struct binlog_file *file, struct binlog_segment *segme
         return result;
     if (live.confirmed_end != live.tail)
         return BINLOG_LOOK;
-    live.flags &= (uint16_t)~FLAG_ONCE;
     return commit(file, segment, header, &live, &group, &step);
 }
 

@@ -17,13 +17,13 @@ import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
-from binlog.errors import CorruptError
+from binlog.errors import CorruptError, NotFoundError
 from binlog.format.names import is_next_file, next_file_name, once_file_name
 from binlog.format.ref import Ref
 from binlog.log.directory import LogDirectory
 from binlog.storage.files import (
     create_file,
-    flags_to_open,
+    open_file,
     read_at,
     remove_file,
     rename_file,
@@ -109,8 +109,8 @@ class Turns:
 
     def _read(self, name: str) -> Turn | None:
         try:
-            fd = os.open(name, flags_to_open(writable=False), dir_fd=self._directory.fd)
-        except FileNotFoundError:
+            fd = open_file(self._directory.fd, name, self._path(name), writable=False)
+        except NotFoundError:
             return None
         try:
             return Turn(**json.loads(read_at(fd, _BYTES_MAX, 0, self._path(name))))

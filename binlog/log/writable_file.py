@@ -13,7 +13,15 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 
-from binlog.errors import BinlogError, FullError, GoneError, InternalError, PoisonedError, UnknownOutcomeError
+from binlog.errors import (
+    AccessError,
+    BinlogError,
+    FullError,
+    GoneError,
+    InternalError,
+    PoisonedError,
+    UnknownOutcomeError,
+)
 from binlog.format.log_header import HEADER_BYTES, LOG_HEADER, PUBLISHED, Flag, LogHeader, Status
 from binlog.format.names import log_file_name
 from binlog.format.ref import OFFSET_MAX
@@ -263,10 +271,14 @@ class WritableFile:
         if count:
             size = end - header.tail
             self._do(self.commits.commit_written(segment, size=size, crc=crc, record_count=count))
-        if source is not None:
-            self.turns.finish(source)
-        if count:
-            self.complete_index(self.header(), bytes_max=None)
+        # It is in the log by now, and whatever fails here says nothing of that.  A turn counts without its last
+        # name, which whoever takes the next one tries again to give it; and the index is only behind.
+        with suppress(FullError, AccessError):
+            if source is not None:
+                self.turns.finish(source)
+        with suppress(FullError, AccessError):
+            if count:
+                self.complete_index(self.header(), bytes_max=None)
         return found
 
     def _write_runs(self, tail: int, runs: Iterable[tuple[memoryview, int]]) -> tuple[int, int, int]:

@@ -92,6 +92,10 @@ def _sync(writer: Writer, own: Own) -> None:
     own.sync(writer)
 
 
+def _turn(writer: Writer, own: Own) -> None:
+    own.append_turn(writer, 3)
+
+
 _append = _in(Mode.SYNC)
 
 SCENARIOS: dict[str, tuple[Step, ...]] = {
@@ -101,6 +105,7 @@ SCENARIOS: dict[str, tuple[Step, ...]] = {
     "stage": (_in(Mode.FLUSH), _in(Mode.STAGE), _in(Mode.STAGE), _append, _in(Mode.STAGE), _sync, _in(Mode.STAGE)),
     "grow": (_large, _large, _large),
     "cutover": (_append, _in(Mode.FLUSH), _cutover, _append),
+    "turns": (_turn, _append, _turn),
 }
 
 

@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import Any
 
 import binlog
-from binlog import Mode, Ref, Writer
+from binlog import Batch, Mode, Ref, Writer
 from binlog.errors import AccessError, BinlogError, FullError
 
 _TRIED, _TOLD, _TEXT_SIZE, _NUMBERS = range(4)  # the first numbers of an own part; then a text; then the records
@@ -98,6 +98,16 @@ class Own:
         records = [record_bytes(self.writer, index, size) for index in range(first, first + count)]
         refs = self._called(first, count, lambda: writer.append_many(records, mode=mode))
         self._tell(first, count, refs, Fate.DURABLE if mode is Mode.SYNC else Fate.KEPT)
+
+    def append_turn(self, writer: Writer[Any], count: int) -> None:
+        """Append the next records as a turn of a source of this writer's own."""
+        first = self._try(count)
+        records = [record_bytes(self.writer, index) for index in range(first, first + count)]
+        batches = [Batch.from_records(records)]
+        source = f"writer {self.writer}"
+        turn = self._called(first, count, lambda: writer.append_turn(batches, source=source, turn=first))
+        offsets = batches[0].offsets[:-1]
+        self._tell(first, count, [Ref(turn.number, turn.start + offset) for offset in offsets], Fate.DURABLE)
 
     def sync(self, writer: Writer[Any]) -> None:
         """Sync, which makes durable all that was kept."""
