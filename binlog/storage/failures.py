@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from binlog.errors import AccessError, BinlogError, FullError, PoisonedError
 
@@ -26,12 +24,23 @@ def poisoned(number: int, path: str, what: str) -> PoisonedError:
     return error
 
 
-@contextmanager
-def own_errors(path: str, doing: str) -> Iterator[None]:
+class _OwnErrors:
+    """A class, for entering one takes a third of the time that a generator's takes, and opening a log enters dozens."""
+
+    __slots__ = ("_doing", "_path")
+
+    def __init__(self, path: str, doing: str) -> None:
+        self._path = path
+        self._doing = doing
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, OSError) and not isinstance(error, BinlogError):
+            raise failure(error.errno or 0, self._path, self._doing) from error
+
+
+def own_errors(path: str, doing: str) -> _OwnErrors:
     """Raises an OSError of the body as one of ours."""
-    try:
-        yield
-    except BinlogError:
-        raise
-    except OSError as error:
-        raise failure(error.errno or 0, path, doing) from error
+    return _OwnErrors(path, doing)

@@ -23,8 +23,8 @@ from stress.crash.striker import NOTHING, Slots, arm
 _PROCESSES = 8
 _ROOM = 100_000
 _KILLS_A_ROUND = 100
-_RECORDS_A_KILL = 100
-"""Between two kills, wait until so many more were acknowledged: what is killed is a log at work."""
+_RECORDS_A_KILL = 70
+"""Between two kills, wait for about so many more to be acknowledged, and twice that are: it is a log at work that dies."""
 _PROGRESS_SECONDS = 10.0
 _INSIDE_SHARE = 0.7
 _ATTEMPTS = 2_000

@@ -25,7 +25,7 @@ class Part(Protocol):
 
 
 PARTS: dict[str, Callable[[Context], Part]] = {"power": Power, "kill": Kill, "faults": Faults, "damage": Damage}
-SHARES = {"power": 0.5, "kill": 0.25, "faults": 0.15, "damage": 0.1}
+SHARES = {"power": 0.6, "kill": 0.3, "faults": 0.05, "damage": 0.05}
 """How much of a worker's time each part has, against the others that run."""
 
 
