@@ -24,7 +24,7 @@ _PROCESSES = 8
 _ROOM = 100_000
 _KILLS_A_ROUND = 100
 _RECORDS_A_KILL = 70
-"""Between two kills, wait for about so many more to be acknowledged, and twice that are: it is a log at work that dies."""
+"""Between two kills, wait for about so many more to be acknowledged: what dies is a log at work."""
 _PROGRESS_SECONDS = 10.0
 _INSIDE_SHARE = 0.7
 _ATTEMPTS = 2_000
