@@ -25,14 +25,16 @@ from stress.crash.kill_scenarios import SCENARIOS, Scenario
 from stress.crash.leader import one_leader
 from stress.crash.ledger import Ledger, Own
 from stress.crash.mortal import Mortal, common_path, remove_log
+from stress.crash.poisoned import one_poisoned
 from stress.crash.storm import Storm
 from stress.crash.striker import Action, Slots, Strike, arm
 
 PLACES = ("on nothing", "on a log", "beside another")
 _ACTIONS = (Action.KILL_BEFORE, Action.KILL_AFTER)
 _SHARES = {"storm": 0.65, "sweep": 0.35}  # of this part's time: a storm's deaths come at random, so many are needed
-_LEADER = "leader"
+_LEADER, _POISONED = "leader", "poisoned"
 _CALLS_ABOUT = 80
+_SYNCS_ABOUT = 7  # of one who opens a log, takes a turn and closes it
 _WRITERS, _ROOM = 8, 400
 _KILLED, _KILLED_AGAIN, _BEFORE, _AFTER = 0, 1, _WRITERS - 2, _WRITERS - 1
 
@@ -44,6 +46,7 @@ class Case:
     scenario, place: what was done, and on what.  action, first: how the process was killed, and at which of its calls.
     before: where it is not negative, the call before which the scenario's process was killed; `action` and `first` are
     then those of whoever opened the log after it.
+    failed: of the scenario POISONED, the sync that failed.
     """
 
     scenario: str
@@ -51,17 +54,20 @@ class Case:
     action: int
     first: int = 0
     before: int = -1
+    failed: int = -1
 
     @property
     def row(self) -> str:
         """Of the tally."""
-        kind = "recovery" if self.before >= 0 else "leader" if self.scenario == _LEADER else "sweep"
-        return f"kill/{kind}"
+        alone = self.scenario if self.scenario in (_LEADER, _POISONED) else "sweep"
+        return f"kill/{'recovery' if self.before >= 0 else alone}"
 
     @property
     def name(self) -> str:
         """As it is told."""
         end = f"{Action(self.action).name} {self.first}"
+        if self.failed >= 0:
+            return f"a turn, sync {self.failed} of which fails, and taken again with {end}"
         if self.before >= 0:
             return f"opening after {self.scenario} {self.place} killed at {self.before}, {end}"
         return f"{self.scenario} {self.place}, {end}"
@@ -102,6 +108,8 @@ class Kill:
             return case
         sweeps = [Case(name, place, action) for name in SCENARIOS for place in PLACES for action in _ACTIONS]
         sweeps += [Case(_LEADER, "on a log", action) for action in _ACTIONS] * 5
+        for action in _ACTIONS:
+            sweeps.append(Case(_POISONED, "on a log", action, failed=self._chance.randrange(_SYNCS_ABOUT)))
         for name in SCENARIOS:
             before = self._chance.randrange(_CALLS_ABOUT)
             sweeps.append(Case(name, self._chance.choice(PLACES[:2]), Action.KILL_BEFORE, before=before))
@@ -149,6 +157,8 @@ class Kill:
         own = self._ledger.writers
         if case.scenario == _LEADER:
             return one_leader(self._log, self._ledger, self._slots, self._under, strike)
+        if case.scenario == _POISONED:
+            return one_poisoned(self._log, own[_KILLED], self._under, case.failed, strike)
         mortals = []
         if case.before >= 0:
             first = Strike(Action.KILL_BEFORE, case.before)

@@ -99,15 +99,16 @@ class Own:
         refs = self._called(first, count, lambda: writer.append_many(records, mode=mode))
         self._tell(first, count, refs, Fate.DURABLE if mode is Mode.SYNC else Fate.KEPT)
 
-    def append_turn(self, writer: Writer[Any], count: int) -> None:
-        """Append the next records as a turn of a source of this writer's own."""
-        first = self._try(count)
+    def append_turn(self, writer: Writer[Any], count: int, *, first: int | None = None) -> None:
+        """Append records as a turn of a source of this writer's own: the next ones, or again those from `first` on."""
+        if first is None or first >= self.tried:
+            first = self._try(count)
         records = [record_bytes(self.writer, index) for index in range(first, first + count)]
         batches = [Batch.from_records(records)]
         source = f"writer {self.writer}"
         turn = self._called(first, count, lambda: writer.append_turn(batches, source=source, turn=first))
-        offsets = batches[0].offsets[:-1]
-        self._tell(first, count, [Ref(turn.number, turn.start + offset) for offset in offsets], Fate.DURABLE)
+        refs = [] if turn is None else [Ref(turn.number, turn.start + offset) for offset in batches[0].offsets[:-1]]
+        self._tell(first, count, refs, Fate.DURABLE)
 
     def sync(self, writer: Writer[Any]) -> None:
         """Sync, which makes durable all that was kept."""

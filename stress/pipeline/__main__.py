@@ -47,15 +47,23 @@ class Pipeline:
     def kill(self) -> None:
         """Start the job, let it work for a while, and kill it."""
         driver = self._start()
+        # Chance alone may give too few of the kills that matter most.
+        aimed = self._chance.random() < 0.75 or 3 * self.on_the_way <= self.kills
         try:
             begun = self._copied()
             self._wait(lambda: self._copied() > begun, "a batch in the copy", driver)
-            time.sleep(self._chance.random())
-            if self._chance.random() < 0.75:
-                self._wait(self._is_on_the_way, "a batch on its way", driver)
-                time.sleep(self._chance.random() * _ON_ITS_WAY_SECONDS)
+            time.sleep(self._chance.random() / 2)
+            while True:
+                if aimed:
+                    self._wait(self._is_on_the_way, "a batch on its way", driver)
+                    time.sleep(self._chance.random() * _ON_ITS_WAY_SECONDS)
+                # What is stopped does not move any more while it is looked at.
+                os.killpg(driver.pid, signal.SIGSTOP)
+                on_the_way = self._is_on_the_way()
+                if on_the_way or not aimed:
+                    break
+                os.killpg(driver.pid, signal.SIGCONT)
         finally:
-            on_the_way = self._is_on_the_way()
             os.killpg(driver.pid, signal.SIGKILL)  # it leads a session, and so a group, with its Java and its workers
             driver.wait()
             assert driver.stdout is not None

@@ -23,6 +23,8 @@ _SETTINGS = {
     # Two queries of one session now and then break each other's task on its way to the executor (seen on 4.3: an
     # OptionalDataException of Java's): so a task is tried again, as on a cluster.
     "spark.master": "local[2, 4]",
+    # It lives for seconds: code made ready quickly is worth more to it than code that is quick.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }
 
 

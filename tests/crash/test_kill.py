@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.crashing import crash, states
 
-ROWS = ("kill/leader", "kill/recovery", "kill/storm", "kill/sweep")
+ROWS = ("kill/leader", "kill/poisoned", "kill/recovery", "kill/storm", "kill/sweep")
 
 
 @pytest.mark.slow

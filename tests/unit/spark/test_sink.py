@@ -1,0 +1,122 @@
+"""The sink alone: batches of a stream that are given again, as Spark gives them after a failure."""
+
+from __future__ import annotations
+
+import pickle
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+import binlog
+from binlog import Writer
+from binlog.errors import StateError
+from binlog.spark.write_options import WriteOptions
+from tests.support.logs import read_all
+
+pytestmark = pytest.mark.spark
+
+
+class Query:
+    """What Spark does with a stream's writer: messages come from tasks, each call has a writer of its own."""
+
+    def __init__(self, log: Path, name: str = "0f3a") -> None:
+        from binlog.spark.sink import StreamWriter
+        from binlog.spark.writing import ASIDE
+
+        self._log = log
+        self._name = name
+        self._pickled = pickle.dumps(StreamWriter(WriteOptions(str(log), 2**20), "data"))
+        self.aside = log / ASIDE
+
+    def staged(self, batch: int, *tasks: Sequence[bytes]) -> list[object]:
+        """Have each task write its records aside."""
+        from binlog.spark.writing import Written
+
+        messages: list[object] = []
+        for number, records in enumerate(tasks):
+            path = self.aside / f"{self._name}-{batch}" / f"{number}-{uuid.uuid4().hex}"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with Writer(path) as writer:
+                writer.append_many(records)
+            messages.append(Written(number, str(path), self._name, len(records)))
+        return messages
+
+    def commit(self, messages: list[object], batch: int) -> None:
+        pickle.loads(self._pickled).commit(messages, batch)
+
+    def abort(self, messages: list[object], batch: int) -> None:
+        pickle.loads(self._pickled).abort(messages, batch)
+
+
+@pytest.fixture
+def query(tmp_path: Path) -> Query:
+    return Query(tmp_path / "log")
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    return tmp_path / "log"
+
+
+FIRST = ([b"a", b"b"], [b"c"])
+SECOND = ([b"d"], [], [b"e", b"f"])
+
+
+def test_batches_are_appended_in_the_order_of_their_tasks(query: Query, log: Path) -> None:
+    query.commit([*reversed(query.staged(0, *FIRST)), None], 0)
+    query.commit(query.staged(1, *SECOND), 1)
+    assert read_all(log) == [b"a", b"b", b"c", b"d", b"e", b"f"]
+    assert not query.aside.exists()
+
+
+def test_a_batch_given_again_after_its_publishing_is_in_the_log_once(query: Query, log: Path) -> None:
+    for _ in range(3):
+        query.commit(query.staged(0, *FIRST), 0)
+    query.commit(query.staged(1, *SECOND), 1)
+    assert read_all(log) == [b"a", b"b", b"c", b"d", b"e", b"f"]
+    assert not query.aside.exists()
+
+
+def test_an_abort_that_follows_the_publishing_takes_nothing_back(query: Query, log: Path) -> None:
+    messages = query.staged(0, *FIRST)
+    query.commit(messages, 0)
+    query.abort(messages, 0)
+    assert read_all(log) == [b"a", b"b", b"c"]
+    query.commit(query.staged(0, *FIRST), 0)
+    query.abort(query.staged(1, *SECOND), 1)
+    query.commit(query.staged(1, *SECOND), 1)
+    assert read_all(log) == [b"a", b"b", b"c", b"d", b"e", b"f"]
+    assert not query.aside.exists()
+
+
+def test_a_checkpoint_that_is_one_batch_behind_the_log(query: Query, log: Path) -> None:
+    query.commit(query.staged(0, *FIRST), 0)
+    query.commit(query.staged(1, *SECOND), 1)
+    query.commit(query.staged(0, *FIRST), 0)
+    query.commit(query.staged(1, *SECOND), 1)
+    query.commit(query.staged(2, [b"g"]), 2)
+    assert read_all(log) == [b"a", b"b", b"c", b"d", b"e", b"f", b"g"]
+
+
+def test_a_batch_that_was_aborted_before_its_publishing_leaves_nothing(query: Query, log: Path) -> None:
+    query.abort(query.staged(0, *FIRST), 0)
+    assert not list(log.glob("*.dat"))
+    query.commit(query.staged(0, *SECOND), 0)
+    assert read_all(log) == [b"d", b"e", b"f"]
+
+
+def test_another_query_has_batches_of_its_own(query: Query, log: Path) -> None:
+    query.commit(query.staged(0, *FIRST), 0)
+    other = Query(log, "77aa")
+    other.commit(other.staged(0, *SECOND), 0)
+    assert read_all(log) == [b"a", b"b", b"c", b"d", b"e", b"f"]
+
+
+def test_a_batch_that_is_not_what_it_was_is_refused(query: Query, log: Path) -> None:
+    query.commit(query.staged(0, *FIRST), 0)
+    with pytest.raises(StateError, match="batch 0 of spark/0f3a is in the log with 3 records, and has 1 now"):
+        query.commit(query.staged(0, [b"x"]), 0)
+    assert read_all(log) == [b"a", b"b", b"c"]
+    assert not binlog.check(log)
