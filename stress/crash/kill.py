@@ -158,7 +158,7 @@ class Kill:
         if case.scenario == _LEADER:
             return one_leader(self._log, self._ledger, self._slots, self._under, strike)
         if case.scenario == _POISONED:
-            return one_poisoned(self._log, own[_KILLED], self._under, case.failed, strike)
+            return one_poisoned(self._log, own[_KILLED], own[_KILLED_AGAIN], self._under, case.failed, strike)
         mortals = []
         if case.before >= 0:
             first = Strike(Action.KILL_BEFORE, case.before)
