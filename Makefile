@@ -42,7 +42,7 @@ demo:
 	@.venv/bin/python -m stress.demo $(ARGS)
 
 bench:
-	$(set_up) bench
+	$(set_up) bench spark
 	@.venv/bin/python -m stress.bench $(ARGS)
 
 test:

@@ -16,6 +16,7 @@ from binlog.errors import BinlogError, CorruptError, NotFoundError
 from binlog.format.index_file import (
     ENTRY_BYTES,
     HEADER_BYTES,
+    INDEX_ENTRY,
     IndexEntry,
     entry_offset,
     pack_header,
@@ -34,6 +35,7 @@ from binlog.storage.ranges import Ranges
 # What a writer reads at most to bring an index up to date while it holds the lock; `repair` reads whatever it takes.
 CATCH_UP_BYTES_MAX = 16 << 20
 _READ_BYTES = 1 << 20
+_TIME_AT = INDEX_ENTRY.offset("time_ns")
 # Of another boot's index the last entries are looked at one by one: those that may not have come to the disk.
 _LOOK_BACK = 1 << 15
 
@@ -86,19 +88,36 @@ class IndexWriting:
 
     def catch_up(self, header: LogHeader, tail: int, *, bytes_max: int | None = CATCH_UP_BYTES_MAX) -> bool:
         """Make entries up to the tail; False where the index lies further behind than `bytes_max`, or does not hold."""
-        last = self._last()
-        ranges = Ranges(header.first_offset, header.first_sequence)
-        if last is not None:
-            count, _ = walk(self._data_fd, last.offset, last.end, tail, self._data_path)
-            ranges.move(last.end, last.sequence + count)
+        ranges = self._ranges(header, tail)
         if bytes_max is not None and tail - ranges.end > bytes_max:
             return False
-        times = Ranges(ranges.end, ranges.sequence, self._time_ns(last))
+        times = Ranges(ranges.end, ranges.sequence, self._time_ns(self._last()))
         at = os.fstat(self.fd).st_size
         for entries in build_entries(self._data_fd, times, tail, self._data_path):
             write_at(self.fd, entries, at, self.path)
             at += len(entries)
         return True
+
+    def ranges_behind(self, header: LogHeader) -> Ranges | None:
+        """What makes entries for records that are written behind the tail; None where the index does not reach it."""
+        ranges = self._ranges(header, header.tail)
+        return ranges if ranges.end == header.tail else None
+
+    def add(self, entries: bytearray) -> None:
+        """Write entries that were made by `ranges_behind`, now that their records are in the log."""
+        time_ns = self._time_ns(self._last())
+        for at in range(0, len(entries), ENTRY_BYTES):
+            entries[at + _TIME_AT : at + _TIME_AT + 8] = time_ns.to_bytes(8, "big")
+        write_at(self.fd, entries, os.fstat(self.fd).st_size, self.path)
+
+    def _ranges(self, header: LogHeader, tail: int) -> Ranges:
+        """Where the index ends."""
+        last = self._last()
+        ranges = Ranges(header.first_offset, header.first_sequence)
+        if last is not None:
+            count, _ = walk(self._data_fd, last.offset, last.end, tail, self._data_path)
+            ranges.move(last.end, last.sequence + count)
+        return ranges
 
     def _last(self) -> IndexEntry | None:
         size = os.fstat(self.fd).st_size

@@ -22,6 +22,7 @@ from binlog.errors import (
     PoisonedError,
     UnknownOutcomeError,
 )
+from binlog.format.index_file import RANGE_BYTES_MAX
 from binlog.format.log_header import HEADER_BYTES, LOG_HEADER, PUBLISHED, Flag, LogHeader, Status
 from binlog.format.names import log_file_name
 from binlog.format.ref import OFFSET_MAX
@@ -41,6 +42,7 @@ from binlog.storage.files import allocate, read_at, sync, write_at
 from binlog.storage.group_commit import Append, CommitFile, commit_foreign
 from binlog.storage.locks import try_lock, unlock
 from binlog.storage.native import lib
+from binlog.storage.ranges import Ranges
 from binlog.storage.segment import Segment
 
 _STATUS = LOG_HEADER.offset("status")
@@ -260,7 +262,8 @@ class WritableFile:
         """
         self.drain(segment, confirm=True)
         header = self.header()
-        end, crc, count = self._write_runs(header.tail, runs)
+        entries = bytearray()
+        end, crc, count = self._write_runs(header.tail, runs, self._ranges_behind(header), entries)
         found = Turn(source or "", turn, count, self.number, header.tail, end, crc)
         if source is not None:
             if count:
@@ -277,16 +280,36 @@ class WritableFile:
             if source is not None:
                 self.turns.finish(source)
         with suppress(FullError, AccessError):
+            if entries and self._index is not None:
+                self._index.add(entries)
             if count:
                 self.complete_index(self.header(), bytes_max=None)
         return found
 
-    def _write_runs(self, tail: int, runs: Iterable[tuple[memoryview, int]]) -> tuple[int, int, int]:
-        """Write records behind the tail, where they mean nothing yet; where they end, their CRC, and their count."""
+    def _ranges_behind(self, header: LogHeader) -> Ranges | None:
+        """What makes index entries of records while they are at hand; None where the index cannot go on with them."""
+        if not self.complete_index(header) or self._index is None:
+            return None
+        try:
+            return self._index.ranges_behind(header)
+        except (BinlogError, OSError):
+            return None
+
+    def _write_runs(
+        self, tail: int, runs: Iterable[tuple[memoryview, int]], ranges: Ranges | None, entries: bytearray
+    ) -> tuple[int, int, int]:
+        """Write records behind the tail, where they mean nothing yet; where they end, their CRC, and their count.
+
+        entries: takes those of the index for them, made by `ranges`.
+        """
         at, crc, count, written_out = tail, 0, 0, tail
         for data, records in runs:
             write_at(self.fd, data, at, self.path)
             crc = crc32c(data, crc)
+            if len(data) < RANGE_BYTES_MAX:
+                ranges = None  # an entry for each that is so small is too many; the rest are made of the file
+            if ranges is not None:
+                entries += ranges.build(data, to_end=True)
             at += len(data)
             count += records
             if at - written_out >= _WRITTEN_OUT_BYTES:

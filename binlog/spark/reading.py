@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import itertools
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -14,6 +12,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 import binlog
 from binlog import RangeReader, Stretch
 from binlog.errors import CorruptError, GoneError, NotFoundError, StateError
+from binlog.spark.collecting import spare_collections
 from binlog.spark.columns import Damage, arrow_schema, damage_batch, record_batch
 from binlog.spark.options import ReadOptions
 from binlog.spark.partitions import FileRange, Task, plan
@@ -44,7 +43,7 @@ class TaskReader:
         # Where there is nothing to read, Spark makes up a partition of its own.
         if not isinstance(partition, Task):
             return
-        _spare_collections()
+        spare_collections()
         schema = arrow_schema(self._fields)
         for part in partition.ranges:
             yield from self._read(part, schema)
@@ -117,16 +116,3 @@ def _check_sequence(part: FileRange, found: Stretch) -> None:
     if first is not None and first + len(found.batch) > _SEQUENCE_MAX:
         text = f"file {part.number}: sequence {first} is more than a LONG can hold"
         raise CorruptError(part.path, found.batch.offset, "sequence", text)
-
-
-_calls = itertools.count()
-
-
-def _spare_collections() -> None:
-    """Tell Python's garbage collector to leave alone what is there.
-
-    After each task a Python worker collects garbage, and walks every object of every module that was imported: some
-    30 ms.  The first calls of a process only, so that no task's own objects pile up.
-    """
-    if next(_calls) < 3:
-        gc.freeze()

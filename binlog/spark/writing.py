@@ -27,6 +27,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 import binlog
 from binlog import Batch, Mode, RangeReader, Stretch, Turn, Writer
 from binlog.errors import CorruptError, StateError
+from binlog.spark.collecting import spare_collections
 from binlog.spark.write_options import WriteOptions
 
 ASIDE = ".aside"
@@ -59,6 +60,7 @@ class TaskWriter:
         """Write all rows, durably.  Raises: ValueError for null; FullError, AccessError."""
         if self._version != binlog.__version__:
             raise StateError(f"the driver has binlog {self._version}, and this executor {binlog.__version__}")
+        spare_collections()
         context = TaskContext.get()
         assert context is not None
         query = context.getLocalProperty("sql.streaming.queryId") or ""

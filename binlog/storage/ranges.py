@@ -53,11 +53,12 @@ class Ranges:
         sequence: int = self._state.sequence
         return sequence if self._state.counted else None
 
-    def build(self, data: bytes, *, to_end: bool) -> bytes:
+    def build(self, data: bytes | memoryview, *, to_end: bool) -> bytes:
         """Entries for the whole ranges that `data` holds, which lies at `end`; for all of it with `to_end`."""
         count_max = len(data) // (lib.BINLOG_INDEX_RANGE_BYTES // 2) + 2
         entries = ffi.new("uint8_t[]", count_max * ENTRY_BYTES)
-        count = lib.binlog_index_build(data, len(data), to_end, self._state, entries, count_max)
+        view = ffi.from_buffer("uint8_t[]", data)
+        count = lib.binlog_index_build(view, len(data), to_end, self._state, entries, count_max)
         return bytes(ffi.buffer(entries, count * ENTRY_BYTES))
 
     def verify(self, entries: bytes | memoryview, data: bytes) -> tuple[int, RangeStop]:

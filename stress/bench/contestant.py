@@ -27,12 +27,13 @@ class Unit(enum.Enum):
     """What the figures of a row count."""
 
     RECORDS = "records/s"
+    MEGABYTES = "MB/s"
     MICROSECONDS = "µs"
 
     @property
     def more_is_better(self) -> bool:
         """Whether the larger figure is the better one."""
-        return self is Unit.RECORDS
+        return self is not Unit.MICROSECONDS
 
 
 @dataclass(frozen=True, kw_only=True)

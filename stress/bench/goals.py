@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from stress.bench.contestant import OURS
 from stress.bench.rounds import Results, ratio
-from stress.bench.rows import durable, reading, unsynced, waking
+from stress.bench.rows import durable, reading, spark, unsynced, waking
 from stress.bench.sample import Spread
 
 
@@ -32,7 +32,7 @@ class Goal:
 
 def goals() -> list[Goal]:
     """All of them, in the order of the rows."""
-    return [*_durable(), *_unsynced(), *_reading(), _waking()]
+    return [*_durable(), *_unsynced(), *_reading(), _waking(), *_spark()]
 
 
 def _durable() -> list[Goal]:
@@ -85,6 +85,23 @@ def _waking() -> Goal:
         return ratio(ours, floor)
 
     return Goal("waking, to the floor", 2, reached, most=True)
+
+
+def _spark() -> list[Goal]:
+    reading = [
+        Goal(f"Spark, {query}, {what}", bound, _against(spark.read_name(query), other))
+        for query in ("count", "length", "crc")
+        for what, other, bound in (("to text", spark.TEXT, 0.6), ("to Python rows", spark.ROWS, 2))
+    ]
+    return [
+        *reading,
+        Goal(
+            "Spark, crc, four files to one, both ours", 1, _against(spark.read_name("crc"), spark.ONE_FILE), most=True
+        ),
+        Goal("Spark, extract to zstd, to Parquet's copy", 0.8, _against(spark.EXTRACT, spark.PARQUET)),
+        Goal("Spark, writing, to Parquet", 1, _against(spark.WRITE, spark.PARQUET)),
+        Goal("Spark, append to row, µs", 100_000, _figure(spark.LATENCY), most=True),
+    ]
 
 
 def _figure(row: str, contestant: str = OURS) -> Callable[[Results], Spread | None]:

@@ -55,7 +55,11 @@ class Machine:
 
 def machine(directory: Path) -> Machine:
     """This one, with the disk that `directory` is on."""
-    found = (sqlite.version(), *map(package_version, ("lmdb", "persist-queue", "redis")), redis_stream.version())
+    found = (
+        sqlite.version(),
+        *map(package_version, ("lmdb", "persist-queue", "redis", "pyspark", "pyarrow")),
+        redis_stream.version(),
+    )
     return Machine(
         cpu=_cpu(),
         cpu_count=len(os.sched_getaffinity(0)),

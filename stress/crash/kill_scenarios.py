@@ -80,6 +80,14 @@ def cutover(log: Path, own: Own) -> None:
         own.append(writer)
 
 
+def turns(log: Path, own: Own) -> None:
+    """Turns of a source, with a record of nobody's between them."""
+    with _open(log) as writer:
+        own.append_turn(writer, 3)
+        own.append(writer)
+        own.append_turn(writer, 2)
+
+
 SCENARIOS: dict[str, Scenario] = {
-    scenario.__name__: scenario for scenario in (only_open, append, flush, stage, append_many, grow, cutover)
+    scenario.__name__: scenario for scenario in (only_open, append, flush, stage, append_many, grow, cutover, turns)
 }

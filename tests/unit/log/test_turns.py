@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import binlog
 from binlog import Batch, Mode, Reader, Ref, Turn, Writer
 from binlog.errors import ClosedError, CorruptError, FullError, StateError
-from tests.support.indexes import check_entries
+from tests.support.indexes import check_entries, index_entries
 from tests.support.logs import jpos_file, read_all
 
 
@@ -78,6 +78,21 @@ def test_batches_go_together_however_large(log: Path) -> None:
         writer.append(b"after")
     assert read_all(log) == [b"before", *(record for batch in large for record in batch), b"after"]
     assert check_entries(log) == 0
+
+
+@pytest.mark.parametrize("before", [0, 3])
+def test_the_index_is_made_of_large_batches_as_they_come_and_of_small_ones_after(log: Path, before: int) -> None:
+    sizes = [100_000, 70_000, 500, 90_000]
+    with Writer(log) as writer:
+        for _ in range(before):
+            writer.append(b"x" * 50_000, mode=Mode.FLUSH)
+        for kind in ("together", "again"):
+            writer.append_batches([Batch.from_records([b"y" * 700] * (size // 700) or [b"z"]) for size in sizes])
+            assert check_entries(log) == 0, kind
+        times = [entry.time_ns for entry in index_entries(log)]
+        assert times == sorted(times)
+        assert times[-1] <= (log / "00000001.dat").stat().st_mtime_ns
+    assert not binlog.check(log)
 
 
 def test_an_error_of_the_callers_leaves_nothing(log: Path) -> None:

@@ -1,0 +1,82 @@
+"""The same records in every form that is compared, in one folder, made once."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from binlog import Mode, Writer
+from stress.bench.contestant import RECORD_BYTES
+
+FILES = 4
+_RECORDS_A_CALL = 1000
+# Half of a record cannot be compressed, as far as its letters go; the other half is the same in all.
+_SAME = b' "level": "info", "service": "checkout", "message": "the order was taken", '.ljust(RECORD_BYTES // 2, b"=")
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Where each form is."""
+
+    folder: Path
+    records: int
+
+    @property
+    def four(self) -> Path:
+        """A log of four files."""
+        return self.folder / "four"
+
+    @property
+    def one(self) -> Path:
+        """A log of one file."""
+        return self.folder / "one"
+
+    @property
+    def text(self) -> Path:
+        """The records as lines."""
+        return self.folder / "text"
+
+    @property
+    def parquet(self) -> Path:
+        """All columns of the log, not compressed."""
+        return self.folder / "parquet"
+
+    @property
+    def parquet_zstd(self) -> Path:
+        """The same, compressed with zstd."""
+        return self.folder / "parquet-zstd"
+
+    @property
+    def megabytes(self) -> float:
+        """Of the records alone."""
+        return self.records * RECORD_BYTES / 1e6
+
+    def make(self, spark: Any) -> None:
+        """Write all of it."""
+        for path, files in ((self.four, FILES), (self.one, 1)):
+            self._append(path, files)
+        records = spark.read.format("binlog").load(str(self.four))
+        records.selectExpr("cast(data AS string) AS value").write.text(str(self.text))
+        for path, codec in ((self.parquet, "none"), (self.parquet_zstd, "zstd")):
+            records.write.parquet(str(path), compression=codec)
+
+    def _append(self, path: Path, files: int) -> None:
+        calls = self.records // _RECORDS_A_CALL
+        with Writer(path, mode=Mode.FLUSH) as writer:
+            for number in range(calls):
+                if number and number % max(1, calls // files) == 0 and number // max(1, calls // files) < files:
+                    writer.cutover()
+                writer.append_many([_record() for _ in range(_RECORDS_A_CALL)])
+            writer.sync()
+
+
+def _record() -> bytes:
+    return os.urandom(RECORD_BYTES // 4).hex().encode() + _SAME
+
+
+def dataset(folder: Path, megabytes: float) -> Dataset:
+    """A dataset of about so many megabytes of records."""
+    calls = max(FILES, round(megabytes * 1e6 / RECORD_BYTES / _RECORDS_A_CALL))
+    return Dataset(folder, calls * _RECORDS_A_CALL)

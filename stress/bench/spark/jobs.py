@@ -1,0 +1,59 @@
+"""What is done with the data, each as a function of a session and the dataset that returns what it found."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from stress.bench.spark.dataset import Dataset
+from stress.bench.spark.rows_source import NAME as ROWS
+
+Frame = Callable[[Any, Dataset], Any]
+
+_DATA = "data binary"
+
+SOURCES: dict[str, Frame] = {
+    "four": lambda spark, data: spark.read.format("binlog").schema(_DATA).load(str(data.four)),
+    "all": lambda spark, data: spark.read.format("binlog").load(str(data.four)),
+    "one": lambda spark, data: spark.read.format("binlog").schema(_DATA).load(str(data.one)),
+    "rows": lambda spark, data: spark.read.format(ROWS).load(str(data.four)),
+    "text": lambda spark, data: spark.read.text(str(data.text)).withColumnRenamed("value", "data"),
+    "parquet": lambda spark, data: spark.read.parquet(str(data.parquet)).select("data"),
+    "parquet-zstd": lambda spark, data: spark.read.parquet(str(data.parquet_zstd)).select("data"),
+    "files": lambda spark, data: (
+        spark.read.format("binaryFile").option("pathGlobFilter", "*.dat").load(str(data.four))
+        .withColumnRenamed("content", "data")
+    ),
+}  # fmt: skip
+
+QUERIES = {"count": "count(*)", "length": "sum(length(data))", "crc": "max(crc32(data))"}
+
+
+def read(spark: Any, data: Dataset, source: str, query: str) -> int:
+    """The answer to a query."""
+    return int(SOURCES[source](spark, data).selectExpr(QUERIES[query]).first()[0])
+
+
+def extract(spark: Any, data: Dataset, source: str, place: Path) -> int:
+    """All columns into Parquet with zstd, from the log or from Parquet; how many bytes that is."""
+    form, path = ("binlog", data.four) if source == "log" else ("parquet", data.parquet)
+    target = place / "extract"
+    spark.read.format(form).load(str(path)).write.parquet(str(target), compression="zstd")
+    return _remove(target)
+
+
+def write(spark: Any, data: Dataset, form: str, place: Path) -> int:
+    """The records, from Parquet, into a log or into Parquet that is not compressed; how many bytes that is."""
+    target = place / "written"
+    options = {"compression": "none"} if form == "parquet" else {}
+    frame = spark.read.parquet(str(data.parquet)).select("data")
+    frame.write.format(form).mode("append").options(**options).save(str(target))
+    return _remove(target)
+
+
+def _remove(path: Path) -> int:
+    size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+    shutil.rmtree(path)
+    return size

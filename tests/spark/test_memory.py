@@ -1,0 +1,111 @@
+"""Memory of Spark's Python workers, and records that are as large as one dares."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from binlog.format.log_header import FIRST_OFFSET, new_log_header
+from binlog.storage.boot import boot_id
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.xdist_group("spark")]
+
+MIB = 1 << 20
+SAMPLE_SECONDS = 0.02
+
+
+def write_holes(log: Path, *, count: int, size: int) -> None:
+    """A log of one file, of records that are nothing but zeros, of which the disk holds only their lengths."""
+    log.mkdir()
+    tail = FIRST_OFFSET + count * (4 + size)
+    header = new_log_header(number=1, uuid=os.urandom(16), first_sequence=0, created_ns=1, boot_id=boot_id())
+    header = replace(header, tail=tail, own_tail=tail, confirmed_end=tail, record_count=count)
+    with (log / "00000001.dat").open("wb") as file:
+        file.write(header.pack())
+        for index in range(count):
+            file.seek(FIRST_OFFSET + index * (4 + size))
+            file.write(size.to_bytes(4, "big"))
+        file.truncate(tail)
+
+
+def _resident_bytes(pid: int) -> int:
+    try:
+        with open(f"/proc/{pid}/statm") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
+
+
+def _workers() -> list[int]:
+    """Spark's Python workers: what runs pyspark.daemon below this process."""
+    parents = {}
+    daemons = set()
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            parents[int(path.name)] = int((path / "stat").read_text().rpartition(")")[2].split()[1])
+            if b"pyspark.daemon" in (path / "cmdline").read_bytes():
+                daemons.add(int(path.name))
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+    found = []
+    for pid in daemons:
+        above = pid
+        while above > 1 and above != os.getpid():
+            above = parents.get(above, 0)
+        if above == os.getpid():
+            found.append(pid)
+    return found
+
+
+@contextmanager
+def watched() -> Iterator[list[int]]:
+    """What the largest of the workers took, every now and then."""
+    samples: list[int] = []
+    stop = threading.Event()
+
+    def watch() -> None:
+        while not stop.wait(SAMPLE_SECONDS):
+            samples.append(max(map(_resident_bytes, _workers()), default=0))
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    try:
+        yield samples
+    finally:
+        stop.set()
+        thread.join()
+
+
+def test_a_worker_takes_no_more_for_more_records(spark: Any, log: Path, figure: Any) -> None:
+    size, count = 64 * MIB, int(os.environ.get("BINLOG_TEST_RECORDS", "12"))
+    write_holes(log, count=count, size=size - 4)
+    frame = spark.read.format("binlog").schema("data binary").load(str(log))
+    with watched() as samples:
+        begun = time.monotonic()
+        assert tuple(frame.selectExpr("count(*)", "sum(length(data))").first()) == (count, count * (size - 4))
+        seconds = time.monotonic() - begun
+    working = [sample for sample in samples if sample > 100 * MIB]
+    half = len(working) // 2
+    first, last = max(working[:half]), max(working[half:])
+    figure(
+        f"Spark's Python workers over {count * size / 1024**3:.1f} GiB in {seconds:.0f} s: "
+        f"at most {first / MIB:.0f} MiB in the first half of it, {last / MIB:.0f} in the second"
+    )
+    assert last <= 1.1 * first
+    assert last < 8 * size
+
+
+def test_a_record_of_256_mib_is_refused_and_the_session_lives(spark: Any, log: Path) -> None:
+    write_holes(log, count=1, size=256 * MIB)
+    frame = spark.read.format("binlog").schema("data binary").load(str(log))
+    with pytest.raises(Exception, match="1:256 is a record of 268435456 bytes; the limit is 67108864"):
+        frame.selectExpr("sum(length(data))").first()
+    assert spark.range(3).count() == 3

@@ -1,0 +1,29 @@
+"""The whole pipeline, killed: in a process of its own, with a Spark of its own."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from tests.support.checkout import ROOT
+
+# In the group of those with a session of Spark: two of them at once would keep both cores busy with starting.
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.xdist_group("spark")]
+
+KILLS = 3
+
+
+def test_each_record_is_in_parquet_and_in_the_other_log_once_though_spark_is_killed(
+    figure: Callable[[str], None],
+) -> None:
+    command = [sys.executable, "-m", "stress.pipeline", "--kills", str(KILLS), "--seed", "1"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr[-2000:]
+    [kills, on_the_way] = map(int, re.findall(r"(\d+) kills, (\d+) with", done.stdout)[-1])
+    assert kills == KILLS
+    assert 3 * on_the_way >= kills
+    figure(f"pipeline: {kills} kills of Spark, {on_the_way} with a batch on its way; each record once, in order")
