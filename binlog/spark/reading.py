@@ -6,6 +6,7 @@ import gc
 import itertools
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -15,9 +16,10 @@ import binlog
 from binlog import RangeReader, Stretch
 from binlog.errors import CorruptError, GoneError, NotFoundError, StateError
 from binlog.spark.columns import Damage, arrow_schema, damage_batch, record_batch
-from binlog.spark.options import ReadOptions
+from binlog.spark.options import ReadOptions, is_url
 from binlog.spark.partitions import FileRange, Task, plan
 from binlog.spark.pushdown import Wanted
+from binlog.spark.remote_log import read_remote
 from binlog.spark.schema import Field
 
 _SEQUENCE_MAX = 2**63 - 1
@@ -51,7 +53,7 @@ class TaskReader:
 
     def _read(self, part: FileRange, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         try:
-            for found in read_range(part, self._options.record_bytes_max):
+            for found in self._found(part):
                 if isinstance(found, Stretch):
                     yield record_batch(found, part.path, self._fields, schema)
                 elif self._options.permissive:
@@ -62,6 +64,10 @@ class TaskReader:
             if self._options.fail_on_data_loss:
                 raise
             print(f"binlog: passed over, with failOnDataLoss=false: {error}", file=sys.stderr)
+
+    def _found(self, part: FileRange) -> Iterator[Stretch | Damage]:
+        read = partial(read_range, record_bytes_max=self._options.record_bytes_max)
+        return read_remote(part, read) if is_url(part.path) else read(part)
 
 
 class BatchReader(TaskReader, DataSourceReader):
