@@ -138,14 +138,11 @@ class FileCopy:
         self._indexed = True
         try:
             index = self._remote.open(f"{self._name}.idx")
+            data = b"".join(piece for _, piece in index.pieces(0, index.file_bytes))
         except (NotFoundError, AccessError):
             return  # a log is read without one too
-        try:
-            data = b"".join(piece for _, piece in index.pieces(0, index.file_bytes))
-            with self._space():
-                Path(self.path, f"{self._name}.idx").write_bytes(data)
-        finally:
-            index.close()
+        with self._space():
+            Path(self.path, f"{self._name}.idx").write_bytes(data)
 
     def _copy(self, start: int, end: int) -> None:
         assert self._file is not None
@@ -193,8 +190,6 @@ class FileCopy:
 
     def close(self) -> None:
         """Remove the copy."""
-        if self._file is not None:
-            self._file.close()
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 from pyarrow import fs
@@ -21,6 +21,21 @@ from pyarrow import fs
 from binlog.errors import AccessError, BinlogError, NotFoundError
 
 _PIECE_BYTES = 8 << 20
+
+_READING = "reading"
+
+
+class FileSystem(Protocol):
+    """What is asked of a file system."""
+
+    def names(self) -> list[str]:
+        """Of the files in the directory."""
+
+    def file_bytes(self, name: str) -> int:
+        """The size of a file."""
+
+    def read(self, name: str, start: int, end: int) -> bytes:
+        """The bytes from one offset to another; fewer only where the file ends."""
 
 
 class RemoteDirectory:
@@ -31,61 +46,104 @@ class RemoteDirectory:
 
     def __init__(self, url: str) -> None:
         self.url = url
-        self._files, self._path = _file_system(url)
+        with _own_errors(url, "connecting"):
+            self._files = _file_system(url)
 
     def names(self) -> list[str]:
         """Of the files in it.  Raises: AccessError, where it is not there as well."""
         with _own_errors(self.url, "listing it"):
-            found = self._files.get_file_info(fs.FileSelector(self._path))
-        return [info.base_name for info in found if info.type == fs.FileType.File]
+            return self._files.names()
 
     def open(self, name: str) -> RemoteFile:
         """One of its files.  Raises: NotFoundError where it is not there, AccessError."""
-        return RemoteFile(self._files, f"{self._path}/{name}" if self._path else name, f"{self.url}/{name}")
+        return RemoteFile(self._files, name, f"{self.url}/{name}")
 
 
 class RemoteFile:
-    """A file open for reading.
+    """A file to read from.
 
     url: its own.  file_bytes: its size.
     """
 
-    def __init__(self, files: Any, path: str, url: str) -> None:
+    def __init__(self, files: FileSystem, name: str, url: str) -> None:
         self.url = url
-        with _own_errors(url, "opening it"):
-            self._file = files.open_input_file(path)
-            self.file_bytes = int(self._file.size())
+        self._files = files
+        self._name = name
+        with _own_errors(url, _READING):
+            self.file_bytes = files.file_bytes(name)
 
     def pieces(self, start: int, end: int) -> Iterator[tuple[int, bytes]]:
         """The bytes from one offset to another, in pieces of 8 MiB, each with its offset; fewer where the file ends.
 
-        Raises: AccessError.
+        Raises: NotFoundError, AccessError.
         """
-        while start < end:
-            with _own_errors(self.url, "reading"):
-                data = self._file.read_at(min(_PIECE_BYTES, end - start), start)
+        while start < min(end, self.file_bytes):
+            with _own_errors(self.url, _READING):
+                data = self._files.read(self._name, start, min(start + _PIECE_BYTES, end, self.file_bytes))
             if not data:
                 return
             yield start, data
             start += len(data)
 
-    def close(self) -> None:
-        """Give it back."""
-        self._file.close()
+
+class _Arrow:
+    """A file system of PyArrow's."""
+
+    def __init__(self, files: Any, path: str) -> None:
+        self._files = files
+        self._path = path
+
+    def names(self) -> list[str]:
+        found = self._files.get_file_info(fs.FileSelector(self._path))
+        return [info.base_name for info in found if info.type == fs.FileType.File]
+
+    def file_bytes(self, name: str) -> int:
+        with self._files.open_input_file(f"{self._path}/{name}") as file:
+            return int(file.size())
+
+    def read(self, name: str, start: int, end: int) -> bytes:
+        with self._files.open_input_file(f"{self._path}/{name}") as file:
+            return bytes(file.read_at(end - start, start))
 
 
-def _file_system(url: str) -> tuple[Any, str]:
-    with _own_errors(url, "connecting"):
+class _Fsspec:
+    """One of fsspec's, asked without PyArrow, by whose way each file is looked at twice and read ahead by 5 MiB."""
+
+    def __init__(self, files: Any, path: str) -> None:
+        self._files = files
+        self._path = path
+
+    def names(self) -> list[str]:
+        # It keeps what it once saw, for as long as the process lives.
+        self._files.invalidate_cache()
+        found = [str(name).rstrip("/") for name in self._files.ls(self._path, detail=False)]
+        if found == [self._path]:
+            raise NotADirectoryError(f"{self._path} is not a directory")
+        return [name.rpartition("/")[2] for name in found]
+
+    def file_bytes(self, name: str) -> int:
+        return int(self._files.size(self._of(name)))
+
+    def read(self, name: str, start: int, end: int) -> bytes:
+        return bytes(self._files.cat_file(self._of(name), start=start, end=end))
+
+    def _of(self, name: str) -> str:
+        return f"{self._path}/{name}" if self._path else name
+
+
+def _file_system(url: str) -> FileSystem:
+    if "::" not in url:
         try:
-            files, path = _by_fsspec(url) if "::" in url else fs.FileSystem.from_uri(url)
+            files, path = fs.FileSystem.from_uri(url)
         except (pa.ArrowInvalid, NotImplementedError) as error:
             if "Unrecognized filesystem" not in str(error) and not isinstance(error, NotImplementedError):
                 raise ValueError(f"binlog: {url!r}: {_first_line(error)}") from error
-            files, path = _by_fsspec(url)
-    return files, path.rstrip("/")
+        else:
+            return _Arrow(files, path.rstrip("/"))
+    return _by_fsspec(url)
 
 
-def _by_fsspec(url: str) -> tuple[Any, str]:
+def _by_fsspec(url: str) -> FileSystem:
     try:
         from fsspec.core import url_to_fs
     except ImportError as error:
@@ -98,7 +156,7 @@ def _by_fsspec(url: str) -> tuple[Any, str]:
         raise ValueError(f"binlog: {url!r}: neither pyarrow nor fsspec knows it ({_first_line(error)})") from error
     except ImportError as error:
         raise ImportError(f"binlog: {url!r}: {_first_line(error)}") from error
-    return fs.PyFileSystem(fs.FSSpecHandler(files)), path
+    return _Fsspec(files, path.rstrip("/"))
 
 
 @contextmanager
@@ -108,7 +166,7 @@ def _own_errors(path: str, doing: str) -> Iterator[None]:
     except (BinlogError, ImportError):
         raise
     except FileNotFoundError as error:
-        if doing == "opening it":
+        if doing == _READING:
             raise NotFoundError(f"{path} is not there") from error
         raise AccessError(f"{path}: No such file or directory", errno=errno.ENOENT, path=path) from error
     except ValueError as error:

@@ -124,10 +124,15 @@ def read_remote(part: FileRange, read: Callable[[FileRange], Iterator[Stretch | 
     Raises: as it; AccessError, FullError where there is no place for a copy.
     """
     try:
-        copy = FileCopy(RemoteDirectory(part.path), part.number)
+        yield from _read_copied(part, read)
     except NotFoundError as error:
         raise GoneError(f"{part.path}: file {part.number} was removed since the read was planned") from error
-    with copy, copy.named():
+
+
+def _read_copied(
+    part: FileRange, read: Callable[[FileRange], Iterator[Stretch | Damage]]
+) -> Iterator[Stretch | Damage]:
+    with FileCopy(RemoteDirectory(part.path), part.number) as copy, copy.named():
         here = replace(part, path=copy.path)
         copy.bring(part.start, part.end)
         for found in read(here):

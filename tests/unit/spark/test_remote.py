@@ -259,11 +259,14 @@ def test_a_file_that_another_program_added_to_after_it_was_closed(log: Path, buc
     assert read_all(maxPartitionBytes="300k") == [*rows, added]
 
 
-def test_what_cannot_be_reached_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_reached_is_told(bucket: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     from binlog.spark.remote import RemoteDirectory
 
     with pytest.raises(AccessError, match=r"^memory://none/here: No such file or directory"):
         RemoteDirectory("memory://none/here").names()
+    bucket.pipe_file("/bucket/file", b"")
+    with pytest.raises(AccessError, match=r"^memory://bucket/file: listing it: .*is not a directory"):
+        RemoteDirectory("memory://bucket/file").names()
     with pytest.raises(ValueError, match=r"^binlog: 'dav://x': neither pyarrow nor fsspec knows it"):
         RemoteDirectory("dav://x")
     with pytest.raises(ValueError, match=r"^binlog: 's3://b/x\?color=red': Unexpected query parameter"):
@@ -279,8 +282,8 @@ def test_a_refusal_is_told(log: Path, bucket: Any, monkeypatch: pytest.MonkeyPat
     def refuse(*_: object, **__: object) -> None:
         raise PermissionError(13, "Forbidden")
 
-    monkeypatch.setattr(type(bucket), "_open", refuse)
-    with pytest.raises(AccessError, match=f"^{URL}/00000001.dat: opening it: .*Forbidden"):
+    monkeypatch.setattr(type(bucket), "cat_file", refuse)
+    with pytest.raises(AccessError, match=f"^{URL}/00000001.dat: reading: .*Forbidden"):
         reader_of().partitions()
 
 
