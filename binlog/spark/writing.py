@@ -19,13 +19,14 @@ import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Literal
 
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 import binlog
-from binlog import Batch, Mode, RangeReader, Stretch, Turn, Writer
+from binlog import Batch, Mode, RangeReader, Ref, Stretch, Turn, Writer
 from binlog.errors import CorruptError, StateError
 from binlog.spark.write_options import WriteOptions
 
@@ -67,7 +68,7 @@ class TaskWriter:
         os.makedirs(place, exist_ok=True)
         path = os.path.join(place, f"{context.partitionId()}-{uuid.uuid4().hex}")
         count = 0
-        with Writer(path, mode=Mode.FLUSH, record_bytes_max=self._options.record_bytes_max) as writer:
+        with open_writer(path, self._options, mode=Mode.FLUSH) as writer:
             for rows in iterator:
                 if rows.num_rows:
                     writer.append_batch(_batch(rows.column(self._column), self._column))
@@ -81,7 +82,7 @@ class BatchWriter(TaskWriter, DataSourceArrowWriter):
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Append what the tasks wrote.  Raises: as Writer.append_turn."""
         written = in_order(messages)
-        with Writer(self._options.path, record_bytes_max=self._options.record_bytes_max) as writer:
+        with open_writer(self._options.path, self._options) as writer:
             if self._options.source is None:
                 writer.append_batches(_batches(written))
             else:
@@ -91,6 +92,11 @@ class BatchWriter(TaskWriter, DataSourceArrowWriter):
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Remove what the tasks wrote."""
         remove(in_order(messages))
+
+
+def open_writer(path: str, options: WriteOptions, *, mode: Literal[Mode.SYNC, Mode.FLUSH] = Mode.SYNC) -> Writer[Ref]:
+    """A writer of the log itself, or of what a task writes.  Raises: as Writer."""
+    return Writer(path, mode=mode, record_bytes_max=options.record_bytes_max, file_system=options.file_system)
 
 
 def take_turn(writer: Writer, written: Sequence[Written], *, source: str, turn: int) -> Turn | None:
