@@ -19,6 +19,7 @@ from binlog.spark.columns import Damage, arrow_schema, damage_batch, record_batc
 from binlog.spark.options import ReadOptions, is_url
 from binlog.spark.partitions import FileRange, Task, plan
 from binlog.spark.pushdown import Wanted
+from binlog.spark.remote import shown
 from binlog.spark.remote_log import read_remote
 from binlog.spark.schema import Field
 
@@ -52,12 +53,13 @@ class TaskReader:
             yield from self._read(part, schema)
 
     def _read(self, part: FileRange, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        source = shown(part.path) if is_url(part.path) else part.path
         try:
             for found in self._found(part):
                 if isinstance(found, Stretch):
-                    yield record_batch(found, part.path, self._fields, schema)
+                    yield record_batch(found, source, self._fields, schema)
                 elif self._options.permissive:
-                    yield damage_batch(part.path, part.number, found, self._fields, schema)
+                    yield damage_batch(source, part.number, found, self._fields, schema)
                 else:
                     raise found.error
         except GoneError as error:

@@ -11,6 +11,7 @@ Facts relied on:
 from __future__ import annotations
 
 import errno
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
@@ -22,11 +23,18 @@ from binlog.errors import AccessError, BinlogError, NotFoundError
 
 _PIECE_BYTES = 8 << 20
 
+# Most of the time that a small request takes is spent waiting for its answer.
+_AT_ONCE = 8
+
+_SECRETS = re.compile(r"://[^/@]*@")
+
 _READING = "reading"
 
 
 class FileSystem(Protocol):
-    """What is asked of a file system."""
+    """What is asked of a file system.  at_once: how many threads may ask it at the same time."""
+
+    at_once: int
 
     def names(self) -> list[str]:
         """Of the files in the directory."""
@@ -38,16 +46,23 @@ class FileSystem(Protocol):
         """The bytes from one offset to another; fewer only where the file ends."""
 
 
+def shown(url: str) -> str:
+    """A URL without what is nobody's business: keys in it, and what follows a question mark."""
+    return _SECRETS.sub("://", url.partition("?")[0])
+
+
 class RemoteDirectory:
     """A directory to be listed, and its files to be read.
 
+    url: its own, as it is shown.  at_once: how many threads may use it at the same time.
     Raises: ValueError for a URL that nobody knows, ImportError where the package is missing that knows it, AccessError.
     """
 
     def __init__(self, url: str) -> None:
-        self.url = url
-        with _own_errors(url, "connecting"):
+        self.url = shown(url)
+        with _own_errors(self.url, "connecting"):
             self._files = _file_system(url)
+        self.at_once = self._files.at_once
 
     def names(self) -> list[str]:
         """Of the files in it.  Raises: AccessError, where it is not there as well."""
@@ -89,6 +104,8 @@ class RemoteFile:
 class _Arrow:
     """A file system of PyArrow's."""
 
+    at_once = _AT_ONCE
+
     def __init__(self, files: Any, path: str) -> None:
         self._files = files
         self._path = path
@@ -112,6 +129,8 @@ class _Fsspec:
     def __init__(self, files: Any, path: str) -> None:
         self._files = files
         self._path = path
+        # The others may have one connection, on which answers go to whoever asks first (seen of its ftp).
+        self.at_once = _AT_ONCE if files.async_impl else 1
 
     def names(self) -> list[str]:
         # It keeps what it once saw, for as long as the process lives.
@@ -137,7 +156,7 @@ def _file_system(url: str) -> FileSystem:
             files, path = fs.FileSystem.from_uri(url)
         except (pa.ArrowInvalid, NotImplementedError) as error:
             if "Unrecognized filesystem" not in str(error) and not isinstance(error, NotImplementedError):
-                raise ValueError(f"binlog: {url!r}: {_first_line(error)}") from error
+                raise ValueError(f"binlog: {shown(url)!r}: {_first_line(error)}") from error
         else:
             return _Arrow(files, path.rstrip("/"))
     return _by_fsspec(url)
@@ -147,15 +166,16 @@ def _by_fsspec(url: str) -> FileSystem:
     try:
         from fsspec.core import url_to_fs
     except ImportError as error:
-        raise ImportError(
-            f"binlog: {url!r} is of a kind that pyarrow does not know; the package fsspec may, and is not installed"
-        ) from error
+        text = f"binlog: {shown(url)!r} is of a kind that pyarrow does not know"
+        raise ImportError(f"{text}; the package fsspec may, and is not installed") from error
     try:
         files, path = url_to_fs(url)
     except ValueError as error:
-        raise ValueError(f"binlog: {url!r}: neither pyarrow nor fsspec knows it ({_first_line(error)})") from error
+        raise ValueError(
+            f"binlog: {shown(url)!r}: neither pyarrow nor fsspec knows it ({_first_line(error)})"
+        ) from error
     except ImportError as error:
-        raise ImportError(f"binlog: {url!r}: {_first_line(error)}") from error
+        raise ImportError(f"binlog: {shown(url)!r}: {_first_line(error)}") from error
     return _Fsspec(files, path.rstrip("/"))
 
 

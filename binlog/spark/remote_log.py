@@ -18,16 +18,13 @@ from binlog.errors import GoneError, NotFoundError, StateError
 from binlog.spark.columns import Damage
 from binlog.spark.file_copy import AROUND_BYTES, FileCopy
 from binlog.spark.positions import Position, earliest, latest, resolve
-from binlog.spark.remote import RemoteDirectory
+from binlog.spark.remote import RemoteDirectory, shown
 from binlog.spark.snapshot import fault_between
 
 if TYPE_CHECKING:
     from binlog.spark.partitions import FileRange
 
 _LOG_NAME = re.compile(r"([0-9]{8})\.dat", re.ASCII)
-
-# Most of the time it takes to read a header is spent waiting for an answer.
-_HEADERS_AT_ONCE = 8
 
 # What is looked through around the place for a cut: the more, the larger the records can be between which to cut.
 _AROUND_CUT_BYTES = (AROUND_BYTES, 16 * AROUND_BYTES)
@@ -41,11 +38,13 @@ def remote_files(url: str, *, open_too: bool) -> tuple[FileStat, ...]:
     """
     directory = RemoteDirectory(url)
     numbers = sorted(int(match[1]) for name in directory.names() if (match := _LOG_NAME.fullmatch(name)))
-    with ThreadPoolExecutor(_HEADERS_AT_ONCE) as pool:
+    with ThreadPoolExecutor(directory.at_once) as pool:
         files = [file for file in pool.map(partial(_stat, directory), numbers) if file is not None]
     following = [file.number for file in files if not file.closed]
     if following and open_too:
-        text = f"{url}: file {following[0]} is open, and a remote file system cannot tell how far it is written"
+        text = (
+            f"{directory.url}: file {following[0]} is open, and a remote file system cannot tell how far it is written"
+        )
         raise StateError(f"{text}: close it (binlog cutover), or leave it out with includeOpenFile=false")
     closed = tuple(file for file in files if file.closed)
     fault = fault_between(closed)
@@ -66,23 +65,24 @@ def resolve_remote(position: Position, url: str, files: Sequence[FileStat], *, f
     """The ref that a position means.  files: one at least.  Raises: as `resolve`."""
     if isinstance(position, Mapping):
         if url not in position:
-            raise ValueError(f"binlog: there is a position for {', '.join(position)}, and none for {url}")
+            names = ", ".join(map(shown, position))
+            raise ValueError(f"binlog: there is a position for {names}, and none for {shown(url)}")
         position = position[url]
     if isinstance(position, Since):
         return _place_since(position, url, files)
     if not isinstance(position, Ref) or position < earliest(files):
         # Nothing has to be read for it.
-        return resolve(position, url, files, fail_on_data_loss=fail_on_data_loss)
+        return resolve(position, shown(url), files, fail_on_data_loss=fail_on_data_loss)
     if position.number not in [file.number for file in files]:
         following = Ref(files[-1].next_number, files[-1].first_offset)
         if position != following:
-            raise ValueError(f"binlog: {url}: {position} is in no closed file; they end at {latest(files)}")
+            raise ValueError(f"binlog: {shown(url)}: {position} is in no closed file; they end at {latest(files)}")
         return latest(files)
     with FileCopy(RemoteDirectory(url), position.number) as copy:
         try:
             return copy.ask(partial(_next_ref, position), position.offset)
         except ValueError as error:
-            raise ValueError(f"binlog: {url}: {error}") from error
+            raise ValueError(f"binlog: {shown(url)}: {error}") from error
 
 
 def _place_since(position: Since, url: str, files: Sequence[FileStat]) -> Ref:
@@ -126,7 +126,7 @@ def read_remote(part: FileRange, read: Callable[[FileRange], Iterator[Stretch | 
     try:
         yield from _read_copied(part, read)
     except NotFoundError as error:
-        raise GoneError(f"{part.path}: file {part.number} was removed since the read was planned") from error
+        raise GoneError(f"{shown(part.path)}: file {part.number} was removed since the read was planned") from error
 
 
 def _read_copied(

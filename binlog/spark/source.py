@@ -9,6 +9,7 @@ from pyspark.sql.datasource import DataSource
 
 from binlog.spark.options import ReadOptions, is_url, parse_options
 from binlog.spark.reading import BatchReader, FilteringReader
+from binlog.spark.remote import shown
 from binlog.spark.schema import Field, chosen_fields, columns, ddl
 from binlog.spark.write_options import WriteOptions, chosen_column, parse_write_options
 
@@ -54,7 +55,9 @@ class BinlogDataSource(DataSource):
         options, fields = self._read(schema)
         remote = [path for path in options.paths if is_url(path)]
         if remote:
-            text = f"binlog: {remote[0]!r} cannot be followed: in a remote file system there are closed files only"
+            text = (
+                f"binlog: {shown(remote[0])!r} cannot be followed: in a remote file system there are closed files only"
+            )
             raise ValueError(f"{text}; a stream reads a directory of this machine, or one that is mounted here")
         return StreamReader(options, fields)
 

@@ -269,7 +269,7 @@ def test_what_cannot_be_reached_is_told(bucket: Any, monkeypatch: pytest.MonkeyP
         RemoteDirectory("memory://bucket/file").names()
     with pytest.raises(ValueError, match=r"^binlog: 'dav://x': neither pyarrow nor fsspec knows it"):
         RemoteDirectory("dav://x")
-    with pytest.raises(ValueError, match=r"^binlog: 's3://b/x\?color=red': Unexpected query parameter"):
+    with pytest.raises(ValueError, match=r"^binlog: 's3://b/x': Unexpected query parameter"):
         RemoteDirectory("s3://b/x?color=red")
     monkeypatch.setitem(sys.modules, "fsspec.core", None)
     with pytest.raises(ImportError, match="the package fsspec may, and is not installed"):
@@ -295,6 +295,13 @@ def test_a_read_of_local_and_remote_logs(log: Path, bucket: Any) -> None:
     reader = BatchReader(options, (Field("source", "source", True), *FIELDS))
     found = [row for partition in reader.partitions() for row in read(reader, partition)]
     assert found == [*((URL, *row) for row in rows), *((str(log), *row) for row in rows)]
+
+
+def test_keys_in_a_url_are_shown_to_nobody() -> None:
+    from binlog.spark.remote import shown
+
+    assert shown("s3://key:secret@bucket/log?region=eu-west-1&external_id=x") == "s3://bucket/log"
+    assert shown("https://host/a@b") == "https://host/a@b"
 
 
 def test_a_stream_is_refused() -> None:
