@@ -124,8 +124,14 @@ def _batch(values: pa.Array, column: str) -> Batch:
 
 
 def _batches(written: Sequence[Written]) -> Iterator[Batch]:
-    """The records of all tasks, one task after the other.  Raises: CorruptError where one's are damaged."""
+    """The records of all tasks, one task after the other.
+
+    Raises: CorruptError where one's are damaged; StateError where a task wrote them into a folder of its own machine.
+    """
     for each in written:
+        if not os.path.isdir(each.path):
+            text = f"{each.path}, into which a task wrote, is not on the driver's machine"
+            raise StateError(f"{text}: on a cluster a log's directory is one that all machines share")
         for file in binlog.stat(each.path).files:
             with RangeReader(each.path, file.number, record_bytes_max=2**31 - 1) as reader:
                 for found in reader:

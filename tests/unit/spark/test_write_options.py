@@ -1,4 +1,4 @@
-"""The options of writing, without Spark; and that they reach the writers, marked for its packages."""
+"""The options of writing, and that they reach the writers, as plain calls; the latter marked for Spark's packages."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from binlog import FileSystem, Mode
-from binlog.errors import AccessError
+from binlog.errors import AccessError, StateError
 from binlog.spark.write_options import WriteOptions, parse_write_options
 from binlog.storage.native import lib
 
@@ -45,6 +45,16 @@ def test_a_shared_file_system_is_refused_unless_it_is_said(
     with pytest.raises(AccessError, match="is on NFS"):
         open_writer(str(tmp_path), parse_write_options({"path": "/log"}), mode=mode)
     open_writer(str(tmp_path), parse_write_options({"path": "/log", "fileSystem": "any"}), mode=mode).close()
+
+
+@pytest.mark.spark
+def test_a_folder_that_the_machines_do_not_share_is_told(tmp_path: Path) -> None:
+    from binlog.spark.writing import BatchWriter, Written
+
+    writer = BatchWriter(parse_write_options({"path": str(tmp_path / "log")}), "data")
+    elsewhere = str(tmp_path / "log" / ".aside" / "job" / "0-x")
+    with pytest.raises(StateError, match=f"^{elsewhere}, into which a task wrote, is not on the driver's machine"):
+        writer.commit([Written(0, elsewhere, "", 5)])
 
 
 class _Lib:
