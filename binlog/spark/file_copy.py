@@ -40,7 +40,8 @@ class FileCopy:
     """A file of a remote log, in a temporary directory of its own.
 
     path: that directory, which `close` removes.  stat: what the file's header says.
-    Raises: NotFoundError, AccessError, CorruptError, VersionError; FullError where there is no space for the copy.
+    Raises: NotFoundError, AccessError, CorruptError, VersionError; GoneError where the file is cut meanwhile; FullError
+    where there is no space for the copy.
     """
 
     def __init__(self, directory: RemoteDirectory, number: int) -> None:
@@ -147,8 +148,13 @@ class FileCopy:
     def _copy(self, start: int, end: int) -> None:
         assert self._file is not None
         end = min(end, self._size)
+        at = start
         for offset, data in self._file.pieces(start, end):
             self._write(data, offset)
+            at = offset + len(data)
+        if at < end:
+            # What is not there would read as zeros, and so as empty records.
+            raise GoneError(f"{self._file.url} has ended at {at}, and had {self._size} bytes before")
         if self._copied_to == start:
             self._copied_to = max(self._copied_to, end)
 

@@ -141,7 +141,10 @@ class _Fsspec:
         return [name.rpartition("/")[2] for name in found]
 
     def file_bytes(self, name: str) -> int:
-        return int(self._files.size(self._of(name)))
+        size = self._files.size(self._of(name))
+        if size is None:
+            raise OSError("its size is not told")
+        return int(size)
 
     def read(self, name: str, start: int, end: int) -> bytes:
         return bytes(self._files.cat_file(self._of(name), start=start, end=end))

@@ -314,6 +314,21 @@ def test_a_stream_is_refused() -> None:
         BinlogDataSource({"path": URL}).streamReader(schema)
 
 
+def test_a_file_that_is_cut_while_it_is_copied(log: Path, bucket: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    upload(log, bucket)
+    reader = reader_of()
+    [task] = reader.partitions()
+    read_bytes = type(bucket).cat_file
+
+    def cut(self: Any, path: str, start: int, end: int) -> bytes:
+        data = read_bytes(self, path, start=start, end=end)
+        return bytes(data if end <= 4096 else data[:-1] if len(data) > 1 else b"")
+
+    monkeypatch.setattr(type(bucket), "cat_file", cut)
+    with pytest.raises(GoneError, match=f"^{URL}/00000001.dat has ended at"):
+        read(reader, task)
+
+
 def test_no_space_for_a_copy(log: Path, bucket: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     from binlog.errors import FullError
 
