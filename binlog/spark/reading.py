@@ -13,10 +13,11 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 import binlog
-from binlog import RangeReader, Stretch
+from binlog import Stretch
 from binlog.errors import CorruptError, GoneError, NotFoundError, StateError
 from binlog.spark.columns import Damage, arrow_schema, damage_batch, record_batch
 from binlog.spark.options import ReadOptions, is_url
+from binlog.spark.other_machine import open_range, this_machine
 from binlog.spark.partitions import FileRange, Task, plan
 from binlog.spark.pushdown import Wanted
 from binlog.spark.remote import shown
@@ -33,6 +34,7 @@ class TaskReader:
         self._options = options
         self._fields = tuple(fields)
         self._version = binlog.__version__
+        self._machine = this_machine()
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         if state["_version"] != binlog.__version__:
@@ -69,7 +71,9 @@ class TaskReader:
 
     def _found(self, part: FileRange) -> Iterator[Stretch | Damage]:
         read = partial(read_range, record_bytes_max=self._options.record_bytes_max)
-        return read_remote(part, read) if is_url(part.path) else read(part)
+        if is_url(part.path):
+            return read_remote(part, partial(read, planned_on=this_machine()))  # what is copied is all here
+        return read(part, planned_on=self._machine)
 
 
 class BatchReader(TaskReader, DataSourceReader):
@@ -97,10 +101,10 @@ class FilteringReader(BatchReader):
         return filters
 
 
-def read_range(part: FileRange, record_bytes_max: int) -> Iterator[Stretch | Damage]:
-    """Every record of a range.  Raises: as `TaskReader.read`, but for damage."""
+def read_range(part: FileRange, *, planned_on: str, record_bytes_max: int) -> Iterator[Stretch | Damage]:
+    """Every record of a range.  planned_on: see `open_range`.  Raises: as `TaskReader.read`, but for damage."""
     try:
-        with RangeReader(part.path, part.number, part.start, part.end, record_bytes_max=record_bytes_max) as reader:
+        with open_range(part, planned_on, record_bytes_max=record_bytes_max) as reader:
             if reader.uuid != part.uuid:
                 raise GoneError(f"{part.path}: file {part.number} belongs to another log than when it was planned")
             for found in reader:

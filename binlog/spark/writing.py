@@ -28,6 +28,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 import binlog
 from binlog import Batch, Mode, RangeReader, Ref, Stretch, Turn, Writer
 from binlog.errors import CorruptError, StateError
+from binlog.spark.other_machine import folder_is_seen, this_machine
 from binlog.spark.write_options import WriteOptions
 
 ASIDE = ".aside"
@@ -38,13 +39,14 @@ ASIDE = ".aside"
 class Written(WriterCommitMessage):
     """What a task wrote.
 
-    partition: its number.  path: the log that it wrote, aside.  query: of a stream, else empty.
+    partition: its number.  path: the log that it wrote, aside.  query: of a stream, else empty.  machine: where it ran.
     """
 
     partition: int
     path: str
     query: str
     record_count: int
+    machine: str
 
 
 class TaskWriter:
@@ -73,7 +75,7 @@ class TaskWriter:
                 if rows.num_rows:
                     writer.append_batch(_batch(rows.column(self._column), self._column))
                     count += rows.num_rows
-        return Written(context.partitionId(), path, query, count)
+        return Written(context.partitionId(), path, query, count, this_machine())
 
 
 class BatchWriter(TaskWriter, DataSourceArrowWriter):
@@ -129,7 +131,7 @@ def _batches(written: Sequence[Written]) -> Iterator[Batch]:
     Raises: CorruptError where one's are damaged; StateError where a task wrote them into a folder of its own machine.
     """
     for each in written:
-        if not os.path.isdir(each.path):
+        if not folder_is_seen(each.path, each.machine):
             text = f"{each.path}, into which a task wrote, is not on the driver's machine"
             raise StateError(f"{text}: on a cluster a log's directory is one that all machines share")
         for file in binlog.stat(each.path).files:

@@ -49,12 +49,13 @@ def test_a_shared_file_system_is_refused_unless_it_is_said(
 
 @pytest.mark.spark
 def test_a_folder_that_the_machines_do_not_share_is_told(tmp_path: Path) -> None:
+    from binlog.spark.other_machine import this_machine
     from binlog.spark.writing import BatchWriter, Written
 
     writer = BatchWriter(parse_write_options({"path": str(tmp_path / "log")}), "data")
     elsewhere = str(tmp_path / "log" / ".aside" / "job" / "0-x")
     with pytest.raises(StateError, match=f"^{elsewhere}, into which a task wrote, is not on the driver's machine"):
-        writer.commit([Written(0, elsewhere, "", 5)])
+        writer.commit([Written(0, elsewhere, "", 5, this_machine())])
 
 
 class _Lib:
