@@ -1,4 +1,4 @@
-"""Prove the data source on a Spark cluster: python -m stress.cluster, or `make cluster-test`.
+"""Prove the data source on a Spark cluster: python -m stress.cluster [--only WORD], or `make cluster-test`.
 
 A standalone master and two workers on this machine, on the loopback address, in empty folders and with a clean
 environment: Spark, and a Python environment that the wheel of this checkout was installed into.  Workers are killed in
@@ -23,7 +23,7 @@ from stress.cluster.proof import Proof, Row
 _WORKERS = 2
 
 
-def _run(folder: Path) -> list[Row]:
+def _run(folder: Path, only: str) -> list[Row]:
     began = time.monotonic()
     installation = install(folder)
     _say("installed", f"the wheel, into {installation.python.parent.parent.name}/", time.monotonic() - began)
@@ -32,11 +32,10 @@ def _run(folder: Path) -> list[Row]:
     with Cluster(folder, installation) as cluster:
         for _ in range(_WORKERS):
             cluster.add_worker()
-        cluster.wait_for_workers()
         with Driver(folder / "driver", installation, cluster.url) as driver:
             _say("started", "a master, two workers, a driver", time.monotonic() - began)
-            for row in Proof(folder, installation, cluster, driver).run():
-                _say(row.what, row.seen if not row.wrong else "WRONG", row.seconds)
+            for row in Proof(folder, installation, cluster, driver).run(only):
+                _say(row.what, "; ".join(["WRONG", *row.wrong]) if row.wrong else row.seen, row.seconds)
                 rows.append(row)
     return rows
 
@@ -56,12 +55,14 @@ def _table(rows: list[Row]) -> None:
 
 def main() -> int:
     """See the module."""
-    argparse.ArgumentParser(prog="python -m stress.cluster", description=__doc__).parse_args()
+    parser = argparse.ArgumentParser(prog="python -m stress.cluster", description="Kill workers of a Spark cluster.")
+    parser.add_argument("--only", default="", metavar="WORD", help="what has it in its name, as the table shows it")
+    given = parser.parse_args()
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
     try:
         with tempfile.TemporaryDirectory(prefix="binlog-cluster-", dir="/var/tmp") as folder:
-            rows = _run(Path(folder))
+            rows = _run(Path(folder), given.only)
     except (ClusterError, InstallationError, BinlogError) as error:
         print(f"cluster: {error}", file=sys.stderr)
         return 1

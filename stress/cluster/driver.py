@@ -13,7 +13,7 @@ from typing import Any, Self
 from stress.cluster.installation import Installation
 from stress.cluster.machines import ClusterError, Machine
 
-_SILENCE_SECONDS_MAX = 120
+_SILENCE_SECONDS_MAX = 300
 
 _SETTINGS = {
     "spark.driver.host": "127.0.0.1",
@@ -53,7 +53,7 @@ class Driver:
             self.close()
             raise
 
-    def ask(self, do: str, *, on_progress: Callable[[Progress], None] | None = None, **arguments: object) -> Any:
+    def ask(self, do: str, *, on_progress: Callable[[Progress], object] | None = None, **arguments: object) -> Any:
         """The answer to a request.  on_progress: is told how far it is."""
         self._request(do, **arguments)
         return self._answer(on_progress)
@@ -74,7 +74,7 @@ class Driver:
         except BrokenPipeError:
             raise self._ended() from None
 
-    def _answer(self, on_progress: Callable[[Progress], None] | None) -> Any:
+    def _answer(self, on_progress: Callable[[Progress], object] | None) -> Any:
         while "answer" not in (told := self._next()):
             if on_progress is not None:
                 on_progress(told["progress"])

@@ -72,6 +72,7 @@ class Watch:
             "active": stage.numActiveTasks,
             "of": stage.numTasks,
             "batches": -1 if progress is None else progress["batchId"],
+            "lost": self.failed,
         }
 
 

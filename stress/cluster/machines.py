@@ -25,7 +25,7 @@ from stress.cluster.installation import Installation
 WORKER_CORES = 1
 WORKER_MEMORY = "1g"
 
-_START_SECONDS_MAX = 90
+_START_SECONDS_MAX = 180
 _LOOK_SECONDS = 0.05
 _ANSWER_SECONDS_MAX = 5
 _LOG_LINES = 15

@@ -117,7 +117,7 @@ def test_what_a_job_leaves_behind_is_noticed(tmp_path: Path) -> None:
 
 def test_a_kill_that_did_not_strike_is_noticed() -> None:
     killer = proof._Killer(None)  # type: ignore[arg-type]
-    killer({"done": 19, "active": 2, "of": 20, "batches": -1})
+    assert not killer.strikes({"done": 19, "active": 2, "of": 20, "batches": -1, "lost": 0})
     assert killer.wrong(0) == ["the job was never in the middle, and no worker was killed"]
 
 
