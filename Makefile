@@ -5,7 +5,7 @@ PYTHON ?= python3
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo bench test quick crash soak stress model asan ubsan tsan lint format-docs clean
+.PHONY: help demo bench test quick crash soak stress cluster-test model asan ubsan tsan lint format-docs clean
 MAKEFLAGS += --no-builtin-rules
 
 # They would lead .venv's Python to another one's modules.
@@ -30,6 +30,7 @@ help:
 	@echo 'make crash        power cuts, kills, faults and damage, by the thousand (DURATION_S=60 SEED= ARGS="--help")'
 	@echo 'make soak         an hour of work, after which nothing may have grown (DURATION_S=)'
 	@echo 'make stress       Spark follows what processes append, and is killed again and again (ARGS="--help")'
+	@echo 'make cluster-test a Spark master and two workers here, killed in the middle of jobs (two minutes or so)'
 	@echo 'make model        the models of the protocol: the randomised one (ARGS="--help"), then Spin, which must be installed'
 	@echo 'make asan         the tests that reach the C, under the address sanitizer (make ubsan: undefined behaviour)'
 	@echo 'make tsan         writers as threads, under the thread sanitizer'
@@ -69,6 +70,10 @@ soak:
 stress:
 	$(set_up) spark
 	@.venv/bin/python -m stress.pipeline $(ARGS)
+
+cluster-test:
+	$(set_up) spark
+	@.venv/bin/python -m stress.cluster $(ARGS)
 
 model:
 	$(set_up)

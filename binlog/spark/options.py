@@ -16,12 +16,16 @@ from binlog.spark.positions import Position, parse_position
 _MIB = 1 << 20
 _RECORD_BYTES_FORMAT_MAX = 2**31 - 1
 
+# The second form is fsspec's, of one file system over another: simplecache::s3://bucket/log.
+_URL = re.compile(r"(?!file:)[a-z][a-z0-9+.-]*://|[a-z0-9]+::[a-z][a-z0-9+.:-]*//", re.ASCII | re.IGNORECASE)
+
 
 @dataclass(frozen=True)
 class ReadOptions:
     """What a read is told.
 
-    paths: directories of logs, absolute, so that they are the same for the driver and the tasks; or globs of them.
+    paths: directories of logs, absolute, so that they are the same for the driver and the tasks; or globs of them; or
+        URLs of directories in remote file systems.
     start, end: `startingPosition`, `endingPosition`: the first record read, and the first one not read any more.
     partition_bytes, partitions_min: how much a task reads; how many tasks there are at least.
     record_bytes_max: a larger record is an error.
@@ -59,7 +63,7 @@ def parse_options(options: Mapping[str, str]) -> ReadOptions:
         if text is not None:
             found[field] = parse(name, text)
     refuse_unknown(given, tuple(_OPTIONS))
-    return ReadOptions(paths=tuple(local_path(each) for each in named), **found)
+    return ReadOptions(paths=tuple(each.rstrip("/") if is_url(each) else local_path(each) for each in named), **found)
 
 
 def _paths(given: dict[str, str]) -> list[str]:
@@ -86,8 +90,13 @@ def refuse_unknown(given: Mapping[str, str], known: Sequence[str]) -> None:
 
 
 def is_glob(path: str) -> bool:
-    """Whether it stands for several."""
-    return any(character in path for character in "*?[")
+    """Whether it stands for several directories of this machine.  In a URL such a character means something else."""
+    return any(character in path for character in "*?[") and not is_url(path)
+
+
+def is_url(path: str) -> bool:
+    """Whether it is a directory in a file system that is not this machine's."""
+    return _URL.match(path) is not None
 
 
 def _count(name: str, text: str) -> int:

@@ -10,9 +10,10 @@ from dataclasses import dataclass, replace
 from pyspark.sql.datasource import InputPartition
 
 from binlog import FileStat, Ref, split
-from binlog.spark.options import ReadOptions, is_glob
+from binlog.spark.options import ReadOptions, is_glob, is_url
 from binlog.spark.positions import resolve
 from binlog.spark.pushdown import Wanted
+from binlog.spark.remote_log import remote_files, resolve_remote, split_remote
 from binlog.spark.snapshot import take_snapshot
 
 # What a task may have over what it should, so that a last small piece does not become a task.
@@ -23,7 +24,7 @@ _OVER = 1.2
 class FileRange:
     """The records of one file from offset `start` up to offset `end`, both bounds of records.
 
-    path: the log's directory.  uuid: of the log, where the file has one.
+    path: the log's directory, or its URL.  uuid: of the log, where the file has one.
     """
 
     path: str
@@ -60,10 +61,12 @@ def plan(options: ReadOptions, wanted: Wanted) -> list[Task]:
     """
     ranges: list[FileRange] = []
     for path in directories(options):
-        files = take_snapshot(path)
+        remote = is_url(path)
+        files = remote_files(path, open_too=options.include_open_file) if remote else take_snapshot(path)
         if files:
+            find = resolve_remote if remote else resolve
             start, end = (
-                resolve(position, path, files, fail_on_data_loss=options.fail_on_data_loss)
+                find(position, path, files, fail_on_data_loss=options.fail_on_data_loss)
                 for position in (options.start, options.end)
             )
             ranges += ranges_between(path, files, start, end, open_too=options.include_open_file)
@@ -85,6 +88,8 @@ def narrowed(part: FileRange, wanted: Wanted) -> FileRange | None:
     """Without what the index proves that nobody wants; None where nothing is left."""
     if not wanted.anything_of(part.number):
         return None
+    if is_url(part.path):
+        return part  # what would tell more has to be read over the network first
     start, end = wanted.narrow(part.path, part.number, part.start, part.end)
     return replace(part, start=start, end=end) if start < end else None
 
@@ -110,5 +115,6 @@ def _pieces(ranges: Iterable[FileRange], target: int) -> Iterator[FileRange]:
         if part.end - part.start <= target * _OVER:
             yield part
         else:
-            for start, end in split(part.path, part.number, part.start, part.end, bytes_max=target):
+            cut = split_remote if is_url(part.path) else split
+            for start, end in cut(part.path, part.number, part.start, part.end, bytes_max=target):
                 yield replace(part, start=start, end=end)

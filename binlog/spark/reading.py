@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 import binlog
-from binlog import RangeReader, Stretch
+from binlog import Stretch
 from binlog.errors import CorruptError, GoneError, NotFoundError, StateError
 from binlog.spark.collecting import spare_collections
 from binlog.spark.columns import Damage, arrow_schema, damage_batch, record_batch
-from binlog.spark.options import ReadOptions
+from binlog.spark.options import ReadOptions, is_url
+from binlog.spark.other_machine import open_range, this_machine
 from binlog.spark.partitions import FileRange, Task, plan
 from binlog.spark.pushdown import Wanted
+from binlog.spark.remote import shown
+from binlog.spark.remote_log import read_remote
 from binlog.spark.schema import Field
 
 _SEQUENCE_MAX = 2**63 - 1
@@ -29,6 +33,7 @@ class TaskReader:
         self._options = options
         self._fields = tuple(fields)
         self._version = binlog.__version__
+        self._machine = this_machine()
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         if state["_version"] != binlog.__version__:
@@ -49,18 +54,25 @@ class TaskReader:
             yield from self._read(part, schema)
 
     def _read(self, part: FileRange, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        source = shown(part.path) if is_url(part.path) else part.path
         try:
-            for found in read_range(part, self._options.record_bytes_max):
+            for found in self._found(part):
                 if isinstance(found, Stretch):
-                    yield record_batch(found, part.path, self._fields, schema)
+                    yield record_batch(found, source, self._fields, schema)
                 elif self._options.permissive:
-                    yield damage_batch(part.path, part.number, found, self._fields, schema)
+                    yield damage_batch(source, part.number, found, self._fields, schema)
                 else:
                     raise found.error
         except GoneError as error:
             if self._options.fail_on_data_loss:
                 raise
             print(f"binlog: passed over, with failOnDataLoss=false: {error}", file=sys.stderr)
+
+    def _found(self, part: FileRange) -> Iterator[Stretch | Damage]:
+        read = partial(read_range, record_bytes_max=self._options.record_bytes_max)
+        if is_url(part.path):
+            return read_remote(part, partial(read, planned_on=this_machine()))  # what is copied is all here
+        return read(part, planned_on=self._machine)
 
 
 class BatchReader(TaskReader, DataSourceReader):
@@ -88,10 +100,10 @@ class FilteringReader(BatchReader):
         return filters
 
 
-def read_range(part: FileRange, record_bytes_max: int) -> Iterator[Stretch | Damage]:
-    """Every record of a range.  Raises: as `TaskReader.read`, but for damage."""
+def read_range(part: FileRange, *, planned_on: str, record_bytes_max: int) -> Iterator[Stretch | Damage]:
+    """Every record of a range.  planned_on: see `open_range`.  Raises: as `TaskReader.read`, but for damage."""
     try:
-        with RangeReader(part.path, part.number, part.start, part.end, record_bytes_max=record_bytes_max) as reader:
+        with open_range(part, planned_on, record_bytes_max=record_bytes_max) as reader:
             if reader.uuid != part.uuid:
                 raise GoneError(f"{part.path}: file {part.number} belongs to another log than when it was planned")
             for found in reader:

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
-from binlog import Writer
-from binlog.spark.writing import TaskWriter, in_order, remove, take_turn
+from binlog.spark.writing import TaskWriter, in_order, open_writer, remove, take_turn
 
 
 class StreamWriter(TaskWriter, DataSourceStreamArrowWriter):
@@ -17,7 +16,7 @@ class StreamWriter(TaskWriter, DataSourceStreamArrowWriter):
         """Append what the tasks wrote, where this batch is not in the log yet.  Raises: as `take_turn`."""
         written = in_order(messages)
         if written:
-            with Writer(self._options.path, record_bytes_max=self._options.record_bytes_max) as writer:
+            with open_writer(self._options.path, self._options) as writer:
                 take_turn(writer, written, source=f"spark/{written[0].query}", turn=batchId)
         remove(written)
 

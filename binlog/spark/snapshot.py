@@ -27,7 +27,7 @@ def take_snapshot(path: str | os.PathLike[str]) -> tuple[FileStat, ...]:
     before: CorruptError | None = None
     while True:
         files = binlog.stat(path).files
-        fault = _fault(files) or _lost_end(files)
+        fault = fault_between(files) or _lost_end(files)
         if fault is None:
             return files
         # A cutover, or retention, between the first file looked at and the last; by now it is over.  Where the same
@@ -37,7 +37,8 @@ def take_snapshot(path: str | os.PathLike[str]) -> tuple[FileStat, ...]:
         before = fault
 
 
-def _fault(files: Sequence[FileStat]) -> CorruptError | None:
+def fault_between(files: Sequence[FileStat]) -> CorruptError | None:
+    """What cannot be so in a log: of a file and the one after it."""
     for file, after in pairwise(files):
         if file.closed and file.next_number != after.number:
             return _missing_next(file)

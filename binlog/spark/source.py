@@ -7,8 +7,9 @@ from typing import Any
 
 from pyspark.sql.datasource import DataSource
 
-from binlog.spark.options import ReadOptions, parse_options
+from binlog.spark.options import ReadOptions, is_url, parse_options
 from binlog.spark.reading import BatchReader, FilteringReader
+from binlog.spark.remote import shown
 from binlog.spark.schema import Field, chosen_fields, columns, ddl
 from binlog.spark.write_options import WriteOptions, chosen_column, parse_write_options
 
@@ -51,7 +52,14 @@ class BinlogDataSource(DataSource):
             from binlog.spark.following import StreamReader
         except ImportError as error:
             raise ValueError(f"binlog: following a log takes PySpark 4.2 or later ({error})") from error
-        return StreamReader(*self._read(schema))
+        options, fields = self._read(schema)
+        remote = [path for path in options.paths if is_url(path)]
+        if remote:
+            text = (
+                f"binlog: {shown(remote[0])!r} cannot be followed: in a remote file system there are closed files only"
+            )
+            raise ValueError(f"{text}; a stream reads a directory of this machine, or one that is mounted here")
+        return StreamReader(options, fields)
 
     def writer(self, schema: Any, overwrite: bool) -> Any:
         """Appends rows.  Raises: ValueError for an option or column, and for mode("overwrite")."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from binlog import FileSystem
 from binlog.spark.options import local_path, one_path, record_bytes, refuse_unknown
 
 _TYPES = ("binary", "string")
@@ -18,12 +19,15 @@ class WriteOptions:
 
     path: the log's directory, absolute; made where it is missing.
     record_bytes_max: a larger row is an error.
+    file_system: ANY accepts a directory on NFS and the like, as a cluster shares it: for whoever knows that all others
+        who append to the log do so on the driver's machine.
     source, turn: `txnAppId` and `txnVersion`, as Delta's users know them: rows with a version that is in the log, or a
     lower one, are not appended again.  None and 0 where they are not given.
     """
 
     path: str
     record_bytes_max: int
+    file_system: FileSystem = FileSystem.LOCAL
     source: str | None = None
     turn: int = 0
 
@@ -36,13 +40,21 @@ def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
     # A stream's own, which Spark hands over with ours.
     for name in ("checkpointlocation", "queryname"):
         given.pop(name, None)
+    files = _file_system(given.pop("filesystem", FileSystem.LOCAL.value))
     source, turn = given.pop("txnappid", None), given.pop("txnversion", None)
-    refuse_unknown(given, ("maxRecordBytes", "txnAppId", "txnVersion"))
+    refuse_unknown(given, ("maxRecordBytes", "fileSystem", "txnAppId", "txnVersion"))
     if (source is None) != (turn is None):
         raise ValueError("binlog: txnAppId and txnVersion go together")
     if turn is not None and not turn.isdecimal():
         raise ValueError(f"binlog: txnVersion is a whole number from 0 on, not {turn!r}")
-    return WriteOptions(path, size, source, int(turn or 0))
+    return WriteOptions(path, size, files, source, int(turn or 0))
+
+
+def _file_system(text: str) -> FileSystem:
+    try:
+        return FileSystem(text.strip().lower())
+    except ValueError:
+        raise ValueError(f"binlog: fileSystem is local or any, not {text!r}") from None
 
 
 def chosen_column(schema: Any) -> str:

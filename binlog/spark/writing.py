@@ -19,15 +19,17 @@ import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Literal
 
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 import binlog
-from binlog import Batch, Mode, RangeReader, Stretch, Turn, Writer
+from binlog import Batch, Mode, RangeReader, Ref, Stretch, Turn, Writer
 from binlog.errors import CorruptError, StateError
 from binlog.spark.collecting import spare_collections
+from binlog.spark.other_machine import folder_is_seen, this_machine
 from binlog.spark.write_options import WriteOptions
 
 ASIDE = ".aside"
@@ -38,13 +40,14 @@ ASIDE = ".aside"
 class Written(WriterCommitMessage):
     """What a task wrote.
 
-    partition: its number.  path: the log that it wrote, aside.  query: of a stream, else empty.
+    partition: its number.  path: the log that it wrote, aside.  query: of a stream, else empty.  machine: where it ran.
     """
 
     partition: int
     path: str
     query: str
     record_count: int
+    machine: str
 
 
 class TaskWriter:
@@ -69,12 +72,12 @@ class TaskWriter:
         os.makedirs(place, exist_ok=True)
         path = os.path.join(place, f"{context.partitionId()}-{uuid.uuid4().hex}")
         count = 0
-        with Writer(path, mode=Mode.FLUSH, record_bytes_max=self._options.record_bytes_max) as writer:
+        with open_writer(path, self._options, mode=Mode.FLUSH) as writer:
             for rows in iterator:
                 if rows.num_rows:
                     writer.append_batch(_batch(rows.column(self._column), self._column))
                     count += rows.num_rows
-        return Written(context.partitionId(), path, query, count)
+        return Written(context.partitionId(), path, query, count, this_machine())
 
 
 class BatchWriter(TaskWriter, DataSourceArrowWriter):
@@ -83,7 +86,7 @@ class BatchWriter(TaskWriter, DataSourceArrowWriter):
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Append what the tasks wrote.  Raises: as Writer.append_turn."""
         written = in_order(messages)
-        with Writer(self._options.path, record_bytes_max=self._options.record_bytes_max) as writer:
+        with open_writer(self._options.path, self._options) as writer:
             if self._options.source is None:
                 writer.append_batches(_batches(written))
             else:
@@ -93,6 +96,11 @@ class BatchWriter(TaskWriter, DataSourceArrowWriter):
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Remove what the tasks wrote."""
         remove(in_order(messages))
+
+
+def open_writer(path: str, options: WriteOptions, *, mode: Literal[Mode.SYNC, Mode.FLUSH] = Mode.SYNC) -> Writer[Ref]:
+    """A writer of the log itself, or of what a task writes.  Raises: as Writer."""
+    return Writer(path, mode=mode, record_bytes_max=options.record_bytes_max, file_system=options.file_system)
 
 
 def take_turn(writer: Writer, written: Sequence[Written], *, source: str, turn: int) -> Turn | None:
@@ -120,8 +128,14 @@ def _batch(values: pa.Array, column: str) -> Batch:
 
 
 def _batches(written: Sequence[Written]) -> Iterator[Batch]:
-    """The records of all tasks, one task after the other.  Raises: CorruptError where one's are damaged."""
+    """The records of all tasks, one task after the other.
+
+    Raises: CorruptError where one's are damaged; StateError where a task wrote them into a folder of its own machine.
+    """
     for each in written:
+        if not folder_is_seen(each.path, each.machine):
+            text = f"{each.path}, into which a task wrote, is not on the driver's machine"
+            raise StateError(f"{text}: on a cluster a log's directory is one that all machines share")
         for file in binlog.stat(each.path).files:
             with RangeReader(each.path, file.number, record_bytes_max=2**31 - 1) as reader:
                 for found in reader:

@@ -23,6 +23,10 @@ from binlog.spark.options import ReadOptions, parse_options
         ("file:///var/log/an%20audit", "/var/log/an audit"),
         ("file:/var/log", "/var/log"),
         ("file://localhost/var/log", "/var/log"),
+        ("s3://bucket/log/?region=eu-west-1", "s3://bucket/log/?region=eu-west-1"),
+        ("hdfs://host/log/", "hdfs://host/log"),
+        ("simplecache::s3://bucket/log", "simplecache::s3://bucket/log"),
+        ("a::b", os.path.abspath("a::b")),
     ],
 )
 def test_a_path_becomes_absolute(given: str, path: str) -> None:
@@ -40,6 +44,7 @@ def test_names_are_of_any_case() -> None:
         ({"paths": '["/a"]'}, False),
         ({"paths": '["/a", "/b"]'}, True),
         ({"path": "/a/*"}, True),
+        ({"path": "s3://bucket/a?region=b"}, False),
     ],
 )
 def test_more_than_one_log(options: dict[str, str], several: bool) -> None:
@@ -78,7 +83,6 @@ def test_each_option(name: str, text: str, field: str, value: Any) -> None:
         ({}, "need the path"),
         ({"path": ""}, "need the path"),
         ({"path": "/log", "zeta": "1", "Alpha": "2"}, "no option 'alpha', 'zeta'; there are path, startingPosition"),
-        ({"path": "hdfs://host/log"}, "'hdfs://host/log' is not a path in a file system of this machine"),
         ({"path": "file://host/log"}, "'file://host/log' is on another machine"),
         ({"path": "/log", "startingPosition": "soon"}, "startingPosition is 'earliest', 'latest'"),
         ({"path": "/log", "startingPosition": "0:1"}, "startingPosition is"),

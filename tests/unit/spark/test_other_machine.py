@@ -1,0 +1,89 @@
+"""What another machine planned may not be seen here yet; as plain calls, marked for Spark's packages."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from binlog import Writer
+from binlog.errors import GoneError
+from binlog.spark.options import ReadOptions
+from binlog.spark.schema import Field
+
+pytestmark = pytest.mark.spark
+
+DATA = (Field("data", "data", True),)
+
+
+@pytest.fixture
+def planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], tuple[Any, Any, bytes]]:
+    """A reader and its one task, made on a machine; and the log's file as another machine still sees it."""
+    from binlog.spark import other_machine
+    from binlog.spark.reading import BatchReader
+
+    def planned(machine: str) -> tuple[Any, Any, bytes]:
+        path = tmp_path / "00000001.dat"
+        with Writer(tmp_path) as writer:
+            writer.append(b"one")
+            before = path.read_bytes()
+            writer.append(b"two")
+            monkeypatch.setattr("binlog.spark.reading.this_machine", lambda: machine)
+            reader = BatchReader(ReadOptions((str(tmp_path),)), DATA)
+            [task] = reader.partitions()
+        after = path.read_bytes()
+        path.write_bytes(before)
+        monkeypatch.setattr(other_machine, "_SECONDS_MAX", 5.0)
+        return *pickle.loads(pickle.dumps((reader, task))), after
+
+    return planned
+
+
+def read(reader: Any, task: Any) -> list[bytes]:
+    return [value for batch in reader.read(task) for value in batch.column("data").to_pylist()]
+
+
+def test_a_task_waits_for_what_its_machine_does_not_see_yet(tmp_path: Path, planned: Any) -> None:
+    reader, task, after = planned("another machine")
+    threading.Timer(0.5, (tmp_path / "00000001.dat").write_bytes, [after]).start()
+    assert read(reader, task) == [b"one", b"two"]
+
+
+def test_and_for_a_file_whose_name_it_does_not_see_yet(tmp_path: Path, planned: Any) -> None:
+    reader, task, after = planned("another machine")
+    (tmp_path / "00000001.dat").unlink()
+    threading.Timer(0.5, (tmp_path / "00000001.dat").write_bytes, [after]).start()
+    assert read(reader, task) == [b"one", b"two"]
+
+
+def test_but_not_for_ever(planned: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from binlog.spark import other_machine
+
+    reader, task, _ = planned("another machine")
+    monkeypatch.setattr(other_machine, "_SECONDS_MAX", 0.3)
+    with pytest.raises(GoneError, match="is not what it was when the read was planned"):
+        read(reader, task)
+
+
+def test_a_folder_that_another_machine_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from binlog.spark import other_machine
+
+    threading.Timer(0.5, (tmp_path / "late").mkdir).start()
+    assert other_machine.folder_is_seen(str(tmp_path / "late"), "another machine")
+    monkeypatch.setattr(other_machine, "_SECONDS_MAX", 0.3)
+    assert not other_machine.folder_is_seen(str(tmp_path / "never"), "another machine")
+
+
+def test_where_it_was_planned_nothing_is_waited_for(planned: Any) -> None:
+    from binlog.spark.other_machine import this_machine
+
+    reader, task, _ = planned(this_machine())
+    began = time.monotonic()
+    with pytest.raises(GoneError):
+        read(reader, task)
+    assert time.monotonic() - began < 4

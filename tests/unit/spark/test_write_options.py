@@ -1,0 +1,71 @@
+"""The options of writing, and that they reach the writers, as plain calls; the latter marked for Spark's packages."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from binlog import FileSystem, Mode
+from binlog.errors import AccessError, StateError
+from binlog.spark.write_options import WriteOptions, parse_write_options
+from binlog.storage.native import lib
+
+
+def test_what_is_not_said() -> None:
+    assert parse_write_options({"path": "/log"}) == WriteOptions("/log", 64 << 20)
+
+
+def test_a_shared_file_system_is_accepted_where_it_is_said() -> None:
+    assert parse_write_options({"path": "/log", "fileSystem": "Any"}).file_system is FileSystem.ANY
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"path": "/log", "fileSystem": "nfs"}, "fileSystem is local or any, not 'nfs'"),
+        ({"path": "s3://bucket/log"}, "'s3://bucket/log' is not a path in a file system of this machine"),
+        ({"path": "/log", "color": "red"}, "no option 'color'; there are path, maxRecordBytes, fileSystem, txnAppId"),
+    ],
+)
+def test_what_is_not_known_is_refused(options: dict[str, str], text: str) -> None:
+    with pytest.raises(ValueError, match=f"^binlog: .*{text}"):
+        parse_write_options(options)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("mode", [Mode.SYNC, Mode.FLUSH])
+def test_a_shared_file_system_is_refused_unless_it_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: Mode
+) -> None:
+    from binlog.spark.writing import open_writer
+
+    nfs = 0x6969
+    monkeypatch.setattr("binlog.storage.files.lib", _Lib(nfs))
+    with pytest.raises(AccessError, match="is on NFS"):
+        open_writer(str(tmp_path), parse_write_options({"path": "/log"}), mode=mode)
+    open_writer(str(tmp_path), parse_write_options({"path": "/log", "fileSystem": "any"}), mode=mode).close()
+
+
+@pytest.mark.spark
+def test_a_folder_that_the_machines_do_not_share_is_told(tmp_path: Path) -> None:
+    from binlog.spark.other_machine import this_machine
+    from binlog.spark.writing import BatchWriter, Written
+
+    writer = BatchWriter(parse_write_options({"path": str(tmp_path / "log")}), "data")
+    elsewhere = str(tmp_path / "log" / ".aside" / "job" / "0-x")
+    with pytest.raises(StateError, match=f"^{elsewhere}, into which a task wrote, is not on the driver's machine"):
+        writer.commit([Written(0, elsewhere, "", 5, this_machine())])
+
+
+class _Lib:
+    """The compiled module, but for what it says of the file system."""
+
+    def __init__(self, kind: int) -> None:
+        self._kind = kind
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(lib, name)
+
+    def binlog_filesystem(self, _: int) -> int:
+        return self._kind
