@@ -27,6 +27,7 @@ from binlog.format.index_file import (
 from binlog.format.log_header import LogHeader
 from binlog.format.names import index_file_name
 from binlog.format.record import LENGTH_BYTES
+from binlog.storage.content import Content, LostFrameError
 from binlog.storage.files import flags_to_open, read_at
 from binlog.storage.ranges import Ranges, RangeStop
 
@@ -105,8 +106,8 @@ def open_index(directory_fd: int | None, number: int, path: str) -> Index | None
 
 
 def index_path(path: str) -> str:
-    """The path of a log file's index, for messages."""
-    return os.path.splitext(path)[0] + ".idx"
+    """The path of the index of a log file, or of an archive, for messages."""
+    return os.path.splitext(path.removesuffix(".zst"))[0] + ".idx"
 
 
 class IndexSearch:
@@ -115,9 +116,9 @@ class IndexSearch:
     header: the log file's; places beyond its tail are never given.
     """
 
-    def __init__(self, index: Index, fd: int, header: LogHeader, path: str) -> None:
+    def __init__(self, index: Index, content: Content, header: LogHeader, path: str) -> None:
         self._index = index if index.fits(header) else None
-        self._fd = fd
+        self._content = content
         self._header = header
         self._path = path
 
@@ -196,12 +197,18 @@ class IndexSearch:
         return (proven[-1], ranges) if known in ([], [(ranges.end, ranges.sequence)]) else None
 
     def _range(self, entry: IndexEntry) -> bytes:
-        """The range's bytes, none where it is larger than one can be."""
+        """The range's bytes, none where it is larger than one can be, or lost."""
+        try:
+            return self._read_range(entry)
+        except LostFrameError:
+            return b""
+
+    def _read_range(self, entry: IndexEntry) -> bytes:
         if entry.range_bytes > RANGE_BYTES_MAX:
-            length = read_at(self._fd, LENGTH_BYTES, entry.offset, self._path)
+            length = read_at(self._content, LENGTH_BYTES, entry.offset, self._path)
             if LENGTH_BYTES + int.from_bytes(length, "big") != entry.range_bytes:
                 return b""
-        return read_at(self._fd, entry.range_bytes, entry.offset, self._path)
+        return read_at(self._content, entry.range_bytes, entry.offset, self._path)
 
 
 def _key(index: Index, name: str) -> Callable[[int], int]:

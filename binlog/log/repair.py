@@ -56,6 +56,7 @@ def repair(
     fillers take their places, and every other record keeps its ref and its number.  Where nothing tells, all from the
     damage to the end of the file is set aside.  Then every file gets a complete index.  What a dead writer or a power
     cut left is put right as by opening a Writer.  What cannot be repaired, `check` goes on to tell.
+    Archives are left as they are: what is damaged there is lost, as `check` tells.
     Durable on return.  Other processes may read and append meanwhile.
     Raises: BusyError where another process repairs it, or holds a lock for long; AccessError; FullError; PoisonedError.
     """
@@ -64,7 +65,7 @@ def repair(
         with only_owner(os.path.join(directory.path, LOCK_NAME), "repairs the log"):
             done = []
             numbers = directory.numbers()
-            for number in numbers:
+            for number in filter(directory.is_file, numbers):
                 try:
                     done += _repair_file(directory, number, dry_run=dry_run, lock_timeout=lock_timeout)
                 except (NotFoundError, CorruptError, VersionError):
