@@ -27,8 +27,14 @@ MAGIC = b"BINLOGAR"
 FRAME_BYTES = 1 << 20
 """What a frame of records holds, but for one record that alone is larger, and in a file too large for so many."""
 
+FRAME_BYTES_MAX = 8 << 20
+"""What it holds at most, but for one record that alone is larger.  A reader keeps as much in memory."""
+
 FRAMES_MAX = 1 << 21
 """A reader refuses more, so that its table of them stays small.  Frames grow with the file, and never are so many."""
+
+RAW_BYTES_MAX = FRAMES_MAX // 4 * FRAME_BYTES_MAX
+"""A larger file has no archive: 4 TiB."""
 
 DICTIONARY_BYTES_MAX = 1 << 20
 

@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from binlog.errors import BusyError, CorruptError, GoneError, NotFoundError, VersionError
+from binlog.format.archive_file import RAW_BYTES_MAX
 from binlog.format.log_header import Flag, LogHeader
 from binlog.format.names import archive_draft_name, archive_draft_number, archive_file_name, log_file_name
 from binlog.log.closed_files import ClosedFile, closed_files, is_written, list_files
@@ -154,6 +155,8 @@ def _told(closed: ClosedFile) -> Archived:
 def _archive(
     directory: LogDirectory, closed: ClosedFile, *, level: int, dictionary: Dictionary, mixed: bool
 ) -> Archived:
+    if closed.file.header.tail > RAW_BYTES_MAX:
+        return replace(_told(closed), problem=f"file {closed.file.header.number} has more than {RAW_BYTES_MAX} bytes")
     file = _RawFile(directory, closed.file.header.number)
     try:
         archive_bytes, dictionary_bytes = file.archive(level=level, dictionary=dictionary, mixed=mixed)

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from binlog.errors import BinlogError, CorruptError, NotFoundError, VersionError
-from binlog.format.log_header import FIRST_OFFSET, HEADER_BYTES, LOG_HEADER, SLOT_BYTES, Flag, LogHeader, parse_slot
+from binlog.format.log_header import FIRST_OFFSET, LOG_HEADER, SLOT_BYTES, Flag, LogHeader, parse_slot
 from binlog.format.names import damaged_file_range
 from binlog.log.chain import walk
 from binlog.log.directory import LogDirectory
@@ -20,9 +20,6 @@ from binlog.log.index import index_path, open_index
 from binlog.log.index_check import DamagedRange, IndexCheck
 from binlog.log.opened_file import OpenedFile
 from binlog.storage.content import Content, LostFrameError
-
-if TYPE_CHECKING:
-    from binlog.storage.archive_content import ArchiveContent
 
 
 class Problem(NamedTuple):
@@ -64,8 +61,6 @@ def _check(directory: LogDirectory) -> Iterator[Problem]:
                 lost = [] if file.archive is None else list(file.archive.lost_frames())
                 yield from (Problem(each.path, each.offset, each.rule, each.text) for each in lost)
                 yield from _check_index(directory, file, header, lost)
-                if file.archive is not None:
-                    yield from _check_facts(file.archive, header)
                 if not lost:
                     yield from _check_file(file.content, header, path)
         except NotFoundError:
@@ -98,14 +93,6 @@ def _check_file(content: Content, header: LogHeader, path: str) -> Iterator[Prob
         at = LOG_HEADER.offset("record_count")
         yield Problem(path, at, "record-count", f"the header counts {header.record_count} records, there are {count}")
     walk(content, end, header.tail, header.tail, path)
-
-
-def _check_facts(archive: ArchiveContent, header: LogHeader) -> Iterator[Problem]:
-    end = archive.end
-    wanted = (header.number, header.uuid, max(header.tail, HEADER_BYTES))
-    if not header.closed or (end.number, end.uuid, end.raw_bytes) != wanted:
-        text = f"the archive holds {end.raw_bytes} bytes of file {end.number}, and is not of the file with this header"
-        yield Problem(archive.path, 0, "archive", text)
 
 
 def _check_index(

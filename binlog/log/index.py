@@ -12,7 +12,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from typing import NamedTuple
 
-from binlog.errors import BinlogError
+from binlog.errors import BinlogError, CorruptError
 from binlog.format.index_file import (
     ENTRY_BYTES,
     HEADER_BYTES,
@@ -27,7 +27,7 @@ from binlog.format.index_file import (
 from binlog.format.log_header import LogHeader
 from binlog.format.names import index_file_name
 from binlog.format.record import LENGTH_BYTES
-from binlog.storage.content import Content, LostFrameError
+from binlog.storage.content import Content
 from binlog.storage.files import flags_to_open, read_at
 from binlog.storage.ranges import Ranges, RangeStop
 
@@ -197,10 +197,10 @@ class IndexSearch:
         return (proven[-1], ranges) if known in ([], [(ranges.end, ranges.sequence)]) else None
 
     def _range(self, entry: IndexEntry) -> bytes:
-        """The range's bytes, none where it is larger than one can be, or lost."""
+        """The range's bytes, none where it is larger than one can be, or its archive is damaged."""
         try:
             return self._read_range(entry)
-        except LostFrameError:
+        except CorruptError:
             return b""
 
     def _read_range(self, entry: IndexEntry) -> bytes:

@@ -9,6 +9,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from binlog.errors import CorruptError
 from binlog.format.record import LENGTH_BYTES
 from binlog.log.chain import skip, walk
 from binlog.log.directory import LogDirectory
@@ -33,7 +34,10 @@ def split(path: str | os.PathLike[str], number: int, start: int, end: int, *, by
     bounds = [start]
     with _search(path, number) as (file, search):
         while bounds[-1] + bytes_max < end:
-            bound = _bound(file.content, search, bounds[-1], bytes_max)
+            try:
+                bound = _bound(file.content, search, bounds[-1], bytes_max)
+            except CorruptError:
+                break  # who reads it is told
             if bound is None or bound >= end:
                 break
             bounds.append(bound)

@@ -2,7 +2,7 @@
 
 Invariants
 - No byte is given that was not compared with a checksum: small frames are read whole; of one that is larger than
-  FRAME_BYTES_KEPT, which one record fills, a part may be read, and then only a read of its end compares it.
+  FRAME_BYTES_MAX, which one record fills, a part may be read, and then only a read of its end compares it.
 - What an archive claims costs no memory before it was compared: the table of frames with our facts' CRC, a frame with
   the table.  One small frame is kept, the last one read.
 - Offsets in errors are those in the log file, as in refs: from there on, or up to the end of a LostFrameError, nothing
@@ -18,23 +18,25 @@ from binlog.errors import CorruptError, VersionError
 from binlog.format.archive_file import (
     DICTIONARY_BYTES_MAX,
     FACTS_FRAME_BYTES,
+    FRAME_BYTES_MAX,
     SEEK_FOOTER,
     SKIPPABLE,
     START_BYTES,
     VERSION,
     ArchiveEnd,
+    Facts,
+    FrameTable,
     is_start,
     parse_dictionary,
     parse_facts,
     parse_table,
     table_bytes,
 )
-from binlog.format.log_header import HEADER_BYTES
+from binlog.format.log_header import FIRST_OFFSET_FOREIGN, HEADER_BYTES, LOG_HEADER, Status
+from binlog.format.record import LENGTH_BYTES
 from binlog.storage.content import LostFrameError
 from binlog.storage.files import read_at
 from binlog.storage.zstd import Decompressor, FrameError, checksum_of
-
-FRAME_BYTES_KEPT = 8 << 20
 
 
 class ArchiveContent:
@@ -51,6 +53,7 @@ class ArchiveContent:
         self._decompressor = Decompressor()
         self._kept: tuple[int, bytes] = (-1, b"")
         self._lost: dict[int, str] = {}  # why
+        self._large = -1
         self._header = self._read_start()
 
     def read(self, size: int, offset: int) -> bytes:
@@ -93,7 +96,7 @@ class ArchiveContent:
             size = table.starts[frame + 1] - table.starts[frame]
             try:
                 # Of a large one its last byte: that takes no memory, and compares the checksum.
-                self._read_frame(frame, 0 if size <= FRAME_BYTES_KEPT else size - 1, size)
+                self._read_frame(frame, 0 if size <= FRAME_BYTES_MAX else size - 1, size)
             except LostFrameError as lost:
                 yield lost
 
@@ -110,10 +113,14 @@ class ArchiveContent:
 
     def _read_start(self) -> bytes:
         start = read_at(self.fd, START_BYTES, 0, self.path)
+        self._header_checksum = checksum_of(start)
         try:
             if not is_start(start):
                 raise FrameError("it does not begin as one of ours does")
-            return self._decompressor.whole(start, HEADER_BYTES)
+            header = self._decompressor.whole(start, HEADER_BYTES)
+            if LOG_HEADER.unpack(header)["status"] != Status.CLOSED:
+                raise FrameError("it is of a file that is not closed")
+            return header
         except FrameError as fault:
             text = f"the frame of the header is damaged: {fault}"
             raise CorruptError(self.path, 0, "archive", text) from fault
@@ -141,9 +148,17 @@ class ArchiveContent:
         if dictionary is None or table is None:
             what = "dictionary" if dictionary is None else "table of frames"
             raise self._unreadable(f"its {what} is damaged")
+        self._check_header(facts, table)
         return ArchiveEnd(
             number=facts.number, uuid=facts.uuid, raw_bytes=facts.raw_bytes, dictionary=dictionary, table=table
         )
+
+    def _check_header(self, facts: Facts, table: FrameTable) -> None:
+        """See that the header is of the file whose bytes the rest holds."""
+        header = LOG_HEADER.unpack(self._header)
+        wanted = (header["number"], header["uuid"], max(header["tail"], HEADER_BYTES))
+        if (facts.number, facts.uuid, facts.raw_bytes) != wanted or table.checksums[0] != self._header_checksum:
+            raise self._unreadable("what it holds is of another file than its header")
 
     def _unreadable(self, text: str) -> CorruptError:
         text = f"{text}; of this archive nothing but the header can be read"
@@ -161,8 +176,8 @@ class ArchiveContent:
         try:
             if frame_bytes > _compressed_most(size):
                 raise FrameError("it is larger than what it holds can be")
-            if size > FRAME_BYTES_KEPT:
-                return self._read_part(place, frame_bytes, table.checksums[frame], (size, start, end))
+            if size > FRAME_BYTES_MAX:
+                return self._read_part(frame, start, end)
             data = read_at(self.fd, frame_bytes, place, self.path)
             if checksum_of(data) != table.checksums[frame]:
                 raise FrameError("its checksum is not the one in the table of frames")
@@ -175,10 +190,30 @@ class ArchiveContent:
         self._kept = (frame, content)
         return content[start:end]
 
-    def _read_part(self, place: int, frame_bytes: int, checksum: int, part: tuple[int, int, int]) -> bytes:
-        if checksum_of(read_at(self.fd, 4, place + frame_bytes - 4, self.path)) != checksum:
+    def _read_part(self, frame: int, start: int, end: int) -> bytes:
+        """The same of a large frame, of which only what is asked for is kept."""
+        if self._large != frame:
+            self._check_large(frame)
+            self._large = frame
+        table = self.end.table
+        place, until = table.places[frame], table.places[frame + 1]
+        source = _Piece(self.fd, place, until - place, self.path)
+        return self._decompressor.part(source, table.starts[frame + 1] - table.starts[frame], start, end)
+
+    def _check_large(self, frame: int) -> None:
+        """See that one record fills it: to read many, each from the frame's start, would take for ever."""
+        table = self.end.table
+        place, until, start = table.places[frame], table.places[frame + 1], table.starts[frame]
+        if checksum_of(read_at(self.fd, 4, until - 4, self.path)) != table.checksums[frame]:
             raise FrameError("its checksum is not the one in the table of frames")
-        return self._decompressor.part(_Piece(self.fd, place, frame_bytes, self.path), *part)
+        if frame == 1 and not any(LOG_HEADER.unpack(self._header)["magic"]):
+            start = FIRST_OFFSET_FOREIGN
+            length = self._header[start : start + LENGTH_BYTES]
+        else:
+            source = _Piece(self.fd, place, until - place, self.path)
+            length = self._decompressor.part(source, table.starts[frame + 1] - start, 0, LENGTH_BYTES)
+        if start + LENGTH_BYTES + int.from_bytes(length, "big") != table.starts[frame + 1]:
+            raise FrameError("it is larger than one may be that holds more than one record")
 
     def close(self) -> None:
         """Give the archive back."""
