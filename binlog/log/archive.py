@@ -199,7 +199,7 @@ class _RawFile:
         from binlog.log.archive_dictionary import choose_dictionary
         from binlog.log.archive_writing import verify_archive, write_archive
 
-        header = self._header(self._fd)
+        header = self._settled_header()
         index = self._complete_index(header)
         source = (self._fd, header, self._path)
         if self._directory.has(self._archive_name):
@@ -219,6 +219,17 @@ class _RawFile:
         finally:
             os.close(fd)
             remove_file(self._directory.fd, name, path)
+
+    def _settled_header(self) -> LogHeader:
+        """The header, once whoever closes the file right now is done with that."""
+        descriptor = Descriptor(self._directory.fd, log_file_name(self._number), self._path)
+        fd = descriptor.fd
+        try:
+            lock(fd, self._path, _LOCK_SECONDS)
+            return self._header(fd)
+        finally:
+            unlock(fd)
+            descriptor.close()
 
     def _header(self, fd: int) -> LogHeader:
         """The header of a file that is as a cutover leaves it.  Raises: GoneError; CorruptError where it is not."""
@@ -244,6 +255,7 @@ class _RawFile:
         if index is None or not _reaches(index, header):
             text = "the file's index cannot be completed; see `binlog repair`"
             raise CorruptError(self._path, header.first_offset, "index", text)
+        index.sync()  # nobody does for an append, and once the file is gone it is all that proves the records
         return index
 
     def _write_index(self, header: LogHeader) -> None:

@@ -129,6 +129,11 @@ class FileReader:
             raise ValueError(f"{self.number}:{offset} does not lie on a record; the file's tail is {self.header.tail}")
 
     @property
+    def archived(self) -> bool:
+        """Whether it is an archive."""
+        return not isinstance(self.content, int)
+
+    @property
     def modified_ns(self) -> int:
         """When the file was last written to."""
         assert self._opened is not None

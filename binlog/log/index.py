@@ -28,7 +28,7 @@ from binlog.format.log_header import LogHeader
 from binlog.format.names import index_file_name
 from binlog.format.record import LENGTH_BYTES
 from binlog.storage.content import Content
-from binlog.storage.files import flags_to_open, read_at
+from binlog.storage.files import flags_to_open, read_at, sync
 from binlog.storage.ranges import Ranges, RangeStop
 
 
@@ -74,6 +74,10 @@ class Index:
         """The bytes of some entries."""
         data = read_at(self._fd, min(count, self.count - first) * ENTRY_BYTES, entry_offset(first), self._path)
         return data[: len(data) // ENTRY_BYTES * ENTRY_BYTES]
+
+    def sync(self) -> None:
+        """Make its entries durable.  Raises: PoisonedError."""
+        sync(self._fd, self._path)
 
     def count_before(self, offset: int) -> int:
         """How many entries tell of ranges that end at or before an offset."""

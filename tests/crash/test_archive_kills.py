@@ -100,8 +100,8 @@ def test_a_file_goes_only_after_its_archive_is_durable(tmp_path: Path) -> None:
     run = trace(_archive, log)
     assert run.error is None
     steps = [name for name in run.names if name in ("fdatasync", "fsync", "unlinkat") or name.startswith("rename")]
-    # The last one looks for a draft, which is an archive by then.
-    a_file = ["fdatasync", "rename", "fsync", "unlinkat", "fsync", "unlinkat"]
+    # First its index; the last one looks for a draft, which is an archive by then.
+    a_file = ["fdatasync", "fdatasync", "rename", "fsync", "unlinkat", "fsync", "unlinkat"]
     assert [name if not name.startswith("rename") else "rename" for name in steps] == a_file * FILES
 
 
@@ -109,10 +109,10 @@ def test_the_archive_is_read_back_before_the_file_goes(tmp_path: Path) -> None:
     log = tmp_path / "log"
     _fill(log)
     names = trace(_archive, log).names
-    synced = names.index("fdatasync")
+    synced = [at for at, name in enumerate(names) if name == "fdatasync"][1]
     renamed = next(at for at, name in enumerate(names) if name.startswith("rename"))
     assert "fadvise64" in names[synced:renamed]
-    assert names[synced:renamed].count("pread64") > 10
+    assert names[synced:renamed].count("pread64") > 5
 
 
 def test_the_sweep_finds_a_file_removed_before_its_archive_is_there(tmp_path: Path) -> None:

@@ -181,7 +181,7 @@ def test_narrow_and_forward_give_the_same_of_an_archive(log: Path) -> None:
 
 
 def test_stat_tells_an_archive_from_a_file(log: Path) -> None:
-    fill(log)
+    fill(log, records=2000)
     before = binlog.stat(log)
     archived(log, keep_last=1)
     after = binlog.stat(log)
@@ -486,10 +486,25 @@ def test_a_reader_of_a_pruned_archive_is_told(log: Path) -> None:
             list(reader)
 
 
-def test_repair_leaves_archives(log: Path) -> None:
+@pytest.mark.parametrize("how", ["gone", "cut", "blank", "wrong"])
+def test_repair_makes_an_archives_index_anew_and_leaves_the_rest(log: Path, how: str) -> None:
     expected = fill(log)
     archived(log, keep_last=1)
     assert binlog.repair(log) == []
+    path, packed = log / "00000001.idx", archive_path(log).read_bytes()
+    data = path.read_bytes()
+    if how == "gone":
+        path.unlink()
+    else:
+        path.write_bytes({"cut": data[:-80], "blank": bytes(len(data)), "wrong": data[:72] + b"!" + data[73:]}[how])
+    for dry_run in (True, False):
+        assert [(each.path, each.action) for each in binlog.repair(log, dry_run=dry_run)] == [
+            (str(archive_path(log)), "index")
+        ]
+    assert binlog.repair(log) == []
+    assert archive_path(log).read_bytes() == packed
+    last = index_entries_of_archive(path)[-1]
+    assert last[1] + last[3] == binlog.stat(log).files[0].tail
     assert read_all(log) == expected
 
 
