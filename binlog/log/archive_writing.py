@@ -52,7 +52,8 @@ def frames(ranges: Iterator[Verified], skipped: int, frame_bytes: int) -> Iterat
     piece = bytearray()
     for found in ranges:
         data = memoryview(found.data)
-        at, first = 0, skipped
+        at, first = 0, min(skipped, len(data))
+        skipped -= first
         for *_, size, _ in struct.iter_unpack(INDEX_ENTRY.format, found.entries):
             held = len(piece) + at - first
             if held > 0 and held + size > frame_bytes:
@@ -62,7 +63,6 @@ def frames(ranges: Iterator[Verified], skipped: int, frame_bytes: int) -> Iterat
                 first = at
             at += size
         piece += data[first:at]
-        skipped = 0
     if piece:
         yield bytes(piece)
 

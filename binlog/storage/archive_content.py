@@ -104,11 +104,12 @@ class ArchiveContent:
     def end(self) -> ArchiveEnd:
         """What the archive's end tells, read on first use.  Raises: CorruptError, VersionError."""
         if self._end is None:
-            self._end = self._read_end()
+            end = self._read_end()
             try:
-                self._decompressor = Decompressor(self._end.dictionary)
+                self._decompressor = Decompressor(end.dictionary) if end.dictionary else self._decompressor
             except FrameError as fault:
                 raise self._unreadable(str(fault)) from fault
+            self._end = end
         return self._end
 
     def _read_start(self) -> bytes:
@@ -206,13 +207,17 @@ class ArchiveContent:
         place, until, start = table.places[frame], table.places[frame + 1], table.starts[frame]
         if checksum_of(read_at(self.fd, 4, until - 4, self.path)) != table.checksums[frame]:
             raise FrameError("its checksum is not the one in the table of frames")
+        source = _Piece(self.fd, place, until - place, self.path)
+        data = self._decompressor.part(source, table.starts[frame + 1] - start, 0, 2 * LENGTH_BYTES)
+        at = start
         if frame == 1 and not any(LOG_HEADER.unpack(self._header)["magic"]):
-            start = FIRST_OFFSET_FOREIGN
-            length = self._header[start : start + LENGTH_BYTES]
-        else:
-            source = _Piece(self.fd, place, until - place, self.path)
-            length = self._decompressor.part(source, table.starts[frame + 1] - start, 0, LENGTH_BYTES)
-        if start + LENGTH_BYTES + int.from_bytes(length, "big") != table.starts[frame + 1]:
+            # Another program's: its first records, or a part of the first, are in the frame of the header.
+            at, data = FIRST_OFFSET_FOREIGN, self._header[FIRST_OFFSET_FOREIGN:] + data
+        first = at
+        end = at + _record_bytes(data, 0)
+        while end <= start:
+            end += _record_bytes(data, end - first)
+        if end != table.starts[frame + 1]:
             raise FrameError("it is larger than one may be that holds more than one record")
 
     def close(self) -> None:
@@ -235,6 +240,11 @@ class _Piece:
         data = read_at(self._fd, min(size, self._end - self._at), self._at, self._path)
         self._at += len(data)
         return data
+
+
+def _record_bytes(data: bytes, at: int) -> int:
+    """What the record at `at` takes, with its length."""
+    return LENGTH_BYTES + int.from_bytes(data[at : at + LENGTH_BYTES], "big")
 
 
 def _compressed_most(size: int) -> int:

@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 import binlog
 from binlog import Dictionary, Mode, RangeReader, Reader, Ref, Sequence, Since, Start, Stretch, Writer
 from binlog.errors import BusyError, CorruptError, FullError, GoneError
+from binlog.format.crc import crc32c
 from binlog.log import archive_writing, closed_files
 from binlog.log.directory import LogDirectory
 from binlog.log.late import KEEP_SECONDS
@@ -577,6 +578,46 @@ def test_another_programs_files_become_archives_once_nobody_writes_there(log: Pa
     with Writer(log) as writer:
         writer.cutover()
     assert binlog.stat(log).files[-1].first_sequence == 3 * 3 + 1 + 1
+
+
+@pytest.mark.parametrize("sizes", [[], [0], [0, 0, 9_000_000], [9_000_000], [1, 9_000_000, 3], [3, 2_000_000], [4, 5]])
+def test_another_programs_first_records_lie_in_two_frames(log: Path, sizes: list[int]) -> None:
+    """They start at 248, and the frame of the header ends at 256."""
+    log.mkdir()
+    records = [bytes([number + 1]) * size for number, size in enumerate(sizes)]
+    jpos_file(log, records, status=1, next_number=2)
+    jpos_file(log, [b"theirs"], number=2, status=1, next_number=3)
+    jpos_file(log, [b"theirs"], number=3)
+    with Writer(log) as writer:
+        writer.cutover()
+    # Each record a range of its own in the index, as where each was synced.
+    binlog.repair(log)
+    at, entries = 248, []
+    for number, record in enumerate(records):
+        framed = struct.pack(">I", len(record)) + record
+        entries.append(struct.pack(">QQQII", number, at, 1, len(framed), crc32c(framed)))
+        at += len(framed)
+    (log / "00000001.idx").write_bytes((log / "00000001.idx").read_bytes()[:32] + b"".join(entries))
+    assert binlog.check(log) == []
+    then = time.time() - KEEP_SECONDS - 1
+    for path in log.glob("*.dat"):
+        os.utime(path, (then, then))
+    raw = (log / "00000001.dat").read_bytes()
+    assert archived(log)[0] == 1
+    assert unpacked(archive_path(log)) == raw
+    assert read_all(log) == [*records, b"theirs", b"theirs"]
+    for start, end in binlog.split(log, 1, 248, at, bytes_max=1) if records else []:
+        _records(log, start, end)
+
+
+def test_an_archive_of_another_boot_is_read_and_made(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = fill(log)
+    archived(log, keep_last=2)
+    for module in ("header_reading", "archive"):
+        monkeypatch.setattr(f"binlog.log.{module}.boot_id", lambda: bytes(16))
+    assert read_all(log) == expected
+    assert archived(log) == [2, 3]
+    assert read_all(log) == expected
 
 
 def test_late_records_are_archived_with_the_rest(log: Path) -> None:
