@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import fcntl
 import itertools
 import os
@@ -662,6 +663,26 @@ def _kept_younger(log: Path) -> list[int]:
         return archived(log)
     finally:
         closed_files.KEEP_SECONDS = before
+
+
+GOLDEN = base64.b64decode(
+    """
+KLUv/WQAAAEIAAAAAPwAAQABAAAAAAAAAYcAAAABAAAAAkJJTkxPRwABjmLGXzuxRvOgsGsmmoth2AAAAAAAAAAAGOphku3Y8SMA
+AAAAAAABhwAAAAAAAAADAAAAAAAAAYcAAAAAAAAAAQAAAAAAAAAApZYS+vZPRzOnyruthWVDRgAAAAAQeE3iAAAAAqYBzgYAAAAA
+AAAAAAAAAAAAAAEAAAAAAAAAAQAAAAAAAAAAABjqYZLt2PEjAAAAAAAAAAAAAAAAKkqYHgAAAAAAAAABAAAAAAAAAQAAAAAAAAAB
+hwAAAAAAAAADGOphku5j+LZkxG8gAAAAAJ0MRVqnFAfCAAAAAAAAAADnuBdJKLUv/SSHxQAAeAAAAANvbmUAeHRocmVlIAIALyUZ
+DHABXyZZs1sqTRhAAAAAQklOTE9HQVIAAQAAAAAAAY5ixl87sUbzoLBrJpqLYdgAAAAAAAABhwAAAAIAAAAAAAAAAN+EqAQAAAAA
+pNcYtV4qTRgtAAAADgEAAAABAADnuBdJJQAAAIcAAABfJlmzSAAAAAAAAACZ6dhRAwAAAICx6pKP
+"""
+)
+"""Version 1: file 1 of a log, archived with the default options."""
+
+
+def test_an_archive_of_version_1_is_read(tmp_path: Path) -> None:
+    archive_path(tmp_path).write_bytes(GOLDEN)
+    with Reader(tmp_path, follow=False) as reader:
+        assert [entry.data for entry in reader] == [b"one", b"", b"three " * 20]
+    assert {problem.rule for problem in binlog.check(tmp_path)} == {"missing-next"}
 
 
 SIZES = st.one_of(st.integers(0, 300), st.sampled_from([4092, 4096, 5000, 1 << 16, 70_000]))
