@@ -7,7 +7,7 @@ from bisect import bisect_left
 from binlog.errors import CorruptError
 from binlog.format.record import LENGTH_BYTES, RECORD_BYTES_FORMAT_MAX
 from binlog.storage.content import Content
-from binlog.storage.files import read_at
+from binlog.storage.files import read_at, read_whole_at
 from binlog.storage.records import Stop, scan
 
 _READ_BYTES = 1 << 20
@@ -22,7 +22,7 @@ def walk(content: Content, start: int, until: int, tail: int, path: str) -> tupl
     """
     at, count = start, 0
     while at < until:
-        data = read_at(content, min(_READ_BYTES, tail - at), at, path)
+        data = read_whole_at(content, min(_READ_BYTES, tail - at), at, path)
         found = scan(data, tail - at, RECORD_BYTES_FORMAT_MAX, _COUNT_MAX)
         if found.count:
             before = bisect_left(found.offsets, until - at, 0, found.count)
@@ -73,7 +73,7 @@ def skip(content: Content, start: int, count: int, tail: int, path: str) -> int:
     """
     at = start
     while count > 0 and at < tail:
-        data = read_at(content, min(_READ_BYTES, tail - at), at, path)
+        data = read_whole_at(content, min(_READ_BYTES, tail - at), at, path)
         found = scan(data, tail - at, RECORD_BYTES_FORMAT_MAX, min(count, _COUNT_MAX))
         if found.count:
             count -= found.count

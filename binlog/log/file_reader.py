@@ -21,6 +21,7 @@ from binlog.log.large_record import too_large
 from binlog.log.opened_file import OpenedFile
 from binlog.storage.content import LostFrameError
 from binlog.storage.doorbell import Doorbell
+from binlog.storage.files import read_whole_at
 from binlog.storage.records import Stop, read_and_scan, scan
 
 # The one place, four bytes, that a scan gives that found no record: where it began.
@@ -180,9 +181,7 @@ class FileReader:
         limit = self._record_bytes_max
         if isinstance(self.content, int):
             return read_and_scan(self.content, offset, size, to_tail, limit, records_max, self.path)
-        # No further than the frame goes, in which its last record ends: the next one may be damaged.
-        size = min(size, self.content.frame_end(offset) - offset)
-        data = self.content.read(size, offset)
+        data = read_whole_at(self.content, size, offset, self.path)
         found = scan(data, to_tail, limit, records_max)
         return data, bytes(found.offsets), found.stop
 

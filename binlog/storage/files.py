@@ -197,6 +197,16 @@ def read_at(content: Content, size: int, offset: int, path: str) -> bytes:
         return b"".join(parts)
 
 
+def read_whole_at(content: Content, size: int, offset: int, path: str) -> bytes:
+    """As `read_at`, but of an archive no further than the frame goes that holds the record at `offset`.
+
+    It ends where a record does; and the next frame may be damaged, or not be needed.
+    """
+    if not isinstance(content, int):
+        size = min(size, content.frame_end(offset) - offset)
+    return read_at(content, size, offset, path)
+
+
 def forget(fd: int) -> None:
     """Have what was synced of a file be read from the disk the next time (posix_fadvise(2)); the kernel may not."""
     os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
