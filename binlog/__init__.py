@@ -2,6 +2,7 @@
 
 from binlog import errors
 from binlog.format.ref import Ref
+from binlog.log.archive import Archived, Dictionary, archive
 from binlog.log.batch import Batch, Entry
 from binlog.log.check import Problem, check
 from binlog.log.index_check import DamagedRange
@@ -22,9 +23,11 @@ from binlog.storage.group_commit import Mode
 __version__ = "0.1.0"
 
 __all__ = [
+    "Archived",
     "Background",
     "Batch",
     "DamagedRange",
+    "Dictionary",
     "Entry",
     "FileStat",
     "FileSystem",
@@ -43,6 +46,7 @@ __all__ = [
     "Stretch",
     "Turn",
     "Writer",
+    "archive",
     "check",
     "errors",
     "forward",

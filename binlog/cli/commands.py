@@ -6,7 +6,7 @@ import importlib
 
 import click
 
-NAMES = ("append", "cat", "tail", "monitor", "cutover", "prune", "stat", "check", "repair", "shell")
+NAMES = ("append", "cat", "tail", "monitor", "cutover", "prune", "archive", "stat", "check", "repair", "shell")
 
 
 class Commands(click.Group):

@@ -45,7 +45,7 @@ def command(
     """Remove closed files of the log in DIR, oldest first.
 
     At least one of --keep-bytes, --keep-age and --before is needed; a file goes where all that are given allow it. The
-    open file never goes. Indexes go with their files; archives stay. It may run beside writers and readers; a reader
+    open file never goes. Indexes and archives go with their files. It may run beside writers and readers; a reader
     that was still there is told that its place is gone. Durable when the command ends.
     """
     if keep_bytes is None and keep_age is None and before is None:

@@ -21,11 +21,11 @@ _COLUMNS = ("FILE", "STATE", "RECORDS", "FIRST SEQUENCE", "TAIL", "DURABLE", "ON
 @directory_argument
 @json_option('Print one JSON object: path, tail, sums in bytes and records, and "files" with one for each file.')
 def command(directory: str, as_json: bool) -> None:
-    """Show the files of the log in DIR: open or closed, how many records, how large.
+    """Show the files of the log in DIR: open, closed or archived, how many records, how large.
 
     TAIL is the offset in bytes where the next record of the file will lie, DURABLE the one up to which a sync is known
-    to have gone well. ON DISK is what the file takes there, PREPARED how much of that waits beyond the tail for records
-    to come. '-' stands for what another program's file does not tell.
+    to have gone well. ON DISK is what the file takes there, or its archive, PREPARED how much of that waits beyond the
+    tail for records to come. '-' stands for what another program's file does not tell.
     """
     with opening():
         log = binlog.stat(directory)
@@ -88,7 +88,9 @@ def as_object(log: binlog.LogStat) -> dict[str, object]:
 
 
 def state_text(file: binlog.FileStat) -> str:
-    """`open` or `closed`."""
+    """`open`, `closed` or `archived`."""
+    if file.archived:
+        return "archived"
     return "closed" if file.closed else "open"
 
 

@@ -2,7 +2,7 @@
 
 The struct that packs it, the constants in C and the tables in docs/format.md
 all come from the same `Layout`, which checks on import that its fields fill it
-exactly.  All integers are big-endian.
+exactly.  All integers are big-endian, but for those of formats that others laid out.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ class Layout:
 
     base: the offset of the first field in the file, for a part of a larger whole.
     line: no field may lie across a multiple of this many bytes, or 0 for no such rule.
+    little: the integers are little-endian, for it is another program's format.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Layout:
     fields: tuple[Field, ...]
     base: int = 0
     line: int = 0
+    little: bool = False
     _offsets: dict[str, int] = field(init=False, repr=False, compare=False, default_factory=dict)
     _struct: struct.Struct = field(init=False, repr=False, compare=False)
 
@@ -69,7 +71,7 @@ class Layout:
             offset += item.size
         if offset - self.base != self.size:
             raise ValueError(f"{self.name}: fields fill {offset - self.base} bytes, not {self.size}")
-        packed = struct.Struct(">" + "".join(item.code for item in self.fields))
+        packed = struct.Struct(("<" if self.little else ">") + "".join(item.code for item in self.fields))
         object.__setattr__(self, "_struct", packed)
 
     @property

@@ -11,7 +11,8 @@ NUMBER_FIRST = 1
 NUMBER_MAX = 99_999_999  # eight digits; jPOS prints more, but a name of nine would no longer sort
 
 _LOG_FILE = re.compile(r"([0-9]{8})\.dat", re.ASCII)
-_ARCHIVE_FILE = re.compile(r"[0-9]{8}\.dat\.zst", re.ASCII)
+_ARCHIVE_FILE = re.compile(r"([0-9]{8})\.dat\.zst", re.ASCII)
+_ARCHIVE_DRAFT = re.compile(r"\.([0-9]{8})\.dat\.zst\.new", re.ASCII)
 _INDEX_FILE = re.compile(r"([0-9]{8})\.idx", re.ASCII)
 _DAMAGED_FILE = re.compile(r"([0-9]{8})\.dat\.([0-9]{1,19})-([0-9]{1,19})\.damaged", re.ASCII)
 _ONCE_FILE = re.compile(r"[0-9a-f]{32}\.once(\.next)?", re.ASCII)
@@ -43,6 +44,23 @@ def index_file_number(name: str) -> int | None:
 def archive_file_name(number: int) -> str:
     """`00000001.dat.zst` for 1: a closed file, compressed."""
     return f"{log_file_name(number)}.zst"
+
+
+def archive_file_number(name: str) -> int | None:
+    """The number in an archive's name, or None for any other name."""
+    match = _ARCHIVE_FILE.fullmatch(name)
+    return int(match[1]) or None if match else None
+
+
+def archive_draft_name(number: int) -> str:
+    """`.00000001.dat.zst.new`: an archive until it is complete and verified."""
+    return f".{archive_file_name(number)}.new"
+
+
+def archive_draft_number(name: str) -> int | None:
+    """The number of an archive being made, or left behind by a process that died at it; None for any other name."""
+    match = _ARCHIVE_DRAFT.fullmatch(name)
+    return int(match[1]) or None if match else None
 
 
 def prepared_file_name(number: int) -> str:
@@ -100,6 +118,7 @@ _KINDS = (
     (_ARCHIVE_FILE, FileKind.ARCHIVE),
     (_DAMAGED_FILE, FileKind.DAMAGED),
     (_PREPARED_FILE, FileKind.PREPARED),
+    (_ARCHIVE_DRAFT, FileKind.PREPARED),
 )
 
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from binlog.format.archive_file import ARCHIVE_FACTS, ARCHIVE_START, SEEK_ENTRY, SEEK_FOOTER, SKIPPABLE
 from binlog.format.index_file import INDEX_ENTRY, INDEX_HEADER
 from binlog.format.layout import Layout
 from binlog.format.log_header import COMMIT_SLOT, LOG_HEADER
 from binlog.format.record import RECORD
 
-LAYOUTS: tuple[Layout, ...] = (LOG_HEADER, COMMIT_SLOT, RECORD, INDEX_HEADER, INDEX_ENTRY)
+# Those that the C knows as well, and those that only Python does.
+_SHARED: tuple[Layout, ...] = (LOG_HEADER, COMMIT_SLOT, RECORD, INDEX_HEADER, INDEX_ENTRY)
+LAYOUTS: tuple[Layout, ...] = (*_SHARED, ARCHIVE_START, SKIPPABLE, ARCHIVE_FACTS, SEEK_ENTRY, SEEK_FOOTER)
 
 _TABLE = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -22,7 +25,8 @@ def table(layout: Layout) -> str:
         value = ""
         if isinstance(item.const, int):
             value = f"; always {item.const}"
-        rows.append(f"| {layout.offset(item.name)} | {item.size} | {item.name} | {item.kind} | {item.meaning}{value} |")
+        kind = f"{item.kind} LE" if layout.little and item.kind.startswith("u") else item.kind
+        rows.append(f"| {layout.offset(item.name)} | {item.size} | {item.name} | {kind} | {item.meaning}{value} |")
     return "\n".join(rows) + "\n"
 
 
@@ -33,7 +37,7 @@ def constants() -> str:
         "#ifndef BINLOG_LAYOUT_H",
         "#define BINLOG_LAYOUT_H",
     ]
-    for layout in LAYOUTS:
+    for layout in _SHARED:
         lines += ["", f"#define {layout.name.upper()}_BYTES {layout.size}"]
         lines += [
             f"#define {layout.name.upper()}_{item.name.upper()} {layout.offset(item.name)}" for item in layout.fields

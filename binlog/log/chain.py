@@ -6,14 +6,15 @@ from bisect import bisect_left
 
 from binlog.errors import CorruptError
 from binlog.format.record import LENGTH_BYTES, RECORD_BYTES_FORMAT_MAX
-from binlog.storage.files import read_at
+from binlog.storage.content import Content
+from binlog.storage.files import read_at, read_whole_at
 from binlog.storage.records import Stop, scan
 
 _READ_BYTES = 1 << 20
 _COUNT_MAX = _READ_BYTES
 
 
-def walk(fd: int, start: int, until: int, tail: int, path: str) -> tuple[int, int]:
+def walk(content: Content, start: int, until: int, tail: int, path: str) -> tuple[int, int]:
     """The number of records that begin at `start` or after it and before `until`, and where the last of them ends.
 
     The end equals `until` where that is a record's bound, as the tail always is, and lies beyond it otherwise.
@@ -21,7 +22,7 @@ def walk(fd: int, start: int, until: int, tail: int, path: str) -> tuple[int, in
     """
     at, count = start, 0
     while at < until:
-        data = read_at(fd, min(_READ_BYTES, tail - at), at, path)
+        data = read_whole_at(content, min(_READ_BYTES, tail - at), at, path)
         found = scan(data, tail - at, RECORD_BYTES_FORMAT_MAX, _COUNT_MAX)
         if found.count:
             before = bisect_left(found.offsets, until - at, 0, found.count)
@@ -38,11 +39,11 @@ def walk(fd: int, start: int, until: int, tail: int, path: str) -> tuple[int, in
     return count, at
 
 
-def good_end(fd: int, start: int, end: int, path: str) -> int:
+def good_end(content: Content, start: int, end: int, path: str) -> int:
     """Where the last whole record ends that lies between `start` and `end`."""
     at = start
     while at < end:
-        data = read_at(fd, min(_READ_BYTES, end - at), at, path)
+        data = read_at(content, min(_READ_BYTES, end - at), at, path)
         found = scan(data, end - at, RECORD_BYTES_FORMAT_MAX, _COUNT_MAX)
         if found.count:
             at += found.consumed
@@ -56,28 +57,28 @@ def good_end(fd: int, start: int, end: int, path: str) -> int:
     return at
 
 
-def is_blank(fd: int, start: int, end: int, path: str) -> bool:
+def is_blank(content: Content, start: int, end: int, path: str) -> bool:
     """Whether the range holds nothing but zeros, as far as the file reaches."""
-    while start < end and (data := read_at(fd, min(_READ_BYTES, end - start), start, path)):
+    while start < end and (data := read_at(content, min(_READ_BYTES, end - start), start, path)):
         if data.count(0) != len(data):
             return False
         start += len(data)
     return True
 
 
-def skip(fd: int, start: int, count: int, tail: int, path: str) -> int:
+def skip(content: Content, start: int, count: int, tail: int, path: str) -> int:
     """Where the record starts that comes `count` records after the one at `start`; the tail where there are fewer.
 
     Raises: CorruptError at a length that leads past the tail.
     """
     at = start
     while count > 0 and at < tail:
-        data = read_at(fd, min(_READ_BYTES, tail - at), at, path)
+        data = read_whole_at(content, min(_READ_BYTES, tail - at), at, path)
         found = scan(data, tail - at, RECORD_BYTES_FORMAT_MAX, min(count, _COUNT_MAX))
         if found.count:
             count -= found.count
             at += found.consumed
         else:
-            _, at = walk(fd, at, at + 1, tail, path)
+            _, at = walk(content, at, at + 1, tail, path)
             count -= 1
     return at

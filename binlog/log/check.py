@@ -18,6 +18,8 @@ from binlog.log.directory import LogDirectory
 from binlog.log.header_reading import check_size, settled_header
 from binlog.log.index import index_path, open_index
 from binlog.log.index_check import DamagedRange, IndexCheck
+from binlog.log.opened_file import OpenedFile
+from binlog.storage.content import Content, LostFrameError
 
 
 class Problem(NamedTuple):
@@ -35,7 +37,8 @@ class Problem(NamedTuple):
 def check(path: str | os.PathLike[str]) -> list[Problem]:
     """Every problem found in the log in a directory; an empty list for none.
 
-    Reads every record's length, and every byte that an index tells of.  Takes no lock and writes nothing.
+    Reads every record's length, every byte that an index tells of, and every frame of an archive, whose offsets are
+    those of the log file.  Takes no lock and writes nothing.
     Raises: AccessError where the path cannot be read at all.
     """
     directory = LogDirectory(path)
@@ -51,14 +54,15 @@ def _check(directory: LogDirectory) -> Iterator[Problem]:
         path = directory.file_path(number)
         header = None
         try:
-            fd = directory.open(number)
-            try:
-                header = settled_header(fd, number, path)
+            with directory.opened(number) as file:
+                path = file.path
+                header = settled_header(file.content, number, path)
                 yield from _check_set_aside(directory, header)
-                yield from _check_index(directory, fd, header)
-                yield from _check_file(fd, header, path)
-            finally:
-                os.close(fd)
+                lost = [] if file.archive is None else list(file.archive.lost_frames())
+                yield from (Problem(each.path, each.offset, each.rule, each.text) for each in lost)
+                yield from _check_index(directory, file, header, lost)
+                if not lost:
+                    yield from _check_file(file.content, header, path)
         except NotFoundError:
             before = None  # retention removed it since the listing
             continue
@@ -75,30 +79,35 @@ def _check(directory: LogDirectory) -> Iterator[Problem]:
         yield from _check_last(before, directory)
 
 
-def _check_file(fd: int, header: LogHeader, path: str) -> Iterator[Problem]:
+def _check_file(content: Content, header: LogHeader, path: str) -> Iterator[Problem]:
     if header.ours:
         yield from _check_blocks(header, path)
-    check_size(header.tail, fd, path)
+    check_size(header.tail, content, path)
     if not header.ours:
-        walk(fd, header.first_offset, header.tail, header.tail, path)
+        walk(content, header.first_offset, header.tail, header.tail, path)
         return
-    count, end = walk(fd, FIRST_OFFSET, header.own_tail, header.tail, path)
+    count, end = walk(content, FIRST_OFFSET, header.own_tail, header.tail, path)
     if end != header.own_tail:
         yield Problem(path, end, "chain", f"the records' lengths do not meet our tail {header.own_tail}")
     elif count != header.record_count:
         at = LOG_HEADER.offset("record_count")
         yield Problem(path, at, "record-count", f"the header counts {header.record_count} records, there are {count}")
-    walk(fd, end, header.tail, header.tail, path)
+    walk(content, end, header.tail, header.tail, path)
 
 
-def _check_index(directory: LogDirectory, fd: int, header: LogHeader) -> Iterator[Problem]:
-    path = directory.file_path(header.number)
+def _check_index(
+    directory: LogDirectory, file: OpenedFile, header: LogHeader, lost: list[LostFrameError]
+) -> Iterator[Problem]:
+    """lost: what was told already."""
+    path = file.path
     index = open_index(directory.fd, header.number, path)
     if index is None:
         return
     try:
-        for found in IndexCheck(index, fd, header, path).run():
+        for found in IndexCheck(index, file.content, header, path).run():
             if isinstance(found, DamagedRange):
+                if any(each.offset < found.end and found.start < each.end for each in lost):
+                    continue
                 text = f"the bytes from {found.start} to {found.end} are not those that were written there"
                 yield Problem(path, found.start, "index-crc", text)
             else:
@@ -142,11 +151,11 @@ def _check_succession(before: LogHeader, header: LogHeader, directory: LogDirect
 
 
 def _succession_problems(before: LogHeader, header: LogHeader, directory: LogDirectory) -> Iterator[Problem]:
-    path = directory.file_path(header.number)
+    path = directory.path_of(header.number)
     if before.closed and before.next_number != before.number + 1:
         at = LOG_HEADER.offset("next_number")
         text = f"file {before.number} is closed and leads to file {before.next_number}"
-        yield Problem(directory.file_path(before.number), at, "next-number", text)
+        yield Problem(directory.path_of(before.number), at, "next-number", text)
         return
     if before.closed and before.next_number != header.number:
         if not directory.exists(before.next_number):
@@ -155,13 +164,13 @@ def _succession_problems(before: LogHeader, header: LogHeader, directory: LogDir
     in_use = header.closed or header.tail > header.first_offset
     if not before.closed and (header.number != before.number + 1 or in_use):
         text = f"file {before.number} is open, and is followed by file {header.number}, which is in use"
-        yield Problem(directory.file_path(before.number), LOG_HEADER.offset("status"), "two-open", text)
+        yield Problem(directory.path_of(before.number), LOG_HEADER.offset("status"), "two-open", text)
     if not (before.ours and header.ours):
         return
     if before.closed and before.own_tail < before.tail:
         # The file was closed by one of ours, as the next one is ours too: these came after.
         text = f"{before.tail - before.own_tail} bytes of records that another program added after the close"
-        yield Problem(directory.file_path(before.number), before.own_tail, "late", text)
+        yield Problem(directory.path_of(before.number), before.own_tail, "late", text)
     if before.uuid != header.uuid:
         yield Problem(path, LOG_HEADER.offset("uuid"), "uuid", "the file belongs to another log than the one before it")
     expected = before.first_sequence + before.record_count
@@ -179,4 +188,4 @@ def _check_last(last: LogHeader, directory: LogDirectory) -> Iterator[Problem]:
 
 def _missing_next(before: LogHeader, directory: LogDirectory) -> Problem:
     text = f"the file is closed and leads to file {before.next_number}, which is not there"
-    return Problem(directory.file_path(before.number), LOG_HEADER.offset("next_number"), "missing-next", text)
+    return Problem(directory.path_of(before.number), LOG_HEADER.offset("next_number"), "missing-next", text)

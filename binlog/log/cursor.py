@@ -173,7 +173,10 @@ class Cursor:
             text = f"the file belongs to another log than {place.file.path}"
             raise CorruptError(file.path, LOG_HEADER.offset("uuid"), "uuid", text)
         self._place = Place.first(file)
-        self._late.add(place)
+        if place.file.archived:
+            place.file.close()  # nobody adds to it, and it keeps a frame in memory
+        else:
+            self._late.add(place)
 
     def _open(self, number: int) -> FileReader:
         return FileReader(self.directory, number, record_bytes_max=self._record_bytes_max)

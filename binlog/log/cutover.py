@@ -86,7 +86,11 @@ class Cutover:
 
     def _adopt(self, file: WritableFile, header: LogHeader, number: int) -> None:
         """Take over the next file that is there already, if it can be it; never replace it."""
-        path = self._directory.file_path(number)
+        path = self._directory.path_of(number)
+        if not self._directory.is_file(number) and self._directory.exists(number):
+            raise CorruptError(
+                path, 0, "next-file", f"it is an archive, and cannot be the file that follows {file.path}"
+            )
         sync_directory(self._directory.fd, self._directory.path)
         fd = self._directory.open(number, writable=True)
         try:

@@ -1,14 +1,29 @@
-"""A log's directory: which files it has, and opening them by number."""
+"""A log's directory: which files it has, and opening them by number.
+
+An archive may lie there in place of a closed file.  Where both are there, the file counts: whoever archived it died
+before it could go.  An archive gets its name before its file loses its own, but who looks for the one and then for the
+other may miss both; so whoever finds neither looks once more.
+"""
 
 from __future__ import annotations
 
 import os
 
+from binlog.errors import NotFoundError
 from binlog.format.log_header import LogHeader
-from binlog.format.names import log_file_name, log_file_number
+from binlog.format.names import (
+    archive_file_name,
+    archive_file_number,
+    log_file_name,
+    log_file_number,
+)
 from binlog.log.header_reading import settled_header
+from binlog.log.opened_file import OpenedFile
 from binlog.storage.failures import own_errors
 from binlog.storage.files import open_directory, open_file
+
+# Of the numbers that a listing lacks, so many are looked for: a log has no gaps, so there is hardly ever one.
+_LOOK_FOR_MAX = 64
 
 
 class LogDirectory:
@@ -26,6 +41,11 @@ class LogDirectory:
         """The path of a log file, for messages."""
         return os.path.join(self.path, log_file_name(number))
 
+    def path_of(self, number: int) -> str:
+        """The same, or that of its archive where there is only that."""
+        archived = not self.is_file(number) and self.has(archive_file_name(number))
+        return os.path.join(self.path, archive_file_name(number)) if archived else self.file_path(number)
+
     def names(self) -> list[str]:
         """Every name in the directory."""
         with own_errors(self.path, "listing the directory"):
@@ -37,28 +57,60 @@ class LogDirectory:
                 os.close(fd)
 
     def numbers(self) -> list[int]:
-        """The numbers of the log files there are, in order."""
-        return sorted(number for name in self.names() if (number := log_file_number(name)) is not None)
+        """The numbers of the log files there are, archives among them, in order."""
+        found = self._listed()
+        # A listing of a large directory takes several calls, between which a file may have become an archive.
+        while found and self._missed(found):
+            found = self._listed()
+        return found
+
+    def _listed(self) -> list[int]:
+        numbers = ((log_file_number(name) or archive_file_number(name)) for name in self.names())
+        return sorted({number for number in numbers if number is not None})
+
+    def _missed(self, found: list[int]) -> bool:
+        """Whether a file is there that belongs among those found, or before them."""
+        first, last = found[0], found[-1]
+        among = set(range(first, last)) - set(found) if last - first >= len(found) else set()
+        return any(self.exists(number) for number in (first - 1, *sorted(among)[:_LOOK_FOR_MAX]) if number)
+
+    def opened(self, number: int) -> OpenedFile:
+        """A log file to read, or its archive.  Raises: NotFoundError; AccessError; CorruptError for an archive."""
+        try:
+            return OpenedFile(self.open(number), self.file_path(number))
+        except NotFoundError:
+            pass
+        path = os.path.join(self.path, archive_file_name(number))
+        try:
+            fd = open_file(self.fd, archive_file_name(number), path, writable=False)
+        except NotFoundError:
+            return OpenedFile(self.open(number), self.file_path(number))
+        return OpenedFile.of_archive(fd, path)
 
     def open(self, number: int, *, writable: bool = False) -> int:
-        """A descriptor of a log file.  Raises: NotFoundError; AccessError."""
+        """A descriptor of a log file that is none of an archive.  Raises: NotFoundError; AccessError."""
         return open_file(self.fd, log_file_name(number), self.file_path(number), writable=writable)
 
     def exists(self, number: int) -> bool:
-        """Whether the file is there."""
+        """Whether the file is there, or its archive."""
+        return self.is_file(number) or self.has(archive_file_name(number)) or self.is_file(number)
+
+    def is_file(self, number: int) -> bool:
+        """Whether it is there as a file, whatever archive there is of it."""
+        return self.has(log_file_name(number))
+
+    def has(self, name: str) -> bool:
+        """Whether anything has the name."""
         try:
-            os.stat(log_file_name(number), dir_fd=self.fd, follow_symlinks=False)
+            os.stat(name, dir_fd=self.fd, follow_symlinks=False)
         except FileNotFoundError:
             return False
         return True
 
     def read_header(self, number: int) -> LogHeader:
         """The checked header of a log file.  Raises: NotFoundError, CorruptError, VersionError, AccessError."""
-        fd = self.open(number)
-        try:
-            return settled_header(fd, number, self.file_path(number))
-        finally:
-            os.close(fd)
+        with self.opened(number) as file:
+            return settled_header(file.content, number, file.path)
 
     def close(self) -> None:
         """Give the directory back."""

@@ -10,6 +10,7 @@ from binlog.log.chain import good_end, is_blank
 from binlog.log.index import open_index
 from binlog.log.index_check import IndexCheck
 from binlog.storage.checksum import crc32c
+from binlog.storage.content import Content
 from binlog.storage.files import read_at
 
 _READ_BYTES = 1 << 20
@@ -18,15 +19,15 @@ _READ_BYTES = 1 << 20
 class FileEvidence:
     """Reads a file through the page cache, a MiB at a time."""
 
-    def __init__(self, fd: int, path: str) -> None:
-        self._fd = fd
+    def __init__(self, content: Content, path: str) -> None:
+        self._content = content
         self._path = path
 
     def crc_holds(self, start: int, end: int, crc: int) -> bool:
         """Whether the bytes are all there and have this CRC-32C."""
         found = 0
         while start < end:
-            data = read_at(self._fd, min(_READ_BYTES, end - start), start, self._path)
+            data = read_at(self._content, min(_READ_BYTES, end - start), start, self._path)
             if not data:
                 return False
             found = crc32c(data, found)
@@ -35,23 +36,23 @@ class FileEvidence:
 
     def chain_end(self, start: int, end: int) -> int:
         """Where the longest run of whole records ends."""
-        return good_end(self._fd, start, end, self._path)
+        return good_end(self._content, start, end, self._path)
 
     def blank(self, start: int, end: int) -> bool:
         """Whether all bytes are zero."""
-        return is_blank(self._fd, start, end, self._path)
+        return is_blank(self._content, start, end, self._path)
 
     def proven_end(self, start: int, end: int) -> int:
         """How far the index proves the bytes."""
         try:
-            header = parse_log_header(read_at(self._fd, HEADER_BYTES, 0, self._path), path=self._path)
+            header = parse_log_header(read_at(self._content, HEADER_BYTES, 0, self._path), path=self._path)
         except BinlogError:
             return start
         index = open_index(None, header.number, self._path)
         if index is None:
             return start
         try:
-            return IndexCheck(index, self._fd, replace(header, tail=max(header.tail, end)), self._path).proven_end(
+            return IndexCheck(index, self._content, replace(header, tail=max(header.tail, end)), self._path).proven_end(
                 start, end
             )
         finally:

@@ -6,7 +6,6 @@ believed only as header_reading says.  Data before a published tail never change
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -19,8 +18,11 @@ from binlog.log.directory import LogDirectory
 from binlog.log.index import IndexedPlace, IndexSearch, open_index
 from binlog.log.known_header import KnownHeader
 from binlog.log.large_record import too_large
+from binlog.log.opened_file import OpenedFile
+from binlog.storage.content import LostFrameError
 from binlog.storage.doorbell import Doorbell
-from binlog.storage.records import Stop, read_and_scan
+from binlog.storage.files import read_whole_at
+from binlog.storage.records import Stop, read_and_scan, scan
 
 # The one place, four bytes, that a scan gives that found no record: where it began.
 _NO_PLACES = 4
@@ -29,18 +31,19 @@ _Found = TypeVar("_Found")
 
 
 class FileReader:
-    """A log file open for reading, and the header last read from it."""
+    """A log file, or its archive, open for reading, and the header last read from it."""
 
     def __init__(self, directory: LogDirectory, number: int, *, record_bytes_max: int) -> None:
         self.number = number
-        self.path = directory.file_path(number)
         self._directory_fd = directory.fd
         self._record_bytes_max = record_bytes_max
         self._doorbell: Doorbell | None = None
+        self._opened: OpenedFile | None = None  # what `close` finds where opening fails
+        self._opened = directory.opened(number)
+        self.path = self._opened.path
+        self.content = self._opened.content
         self.known = KnownHeader(number, self.path)
-        self.fd = -1  # what `close` finds where opening fails
-        self.fd = directory.open(number)
-        self.known.begin(self.fd)
+        self.known.begin(self.content)
 
     @property
     def header(self) -> LogHeader:
@@ -50,7 +53,8 @@ class FileReader:
     def doorbell_and_seen(self) -> tuple[Doorbell, int]:
         """The bell to wait on, and its value as it was before the last look."""
         if self._doorbell is None:
-            self._doorbell = Doorbell(self.fd, LOG_HEADER.offset("doorbell"))
+            assert isinstance(self.content, int), "nothing is waited for in an archive: it is closed, and never changes"
+            self._doorbell = Doorbell(self.content, LOG_HEADER.offset("doorbell"))
         return self._doorbell, self.known.bell_before
 
     def wait(self, timeout: float, offset: int, sequence: int | None) -> Found | None:
@@ -95,7 +99,11 @@ class FileReader:
             return header.first_sequence + header.record_count
         if header.first_offset <= offset <= header.tail:
             for place in self._places(lambda search: search.before(offset)):
-                count, end = walk(self.fd, place.offset, offset, header.tail, self.path)
+                try:
+                    count, end = walk(self.content, place.offset, offset, header.tail, self.path)
+                except LostFrameError:
+                    self._check_behind_lost(offset)
+                    return None
                 if end == offset:
                     return place.sequence + count if header.ours else None
         raise ValueError(f"{self.number}:{offset} does not lie on a record; the file's tail is {header.tail}")
@@ -109,7 +117,28 @@ class FileReader:
         if sequence >= header.first_sequence + header.record_count:
             return header.own_tail
         place = self._places(lambda search: search.before_sequence(sequence))[0]
-        return skip(self.fd, place.offset, sequence - place.sequence, header.own_tail, self.path)
+        return skip(self.content, place.offset, sequence - place.sequence, header.own_tail, self.path)
+
+    def _check_behind_lost(self, offset: int) -> None:
+        """See that a record starts there, though frames before it are lost, and with them how many there were.
+
+        Raises: as `sequence_at`.
+        """
+        assert not isinstance(self.content, int)
+        start = self.content.frame_start(offset)
+        if walk(self.content, start, offset, self.header.tail, self.path)[1] != offset:
+            raise ValueError(f"{self.number}:{offset} does not lie on a record; the file's tail is {self.header.tail}")
+
+    @property
+    def archived(self) -> bool:
+        """Whether it is an archive."""
+        return not isinstance(self.content, int)
+
+    @property
+    def modified_ns(self) -> int:
+        """When the file was last written to."""
+        assert self._opened is not None
+        return self._opened.modified_ns
 
     def since(self, time_ns: int) -> IndexedPlace:
         """The first place known before which nothing was appended at `time_ns` or later.
@@ -133,7 +162,7 @@ class FileReader:
         if index is None:
             return None
         try:
-            return find(IndexSearch(index, self.fd, self.header, self.path))
+            return find(IndexSearch(index, self.content, self.header, self.path))
         finally:
             index.close()
 
@@ -141,16 +170,20 @@ class FileReader:
         """Give the file back."""
         if self._doorbell is not None:
             self._doorbell.close()
-        self.known.close()
-        fd, self.fd = self.fd, -1
-        if fd >= 0:
-            os.close(fd)
+        if self._opened is not None:
+            self.known.close()
+            self._opened.close()
 
     def __del__(self) -> None:
         self.close()
 
     def _read(self, offset: int, size: int, to_tail: int, records_max: int) -> tuple[bytes, bytes, int]:
-        return read_and_scan(self.fd, offset, size, to_tail, self._record_bytes_max, records_max, self.path)
+        limit = self._record_bytes_max
+        if isinstance(self.content, int):
+            return read_and_scan(self.content, offset, size, to_tail, limit, records_max, self.path)
+        data = read_whole_at(self.content, size, offset, self.path)
+        found = scan(data, to_tail, limit, records_max)
+        return data, bytes(found.offsets), found.stop
 
     def _refuse(self, stop: int, data: bytes, offset: int) -> None:
         if stop == Stop.LARGE:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 
 from binlog.errors import CorruptError, VersionError
@@ -12,7 +11,8 @@ from binlog.log.chain import is_blank
 from binlog.log.evidence import FileEvidence
 from binlog.log.recovery_table import Action, decide, recovered
 from binlog.storage.boot import boot_id
-from binlog.storage.files import read_at
+from binlog.storage.content import Content
+from binlog.storage.files import content_bytes, read_at
 
 _TAIL = LOG_HEADER.offset("tail")
 _COUNT = LOG_HEADER.offset("record_count")
@@ -20,17 +20,17 @@ _NEXT = LOG_HEADER.offset("next_number")
 _BELL = LOG_HEADER.offset("doorbell")
 
 
-def read_header(fd: int, number: int, path: str) -> LogHeader:
+def read_header(content: Content, number: int, path: str) -> LogHeader:
     """The header as one read gives it, which is right under the lock; see `settled_header` for elsewhere."""
-    return parse_log_header(read_at(fd, HEADER_BYTES, 0, path), path=path, number=number)
+    return parse_log_header(read_at(content, HEADER_BYTES, 0, path), path=path, number=number)
 
 
-def settled_header(fd: int, number: int, path: str) -> LogHeader:
+def settled_header(content: Content, number: int, path: str) -> LogHeader:
     """A checked header, read without the lock; see `settled_bytes`."""
-    return settled_bytes(fd, number, path)[0]
+    return settled_bytes(content, number, path)[0]
 
 
-def settled_bytes(fd: int, number: int, path: str, known: LogHeader | None = None) -> tuple[LogHeader, bytes]:
+def settled_bytes(content: Content, number: int, path: str, known: LogHeader | None = None) -> tuple[LogHeader, bytes]:
     """A checked header, read without the lock, and its bytes.
 
     known: one that was checked before; where nothing has changed since, one read is all.
@@ -39,7 +39,7 @@ def settled_bytes(fd: int, number: int, path: str, known: LogHeader | None = Non
     """
     before = b""
     while True:
-        data = read_at(fd, HEADER_BYTES, 0, path)
+        data = read_at(content, HEADER_BYTES, 0, path)
         again = data == before
         before = data
         try:
@@ -53,7 +53,7 @@ def settled_bytes(fd: int, number: int, path: str, known: LogHeader | None = Non
         if header.settled or again:
             break
     if header.ours and header.boot_id != boot_id():
-        recovered_header = _after_another_boot(header, fd, path)
+        recovered_header = _after_another_boot(header, content, path)
         # What is on the disk vouches for less than it says: no later look may find it unchanged, and believe it.
         return recovered_header, data if recovered_header.tail == header.tail else _bell_alone(data)
     if header.ours and not header.live_good:
@@ -61,7 +61,7 @@ def settled_bytes(fd: int, number: int, path: str, known: LogHeader | None = Non
         raise CorruptError(path, LOG_HEADER.offset("live_crc"), "live-crc", "the live block's CRC does not hold")
     check_header(header, path)
     if header.ours and header.tail != header.own_tail:
-        _check_foreign_tail(header, fd, path)
+        _check_foreign_tail(header, content, path)
     return header, data
 
 
@@ -87,9 +87,9 @@ def check_next(header: LogHeader, path: str) -> None:
         raise CorruptError(path, _NEXT, "next-number", text)
 
 
-def check_size(tail: int, fd: int, path: str) -> None:
+def check_size(tail: int, content: Content, path: str) -> None:
     """Raise CorruptError where the file ends before its tail.  A reader finds out when it comes there."""
-    file_bytes = os.fstat(fd).st_size
+    file_bytes = content_bytes(content)
     if tail > file_bytes:
         raise CorruptError(path, file_bytes, "truncated", f"the tail is {tail}, the file has {file_bytes} bytes")
 
@@ -98,22 +98,22 @@ def _bell_alone(data: bytes) -> bytes:
     return bytes(_BELL) + data[_BELL : _BELL + 4] + bytes(len(data) - _BELL - 4)
 
 
-def _after_another_boot(header: LogHeader, fd: int, path: str) -> LogHeader:
+def _after_another_boot(header: LogHeader, content: Content, path: str) -> LogHeader:
     """The header as recovery would leave it: what the page cache held is gone, and no writer has been here since."""
     check_header(header, path)
-    verdict = decide(header, FileEvidence(fd, path), same_boot=False, vouched=False)
+    verdict = decide(header, FileEvidence(content, path), same_boot=False, vouched=False)
     if verdict.action is Action.REFUSE:
         raise CorruptError(path, verdict.tail, f"recovery-{verdict.row}", verdict.text)
     return recovered(header, verdict)
 
 
-def _check_foreign_tail(header: LogHeader, fd: int, path: str) -> None:
+def _check_foreign_tail(header: LogHeader, content: Content, path: str) -> None:
     if header.tail < header.own_tail:
         text = f"the tail {header.tail} is before our own copy of it, {header.own_tail}"
         raise CorruptError(path, _TAIL, "tail", text)
     # Prepared space is all zeros, and zeros are a chain of empty records.  Where no other program ever wrote, a
     # tail that moved over nothing but zeros is a damaged tail, not somebody's first record.
-    if not header.flags & Flag.MIXED and is_blank(fd, header.own_tail, header.tail, path):
+    if not header.flags & Flag.MIXED and is_blank(content, header.own_tail, header.tail, path):
         raise CorruptError(
             path, _TAIL, "tail", f"the tail {header.tail} lies beyond {header.own_tail} with nothing between"
         )

@@ -12,7 +12,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from typing import NamedTuple
 
-from binlog.errors import BinlogError
+from binlog.errors import BinlogError, CorruptError
 from binlog.format.index_file import (
     ENTRY_BYTES,
     HEADER_BYTES,
@@ -27,7 +27,8 @@ from binlog.format.index_file import (
 from binlog.format.log_header import LogHeader
 from binlog.format.names import index_file_name
 from binlog.format.record import LENGTH_BYTES
-from binlog.storage.files import flags_to_open, read_at
+from binlog.storage.content import Content
+from binlog.storage.files import flags_to_open, read_at, sync
 from binlog.storage.ranges import Ranges, RangeStop
 
 
@@ -74,6 +75,10 @@ class Index:
         data = read_at(self._fd, min(count, self.count - first) * ENTRY_BYTES, entry_offset(first), self._path)
         return data[: len(data) // ENTRY_BYTES * ENTRY_BYTES]
 
+    def sync(self) -> None:
+        """Make its entries durable.  Raises: PoisonedError."""
+        sync(self._fd, self._path)
+
     def count_before(self, offset: int) -> int:
         """How many entries tell of ranges that end at or before an offset."""
         return bisect_right(range(self.count), offset, key=lambda index: self.entry(index).end)
@@ -105,8 +110,8 @@ def open_index(directory_fd: int | None, number: int, path: str) -> Index | None
 
 
 def index_path(path: str) -> str:
-    """The path of a log file's index, for messages."""
-    return os.path.splitext(path)[0] + ".idx"
+    """The path of the index of a log file, or of an archive, for messages."""
+    return os.path.splitext(path.removesuffix(".zst"))[0] + ".idx"
 
 
 class IndexSearch:
@@ -115,9 +120,9 @@ class IndexSearch:
     header: the log file's; places beyond its tail are never given.
     """
 
-    def __init__(self, index: Index, fd: int, header: LogHeader, path: str) -> None:
+    def __init__(self, index: Index, content: Content, header: LogHeader, path: str) -> None:
         self._index = index if index.fits(header) else None
-        self._fd = fd
+        self._content = content
         self._header = header
         self._path = path
 
@@ -196,12 +201,18 @@ class IndexSearch:
         return (proven[-1], ranges) if known in ([], [(ranges.end, ranges.sequence)]) else None
 
     def _range(self, entry: IndexEntry) -> bytes:
-        """The range's bytes, none where it is larger than one can be."""
+        """The range's bytes, none where it is larger than one can be, or its archive is damaged."""
+        try:
+            return self._read_range(entry)
+        except CorruptError:
+            return b""
+
+    def _read_range(self, entry: IndexEntry) -> bytes:
         if entry.range_bytes > RANGE_BYTES_MAX:
-            length = read_at(self._fd, LENGTH_BYTES, entry.offset, self._path)
+            length = read_at(self._content, LENGTH_BYTES, entry.offset, self._path)
             if LENGTH_BYTES + int.from_bytes(length, "big") != entry.range_bytes:
                 return b""
-        return read_at(self._fd, entry.range_bytes, entry.offset, self._path)
+        return read_at(self._content, entry.range_bytes, entry.offset, self._path)
 
 
 def _key(index: Index, name: str) -> Callable[[int], int]:

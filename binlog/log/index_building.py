@@ -28,6 +28,7 @@ from binlog.format.record import LENGTH_BYTES, RECORD_BYTES_FORMAT_MAX
 from binlog.log.chain import walk
 from binlog.log.index import Index, index_path
 from binlog.storage.boot import boot_id
+from binlog.storage.content import Content
 from binlog.storage.descriptor import Descriptor
 from binlog.storage.files import create_file, read_at, sync, write_at
 from binlog.storage.ranges import Ranges
@@ -44,11 +45,13 @@ class IndexWriting:
     """The index of one open log file, as its writer has it.
 
     directory_fd, number, path, fd: the log file's.
+    content: what its bytes are read from, where that is not `fd`.
     """
 
-    def __init__(self, directory_fd: int, number: int, path: str, fd: int) -> None:
+    def __init__(self, directory_fd: int, number: int, path: str, fd: int, *, content: Content | None = None) -> None:
         self.path = index_path(path)
         self._data_fd = fd
+        self._content: Content = fd if content is None else content
         self._data_path = path
         name = index_file_name(number)
         try:
@@ -93,7 +96,7 @@ class IndexWriting:
             return False
         times = Ranges(ranges.end, ranges.sequence, self._time_ns(self._last()))
         at = os.fstat(self.fd).st_size
-        for entries in build_entries(self._data_fd, times, tail, self._data_path):
+        for entries in build_entries(self._content, times, tail, self._data_path):
             write_at(self.fd, entries, at, self.path)
             at += len(entries)
         return True
@@ -115,7 +118,7 @@ class IndexWriting:
         last = self._last()
         ranges = Ranges(header.first_offset, header.first_sequence)
         if last is not None:
-            count, _ = walk(self._data_fd, last.offset, last.end, tail, self._data_path)
+            count, _ = walk(self._content, last.offset, last.end, tail, self._data_path)
             ranges.move(last.end, last.sequence + count)
         return ranges
 
@@ -142,7 +145,7 @@ def open_index_writing(directory_fd: int, number: int, path: str, fd: int) -> In
         return None
 
 
-def build_entries(fd: int, ranges: Ranges, tail: int, path: str) -> Iterator[bytes]:
+def build_entries(content: Content, ranges: Ranges, tail: int, path: str) -> Iterator[bytes]:
     """Entries for the records from where `ranges` is up to the tail, many at a time.
 
     Raises: CorruptError where no records fill that.
@@ -150,7 +153,7 @@ def build_entries(fd: int, ranges: Ranges, tail: int, path: str) -> Iterator[byt
     size = _READ_BYTES
     while ranges.end < tail:
         at = ranges.end
-        data = read_at(fd, min(size, tail - at), at, path)
+        data = read_at(content, min(size, tail - at), at, path)
         entries = ranges.build(data, to_end=at + len(data) == tail)
         if entries:
             yield entries

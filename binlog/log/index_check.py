@@ -15,6 +15,7 @@ from binlog.format.log_header import LogHeader
 from binlog.format.record import LENGTH_BYTES, RECORD_BYTES_FORMAT_MAX
 from binlog.log.index import Index
 from binlog.log.large_record import too_large
+from binlog.storage.content import Content, LostFrameError
 from binlog.storage.files import read_at
 from binlog.storage.ranges import Ranges, RangeStop
 
@@ -56,19 +57,20 @@ class IndexCheck:
     def __init__(
         self,
         index: Index,
-        fd: int,
+        content: Content,
         header: LogHeader,
         path: str,
         *,
         record_bytes_max: int = RECORD_BYTES_FORMAT_MAX,
     ) -> None:
         self._index = index
-        self._fd = fd
+        self._content = content
         self._header = header
         self._path = path
         self._limit = record_bytes_max
         self._ranges = Ranges(header.first_offset, header.first_sequence)
         self._number = 0
+        self._lost_end = 0
 
     @property
     def end(self) -> int:
@@ -110,6 +112,10 @@ class IndexCheck:
             self._number += done
             if stop is RangeStop.END:
                 continue
+            if self._lost_end > self.end:
+                if not (yield from self._pass_over(self._lost_end)):
+                    return
+                continue
             entry = parse_entry(entries, done * ENTRY_BYTES)
             if entry.end > self._header.tail or not any(entry):
                 return
@@ -147,7 +153,7 @@ class IndexCheck:
         while done * ENTRY_BYTES < len(entries) and self._ranges.end < until:
             at = self._ranges.end
             size = large or min(_READ_BYTES, until - at + RANGE_BYTES_MAX)
-            data = read_at(self._fd, max(min(size, self._header.tail - at), 0), at, self._path)
+            data, lost_end = self._read(at, max(min(size, self._header.tail - at), 0))
             rest = memoryview(entries)[done * ENTRY_BYTES :]
             more, stop = self._ranges.verify(rest, data)
             done += more
@@ -157,14 +163,41 @@ class IndexCheck:
                 return done, stop
             large = 0
             if more == 0:
+                self._lost_end = lost_end
                 entry = parse_entry(entries, done * ENTRY_BYTES)
                 if len(data) < size or entry.end > self._header.tail:
-                    return done, stop  # the log file ends before
+                    return done, stop  # the log file ends before, or a frame of its archive is lost behind this
                 large = entry.range_bytes
                 length = int.from_bytes(data[:LENGTH_BYTES], "big")
                 if large == LENGTH_BYTES + length and length > self._limit:
                     raise too_large(self._header.number, at, length, self._limit)
         return done, RangeStop.END
+
+    def _read(self, at: int, size: int) -> tuple[bytes, int]:
+        """As `read_at`, but no byte of a frame that an archive has lost, nor any behind it: and where that ends."""
+        try:
+            return read_at(self._content, size, at, self._path), 0
+        except LostFrameError as lost:
+            if lost.offset <= at:
+                return b"", lost.end
+            return read_at(self._content, lost.offset - at, at, self._path), lost.end
+
+    def _pass_over(self, lost_end: int) -> Generator[DamagedRange | Contradiction, None, bool]:
+        """Go on behind all ranges that are at least partly in a frame that an archive has lost; whether there are."""
+        number = self._index.count_before(lost_end)
+        number += number < self._index.count and self._index.entry(number).offset < lost_end
+        entries = self._index.entries(self._number, number - self._number)
+        ranges = Ranges(self.end, self.sequence)
+        if not entries or ranges.follow(entries, self._header.tail) * ENTRY_BYTES != len(entries):
+            yield Contradiction(entry_offset(self._number), f"its entries for {self.end} and on do not follow")
+            return False
+        self._number = number - 1
+        following = self._following()
+        before, after = self.sequence, None if following is None else following.sequence
+        yield DamagedRange(self.end, ranges.end, None if before is None or after is None else max(after - before, 0))
+        self._ranges.move(ranges.end, after)
+        self._number = number
+        return True
 
     def _following(self) -> IndexEntry | None:
         """The entry after this one, where there is one that counts."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from binlog.errors import CorruptError
 from binlog.format.log_header import LOG_HEADER, Flag, LogHeader, block_seed, parse_log_header
 from binlog.log.header_reading import settled_bytes
+from binlog.storage.content import Content
 from binlog.storage.native import ffi, lib
 
 _TAIL = LOG_HEADER.offset("tail")
@@ -33,16 +34,18 @@ class KnownHeader:
     next_number: int
 
     def __init__(self, number: int, path: str) -> None:
-        self._fd = -1
+        self._content: Content = -1
         self._number = number
         self._path = path
         self._known = ffi.new("struct binlog_known *")
         self.address = int(ffi.cast("uintptr_t", self._known))
 
-    def begin(self, fd: int) -> None:
+    def begin(self, content: Content) -> None:
         """Read it for the first time.  Raises: CorruptError; VersionError; AccessError."""
-        header, data = settled_bytes(fd, self._number, self._path)
-        self._fd = self._known.fd = fd
+        header, data = settled_bytes(content, self._number, self._path)
+        self._content = content
+        # Without a descriptor the C is unsure of everything, and asks us: an archive's header never changes.
+        self._known.fd = content if isinstance(content, int) else -1
         self._known.seed = block_seed(header.uuid, self._number)
         self._take(header, data)
 
@@ -85,7 +88,7 @@ class KnownHeader:
 
     def _look_carefully(self) -> None:
         before = self.header
-        header, data = settled_bytes(self._fd, self._number, self._path, known=before)
+        header, data = settled_bytes(self._content, self._number, self._path, known=before)
         if header.tail < before.tail:
             raise CorruptError(self._path, _TAIL, "tail", f"the tail went back from {before.tail}")
         self._take(header, data)
@@ -102,4 +105,4 @@ class KnownHeader:
 
     def close(self) -> None:
         """Look no more."""
-        self._fd = self._known.fd = -1
+        self._content = self._known.fd = -1

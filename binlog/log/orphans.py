@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
-
 from binlog.errors import NotFoundError
 from binlog.format.log_header import LogHeader
 from binlog.log.directory import LogDirectory
 from binlog.log.evidence import FileEvidence
+from binlog.log.header_reading import settled_header
 from binlog.log.recovery_table import Evidence
 from binlog.storage.segment import NOTE_GATHERING, NOTE_IDLE, NOTE_SLOTTED, Note, Outcome, Segment
 
@@ -57,14 +56,11 @@ def _outcome_in(directory: LogDirectory, note: Note) -> Outcome:
     if note.state == NOTE_GATHERING:
         return Outcome.STAGED_AGAIN
     try:
-        header = directory.read_header(note.number)
-        fd = directory.open(note.number)
+        with directory.opened(note.number) as file:
+            header = settled_header(file.content, note.number, file.path)
+            return outcome(note, header, FileEvidence(file.content, file.path))
     except NotFoundError:
         return Outcome.UNKNOWN  # the file was removed since
-    try:
-        return outcome(note, header, FileEvidence(fd, directory.file_path(note.number)))
-    finally:
-        os.close(fd)
 
 
 def _same_history(note: Note, header: LogHeader) -> bool:

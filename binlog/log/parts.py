@@ -9,11 +9,13 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from binlog.errors import CorruptError
 from binlog.format.record import LENGTH_BYTES
 from binlog.log.chain import skip, walk
 from binlog.log.directory import LogDirectory
 from binlog.log.file_reader import FileReader
 from binlog.log.index import IndexSearch, open_index
+from binlog.storage.content import Content
 
 Bounds = tuple[int | None, int | None]
 """The lowest and the highest that is asked for; None for any."""
@@ -24,19 +26,35 @@ _ANY: Bounds = (None, None)
 def split(path: str | os.PathLike[str], number: int, start: int, end: int, *, bytes_max: int) -> list[tuple[int, int]]:
     """A part of a file in pieces of about `bytes_max` bytes, cut where the index proves that a record starts.
 
+    An archive is cut where its frames start, so that none is decompressed for two pieces.
+
     start, end: bounds of records.  A piece is larger where the index does not tell, or a record is.
     Raises: NotFoundError, AccessError, CorruptError, VersionError.
     """
     bounds = [start]
-    with _search(path, number) as (_, search):
-        while search and bounds[-1] + bytes_max < end:
-            place = search.before(bounds[-1] + bytes_max)
-            if place is None or place.offset <= bounds[-1]:
-                place = search.after(bounds[-1])
-            if place is None or place.offset >= end:
+    with _search(path, number) as (file, search):
+        while bounds[-1] + bytes_max < end:
+            try:
+                bound = _bound(file.content, search, bounds[-1], bytes_max)
+            except CorruptError:
+                break  # who reads it is told
+            if bound is None or bound >= end:
                 break
-            bounds.append(place.offset)
+            bounds.append(bound)
     return list(zip(bounds, [*bounds[1:], end], strict=True))
+
+
+def _bound(content: Content, search: IndexSearch | None, start: int, bytes_max: int) -> int | None:
+    """Where a piece that begins at `start` is to end; None where nothing tells."""
+    if not isinstance(content, int):
+        at = content.frame_start(start + bytes_max)
+        return at if at > start else content.frame_end(start)
+    if search is None:
+        return None
+    place = search.before(start + bytes_max)
+    if place is None or place.offset <= start:
+        place = search.after(start)
+    return None if place is None else place.offset
 
 
 def narrow(
@@ -106,13 +124,13 @@ def forward(
             place = search.before(start + bytes_max) if search else None
             found = place.offset if place is not None and start < place.offset < end else start
             if found == start:
-                _, found = walk(file.fd, start, start + max(bytes_max, 1), end, file.path)
+                _, found = walk(file.content, start, start + max(bytes_max, 1), end, file.path)
         if records_max is None:
             return found, None
         first = file.sequence_at(start)
         if first is None or file.header.tail != file.header.own_tail:
-            at = skip(file.fd, start, records_max, found, file.path)
-            return at, walk(file.fd, start, at, found, file.path)[0]
+            at = skip(file.content, start, records_max, found, file.path)
+            return at, walk(file.content, start, at, found, file.path)[0]
         if (found - start) // LENGTH_BYTES > records_max:
             found = min(found, file.offset_of(first + records_max))
         last = file.sequence_at(found)
@@ -128,7 +146,7 @@ def _search(path: str | os.PathLike[str], number: int) -> Iterator[tuple[FileRea
         try:
             index = open_index(directory.fd, number, file.path)
             try:
-                yield file, None if index is None else IndexSearch(index, file.fd, file.header, file.path)
+                yield file, None if index is None else IndexSearch(index, file.content, file.header, file.path)
             finally:
                 if index is not None:
                     index.close()

@@ -5,9 +5,8 @@ Invariants
   without a gap.
 - A file goes only under its own lock, seen closed there, and only while the file that it leads to is there.
 - The newest file of ours stays: it says whose log this is, and from where its records are counted.
-- Where other programs write (mixed logs), the newest closed file stays, for there a jPOS writer starts; so does one
-  closed just now, for late records come; and one that anybody has open for writing, for a jPOS writer that has idled
-  there makes the next file anew where it misses it.  So do all after that one.
+- Where other programs write, more stays: see closed_files.py.
+- Of a file and its archive, where both are there, the file goes first: what is left is whole at any moment.
 """
 
 from __future__ import annotations
@@ -17,11 +16,11 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 from binlog.errors import BusyError, NotFoundError
-from binlog.format.log_header import LogHeader
 from binlog.format.names import (
+    archive_draft_name,
+    archive_draft_number,
     archive_file_name,
     damaged_file_range,
     index_file_name,
@@ -29,12 +28,11 @@ from binlog.format.names import (
     log_file_name,
 )
 from binlog.format.ref import Ref
+from binlog.log.closed_files import ClosedFile, ListedFile, closed_files, is_written, list_files
 from binlog.log.directory import LogDirectory
-from binlog.log.header_reading import read_header, settled_header
-from binlog.log.late import KEEP_SECONDS
+from binlog.log.header_reading import read_header
 from binlog.storage.descriptor import Descriptor
 from binlog.storage.files import remove_file, sync_directory
-from binlog.storage.lease import has_writers
 from binlog.storage.locks import lock, unlock
 
 
@@ -80,13 +78,6 @@ class Retention:
         )
 
 
-@dataclass(frozen=True)
-class _File:
-    header: LogHeader
-    modified_ns: int
-    disk_bytes: int
-
-
 def prune(
     path: str | os.PathLike[str],
     *,
@@ -96,7 +87,7 @@ def prune(
     damaged: bool = False,
     dry_run: bool = False,
 ) -> list[Pruned]:
-    """Remove closed files, oldest first, and tell which; their indexes go with them, archives stay.
+    """Remove closed files, oldest first, and tell which; their indexes and archives go with them.
 
     keep_bytes: keep at least so many of the newest bytes: a file goes where those after it have as many.
     keep_seconds: keep what was closed less than so long ago.
@@ -111,7 +102,7 @@ def prune(
     retention = Retention(keep_bytes=keep_bytes, keep_seconds=keep_seconds, before=before)
     directory = LogDirectory(path)
     try:
-        files = list(_files(directory))
+        files = list(list_files(directory))
         if before is not None and files and before.number > files[-1].header.number:
             raise ValueError(f"{before}: there is no such file; the newest is {files[-1].header.number}")
         if not dry_run:
@@ -120,11 +111,11 @@ def prune(
             _sweep(directory, damaged=damaged)
         pruned = []
         mixed = any(file.header.mixed for file in files)
-        for file in _removable(files, retention, mixed=mixed, now_ns=time.time_ns()):
-            if mixed and _is_written(directory, file.header.number):
+        for closed in _removable(files, retention, mixed=mixed, now_ns=time.time_ns()):
+            if mixed and is_written(directory, closed.file.header.number):
                 break
-            found = _told(directory, file, files, damaged=damaged)
-            if not dry_run and not _remove(directory, file.header, found.names):
+            found = _told(directory, closed, damaged=damaged)
+            if not dry_run and not _remove(directory, closed.file, found.names):
                 break
             pruned.append(found)
         return pruned
@@ -132,71 +123,34 @@ def prune(
         directory.close()
 
 
-def _files(directory: LogDirectory) -> Iterator[_File]:
-    for number in directory.numbers():
-        try:
-            fd = directory.open(number)
-        except NotFoundError:
-            continue  # somebody else removed it since the listing
-        try:
-            header = settled_header(fd, number, directory.file_path(number))
-            status = os.fstat(fd)
-        finally:
-            os.close(fd)
-        yield _File(header, status.st_mtime_ns, 512 * status.st_blocks)
-
-
-def _removable(files: Sequence[_File], retention: Retention, *, mixed: bool, now_ns: int) -> Iterator[_File]:
+def _removable(files: Sequence[ListedFile], retention: Retention, *, mixed: bool, now_ns: int) -> Iterator[ClosedFile]:
     """The files that may go, oldest first."""
-    keep_from = max((file.header.number for file in files if file.header.ours), default=math.inf)
-    if mixed:
-        keep_from = min(keep_from, max((file.header.number for file in files if file.header.closed), default=0))
-    bytes_after = sum(file.header.tail for file in files)
-    for file, following in pairwise(files):
-        number = file.header.number
-        if not file.header.closed or following.header.number != number + 1 or number >= keep_from:
+    for closed in closed_files(files, mixed=mixed, now_ns=now_ns):
+        age_seconds = (now_ns - closed.closed_ns) / 1e9
+        number = closed.file.header.number
+        if not retention.allows(number, bytes_after=closed.bytes_after, age_seconds=age_seconds):
             return
-        bytes_after -= file.header.tail
-        age_seconds = (now_ns - _closed_ns(file, following)) / 1e9
-        if mixed and age_seconds < KEEP_SECONDS:
-            return
-        if not retention.allows(number, bytes_after=bytes_after, age_seconds=age_seconds):
-            return
-        yield file
+        yield closed
 
 
-def _closed_ns(file: _File, following: _File) -> int:
-    """When the file was closed: when the next was made, where that one tells; in a mixed log, when it last changed."""
-    if not following.header.ours:
-        return file.modified_ns
-    if file.header.mixed:
-        return max(file.modified_ns, following.header.created_ns)
-    return following.header.created_ns
-
-
-def _is_written(directory: LogDirectory, number: int) -> bool:
-    try:
-        return has_writers(directory.fd, log_file_name(number), directory.file_path(number))
-    except NotFoundError:
-        return False
-
-
-def _told(directory: LogDirectory, file: _File, files: Sequence[_File], *, damaged: bool) -> Pruned:
+def _told(directory: LogDirectory, closed: ClosedFile, *, damaged: bool) -> Pruned:
+    file = closed.file
     number = file.header.number
-    following = next(other for other in files if other.header.number == number + 1)
-    sidecars = _sidecars(directory.names(), number, damaged=damaged)
+    own = archive_file_name(number) if file.archived else log_file_name(number)
+    sidecars = [name for name in _sidecars(directory.names(), number, damaged=damaged) if name != own]
     return Pruned(
         number=number,
-        names=(log_file_name(number), *sidecars),
+        names=(own, *sidecars),
         record_count=file.header.record_count if file.header.ours else None,
-        closed_ns=_closed_ns(file, following),
+        closed_ns=closed.closed_ns,
         disk_bytes=file.disk_bytes + sum(_disk_bytes(directory, name) for name in sidecars),
     )
 
 
 def _sidecars(names: list[str], number: int, *, damaged: bool) -> list[str]:
-    """What goes with a file: its index, unless there is an archive that needs it, and if told what was set aside."""
-    found = [name for name in names if name == index_file_name(number) and archive_file_name(number) not in names]
+    """What goes with a file: its archive, what is left of making one, its index, and if told what was set aside."""
+    with_it = (archive_file_name(number), archive_draft_name(number), index_file_name(number))
+    found = [name for name in names if name in with_it]
     for name in names if damaged else []:
         taken = damaged_file_range(name)
         if taken is not None and taken[0] == number:
@@ -211,18 +165,22 @@ def _disk_bytes(directory: LogDirectory, name: str) -> int:
         return 0
 
 
-def _remove(directory: LogDirectory, header: LogHeader, names: Sequence[str]) -> bool:
+def _remove(directory: LogDirectory, file: ListedFile, names: Sequence[str]) -> bool:
     """Remove the file and what goes with it, durably; False where it is not to be had, or has changed."""
-    path = directory.file_path(header.number)
+    header = file.header
+    path = os.path.join(directory.path, names[0])
     try:
-        descriptor = Descriptor(directory.fd, log_file_name(header.number), path)
+        descriptor = Descriptor(directory.fd, names[0], path)
     except NotFoundError:
         return False  # others prune, and further than this: what is left is theirs to judge
     fd = descriptor.fd
     try:
         lock(fd, path, 0)
-        found = read_header(fd, header.number, path)
-        if os.fstat(fd).st_nlink == 0 or not found.closed or found.tail != header.tail:
+        if os.fstat(fd).st_nlink == 0:
+            return False
+        # An archive never changes, and was compared with the file under the file's lock.
+        found = header if file.archived else read_header(fd, header.number, path)
+        if not found.closed or found.tail != header.tail:
             return False
         for name in names:
             remove_file(directory.fd, name, os.path.join(directory.path, name))
@@ -236,11 +194,11 @@ def _remove(directory: LogDirectory, header: LogHeader, names: Sequence[str]) ->
 
 
 def _sweep(directory: LogDirectory, *, damaged: bool) -> None:
-    """Remove the indexes, and if told what was set aside, of files that are gone: whoever removed those died at it."""
+    """Remove what went with files that are gone: whoever removed those died at it."""
     names = directory.names()
     lowest = min(directory.numbers(), default=0)
     for name in names:
         taken = damaged_file_range(name) if damaged else None
-        number = taken[0] if taken is not None else index_file_number(name)
+        number = taken[0] if taken is not None else index_file_number(name) or archive_draft_number(name)
         if number is not None and number < lowest and name in _sidecars(names, number, damaged=damaged):
             remove_file(directory.fd, name, os.path.join(directory.path, name))

@@ -19,6 +19,7 @@ from binlog.log.index import open_index
 from binlog.log.index_check import Contradiction, DamagedRange, IndexCheck, Verified
 from binlog.log.large_record import too_large
 from binlog.log.reader import RECORD_BYTES_MAX
+from binlog.storage.content import LostFrameError
 from binlog.storage.records import Stop, scan
 
 _BYTES_MAX = 1 << 20
@@ -50,7 +51,8 @@ class RangeReader:
     record_bytes_max: a larger record is refused with FullError, 64 MiB unless told.
 
     Iterating gives one Stretch after the other, and a DamagedRange where the index tells that bytes are not what was
-    written; it goes on behind those.  Without an index only lengths are verified.  Needs no permission to write.
+    written, or a frame of an archive is damaged; it goes on behind those.  Without an index only lengths are verified.
+    Needs no permission to write.
     Raises: NotFoundError, AccessError, CorruptError, VersionError; ValueError for a range that is not in the file.
     """
 
@@ -96,7 +98,12 @@ class RangeReader:
             if at >= late:
                 sequence = None  # another program added it after the close
             stop = late if at < late else self.end
-            found = self._file.read(at, sequence, records_max=_RECORDS_MAX, bytes_max=min(_BYTES_MAX, stop - at))
+            try:
+                found = self._file.read(at, sequence, records_max=_RECORDS_MAX, bytes_max=min(_BYTES_MAX, stop - at))
+            except LostFrameError as lost:
+                yield DamagedRange(at, lost.end, None)
+                at, sequence = lost.end, None
+                continue
             batch = Batch.of(found)
             at += batch.offsets[-1]
             if at > stop:
@@ -110,7 +117,7 @@ class RangeReader:
         index = open_index(self._directory.fd, header.number, file.path)
         if index is not None:
             try:
-                check = IndexCheck(index, file.fd, header, file.path, record_bytes_max=self._limit)
+                check = IndexCheck(index, file.content, header, file.path, record_bytes_max=self._limit)
                 if self.start < end and check.begin(self.start):
                     at = check.end
                     for found in check.walk(end):

@@ -56,6 +56,7 @@ def repair(
     fillers take their places, and every other record keeps its ref and its number.  Where nothing tells, all from the
     damage to the end of the file is set aside.  Then every file gets a complete index.  What a dead writer or a power
     cut left is put right as by opening a Writer.  What cannot be repaired, `check` goes on to tell.
+    Of an archive only the index is repaired: what is damaged there is lost, as `check` tells.
     Durable on return.  Other processes may read and append meanwhile.
     Raises: BusyError where another process repairs it, or holds a lock for long; AccessError; FullError; PoisonedError.
     """
@@ -66,6 +67,9 @@ def repair(
             numbers = directory.numbers()
             for number in numbers:
                 try:
+                    if not directory.is_file(number):
+                        done += _repair_archive(directory, number, dry_run=dry_run)
+                        continue
                     done += _repair_file(directory, number, dry_run=dry_run, lock_timeout=lock_timeout)
                 except (NotFoundError, CorruptError, VersionError):
                     continue  # removed since the listing; or a header that nothing can be made of, as `check` tells
@@ -74,6 +78,13 @@ def repair(
             return done
     finally:
         directory.close()
+
+
+def _repair_archive(directory: LogDirectory, number: int, *, dry_run: bool) -> list[Repair]:
+    # Loaded when used, for zstd is with it.
+    from binlog.log.archive_repair import repair_archive
+
+    return [Repair(*each) for each in repair_archive(directory, number, dry_run=dry_run)]
 
 
 def _open_and_close(path: str, lock_timeout: float | None, file_system: FileSystem) -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
-
 from binlog.format.log_header import LogHeader
 from binlog.log.chain import walk
 from binlog.log.directory import LogDirectory
 from binlog.log.header_reading import settled_header
+from binlog.storage.content import Content
 
 
 class RecordCounts:
@@ -27,17 +26,14 @@ class RecordCounts:
         total = 0
         while self._directory.exists(number - 1):
             number -= 1
-            fd = self._directory.open(number)
-            try:
-                header = settled_header(fd, number, self._directory.file_path(number))
-                total += self._end(header, fd)
-            finally:
-                os.close(fd)
+            with self._directory.opened(number) as file:
+                header = settled_header(file.content, number, file.path)
+                total += self._end(header, file.content)
             if header.ours:
                 break
         return total
 
-    def _end(self, header: LogHeader, fd: int) -> int:
+    def _end(self, header: LogHeader, content: Content) -> int:
         """Where the file's records end: as a sequence number in a file of ours, else as a count from its start."""
         start, known = header.first_offset, 0
         if header.ours:
@@ -45,7 +41,7 @@ class RecordCounts:
             start, known = header.own_tail, header.first_sequence + header.record_count
         elif header.number in self._known:
             start, known = self._known[header.number]
-        more, end = walk(fd, start, header.tail, header.tail, self._directory.file_path(header.number))
+        more, end = walk(content, start, header.tail, header.tail, self._directory.file_path(header.number))
         if not header.ours:
             self._known[header.number] = (end, known + more)
         return known + more

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 
 from binlog.errors import GoneError
@@ -65,4 +64,4 @@ def place_since(start: Since, numbers: list[int], open_file: _Open) -> Place:
 def _last_time_ns(file: FileReader) -> int:
     """A time at which all the file's records were there."""
     known = file.last_time_ns()
-    return os.fstat(file.fd).st_mtime_ns if known is None else known
+    return file.modified_ns if known is None else known

@@ -23,6 +23,7 @@ class FileStat:
     record_count, first_sequence, created_ns, uuid, durable_end: None where another program made the file, and they are
         not known.
     mixed: other programs write here too.
+    archived: it is an archive, whose path and sizes these are, and all of it is durable; offsets are the log file's.
     """
 
     number: int
@@ -40,13 +41,15 @@ class FileStat:
     disk_bytes: int
     prepared_bytes: int = 0
     durable_end: int | None = None
+    archived: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class LogStat:
     """A log: its directory, its files in order, and what lies beside them, as it is on the disk.
 
-    index_bytes, archive_bytes, damaged_bytes: indexes, archives, and what recovery or repair set aside.
+    index_bytes, damaged_bytes: indexes, and what recovery or repair set aside.
+    archive_bytes: archives, those among the files included.
     new_bytes: files prepared for later, or left behind by a process that died at it.
     staged_bytes: the room in shared memory of records that are not in the log yet.  memory_bytes: all that it takes.
         None where there is none, or it is not ours to look at.
@@ -75,7 +78,7 @@ class LogStat:
     def disk_bytes(self) -> int:
         """What all of it takes on the disk."""
         beside = self.index_bytes + self.archive_bytes + self.damaged_bytes + self.new_bytes
-        return sum(file.disk_bytes for file in self.files) + beside
+        return sum(file.disk_bytes for file in self.files if not file.archived) + beside
 
     @property
     def unsynced_bytes(self) -> int | None:
@@ -134,13 +137,10 @@ def _disk_bytes(directory: LogDirectory, name: str) -> int:
 
 
 def _file_stat(directory: LogDirectory, number: int) -> FileStat:
-    path = directory.file_path(number)
-    fd = directory.open(number)
-    try:
-        header = settled_header(fd, number, path)
-        status = os.fstat(fd)
-    finally:
-        os.close(fd)
+    with directory.opened(number) as file:
+        path, archived = file.path, file.archive is not None
+        header = settled_header(file.content, number, path)
+        status = os.fstat(file.fd)
     ours = header.ours
     disk_bytes = 512 * status.st_blocks
     used_bytes = -(-header.tail // status.st_blksize) * status.st_blksize
@@ -158,6 +158,7 @@ def _file_stat(directory: LogDirectory, number: int) -> FileStat:
         mixed=header.mixed,
         file_bytes=status.st_size,
         disk_bytes=disk_bytes,
-        prepared_bytes=max(disk_bytes - used_bytes, 0),
-        durable_end=header.confirmed_end if ours else None,
+        prepared_bytes=0 if archived else max(disk_bytes - used_bytes, 0),
+        durable_end=header.tail if archived else header.confirmed_end if ours else None,
+        archived=archived,
     )

@@ -40,7 +40,9 @@ class Succession:
                 # Another process may have named the file and not yet synced the directory: what is appended to a file
                 # that loses its name in a power cut is lost with it.
                 sync_directory(directory.fd, directory.path)
-                if len(numbers) > 1:
+                self._check_newest(numbers[-1])
+                if len(numbers) > 1 and directory.is_file(numbers[-2]):
+                    # What is an archive was closed, and its close durable.
                     self._settle(numbers[-2], numbers[-1], reopen=reopen)
                 sweep(directory, numbers[-1])
                 return self._open(numbers[-1])
@@ -54,10 +56,19 @@ class Succession:
         try:
             return self._open(header.next_number)
         except NotFoundError:
-            if not self._directory.exists(file.number):
+            # The next one may be an archive by now, and this one as well.
+            if not self._directory.is_file(file.number) or self._directory.exists(header.next_number):
                 return None
             text = f"file {header.number} is closed and leads to file {header.next_number}, which is not there"
             raise CorruptError(file.path, LOG_HEADER.offset("next_number"), "missing-next", text) from None
+
+    def _check_newest(self, number: int) -> None:
+        """Raise CorruptError where there is only an archive of the newest file: the one that it leads to is missing."""
+        if self._directory.is_file(number) or self._directory.numbers()[-1:] != [number]:
+            return  # as most often, or others went on since the listing
+        path = self._directory.path_of(number)
+        text = f"file {number} is closed and archived, and the one that it leads to is not there"
+        raise CorruptError(path, LOG_HEADER.offset("next_number"), "missing-next", text)
 
     def _open(self, number: int) -> WritableFile:
         options = self._options

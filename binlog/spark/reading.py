@@ -114,7 +114,8 @@ def read_range(part: FileRange, *, planned_on: str, record_bytes_max: int) -> It
                     text = f"the bytes from here to {found.end} are not what was written"
                     yield Damage(found.start, found.end, CorruptError(reader.file_path, found.start, "range", text))
     except CorruptError as error:
-        yield Damage(error.offset, part.end, error)  # nothing tells where the next record starts
+        # Nothing tells where the next record starts; and what is before the part is others' to tell of.
+        yield Damage(max(error.offset, part.start), part.end, error)
     except NotFoundError as error:
         raise GoneError(f"{part.path}: file {part.number} was removed since the read was planned") from error
     except ValueError as error:

@@ -18,6 +18,7 @@ import stat
 from contextlib import suppress
 
 from binlog.errors import AccessError, BinlogError, NotFoundError
+from binlog.storage.content import Content
 from binlog.storage.failures import NO_SPACE, failure, own_errors, poisoned
 from binlog.storage.native import ffi, lib
 
@@ -179,8 +180,11 @@ def remove_file(directory_fd: int, name: str, path: str) -> None:
             return
 
 
-def read_at(fd: int, size: int, offset: int, path: str) -> bytes:
+def read_at(content: Content, size: int, offset: int, path: str) -> bytes:
     """Up to `size` bytes from `offset`; fewer only where the file ends."""
+    if not isinstance(content, int):
+        return content.read(size, offset)
+    fd = content
     with own_errors(path, "reading"):
         data = os.pread(fd, size, offset)
         if len(data) == size or not data:
@@ -191,6 +195,26 @@ def read_at(fd: int, size: int, offset: int, path: str) -> bytes:
             parts.append(data)
             missing -= len(data)
         return b"".join(parts)
+
+
+def read_whole_at(content: Content, size: int, offset: int, path: str) -> bytes:
+    """As `read_at`, but of an archive no further than the frame goes that holds the record at `offset`.
+
+    It ends where a record does; and the next frame may be damaged, or not be needed.
+    """
+    if not isinstance(content, int):
+        size = min(size, content.frame_end(offset) - offset)
+    return read_at(content, size, offset, path)
+
+
+def forget(fd: int) -> None:
+    """Have what was synced of a file be read from the disk the next time (posix_fadvise(2)); the kernel may not."""
+    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def content_bytes(content: Content) -> int:
+    """How many bytes can be read from it."""
+    return os.fstat(content).st_size if isinstance(content, int) else content.file_bytes
 
 
 def write_at(fd: int, data: bytes | bytearray | memoryview, offset: int, path: str) -> None:

@@ -182,6 +182,19 @@ def turns(log: Path, seed: str) -> None:
     _at_once(source, other)
 
 
+def archives(log: Path, seed: str) -> None:
+    """A writer whose closed files become archives; few records, for what is looked at is how one takes the place."""
+    chance = random.Random(seed)
+    told = Told(log, seed, 0)
+    for _ in range(chance.randint(1, 2)):
+        told.append_many(chance.randint(1, 3))
+        told.cutover()
+        binlog.archive(log, keep_last=chance.randrange(2))
+    told.append()
+    binlog.archive(log)
+    told.close()
+
+
 def recovery(log: Path, seed: str) -> None:
     """A writer opens what a power cut left, and goes on.  What a reader then shows counts as acknowledged."""
     chance = random.Random(f"{seed}/recovery")
@@ -241,6 +254,7 @@ WORKLOADS: dict[str, Workload] = {
     "modes": modes,
     "cutover": cutover,
     "turns": turns,
+    "archives": archives,
     "recovery": recovery,
     "jpos": jpos,
 }

@@ -10,6 +10,7 @@ import os
 import random
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import binlog
@@ -85,6 +86,14 @@ def prune(log: Path, stopped: Stopped) -> None:
         time.sleep(10 * _PAUSE_SECONDS)
 
 
+def archive(log: Path, stopped: Stopped) -> None:
+    """Compress all but the newest closed files."""
+    while not stopped():
+        with suppress(NotFoundError):  # pruned meanwhile
+            binlog.archive(log, keep_last=2)
+        time.sleep(10 * _PAUSE_SECONDS)
+
+
 def victim(log: Path, stopped: Stopped) -> None:
     """Append in all modes, to be killed in the middle of it."""
     with Writer(log, background=_SHORT) as writer:
@@ -101,4 +110,4 @@ def _take(records: Iterator[binlog.Entry], stopped: Stopped) -> None:
             return
 
 
-LASTING = (sync, sync, flush, stage, follow, visit, prune)
+LASTING = (sync, sync, flush, stage, follow, visit, prune, archive)

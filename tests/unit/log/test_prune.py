@@ -13,9 +13,10 @@ import pytest
 import binlog
 from binlog import Reader, Ref, Start, Writer
 from binlog.errors import GoneError
+from binlog.log.closed_files import list_files
 from binlog.log.directory import LogDirectory
 from binlog.log.late import KEEP_SECONDS
-from binlog.log.prune import Retention, _files, _removable
+from binlog.log.prune import Retention, _removable
 from tests.support.logs import jpos_file, name_next_file_only, read_all
 
 RECORD = b"x" * 996  # 1000 bytes with its length, so that each file's tail is 1256
@@ -94,14 +95,22 @@ def test_a_dry_run_tells_the_same_and_removes_nothing(log: Path) -> None:
     assert binlog.prune(log, keep_bytes=0) == told
 
 
-def test_archives_stay_with_their_indexes_and_what_was_set_aside_stays_unless_asked_for(log: Path) -> None:
-    _fill(log, 3)
-    for name in ("00000001.dat.zst", "00000002.dat.1256-1300.damaged", "notes.txt"):
+def test_archives_go_with_their_files_and_what_was_set_aside_stays_unless_asked_for(log: Path) -> None:
+    _fill(log, 4)
+    binlog.archive(log, keep_last=1)
+    # What an archiving left that died: before its file was gone, and in the middle.
+    (log / "00000003.dat.zst").write_bytes((log / "00000002.dat.zst").read_bytes())
+    for name in (".00000001.dat.zst.new", "00000002.dat.1256-1300.damaged", "notes.txt"):
         (log / name).touch()
-    assert _removed(log, keep_bytes=0) == [1, 2]
-    left = ["00000001.dat.zst", "00000001.idx", "00000002.dat.1256-1300.damaged"]
-    left += ["00000003.dat", "00000003.idx", "notes.txt"]
+    pruned = binlog.prune(log, keep_bytes=0)
+    assert [each.names for each in pruned] == [
+        ("00000001.dat.zst", ".00000001.dat.zst.new", "00000001.idx"),
+        ("00000002.dat.zst", "00000002.idx"),
+        ("00000003.dat", "00000003.dat.zst", "00000003.idx"),
+    ]
+    left = [".repair.lock", "00000002.dat.1256-1300.damaged", "00000004.dat", "00000004.idx", "notes.txt"]
     assert sorted(path.name for path in log.iterdir()) == left
+    (log / ".00000002.dat.zst.new").touch()
     binlog.prune(log, keep_bytes=0, damaged=True)
     left.remove("00000002.dat.1256-1300.damaged")
     assert sorted(path.name for path in log.iterdir()) == left
@@ -219,8 +228,8 @@ def _removable_later(log: Path) -> list[int]:
     """What may go once all was closed long enough ago."""
     directory = LogDirectory(log)
     later_ns = time.time_ns() + round(1e9 * KEEP_SECONDS)
-    files = _removable(list(_files(directory)), Retention(keep_bytes=0), mixed=True, now_ns=later_ns)
-    return [file.header.number for file in files]
+    files = _removable(list(list_files(directory)), Retention(keep_bytes=0), mixed=True, now_ns=later_ns)
+    return [closed.file.header.number for closed in files]
 
 
 @pytest.mark.parametrize(

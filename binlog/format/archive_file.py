@@ -1,0 +1,258 @@
+"""The archive of a closed log file: its bytes up to the tail, in zstd frames that can be read one by one.
+
+Sources: RFC 8878 for frames and skippable frames; the zstd seekable format 0.1.0 for the table of frames at the end.
+What zstd lays out is little-endian; our own facts are big-endian, as all else of ours.
+
+The parts of an archive, in order: the frame of the header; frames of records; the dictionary, where there is one, and
+our facts, each in a skippable frame; the table of frames, in another.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+from array import array
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+from binlog.format.crc import crc32c
+from binlog.format.layout import Field, Layout
+from binlog.format.log_header import HEADER_BYTES
+
+VERSION = 1
+MAGIC = b"BINLOGAR"
+
+FRAME_BYTES = 1 << 20
+"""What a frame of records holds, but for one record that alone is larger, and in a file too large for so many."""
+
+FRAME_BYTES_MAX = 8 << 20
+"""What it holds at most, but for one record that alone is larger.  A reader keeps as much in memory."""
+
+FRAMES_MAX = 1 << 21
+"""A reader refuses more, so that its table of them stays small.  Frames grow with the file, and never are so many."""
+
+RAW_BYTES_MAX = FRAMES_MAX // 4 * FRAME_BYTES_MAX
+"""A larger file has no archive: 4 TiB."""
+
+DICTIONARY_BYTES_MAX = 1 << 20
+
+# A frame says how many bytes it holds in a field that counts from 256 where it has two bytes: so that is zero here.
+# The block's header has "last" (1), "raw" (0) in the next two bits, and then its size.
+ARCHIVE_START = Layout(
+    "archive_start",
+    "The start of an archive",
+    size=14 + HEADER_BYTES,
+    fields=(
+        Field("magic", "bytes:4", "of a zstd frame, `28 B5 2F FD`", const=b"\x28\xb5\x2f\xfd"),
+        Field("descriptor", "bytes:1", "`64`: one segment, its size in two bytes, a checksum", const=b"\x64"),
+        Field("content_size", "bytes:2", "`00 00`: 256 bytes", const=bytes(2)),
+        Field("block_header", "bytes:3", "`01 08 00`: the last block, not compressed, 256 bytes", const=b"\x01\x08\0"),
+        Field("header", f"bytes:{HEADER_BYTES}", "the log file's first 256 bytes"),
+        Field("checksum", "bytes:4", "of the header: XXH64, its lowest 32 bits, little-endian"),
+    ),
+)
+
+SKIPPABLE = Layout(
+    "skippable",
+    "What begins a frame that zstd skips",
+    size=8,
+    little=True,
+    fields=(
+        Field("magic", "u32", "0x184D2A5B our facts, 0x184D2A5D the dictionary, 0x184D2A5E the table of frames"),
+        Field("size", "u32", "bytes that follow"),
+    ),
+)
+
+ARCHIVE_FACTS = Layout(
+    "archive_facts",
+    "Our facts",
+    size=64,
+    fields=(
+        Field("magic", "bytes:8", "`BINLOGAR`", const=MAGIC),
+        Field("version", "u16", "a reader refuses a version that it does not know", const=VERSION),
+        Field("reserved", "u16", "zero", const=0),
+        Field("number", "u32", "the log file's number"),
+        Field("uuid", "bytes:16", "of the log; zeros where another program made the log file"),
+        Field("raw_bytes", "u64", "what all frames together hold: the log file up to its tail"),
+        Field("frame_count", "u32", "frames that hold any of it, that of the header included"),
+        Field("dictionary_bytes", "u32", "of the dictionary; 0 for none, and then it has no frame"),
+        Field("dictionary_crc", "u32", "CRC-32C of the dictionary"),
+        Field("table_crc", "u32", "CRC-32C of the table of frames, from its entries to its end"),
+        Field("reserved_2", "u32", "zero", const=0),
+        Field("facts_crc", "u32", "CRC-32C of the 60 bytes before"),
+    ),
+)
+
+SEEK_ENTRY = Layout(
+    "seek_entry",
+    "An entry of the table of frames",
+    size=12,
+    little=True,
+    fields=(
+        Field("frame_bytes", "u32", "of the frame; the frames before it tell where it starts"),
+        Field("content_bytes", "u32", "what it holds; 0 in a skippable frame"),
+        Field("checksum", "u32", "of what it holds, as in the frame's own last four bytes"),
+    ),
+)
+
+SEEK_FOOTER = Layout(
+    "seek_footer",
+    "The end of the table of frames, and of the archive",
+    size=9,
+    little=True,
+    fields=(
+        Field("frame_count", "u32", "the entries before this"),
+        Field("descriptor", "bytes:1", "`80`: entries have checksums", const=b"\x80"),
+        Field("magic", "u32", "0x8F92EAB1", const=0x8F92EAB1),
+    ),
+)
+
+HEADER_AT = ARCHIVE_START.offset("header")
+START_BYTES = ARCHIVE_START.size
+FACTS_FRAME_BYTES = SKIPPABLE.size + ARCHIVE_FACTS.size
+
+_FACTS_MAGIC, _DICTIONARY_MAGIC, _TABLE_MAGIC = 0x184D2A5B, 0x184D2A5D, 0x184D2A5E
+_EMPTY_CHECKSUM = 0x51D8E999  # of no bytes
+_ENTRY = struct.Struct(SEEK_ENTRY.format)
+
+
+def frame_bytes_for(raw_bytes: int) -> int:
+    """What a frame of records holds in the archive of a file of so many bytes."""
+    return max(FRAME_BYTES, raw_bytes // (FRAMES_MAX // 4))
+
+
+def pack_start(header: bytes, checksum: bytes) -> bytes:
+    """The frame of a log file's first 256 bytes, in which they lie as they are."""
+    return ARCHIVE_START.pack({"header": header, "checksum": checksum})
+
+
+def is_start(data: bytes) -> bool:
+    """Whether an archive can begin so."""
+    return len(data) == START_BYTES and data == pack_start(data[HEADER_AT : HEADER_AT + HEADER_BYTES], data[-4:])
+
+
+@dataclass(frozen=True, slots=True)
+class FrameTable:
+    """Where the frames are that hold bytes of the log file.
+
+    starts, places: where in the log file each begins, and where in the archive; both one longer, with the last's end.
+    checksums: of what each holds.
+    """
+
+    starts: array[int]
+    places: array[int]
+    checksums: array[int]
+
+    def __len__(self) -> int:
+        return len(self.checksums)
+
+    def at(self, offset: int) -> int:
+        """The frame that holds an offset of the log file."""
+        return bisect_right(self.starts, offset) - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchiveEnd:
+    """What the end of an archive tells."""
+
+    number: int
+    uuid: bytes
+    raw_bytes: int
+    dictionary: bytes
+    table: FrameTable
+
+
+def pack_end(*, number: int, uuid: bytes, frames: Sequence[tuple[int, int, int]], dictionary: bytes) -> bytes:
+    """Everything that follows the frames.  frames: the bytes of each, those it holds, and their checksum."""
+    kept = _skippable(_DICTIONARY_MAGIC, dictionary) if dictionary else b""
+    skipped = [len(kept)] * bool(kept) + [FACTS_FRAME_BYTES]
+    entries = b"".join(_ENTRY.pack(*each) for each in [*frames, *((size, 0, _EMPTY_CHECKSUM) for size in skipped)])
+    table = entries + SEEK_FOOTER.pack({"frame_count": len(frames) + len(skipped)})
+    values: dict[str, int | bytes] = {
+        "number": number, "uuid": uuid, "raw_bytes": sum(each[1] for each in frames), "frame_count": len(frames),
+        "dictionary_bytes": len(dictionary), "dictionary_crc": crc32c(dictionary), "table_crc": crc32c(table),
+        "facts_crc": 0,
+    }  # fmt: skip
+    facts = ARCHIVE_FACTS.pack(values)[:-4]
+    facts += crc32c(facts).to_bytes(4, "big")
+    return kept + _skippable(_FACTS_MAGIC, facts) + _skippable(_TABLE_MAGIC, table)
+
+
+def _skippable(magic: int, data: bytes) -> bytes:
+    return SKIPPABLE.pack({"magic": magic, "size": len(data)}) + data
+
+
+def table_bytes(footer: bytes) -> int | None:
+    """How many bytes the table of frames takes with its frame, by the archive's last nine; None where they are none."""
+    if len(footer) != SEEK_FOOTER.size:
+        return None
+    values = SEEK_FOOTER.unpack(footer)
+    wanted = (SEEK_FOOTER.const("descriptor"), SEEK_FOOTER.const("magic"))
+    # Two more than there can be frames of records: the dictionary's, and that of our facts.
+    if (values["descriptor"], values["magic"]) != wanted or values["frame_count"] > FRAMES_MAX + 2:
+        return None
+    return SKIPPABLE.size + _ENTRY.size * int(values["frame_count"]) + SEEK_FOOTER.size
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Our facts as they were read, checked against their own CRC alone."""
+
+    number: int
+    uuid: bytes
+    raw_bytes: int
+    frame_count: int
+    dictionary_bytes: int
+    dictionary_crc: int
+    table_crc: int
+
+
+def parse_facts(data: bytes) -> Facts | int | None:
+    """Our facts, from their skippable frame; None where these are none; the version, where it is another one."""
+    facts = data[SKIPPABLE.size :]
+    if len(facts) != ARCHIVE_FACTS.size or data != _skippable(_FACTS_MAGIC, facts):
+        return None
+    values = ARCHIVE_FACTS.unpack(facts)
+    if values["magic"] != MAGIC or values["facts_crc"] != crc32c(facts[:-4]):
+        return None
+    if values["version"] != VERSION:
+        return int(values["version"])
+    return Facts(**{name: values[name] for name in Facts.__slots__})
+
+
+def parse_dictionary(data: bytes, facts: Facts) -> bytes | None:
+    """The dictionary, from its skippable frame; None where it is not the one."""
+    dictionary = data[SKIPPABLE.size :]
+    right = data == _skippable(_DICTIONARY_MAGIC, dictionary) and crc32c(dictionary) == facts.dictionary_crc
+    return dictionary if right else None
+
+
+def parse_table(data: bytes, facts: Facts, *, table_start: int) -> FrameTable | None:
+    """The frames, from the table's skippable frame; None where it is damaged, or cannot be.
+
+    table_start: where in the archive it lies.
+    """
+    body = data[SKIPPABLE.size :]
+    if data != _skippable(_TABLE_MAGIC, body) or crc32c(body) != facts.table_crc:
+        return None
+    words = array("I")
+    words.frombytes(body[: -SEEK_FOOTER.size])
+    if sys.byteorder == "big":
+        words.byteswap()
+    sizes, contents, checksums = words[::3], words[1::3], words[2::3]
+    places = array("Q", accumulate(sizes, initial=0))
+    starts = array("Q", accumulate(contents, initial=0))
+    count = facts.frame_count
+    skipped = [SKIPPABLE.size + facts.dictionary_bytes] * bool(facts.dictionary_bytes) + [FACTS_FRAME_BYTES]
+    if (
+        not 1 <= count <= FRAMES_MAX
+        or list(sizes[count:]) != skipped
+        or any(contents[count:])
+        or not all(contents[:count])
+        or (sizes[0], contents[0]) != (START_BYTES, HEADER_BYTES)
+        or (places[-1], starts[-1]) != (table_start, facts.raw_bytes)
+    ):
+        return None
+    return FrameTable(starts[: count + 1], places[: count + 1], checksums[:count])

@@ -1,0 +1,324 @@
+"""Archives: closed files compressed, to be read as if they were not.
+
+Invariants
+- A file goes only once its archive is complete, synced, read back and found equal, and has its name, durably.  Until
+  then it is the file that counts, though both be there: whoever died in between has the next archive finish it.
+- That a file is what was archived is seen under its lock, and the lock is held until it is gone.  Compressing and
+  comparing take no lock, for a writer that comes late to a closed file would wait for it; repairs are kept out by
+  theirs.
+- The index stays as it is, and is complete: its CRCs prove the file before it is archived, and the archive after.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from binlog.errors import BusyError, CorruptError, GoneError, NotFoundError, VersionError
+from binlog.format.archive_file import RAW_BYTES_MAX
+from binlog.format.log_header import Flag, LogHeader
+from binlog.format.names import archive_draft_name, archive_draft_number, archive_file_name, log_file_name
+from binlog.log.closed_files import ClosedFile, closed_files, is_written, list_files
+from binlog.log.directory import LogDirectory
+from binlog.log.evidence import FileEvidence
+from binlog.log.header_reading import check_header, read_header
+from binlog.log.index import Index, open_index
+from binlog.log.index_building import IndexWriting
+from binlog.log.recovery_table import Action, decide
+from binlog.log.repair import LOCK_NAME
+from binlog.storage.boot import boot_id
+from binlog.storage.descriptor import Descriptor
+from binlog.storage.files import create_file, open_file, remove_file, rename_file, sync, sync_directory
+from binlog.storage.locks import lock, unlock
+from binlog.storage.ownership import only_owner
+
+LEVEL_DEFAULT = 3
+LEVEL_MAX = 19
+
+_LOCK_SECONDS = 5.0
+
+
+class Dictionary(enum.Enum):
+    """Whether archives may have a dictionary, without which other tools do not read them."""
+
+    AUTO = "auto"
+    NO = "no"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Archived:
+    """A file that was archived, or would be, or could not be.
+
+    name: of the archive, in the log's directory.
+    record_count: None where another program made the file.
+    closed_ns: when it was closed, as far as can be told.
+    raw_bytes: the file's size up to its tail.  archive_bytes: the archive's; None where it was not made.
+    dictionary_bytes: what of that is a dictionary.
+    problem: why the file was left as it is; None where it was not.
+    """
+
+    number: int
+    name: str
+    record_count: int | None
+    closed_ns: int
+    raw_bytes: int
+    archive_bytes: int | None = None
+    dictionary_bytes: int = 0
+    problem: str | None = None
+
+
+def archive(
+    path: str | os.PathLike[str],
+    *,
+    keep_last: int = 0,
+    keep_seconds: float | None = None,
+    level: int = LEVEL_DEFAULT,
+    dictionary: Dictionary = Dictionary.AUTO,
+    dry_run: bool = False,
+) -> list[Archived]:
+    """Put a compressed archive in the place of each closed file, oldest first, and tell of each.
+
+    keep_last: leave so many of the newest closed files as they are.
+    keep_seconds: leave what was closed less than so long ago.
+    level: zstd's, 1 to 19; higher is smaller and slower, but not to read.
+    dictionary: whether one is trained, and kept in the archive, where that makes it smaller by 5 % or more.
+    dry_run: archive nothing, and tell which would be.
+
+    Records keep their refs, and all that reads a log reads archives: a Reader, `check`, Spark.  A file goes only after
+    its archive was synced and compared with it, byte for byte, and with the index, which is completed before.  A file
+    whose bytes are not what was written, or that another program may write to, is left, and told with the `problem`.
+    Needs room on the disk for one archive more, and memory for some MiB and the largest record, three times.
+    May run beside writers and readers.  Durable on return.
+    Raises: BusyError where another process archives or repairs the log; AccessError, CorruptError, VersionError for a
+    file's header; FullError, PoisonedError, which leave the file; ValueError.
+    """
+    _check_arguments(keep_last, keep_seconds, level, dictionary)
+    directory = LogDirectory(path)
+    try:
+        if dry_run:
+            return [_told(each) for each in _wanted(directory, keep_last, keep_seconds)[0]]
+        with only_owner(os.path.join(directory.path, LOCK_NAME), "archives or repairs the log"):
+            _sweep(directory)
+            done = []
+            wanted, mixed = _wanted(directory, keep_last, keep_seconds)
+            for each in wanted:
+                try:
+                    done.append(_archive(directory, each, level=level, dictionary=dictionary, mixed=mixed))
+                except NotFoundError:
+                    continue  # retention removed it since the listing
+            return done
+    finally:
+        directory.close()
+
+
+def _check_arguments(keep_last: int, keep_seconds: float | None, level: int, dictionary: Dictionary) -> None:
+    if keep_last < 0:
+        raise ValueError(f"keep_last is 0 or more, not {keep_last}")
+    if keep_seconds is not None and not 0 <= keep_seconds < math.inf:
+        raise ValueError(f"keep_seconds is 0 or more, not {keep_seconds}")
+    if not 1 <= level <= LEVEL_MAX:
+        raise ValueError(f"level is 1 to {LEVEL_MAX}, not {level}")
+    Dictionary(dictionary)
+
+
+def _wanted(directory: LogDirectory, keep_last: int, keep_seconds: float | None) -> tuple[Sequence[ClosedFile], bool]:
+    """The files that are to be archived, oldest first, and whether other programs write to the log."""
+    files = list(list_files(directory))
+    mixed = any(file.header.mixed for file in files)
+    now_ns = time.time_ns()
+    closed = [file.header.number for file in files if file.header.closed]
+    kept = set(closed[-keep_last:] if keep_last else [])
+    found = []
+    for each in closed_files(files, mixed=mixed, now_ns=now_ns):
+        if each.file.archived:
+            continue
+        number = each.file.header.number
+        young = keep_seconds is not None and now_ns - each.closed_ns < keep_seconds * 1e9
+        if number in kept or young or (mixed and is_written(directory, number)):
+            break
+        found.append(each)
+    return found, mixed
+
+
+def _told(closed: ClosedFile) -> Archived:
+    header = closed.file.header
+    return Archived(
+        number=header.number, name=archive_file_name(header.number),
+        record_count=header.record_count if header.ours else None, closed_ns=closed.closed_ns, raw_bytes=header.tail,
+    )  # fmt: skip
+
+
+def _archive(
+    directory: LogDirectory, closed: ClosedFile, *, level: int, dictionary: Dictionary, mixed: bool
+) -> Archived:
+    if closed.file.header.tail > RAW_BYTES_MAX:
+        return replace(_told(closed), problem=f"file {closed.file.header.number} has more than {RAW_BYTES_MAX} bytes")
+    file = _RawFile(directory, closed.file.header.number)
+    try:
+        archive_bytes, dictionary_bytes = file.archive(level=level, dictionary=dictionary, mixed=mixed)
+        return replace(_told(closed), archive_bytes=archive_bytes, dictionary_bytes=dictionary_bytes)
+    except (BusyError, CorruptError, VersionError, GoneError) as error:
+        return replace(_told(closed), problem=str(error))
+    finally:
+        file.close()
+
+
+def _sweep(directory: LogDirectory) -> None:
+    """Remove what those left that died while they made an archive."""
+    for name in directory.names():
+        if archive_draft_number(name) is not None:
+            remove_file(directory.fd, name, os.path.join(directory.path, name))
+
+
+class _RawFile:
+    """A closed file that is to become an archive.
+
+    Open for reading alone while that takes time: where other programs write, whoever has it open for writing counts.
+    """
+
+    def __init__(self, directory: LogDirectory, number: int) -> None:
+        self._directory = directory
+        self._number = number
+        self._path = directory.file_path(number)
+        self._archive_name = archive_file_name(number)
+        self._archive_path = os.path.join(directory.path, self._archive_name)
+        self._index: Index | None = None
+        self._fd = directory.open(number)
+
+    def archive(self, *, level: int, dictionary: Dictionary, mixed: bool) -> tuple[int, int]:
+        """Have the archive in the file's place; its size, and that of its dictionary.
+
+        mixed: other programs write to the log.
+        Raises: BusyError, CorruptError, VersionError, GoneError where the file is not to be archived.
+        """
+        # Loaded when used, for zstd is with it.
+        from binlog.log.archive_dictionary import choose_dictionary
+        from binlog.log.archive_writing import verify_archive, write_archive
+
+        header = self._settled_header()
+        index = self._complete_index(header)
+        source = (self._fd, header, self._path)
+        if self._directory.has(self._archive_name):
+            left = self._verified(source, index)
+            self._take_the_place(header, None, mixed=mixed)
+            return left
+        name = archive_draft_name(self._number)
+        path = os.path.join(self._directory.path, name)
+        fd = create_file(self._directory.fd, name, path, mode=os.fstat(self._fd).st_mode & 0o777)
+        try:
+            auto = Dictionary(dictionary) is Dictionary.AUTO
+            chosen = choose_dictionary(self._fd, header, index, level=level, path=self._path) if auto else b""
+            write_archive(fd, source, index, level=level, dictionary=chosen, path=path)
+            verify_archive(fd, source, index, path=path)
+            self._take_the_place(header, name, mixed=mixed)
+            return os.fstat(fd).st_size, len(chosen)
+        finally:
+            os.close(fd)
+            remove_file(self._directory.fd, name, path)
+
+    def _settled_header(self) -> LogHeader:
+        """The header, once whoever closes the file right now is done with that."""
+        descriptor = Descriptor(self._directory.fd, log_file_name(self._number), self._path)
+        fd = descriptor.fd
+        try:
+            lock(fd, self._path, _LOCK_SECONDS)
+            return self._header(fd)
+        finally:
+            unlock(fd)
+            descriptor.close()
+
+    def _header(self, fd: int) -> LogHeader:
+        """The header of a file that is as a cutover leaves it.  Raises: GoneError; CorruptError where it is not."""
+        header = read_header(fd, self._number, self._path)
+        check_header(header, self._path)
+        if os.fstat(fd).st_nlink == 0 or not header.closed:
+            raise GoneError(f"{self._path} is not what it was when it was listed")
+        verdict = decide(header, FileEvidence(fd, self._path), same_boot=header.boot_id == boot_id(), vouched=False)
+        if verdict.action is not Action.KEEP or header.flags & Flag.POISON:
+            text = f"recovery is due ({verdict.text or verdict.action.value}): open the log with a writer"
+            raise CorruptError(self._path, verdict.tail, f"recovery-{verdict.row}", text)
+        return header
+
+    def _complete_index(self, header: LogHeader) -> Index:
+        """The index, which a death may have left without its last entries, or somebody may have removed."""
+        index = open_index(self._directory.fd, self._number, self._path)
+        if index is None or not _reaches(index, header):
+            if index is not None:
+                index.close()
+            self._write_index(header)
+            index = open_index(self._directory.fd, self._number, self._path)
+        self._index = index
+        if index is None or not _reaches(index, header):
+            text = "the file's index cannot be completed; see `binlog repair`"
+            raise CorruptError(self._path, header.first_offset, "index", text)
+        index.sync()  # nobody does for an append, and once the file is gone it is all that proves the records
+        return index
+
+    def _write_index(self, header: LogHeader) -> None:
+        descriptor = Descriptor(self._directory.fd, log_file_name(self._number), self._path)
+        fd = descriptor.fd
+        try:
+            lock(fd, self._path, _LOCK_SECONDS)
+            writing = IndexWriting(self._directory.fd, self._number, self._path, fd)
+            try:
+                if writing.cut(header, header.tail):
+                    writing.catch_up(header, header.tail, bytes_max=None)
+                    sync(writing.fd, writing.path)
+            finally:
+                writing.close()
+        finally:
+            unlock(fd)
+            descriptor.close()
+
+    def _verified(self, source: tuple[int, LogHeader, str], index: Index) -> tuple[int, int]:
+        """The sizes of an archive that has its name already, left by whoever died before the file was gone.
+
+        Raises: CorruptError, VersionError where it is not one of this file: whose it is, we do not know, so it stays.
+        """
+        from binlog.log.archive_writing import verify_archive
+
+        fd = open_file(self._directory.fd, self._archive_name, self._archive_path, writable=False)
+        try:
+            sync(fd, self._archive_path)
+            dictionary_bytes = verify_archive(fd, source, index, path=self._archive_path)
+            return os.fstat(fd).st_size, dictionary_bytes
+        finally:
+            os.close(fd)
+
+    def _take_the_place(self, header: LogHeader, draft: str | None, *, mixed: bool) -> None:
+        """Give the archive its name, and remove the file, each durably.  draft: None where it has its name."""
+        directory = self._directory
+        if mixed and is_written(directory, self._number):
+            raise BusyError(f"{self._path} is open for writing, and other programs write to the log")
+        descriptor = Descriptor(directory.fd, log_file_name(self._number), self._path)
+        fd = descriptor.fd
+        try:
+            lock(fd, self._path, _LOCK_SECONDS)
+            if replace(self._header(fd), doorbell=header.doorbell) != header:
+                raise GoneError(f"{self._path} changed while it was archived; archive it anew")
+            if draft is not None:
+                rename_file(directory.fd, draft, self._archive_name, self._archive_path)
+            else:
+                sync_directory(directory.fd, directory.path)
+            remove_file(directory.fd, log_file_name(self._number), self._path)
+            sync_directory(directory.fd, directory.path)
+        finally:
+            unlock(fd)
+            descriptor.close()
+
+    def close(self) -> None:
+        if self._index is not None:
+            self._index.close()
+        os.close(self._fd)
+
+
+def _reaches(index: Index, header: LogHeader) -> bool:
+    """Whether an index of the file goes up to its tail."""
+    if not index.fits(header):
+        return False
+    end = index.entry(index.count - 1).end if index.count else header.first_offset
+    return end == header.tail

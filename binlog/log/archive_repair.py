@@ -1,0 +1,74 @@
+"""What a repair does to an archive: its index is completed, or made anew.
+
+Its records it leaves as they are.  Of a damaged frame nothing can be had, and the frames beside it are read without a
+repair.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from binlog.errors import CorruptError, NotFoundError
+from binlog.format.log_header import LogHeader
+from binlog.format.names import index_file_name
+from binlog.log.directory import LogDirectory
+from binlog.log.header_reading import settled_header
+from binlog.log.index import index_path, open_index
+from binlog.log.index_building import IndexWriting
+from binlog.log.index_check import Contradiction, IndexCheck
+from binlog.log.opened_file import OpenedFile
+from binlog.storage.archive_content import ArchiveContent
+from binlog.storage.files import remove_file, sync
+
+
+def repair_archive(directory: LogDirectory, number: int, *, dry_run: bool) -> list[tuple[str, int, str, str]]:
+    """Do it, or only tell; (path, offset, action, text) for what was done.  Wants the lock of repairs.
+
+    Raises: NotFoundError; CorruptError, VersionError where the archive cannot be read.
+    """
+    with directory.opened(number) as file:
+        if file.archive is None:
+            return []  # it was put back as a file, which the next repair sees to
+        header = settled_header(file.content, number, file.path)
+        contradicts = _contradicts(directory, file, header)
+        if contradicts is None or next(_archive(file).lost_frames(), None) is not None:
+            return []
+        if not dry_run:
+            _write_index(directory, file, header, anew=contradicts)
+            if _contradicts(directory, file, header) is not None:
+                # Its last entries follow one another, so it was completed behind them, and one before them is wrong.
+                _write_index(directory, file, header, anew=True)
+        text = "the index made anew" if contradicts else "the index completed"
+        return [(file.path, header.first_offset, "index", text)]
+
+
+def _archive(file: OpenedFile) -> ArchiveContent:
+    assert file.archive is not None
+    return file.archive
+
+
+def _contradicts(directory: LogDirectory, file: OpenedFile, header: LogHeader) -> bool | None:
+    """Whether the index contradicts the archive, or there is none; None where it is complete."""
+    index = open_index(directory.fd, header.number, file.path)
+    if index is None:
+        return True
+    try:
+        check = IndexCheck(index, file.content, header, file.path)
+        contradicts = index.blank or any(isinstance(found, Contradiction) for found in check.run())
+        return None if not contradicts and check.end == header.tail else contradicts
+    finally:
+        index.close()
+
+
+def _write_index(directory: LogDirectory, file: OpenedFile, header: LogHeader, *, anew: bool) -> None:
+    if anew:
+        with suppress(NotFoundError):
+            remove_file(directory.fd, index_file_name(header.number), index_path(file.path))
+    writing = IndexWriting(directory.fd, header.number, file.path, file.fd, content=file.content)
+    try:
+        if not writing.cut(header, header.tail):
+            raise CorruptError(writing.path, 0, "index", "something else has its name")
+        writing.catch_up(header, header.tail, bytes_max=None)
+        sync(writing.fd, writing.path)
+    finally:
+        writing.close()

@@ -1,0 +1,59 @@
+"""Archives for tests: small frames, so that small files have many."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import pytest
+
+import binlog
+from binlog import Mode, Writer
+
+FRAME_BYTES = 4096
+
+
+def small_frames(monkeypatch: pytest.MonkeyPatch, frame_bytes: int = FRAME_BYTES) -> None:
+    """Have archives made with frames of so many bytes."""
+    monkeypatch.setattr("binlog.log.archive_writing.frame_bytes_for", lambda _: frame_bytes)
+
+
+def fill(log: Path, *, files: int = 3, records: int = 200, seed: int = 0) -> list[bytes]:
+    """A log of closed files, and an open one with one record; all records."""
+    given: list[bytes] = []
+    with Writer(log) as writer:
+        for number in range(files):
+            # Some groups that were synced, of different sizes, so that ranges of the index end in many places.
+            for group in range(40):
+                some = [b"%d %d %d " % (seed, number, group) * (index % 17) for index in range(records // 40)]
+                writer.append_many(some, mode=Mode.SYNC if group % 2 else Mode.FLUSH)
+                given += some
+            writer.cutover()
+        writer.append(b"open")
+    return [*given, b"open"]
+
+
+def archive_path(log: Path, number: int = 1) -> Path:
+    return log / f"{number:08d}.dat.zst"
+
+
+def frames_of(path: Path) -> list[tuple[int, int, int]]:
+    """Where each frame of records lies in an archive, where it starts in the log file, and where it ends there.
+
+    Read with nothing but `struct`.
+    """
+    data = path.read_bytes()
+    (count,) = struct.unpack("<I", data[-9:-5])
+    found, place, start = [], 0, 0
+    for frame_bytes, content_bytes, _ in struct.iter_unpack("<III", data[-9 - 12 * count : -9]):
+        if content_bytes:
+            found.append((place, start, start + content_bytes))
+        place, start = place + frame_bytes, start + content_bytes
+    return found[1:]
+
+
+def archived(log: Path, **options: object) -> list[int]:
+    """Archive; the numbers of the files that were."""
+    done = binlog.archive(log, **options)  # type: ignore[arg-type]
+    assert [each.problem for each in done] == [None] * len(done)
+    return [each.number for each in done]

@@ -1,0 +1,760 @@
+"""Archives: which files become one, what is in it, and that everything reads it as it read the file."""
+
+from __future__ import annotations
+
+import base64
+import fcntl
+import itertools
+import os
+import random
+import shutil
+import stat
+import struct
+import subprocess
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+import zstandard
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import binlog
+from binlog import Dictionary, Mode, RangeReader, Reader, Ref, Sequence, Since, Start, Stretch, Writer
+from binlog.errors import BusyError, CorruptError, FullError, GoneError
+from binlog.format.crc import crc32c
+from binlog.log import archive_writing, closed_files
+from binlog.log.directory import LogDirectory
+from binlog.log.late import KEEP_SECONDS
+from binlog.storage.ownership import only_owner
+from tests.support.archives import FRAME_BYTES, archive_path, archived, fill, frames_of, small_frames
+from tests.support.children import Child
+from tests.support.indexes import index_entries
+from tests.support.logs import jpos_file, read_all
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture(autouse=True)
+def _small_frames(monkeypatch: pytest.MonkeyPatch) -> None:
+    small_frames(monkeypatch)
+
+
+def names(log: Path) -> list[str]:
+    return sorted(path.name for path in log.iterdir() if not path.name.startswith("."))
+
+
+def unpacked(path: Path) -> bytes:
+    """What zstd makes of an archive."""
+    return zstandard.ZstdDecompressor().stream_reader(path.read_bytes(), read_across_frames=True).read()
+
+
+def test_everything_reads_as_before(log: Path) -> None:
+    fill(log)
+    with Reader(log) as reader:
+        before = list(reader)
+    tails = [file.tail for file in binlog.stat(log).files]
+    assert archived(log) == [1, 2, 3]
+    assert names(log) == [
+        "00000001.dat.zst", "00000001.idx", "00000002.dat.zst", "00000002.idx", "00000003.dat.zst", "00000003.idx",
+        "00000004.dat", "00000004.idx",
+    ]  # fmt: skip
+    with Reader(log) as reader:
+        assert list(reader) == before
+    assert binlog.check(log) == []
+    assert [file.tail for file in binlog.stat(log).files] == tails
+    assert archived(log) == []
+
+
+def test_zstd_gives_the_file_byte_for_byte(log: Path, tmp_path: Path) -> None:
+    """RFC 8878: by the package, which is libzstd, and by the command where there is one."""
+    fill(log, files=1)
+    raw = (log / "00000001.dat").read_bytes()
+    archived(log)
+    path = archive_path(log)
+    assert unpacked(path) == raw
+    assert path.read_bytes()[10:266] == raw[:256]
+    if (command := shutil.which("zstd")) is not None:
+        subprocess.run([command, "-d", "-q", path, "-o", tmp_path / "raw"], check=True)
+        assert (tmp_path / "raw").read_bytes() == raw
+
+
+def test_frames_start_where_ranges_of_the_index_do(log: Path) -> None:
+    fill(log, files=1, records=4000)
+    entries = index_entries(log)
+    archived(log)
+    frames = frames_of(archive_path(log))
+    assert len(frames) > 3
+    assert {start for _, start, _ in frames} <= {entry.offset for entry in entries}
+    for (_, start, end), (_, _, following) in itertools.pairwise(frames):
+        assert end - start <= FRAME_BYTES or sum(start <= entry.offset < end for entry in entries) == 1
+        assert following - start > FRAME_BYTES
+
+
+def test_a_reader_starts_anywhere(log: Path) -> None:
+    fill(log)
+    with Reader(log) as reader:
+        before = list(reader)
+    archived(log, keep_last=1)
+    for number, entry in enumerate(before):
+        with Reader(log, entry.ref) as reader:
+            assert next(reader) == entry
+        with Reader(log, Sequence(number)) as reader:
+            assert next(reader) == entry
+    with Reader(log, Ref(1, before[0].ref.offset), follow=False) as reader:
+        assert [entry.ref.number for entry in reader] == [1] * 200
+        assert not reader.wait(0)
+        assert reader.next_ref == Ref(2, 256)
+    with Reader(log, Start.END) as reader:
+        assert list(reader) == []
+    with pytest.raises(ValueError, match="does not lie on a record"):
+        Reader(log, Ref(1, before[1].ref.offset + 1))
+
+
+def test_a_time_is_found_in_an_archive(log: Path) -> None:
+    fill(log, files=1)
+    time.sleep(0.01)
+    middle = datetime.now(UTC)
+    time.sleep(0.01)
+    with Writer(log) as writer:
+        writer.append(b"later")
+        writer.cutover()
+        writer.append(b"last")
+    long_ago = time.time() - 3600
+    os.utime(log / "00000001.dat", (long_ago, long_ago))
+    modified = [os.stat(log / f"0000000{number}.dat").st_mtime_ns for number in (1, 2)]
+    archived(log)
+    with Reader(log, Since(middle)) as reader:
+        assert b"later" in [entry.data for entry in reader][-2:]
+    assert [os.stat(archive_path(log, number)).st_mtime_ns for number in (1, 2)] == modified
+    (log / "00000001.idx").unlink()
+    with Reader(log, Since(middle)) as reader:
+        assert next(reader).ref.number == 2
+
+
+def test_without_its_index_an_archive_is_read_and_split_by_frame(log: Path) -> None:
+    fill(log, files=1)
+    before = read_all(log)
+    archived(log)
+    (log / "00000001.idx").unlink()
+    assert read_all(log) == before
+    file = binlog.stat(log).files[0]
+    pieces = binlog.split(log, 1, file.first_offset, file.tail, bytes_max=FRAME_BYTES)
+    assert [start for start, _ in pieces[1:]] == [start for _, start, _ in frames_of(archive_path(log))][1:]
+    assert [record for piece in pieces for record in _records(log, *piece)] == before[:-1]
+
+
+@pytest.mark.parametrize("bytes_max", [1, FRAME_BYTES, 3 * FRAME_BYTES, 1 << 30])
+def test_an_archive_is_split_by_frame(log: Path, bytes_max: int) -> None:
+    expected = fill(log, files=1)
+    archived(log)
+    file = binlog.stat(log).files[0]
+    starts = [256, *(start for _, start, _ in frames_of(archive_path(log)))]
+    pieces = binlog.split(log, 1, file.first_offset, file.tail, bytes_max=bytes_max)
+    assert {start for start, _ in pieces} <= set(starts)
+    assert (pieces[0][0], pieces[-1][1]) == (256, file.tail)
+    assert [record for piece in pieces for record in _records(log, *piece)] == expected[:-1]
+
+
+def _records(log: Path, start: int, end: int) -> list[bytes]:
+    with RangeReader(log, 1, start, end) as reader:
+        found = list(reader)
+    assert all(isinstance(each, Stretch) for each in found)
+    return [record for each in found if isinstance(each, Stretch) for record in each.batch]
+
+
+def test_narrow_and_forward_give_the_same_of_an_archive(log: Path) -> None:
+    fill(log, files=1, records=2000)
+    tail = binlog.stat(log).files[0].tail
+
+    def asked() -> list[object]:
+        return [
+            *(binlog.narrow(log, 1, 256, tail, sequences=(low, low + 30)) for low in range(0, 2000, 200)),
+            *(binlog.narrow(log, 1, 256, tail, offsets=(low, low + 3000)) for low in range(256, tail, 5000)),
+            *(binlog.forward(log, 1, 256, tail, records_max=count, bytes_max=None) for count in (1, 500, 5000)),
+            *(binlog.forward(log, 1, 256, tail, records_max=None, bytes_max=size) for size in (1, 5000, 50_000)),
+        ]
+
+    before = asked()
+    archived(log)
+    assert asked() == before
+
+
+def test_stat_tells_an_archive_from_a_file(log: Path) -> None:
+    fill(log, records=2000)
+    before = binlog.stat(log)
+    archived(log, keep_last=1)
+    after = binlog.stat(log)
+    assert [file.archived for file in after.files] == [True, True, False, False]
+    first = after.files[0]
+    assert (first.path, first.durable_end, first.prepared_bytes) == (str(archive_path(log)), first.tail, 0)
+    size = archive_path(log).stat()
+    assert (first.file_bytes, first.disk_bytes) == (size.st_size, 512 * size.st_blocks)
+    assert after.archive_bytes == sum(file.disk_bytes for file in after.files[:2])
+    assert after.disk_bytes == after.index_bytes + sum(file.disk_bytes for file in after.files)
+    assert after.disk_bytes < before.disk_bytes
+    for one, other in zip(before.files, after.files, strict=True):
+        assert (one.record_count, one.first_sequence, one.uuid) == (
+            other.record_count,
+            other.first_sequence,
+            other.uuid,
+        )
+
+
+def test_only_what_is_asked_for_becomes_an_archive(log: Path) -> None:
+    fill(log, files=4)
+    told = binlog.archive(log, keep_last=2, dry_run=True)
+    assert [(each.number, each.name, each.archive_bytes) for each in told] == [
+        (1, "00000001.dat.zst", None),
+        (2, "00000002.dat.zst", None),
+    ]
+    assert archived(log, keep_seconds=3600) == []
+    assert archived(log, keep_last=2) == [1, 2]
+    assert archived(log, keep_last=2) == []
+    assert archived(log, keep_seconds=0) == [3, 4]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"keep_last": -1},
+        {"keep_seconds": -1},
+        {"keep_seconds": float("nan")},
+        {"level": 0},
+        {"level": 20},
+        {"dictionary": 1},
+    ],
+)
+def test_what_cannot_be_meant_is_refused(log: Path, wrong: dict[str, object]) -> None:
+    fill(log, files=1)
+    with pytest.raises(ValueError, match=r"keep|level|Dictionary"):
+        binlog.archive(log, **wrong)  # type: ignore[arg-type]
+    assert not archive_path(log).exists()
+
+
+def test_writers_go_on_beside_archives(log: Path) -> None:
+    with Writer(log) as idle, Reader(log) as reading, Reader(log, Start.END) as following:
+        idle.append(b"1")
+        expected = [b"1", *fill(log, files=2)]
+        assert next(reading).data == b"1"
+        assert archived(log) == [1, 2]
+        # One has the file open that is gone, one is at its end.
+        assert [entry.data for entry in reading] == expected[1:]
+        assert [entry.data for entry in following] == expected
+        assert idle.append(b"idle") == Ref(3, 256 + 8)
+        with Writer(log) as writer:
+            writer.append(b"new")
+            assert writer.cutover() == 4
+        assert archived(log) == [3]
+        idle.append(b"after")
+        with Writer(log) as writer:
+            writer.append(b"last")
+        expected += [b"idle", b"new", b"after", b"last"]
+        assert [entry.data for entry in following] == expected[-4:]
+    assert read_all(log) == expected
+
+
+def test_a_waiting_follower_goes_on_after_an_archive(log: Path) -> None:
+    fill(log, files=1)
+    archived(log)
+    with Reader(log, Ref(1, 256)) as reader, Writer(log) as writer:
+        count = len(list(reader))
+        assert not reader.wait(0)
+        writer.append(b"more")
+        assert reader.wait(5)
+        assert next(reader).data == b"more"
+    assert count == 201
+
+
+def test_an_archive_with_nothing_after_it_is_told(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    fill(log, files=1)
+    archived(log)
+    (log / "00000002.dat").unlink()
+    with pytest.raises(CorruptError, match="missing-next"):
+        Writer(log)
+    with Reader(log) as reader, pytest.raises(CorruptError, match="missing-next"):
+        list(reader)
+    assert [problem.rule for problem in binlog.check(log)] == ["missing-next"]
+
+
+def test_where_both_are_there_the_file_counts_and_the_next_archive_finishes(log: Path) -> None:
+    expected = fill(log)
+    raw = (log / "00000001.dat").read_bytes()
+    archived(log)
+    (log / "00000001.dat").write_bytes(raw)
+    assert not binlog.stat(log).files[0].archived
+    made = archive_path(log).stat()
+    assert archived(log) == [1]
+    assert archive_path(log).stat().st_ino == made.st_ino
+    assert read_all(log) == expected
+
+
+def test_what_has_an_archives_name_and_is_none_of_the_file_stays_with_the_file(log: Path) -> None:
+    fill(log)
+    other = b"somebody's own"
+    archive_path(log).write_bytes(other)
+    first, *rest = binlog.archive(log)
+    assert first.problem is not None
+    assert "00000001.dat.zst" in first.problem
+    assert [each.problem for each in rest] == [None, None]
+    assert archive_path(log).read_bytes() == other
+    archive_path(log).write_bytes(archive_path(log, 2).read_bytes())
+    [first] = binlog.archive(log)
+    assert first.problem is not None
+    assert (log / "00000001.dat").exists()
+    archive_path(log).unlink()
+    assert archived(log) == [1]
+
+
+def test_a_damaged_file_stays_as_it_is(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    fill(log)
+    data = bytearray((log / "00000002.dat").read_bytes())
+    data[3000] ^= 1
+    (log / "00000002.dat").write_bytes(data)
+    done = binlog.archive(log)
+    assert [each.problem is None for each in done] == [True, False, True]
+    assert "not those that were written" in str(done[1].problem)
+    assert (log / "00000002.dat").read_bytes() == data
+    assert not list(log.glob("*.new"))
+    assert not archive_path(log, 2).exists()
+    binlog.repair(log)
+    assert archived(log) == [2]
+
+
+@pytest.mark.parametrize("how", ["gone", "cut", "another's"])
+def test_an_index_is_completed_before(log: Path, how: str) -> None:
+    expected = fill(log, files=1)
+    path = log / "00000001.idx"
+    if how == "gone":
+        path.unlink()
+    else:
+        data = path.read_bytes()
+        path.write_bytes(data[:-80] if how == "cut" else data[:16] + bytes(16) + data[32:])
+    archived(log)
+    assert read_all(log) == expected
+    last = index_entries_of_archive(path)[-1]
+    assert last[1] + last[3] == binlog.stat(log).files[0].tail
+
+
+def index_entries_of_archive(path: Path) -> list[tuple[int, ...]]:
+    return list(struct.iter_unpack(">QQQII", path.read_bytes()[32:]))
+
+
+def test_what_cannot_have_an_index_stays(log: Path) -> None:
+    fill(log, files=1)
+    (log / "00000001.idx").write_bytes(b"somebody's own, and long enough to be one of ours")
+    [left] = binlog.archive(log)
+    assert "index cannot be completed" in str(left.problem)
+    assert (log / "00000001.dat").exists()
+    (log / "00000001.idx").unlink()
+
+
+def test_a_file_that_changed_meanwhile_stays(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A record that comes late, after the close, moves the tail."""
+    fill(log, files=1)
+    path = log / "00000001.dat"
+    before = path.read_bytes()
+    verify = archive_writing.verify_archive
+
+    def and_change(*args: object, **options: object) -> int:
+        found = verify(*args, **options)  # type: ignore[arg-type]
+        data = bytearray(path.read_bytes())
+        data[8:16] = struct.pack(">Q", len(data) + 8)
+        path.write_bytes(data + struct.pack(">I", 4) + b"late")
+        return found
+
+    monkeypatch.setattr("binlog.log.archive_writing.verify_archive", and_change)
+    [left] = binlog.archive(log)
+    assert "changed while it was archived" in str(left.problem)
+    assert path.exists()
+    assert not list(log.glob("*.zst"))
+    path.write_bytes(before)
+
+
+def test_an_archive_that_reads_back_otherwise_costs_no_file(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The canary of the comparison."""
+    fill(log, files=1)
+    write = archive_writing.write_archive
+
+    def and_spoil(fd: int, *args: object, **options: object) -> None:
+        write(fd, *args, **options)  # type: ignore[arg-type]
+        os.pwrite(fd, bytes([os.pread(fd, 1, 400)[0] ^ 1]), 400)
+
+    monkeypatch.setattr("binlog.log.archive_writing.write_archive", and_spoil)
+    [left] = binlog.archive(log)
+    assert left.problem is not None
+    assert names(log) == ["00000001.dat", "00000001.idx", "00000002.dat", "00000002.idx"]
+
+
+def test_a_file_that_somebody_has_locked_stays(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(log, files=2)
+    monkeypatch.setattr("binlog.log.archive._LOCK_SECONDS", 0.01)
+    with open(log / "00000001.dat", "rb+") as file:
+        fcntl.fcntl(file, fcntl.F_OFD_SETLK, struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, 0, 0, 0))
+        done = binlog.archive(log)
+    assert ["locked" in str(each.problem) for each in done] == [True, False]
+    assert archived(log) == [1]
+
+
+def test_two_at_once_and_a_repair_exclude_each_other(log: Path) -> None:
+    fill(log, files=1)
+
+    def refused() -> None:
+        for attempt in (binlog.archive, binlog.repair):
+            with pytest.raises(BusyError):
+                attempt(log)
+
+    with only_owner(str(log / ".repair.lock"), "is a test"):
+        Child(refused).join()
+    assert archived(log) == [1]
+
+
+def test_a_full_disk_leaves_the_file(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(log, files=1)
+
+    def full(*_: object) -> None:
+        raise FullError("no space")
+
+    monkeypatch.setattr("binlog.log.archive_writing.write_at", full)
+    with pytest.raises(FullError):
+        binlog.archive(log)
+    assert names(log) == ["00000001.dat", "00000001.idx", "00000002.dat", "00000002.idx"]
+    assert not list(log.glob(".*.new"))
+
+
+def test_what_somebody_left_that_died_at_it_is_removed(log: Path) -> None:
+    fill(log, files=1)
+    (log / ".00000001.dat.zst.new").write_bytes(b"half")
+    assert binlog.stat(log).new_bytes > 0
+    assert archived(log) == [1]
+    assert not list(log.glob(".*.new"))
+
+
+def test_an_archive_has_the_permissions_of_its_file(log: Path) -> None:
+    with Writer(log, permissions=0o600) as writer:
+        writer.append(b"1")
+        writer.cutover()
+    archived(log)
+    assert stat.S_IMODE(archive_path(log).stat().st_mode) == 0o600
+
+
+def test_an_empty_file_can_be_an_archive(log: Path) -> None:
+    with Writer(log) as writer:
+        writer.cutover()
+        writer.append(b"1")
+    assert archived(log) == [1]
+    assert read_all(log) == [b"1"]
+
+
+def test_a_record_larger_than_a_frame_has_one_to_itself(log: Path) -> None:
+    large = os.urandom(1000) * 12_000  # more than is ever kept of a frame
+    with Writer(log) as writer:
+        writer.append_many([b"before", large, b"after"])
+        writer.cutover()
+    archived(log)
+    assert [end - start for _, start, end in frames_of(archive_path(log))] == [10, len(large) + 4, 9]
+    assert read_all(log) == [b"before", large, b"after"]
+    with Reader(log, record_bytes_max=1000) as reader:
+        assert next(reader).data == b"before"
+        with pytest.raises(FullError):
+            next(reader)
+    with Reader(log, Sequence(2)) as reader:
+        assert next(reader).data == b"after"
+    assert _records(log, 256, binlog.stat(log).files[0].tail) == [b"before", large, b"after"]
+
+
+def test_prune_removes_archives_oldest_first(log: Path) -> None:
+    fill(log, files=3)
+    archived(log, keep_last=1)
+    tails = [file.tail for file in binlog.stat(log).files]
+    kept = tails[3] + tails[2]
+    assert [each.names[0] for each in binlog.prune(log, keep_bytes=kept)] == ["00000001.dat.zst", "00000002.dat.zst"]
+    assert names(log) == ["00000003.dat", "00000003.idx", "00000004.dat", "00000004.idx"]
+    with pytest.raises(GoneError):
+        Reader(log, Ref(2, 256))
+
+
+def test_a_reader_of_a_pruned_archive_is_told(log: Path) -> None:
+    fill(log, files=3)
+    archived(log)
+    with Reader(log) as reader:
+        next(reader)
+        binlog.prune(log, keep_bytes=0)
+        with pytest.raises(GoneError):
+            list(reader)
+
+
+@pytest.mark.parametrize("how", ["gone", "cut", "blank", "wrong"])
+def test_repair_makes_an_archives_index_anew_and_leaves_the_rest(log: Path, how: str) -> None:
+    expected = fill(log)
+    archived(log, keep_last=1)
+    assert binlog.repair(log) == []
+    path, packed = log / "00000001.idx", archive_path(log).read_bytes()
+    data = path.read_bytes()
+    if how == "gone":
+        path.unlink()
+    else:
+        path.write_bytes({"cut": data[:-80], "blank": bytes(len(data)), "wrong": data[:72] + b"!" + data[73:]}[how])
+    for dry_run in (True, False):
+        assert [(each.path, each.action) for each in binlog.repair(log, dry_run=dry_run)] == [
+            (str(archive_path(log)), "index")
+        ]
+    assert binlog.repair(log) == []
+    assert archive_path(log).read_bytes() == packed
+    last = index_entries_of_archive(path)[-1]
+    assert last[1] + last[3] == binlog.stat(log).files[0].tail
+    assert read_all(log) == expected
+
+
+def test_a_listing_that_missed_a_file_is_taken_again(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between two calls of a listing a file may become an archive: neither name is seen."""
+    fill(log)
+    archived(log)
+    directory = LogDirectory(log)
+    whole = directory.names()
+    for missing in ("00000001.dat.zst", "00000002.dat.zst"):
+        listings = [[name for name in whole if name != missing], whole]
+        with monkeypatch.context() as patch:
+            patch.setattr(LogDirectory, "names", lambda _, left=listings: left.pop(0))
+            assert directory.numbers() == [1, 2, 3, 4]
+        assert listings == []
+
+
+def test_a_file_that_becomes_an_archive_while_it_is_looked_for_is_found(log: Path) -> None:
+    fill(log, files=1)
+    raw = (log / "00000001.dat").read_bytes()
+    archived(log)
+    directory = LogDirectory(log)
+    opening = directory.open
+    archive_path(log).rename(log / "aside")
+    calls = []
+
+    def late(number: int, *, writable: bool = False) -> int:
+        calls.append(number)
+        if len(calls) == 2:  # it was put back since
+            (log / "00000001.dat").write_bytes(raw)
+        return opening(number, writable=writable)
+
+    directory.open = late  # type: ignore[method-assign]
+    directory.opened(1).close()
+    assert calls == [1, 1]
+    (log / "aside").unlink()
+
+
+def _mixed(log: Path, closed: int) -> None:
+    """Files of another program, and an open one of ours after them."""
+    log.mkdir()
+    for number in range(1, closed + 1):
+        jpos_file(log, [b"theirs", b"", b"x" * 9000], number=number, status=1, next_number=number + 1)
+    jpos_file(log, [b"theirs"], number=closed + 1)
+    with Writer(log) as writer:
+        writer.cutover()
+        writer.append(b"ours")
+
+
+def test_another_programs_files_become_archives_once_nobody_writes_there(log: Path) -> None:
+    _mixed(log, closed=3)
+    with Reader(log) as reader:
+        before = list(reader)
+    assert archived(log) == []
+    then = time.time() - KEEP_SECONDS - 1
+    for path in log.glob("*.dat"):
+        os.utime(path, (then, then))
+    raw = (log / "00000001.dat").read_bytes()
+    with open(log / "00000002.dat", "rb+"):
+        assert archived(log) == [1]
+    assert archived(log) == [2, 3]  # and not the newest closed one, where a jPOS writer starts
+    assert unpacked(archive_path(log)) == raw
+    with Reader(log) as reader:
+        assert list(reader) == before
+    for entry in before:
+        with Reader(log, entry.ref) as reader:
+            assert next(reader) == entry
+    file = binlog.stat(log).files[0]
+    assert binlog.split(log, 1, 248, file.tail, bytes_max=1)[0][0] == 248
+    with Writer(log) as writer:
+        writer.cutover()
+    assert binlog.stat(log).files[-1].first_sequence == 3 * 3 + 1 + 1
+
+
+@pytest.mark.parametrize("sizes", [[], [0], [0, 0, 9_000_000], [9_000_000], [1, 9_000_000, 3], [3, 2_000_000], [4, 5]])
+def test_another_programs_first_records_lie_in_two_frames(log: Path, sizes: list[int]) -> None:
+    """They start at 248, and the frame of the header ends at 256."""
+    log.mkdir()
+    records = [bytes([number + 1]) * size for number, size in enumerate(sizes)]
+    jpos_file(log, records, status=1, next_number=2)
+    jpos_file(log, [b"theirs"], number=2, status=1, next_number=3)
+    jpos_file(log, [b"theirs"], number=3)
+    with Writer(log) as writer:
+        writer.cutover()
+    # Each record a range of its own in the index, as where each was synced.
+    binlog.repair(log)
+    at, entries = 248, []
+    for number, record in enumerate(records):
+        framed = struct.pack(">I", len(record)) + record
+        entries.append(struct.pack(">QQQII", number, at, 1, len(framed), crc32c(framed)))
+        at += len(framed)
+    (log / "00000001.idx").write_bytes((log / "00000001.idx").read_bytes()[:32] + b"".join(entries))
+    assert binlog.check(log) == []
+    then = time.time() - KEEP_SECONDS - 1
+    for path in log.glob("*.dat"):
+        os.utime(path, (then, then))
+    raw = (log / "00000001.dat").read_bytes()
+    assert archived(log)[0] == 1
+    assert unpacked(archive_path(log)) == raw
+    assert read_all(log) == [*records, b"theirs", b"theirs"]
+    for start, end in binlog.split(log, 1, 248, at, bytes_max=1) if records else []:
+        _records(log, start, end)
+
+
+def test_an_archive_of_another_boot_is_read_and_made(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = fill(log)
+    archived(log, keep_last=2)
+    for module in ("header_reading", "archive"):
+        monkeypatch.setattr(f"binlog.log.{module}.boot_id", lambda: bytes(16))
+    assert read_all(log) == expected
+    assert archived(log) == [2, 3]
+    assert read_all(log) == expected
+
+
+def test_late_records_are_archived_with_the_rest(log: Path) -> None:
+    """What another program appended after the close has no sequence number, and keeps its ref."""
+    fill(log, files=1)
+    path = log / "00000001.dat"
+    data = bytearray(path.read_bytes())
+    tail = len(data)
+    data[8:16] = struct.pack(">Q", tail + 8)
+    path.write_bytes(data + struct.pack(">I", 4) + b"late")
+    fill_next(log)
+    then = time.time() - KEEP_SECONDS - 1
+    for each in log.glob("*.dat"):
+        os.utime(each, (then, then))
+    with Reader(log) as reader:
+        before = list(reader)
+    assert _kept_younger(log) == [1]
+    with Reader(log) as reader:
+        assert list(reader) == before
+    with Reader(log, Ref(1, tail)) as reader:
+        assert reader.read_batch().first_sequence is None
+    with RangeReader(log, 1) as reading:
+        last = list(reading)[-1]
+        assert isinstance(last, Stretch)
+        assert list(last.batch)[-1] == b"late"
+    assert {problem.rule for problem in binlog.check(log)} == {"late"}
+    shutil.rmtree(log)
+
+
+def fill_next(log: Path) -> None:
+    with Writer(log) as writer:
+        writer.append(b"1")
+        writer.cutover()
+        writer.append(b"2")
+
+
+def _kept_younger(log: Path) -> list[int]:
+    """In a mixed log a file counts as closed no sooner than the next one was made: have that be long ago."""
+    before = closed_files.KEEP_SECONDS
+    closed_files.KEEP_SECONDS = -1.0
+    try:
+        return archived(log)
+    finally:
+        closed_files.KEEP_SECONDS = before
+
+
+GOLDEN = base64.b64decode(
+    """
+KLUv/WQAAAEIAAAAAPwAAQABAAAAAAAAAYcAAAABAAAAAkJJTkxPRwABjmLGXzuxRvOgsGsmmoth2AAAAAAAAAAAGOphku3Y8SMA
+AAAAAAABhwAAAAAAAAADAAAAAAAAAYcAAAAAAAAAAQAAAAAAAAAApZYS+vZPRzOnyruthWVDRgAAAAAQeE3iAAAAAqYBzgYAAAAA
+AAAAAAAAAAAAAAEAAAAAAAAAAQAAAAAAAAAAABjqYZLt2PEjAAAAAAAAAAAAAAAAKkqYHgAAAAAAAAABAAAAAAAAAQAAAAAAAAAB
+hwAAAAAAAAADGOphku5j+LZkxG8gAAAAAJ0MRVqnFAfCAAAAAAAAAADnuBdJKLUv/SSHxQAAeAAAAANvbmUAeHRocmVlIAIALyUZ
+DHABXyZZs1sqTRhAAAAAQklOTE9HQVIAAQAAAAAAAY5ixl87sUbzoLBrJpqLYdgAAAAAAAABhwAAAAIAAAAAAAAAAN+EqAQAAAAA
+pNcYtV4qTRgtAAAADgEAAAABAADnuBdJJQAAAIcAAABfJlmzSAAAAAAAAACZ6dhRAwAAAICx6pKP
+"""
+)
+"""Version 1: file 1 of a log, archived with the default options."""
+
+
+def test_an_archive_of_version_1_is_read(tmp_path: Path) -> None:
+    archive_path(tmp_path).write_bytes(GOLDEN)
+    with Reader(tmp_path, follow=False) as reader:
+        assert [entry.data for entry in reader] == [b"one", b"", b"three " * 20]
+    assert {problem.rule for problem in binlog.check(tmp_path)} == {"missing-next"}
+
+
+SIZES = st.one_of(st.integers(0, 300), st.sampled_from([4092, 4096, 5000, 1 << 16, 70_000]))
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.tuples(st.booleans(), st.lists(SIZES, min_size=1, max_size=20)), min_size=1, max_size=8), st.data())
+def test_any_records_are_read_as_they_were(
+    tmp_path_factory: pytest.TempPathFactory,
+    groups: list[tuple[bool, list[int]]],
+    data: st.DataObject,
+) -> None:
+    log = tmp_path_factory.mktemp("archive") / "log"
+    with Writer(log) as writer:
+        for synced, sizes in groups:
+            some = [os.urandom(1) * size for size in sizes]
+            writer.append_many(some, mode=Mode.SYNC if synced else Mode.FLUSH)
+        writer.cutover()
+    with Reader(log) as reader:
+        before = list(reader)
+    raw = (log / "00000001.dat").read_bytes()
+    with pytest.MonkeyPatch.context() as patch:
+        small_frames(patch, data.draw(st.sampled_from([1, 100, 4096, 1 << 20])))
+        assert archived(log) == [1]
+    with Reader(log) as reader:
+        assert list(reader) == before
+    entry = data.draw(st.sampled_from(before))
+    with Reader(log, entry.ref) as reader:
+        assert list(reader) == before[before.index(entry) :]
+    assert unpacked(archive_path(log)) == raw
+    assert binlog.check(log) == []
+
+
+def _templates() -> list[bytes]:
+    """Records that are mostly one of many long texts, which each frame has to learn anew."""
+    chosen = random.Random(1)
+    texts = [chosen.randbytes(400) for _ in range(200)]
+    return [chosen.choice(texts) + b"%08d" % number for number in range(45_000)]
+
+
+def test_a_dictionary_is_kept_where_it_pays_and_the_archive_is_read_by_it(
+    log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small_frames(monkeypatch, 1 << 16)
+    monkeypatch.setattr("binlog.log.archive_dictionary.frame_bytes_for", lambda _: 1 << 16)
+    records = _templates()
+    for _ in range(2):
+        with Writer(log) as writer:
+            writer.append_many(records, mode=Mode.FLUSH)
+            writer.cutover()
+    raw = (log / "00000001.dat").read_bytes()
+    [plain] = binlog.archive(log, dictionary=Dictionary.NO, keep_last=1)
+    [kept] = binlog.archive(log)
+    assert plain.dictionary_bytes == 0
+    assert kept.dictionary_bytes > 0
+    assert plain.archive_bytes is not None
+    assert kept.archive_bytes is not None
+    assert kept.archive_bytes < 0.95 * plain.archive_bytes
+    assert read_all(log) == [*records, *records]
+    page = (ROOT / "docs" / "format.md").read_text().split("## Archive", 1)[1]
+    script = page.split("```python\n", 1)[1].split("```", 1)[0]
+    for number in (1, 2):
+        command = [sys.executable, "-c", script, archive_path(log, number)]
+        found = subprocess.run(command, check=True, capture_output=True).stdout
+        assert found[256:] == raw[256:]
+
+
+def test_what_has_no_need_of_a_dictionary_gets_none(log: Path) -> None:
+    chosen = random.Random(2)
+    with Writer(log) as writer:
+        writer.append_many([chosen.randbytes(20).hex().encode() for _ in range(400_000)], mode=Mode.FLUSH)
+        writer.cutover()
+    assert binlog.stat(log).files[0].tail > 16 << 20
+    [done] = binlog.archive(log, level=1)
+    assert (done.problem, done.dictionary_bytes) == (None, 0)
