@@ -18,6 +18,7 @@ from binlog.spark.columns import Damage, arrow_schema, damage_batch, record_batc
 from binlog.spark.options import ReadOptions
 from binlog.spark.partitions import FileRange, Task, plan
 from binlog.spark.pushdown import Wanted
+from binlog.spark.record_parser import RecordParser, load_parser
 from binlog.spark.schema import Field
 
 _SEQUENCE_MAX = 2**63 - 1
@@ -46,14 +47,22 @@ class TaskReader:
             return
         _spare_collections()
         schema = arrow_schema(self._fields)
+        parser = self._parser(schema)
         for part in partition.ranges:
-            yield from self._read(part, schema)
+            yield from self._read(part, schema, parser)
 
-    def _read(self, part: FileRange, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    def _parser(self, schema: pa.Schema) -> RecordParser | None:
+        """What makes the columns `parsed`, `bad` and `error`, where one of them is asked for."""
+        kinds = [schema.field(field.name).type for field in self._fields if field.column == "parsed"]
+        if self._options.parser is None or not kinds:
+            return None
+        return RecordParser(load_parser(self._options.parser), kinds[0])
+
+    def _read(self, part: FileRange, schema: pa.Schema, parser: RecordParser | None) -> Iterator[pa.RecordBatch]:
         try:
             for found in read_range(part, self._options.record_bytes_max):
                 if isinstance(found, Stretch):
-                    yield record_batch(found, part.path, self._fields, schema)
+                    yield record_batch(found, part.path, self._fields, schema, parser)
                 elif self._options.permissive:
                     yield damage_batch(part.path, part.number, found, self._fields, schema)
                 else:
