@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from binlog.spark.type_names import fields_ddl
+
 _ERROR_CHARACTERS_MAX = 500
 
 
@@ -158,7 +160,7 @@ def schema_of(name: str) -> str:
     from pyspark.sql.pandas.types import from_arrow_schema
 
     # What has no zone is taken for UTC, as all times of ours are.
-    return _fields_ddl(from_arrow_schema(schema, prefer_timestamp_ntz=False))
+    return fields_ddl(from_arrow_schema(schema, prefer_timestamp_ntz=False))
 
 
 def arrow_type(kind: Any) -> pa.DataType:
@@ -168,23 +170,3 @@ def arrow_type(kind: Any) -> pa.DataType:
     # Named otherwise, and the default, before PySpark 4.3.
     named = "timezone" in inspect.signature(to_arrow_type).parameters
     return to_arrow_type(kind, timezone="UTC") if named else to_arrow_type(kind)
-
-
-def _fields_ddl(struct: Any) -> str:
-    return ", ".join(f"{_quoted(field.name)}: {_type_ddl(field.dataType)}" for field in struct.fields)
-
-
-def _type_ddl(kind: Any) -> str:
-    """As simpleString(), which does not quote names."""
-    name = kind.typeName()
-    if name == "struct":
-        return f"struct<{_fields_ddl(kind)}>"
-    if name == "array":
-        return f"array<{_type_ddl(kind.elementType)}>"
-    if name == "map":
-        return f"map<{_type_ddl(kind.keyType)}, {_type_ddl(kind.valueType)}>"
-    return str(kind.simpleString())
-
-
-def _quoted(name: str) -> str:
-    return f"`{name.replace('`', '``')}`"

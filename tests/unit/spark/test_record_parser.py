@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from typing import Any
 
 import pytest
 
-pa = pytest.importorskip("pyarrow")
-pc = pytest.importorskip("pyarrow.compute")
+# Where PyArrow is missing, these tests are left out by their mark.
+with contextlib.suppress(ImportError):
+    import pyarrow as pa
+    import pyarrow.compute as pc
 
-from binlog.spark.record_parser import RecordParser, load_parser, schema_of  # noqa: E402 - pyarrow may be missing
+    from binlog.spark.record_parser import RecordParser, load_parser, schema_of
 
 pytestmark = pytest.mark.spark
-
-KIND = pa.struct([pa.field("number", pa.int32()), pa.field("name", pa.string())])
 
 
 def split(data: Any) -> Any:
@@ -26,12 +27,10 @@ def split(data: Any) -> Any:
     )
 
 
-split.schema = pa.schema([("number", pa.int64()), ("a `name`", pa.list_(pa.string()))])  # type: ignore[attr-defined]
-
-
 def parse(function: Any, records: list[bytes]) -> tuple[list[Any], list[Any], list[Any]]:
-    found = RecordParser(function, KIND).parse(pa.array(records, pa.binary()))
-    assert found.rows.type == KIND
+    kind = pa.struct([pa.field("number", pa.int32()), pa.field("name", pa.string())])
+    found = RecordParser(function, kind).parse(pa.array(records, pa.binary()))
+    assert found.rows.type == kind
     return found.rows.to_pylist(), found.bad.to_pylist(), found.error.to_pylist()
 
 
@@ -118,8 +117,10 @@ def test_a_parser_by_its_name() -> None:
             load_parser(name)
 
 
-def test_the_schema_of_a_parser() -> None:
+def test_the_schema_of_a_parser(monkeypatch: pytest.MonkeyPatch) -> None:
     here = f"{__name__}:split"
+    schema = pa.schema([("number", pa.int64()), ("a `name`", pa.list_(pa.string()))])
+    monkeypatch.setattr(split, "schema", schema, raising=False)
     assert schema_of(here) == "`number`: bigint, `a ``name```: array<string>"
     with pytest.raises(ValueError, match="has no attribute 'schema'"):
         schema_of("json:loads")

@@ -1,0 +1,111 @@
+"""Running a stream for a command, until it ends or somebody ends it, and its table."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from binlog.cli.amounts import count_text
+from binlog.cli.exits import ended_by_sigterm, opening
+from binlog.cli.output import printable, write_line
+from binlog.cli.spark.display import Display
+from binlog.cli.spark.options import SparkOptions
+from binlog.cli.spark.output_options import OutputOptions
+from binlog.cli.spark.running import need_spark, spark_session
+from binlog.cli.spark.tables import rate_text, seconds_text, write_table
+
+if TYPE_CHECKING:
+    from binlog.spark.jobs import Followed, Following, Selection
+
+_LOOK_SECONDS = 0.25
+
+
+def default_checkpoint(out: str) -> str:
+    """Beside the output: within it, whoever lists it would have to know what is no record."""
+    return f"{out.rstrip('/')}.checkpoint"
+
+
+def run_stream(
+    what: str,
+    selection: Selection,
+    to: OutputOptions,
+    options: SparkOptions,
+    checkpoint: str,
+    *,
+    batch_bytes: int | None,
+    interval: str | None = None,
+) -> None:
+    """Run it to its end: to what is there now or, with an interval between batches, until a signal.
+
+    The table is printed however it ends.
+    """
+    need_spark()
+    from binlog.spark.jobs import Selection, StreamOptions, choose, follow, follow_bad
+
+    with opening():
+        # What is wrong with the arguments is told before Spark is started.
+        choose(selection)
+        everything = choose(Selection(paths=selection.paths))
+    bad_output = to.bad_output()
+
+    def stream(part: str) -> StreamOptions:
+        continuous = {} if interval is None else {"continuous": True, "interval": interval}
+        return StreamOptions(checkpoint=f"{checkpoint}/{part}", batch_bytes=batch_bytes, **continuous)  # type: ignore[arg-type]
+
+    with ended_by_sigterm(), spark_session(options, folders=to.folders()) as spark:
+        parsing = to.parsing(spark, everything, keep=checkpoint)
+
+        def start() -> Following:
+            bad_column = to.bad_column if bad_output is None else None
+            return follow(
+                spark,
+                selection,
+                to.output(),
+                stream("records"),
+                columns=to.columns,
+                parsing=parsing,
+                bad_column=bad_column,
+            )
+
+        _run(what, start, to)
+        if bad_output is not None and parsing is not None:
+            # One after the other: two queries of one session get into each other's way now and then.
+            _run(
+                f"{what}, bad records", lambda: follow_bad(spark, selection, bad_output, stream("bad"), parsing=parsing)
+            )
+
+
+def _run(what: str, start: Callable[[], Following], to: OutputOptions | None = None) -> None:
+    begun = time.monotonic()
+    following: Any = None
+    try:
+        with Display(what) as display:
+            following = start()
+            while not following.wait(_LOOK_SECONDS):
+                so_far = following.totals()
+                display.report_records(so_far.batches, so_far.records)
+    finally:
+        if following is not None:
+            done = following.stop()
+            if to is not None:
+                _print(done, time.monotonic() - begun)
+
+
+def _print(done: Followed, seconds: float) -> None:
+    for path, ref in done.ends.items():
+        write_line(f"{printable(path)}: up to {ref}")
+    write_table(
+        ("BATCHES", "RECORDS", "GOOD", "BAD", "TIME UNKNOWN", "SECONDS", "RECORDS/S"),
+        [
+            (
+                count_text(done.batches),
+                count_text(done.records),
+                count_text(done.records - done.bad_records),
+                count_text(done.bad_records),
+                count_text(done.unknown_times),
+                seconds_text(seconds),
+                rate_text(done.records / seconds),
+            )
+        ],
+    )
