@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from binlog.cli.main import main
 from binlog.spark import session
+from tests.spark.commands import Ran, Run
 
 
 @pytest.fixture(scope="session")
@@ -26,3 +28,16 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
     return tmp_path / "log"
+
+
+@pytest.fixture
+def run(spark: Any, capfd: pytest.CaptureFixture[str]) -> Run:
+    """Run `binlog spark` with arguments."""
+
+    def run(*arguments: object) -> Ran:
+        capfd.readouterr()
+        code = main(["spark", *map(str, arguments)])
+        captured = capfd.readouterr()
+        return Ran(code, captured.out, captured.err)
+
+    return run
