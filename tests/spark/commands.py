@@ -35,5 +35,9 @@ def rows(spark: Any, path: Path, form: str = "parquet", **options: str) -> list[
     found = [row.asDict(recursive=True) for row in spark.read.format(form).options(**options).load(str(path)).collect()]
     for row in found:
         row.update({name: bytes(value) for name, value in row.items() if isinstance(value, bytearray)})
-    places = ("source", "log_number", "number", "log_offset", "offset")
-    return sorted(found, key=lambda row: [row[name] for name in places if isinstance(row.get(name), int | str)])
+    return sorted(found, key=_place)
+
+
+def _place(row: dict[str, Any]) -> tuple[Any, ...]:
+    # A parser's own field may be called `number`.
+    return row.get("source", ""), row.get("log_number", row.get("number")), row.get("log_offset", row.get("offset"))

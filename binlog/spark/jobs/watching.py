@@ -31,6 +31,8 @@ def watched(spark: Any, action: Callable[[], _Result], report: Report | None) ->
 
     Ctrl-C, and whatever else is raised here meanwhile, cancels the jobs.
     """
+    if not hasattr(spark, "sparkContext"):
+        return action()  # Spark Connect tells nothing of a job's tasks
     context, group = spark.sparkContext, f"binlog-{uuid.uuid4().hex}"
     ended: list[_Result | BaseException] = []
 
