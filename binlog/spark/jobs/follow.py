@@ -194,7 +194,8 @@ def _refuse(output: Output, stream: StreamOptions) -> None:
         raise StateError(f"{text}: Spark would take the first batches for old ones and leave them out")
     if begun and not noted and any((checkpoint / "commits").glob("[0-9]*")):
         raise StateError(f"{checkpoint} is of a stream whose output {path} is not, or not any more")
-    if not noted and path.is_dir() and any(not each.name.startswith((".", "_")) for each in path.iterdir()):
+    # A first run that died leaves files too, which its notes do not have and its next run writes again.
+    if not noted and not begun and path.is_dir() and any(not each.name.startswith((".", "_")) for each in path.iterdir()):
         raise StateError(f"{path} has files that no stream wrote; Spark would not read them any more")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ from binlog.spark.jobs.selection import Selection
 from binlog.spark.jobs.watching import Report, watched
 from binlog.spark.partitions import directories
 
-_SCHEMA = "directory string, file bigint, `from` bigint, `to` bigint, kind string, text string, records bigint"
+_SCHEMA = "directory string, file bigint, `from` bigint, `to` bigint, kind string, text string"
 
 # A task costs some 30 ms whatever it does: so small files are checked together.
 _TASK_BYTES = 128 << 20
@@ -44,7 +44,10 @@ class FileProblem:
 
 @dataclass(frozen=True, kw_only=True)
 class Verified:
-    """What a check found.  files, file_bytes: that were checked.  records: in them; None where one does not tell."""
+    """What a check found.
+
+    files, file_bytes: that were checked.  records: that their headers count; None where one does not tell.
+    """
 
     problems: tuple[FileProblem, ...]
     files: int
@@ -63,7 +66,6 @@ def verify(spark: Any, paths: Sequence[str], *, report: Report | None = None) ->
     begun = time.monotonic()
     sizes = {path: binlog.file_sizes(path) for path in directories(Selection(paths=tuple(paths)).options())}
     rows = watched(spark, lambda: _rows(spark, sizes), report)
-    counts = [row.records for row in rows if row.kind == _CHECKED]
     return Verified(
         problems=tuple(
             FileProblem(
@@ -72,9 +74,9 @@ def verify(spark: Any, paths: Sequence[str], *, report: Report | None = None) ->
             for row in sorted(rows, key=lambda row: (row.directory, row.file, row["from"]))
             if row.kind != _CHECKED
         ),
-        files=len(counts),
+        files=sum(row.kind == _CHECKED for row in rows),
         file_bytes=sum(sum(each.values()) for each in sizes.values()),
-        records=None if None in counts else sum(counts),
+        records=_record_count(sizes),
         seconds=time.monotonic() - begun,
     )
 
@@ -128,17 +130,18 @@ class VerifyReader(DataSourceReader):
         return list(self._tasks)
 
     def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
-        """A row for each problem, and one for each file with its count of records."""
+        """A row for each problem, and one for each file that was checked."""
         # Where there is nothing to check, Spark makes up a partition of its own.
         for path, number in partition.files if isinstance(partition, _Task) else ():
             for problem in binlog.check(path, number=number):
                 file = int(os.path.basename(problem.path).split(".")[0])
-                yield (path, file, problem.offset, problem.end, problem.rule, problem.text, None)
-            yield (path, number, 0, None, _CHECKED, "", _record_count(path, number))
+                yield (path, file, problem.offset, problem.end, problem.rule, problem.text)
+            yield (path, number, 0, None, _CHECKED, "")
 
 
-def _record_count(path: str, number: int) -> int | None:
+def _record_count(paths: Iterable[str]) -> int | None:
     try:
-        return next((file.record_count for file in binlog.stat(path).files if file.number == number), None)
+        counts = [file.record_count for path in paths for file in binlog.stat(path).files]
     except BinlogError:
         return None  # that is among the problems
+    return None if None in counts else sum(count for count in counts if count is not None)
