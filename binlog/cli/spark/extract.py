@@ -99,16 +99,13 @@ def command(
 
 
 def _extract(selection: Selection, to: OutputOptions, mode: str, spark_options: SparkOptions) -> None:
-    from binlog.spark.jobs import choose, extract
+    from binlog.spark.jobs import choose, extract, refuse
 
     with opening():
         chosen = choose(selection)
     output, bad_output = to.output(mode), to.bad_output(mode)
     with opening():
-        # Before Spark is started, which takes some seconds.
-        for each in (output, bad_output):
-            if each is not None:
-                each.refuse()
+        refuse(chosen, output, bad_output)
     with ended_by_sigterm(), spark_session(spark_options, folders=to.folders()) as spark, Display("extract") as display:
         parsing = to.parsing(spark, chosen)
         done = extract(
@@ -129,6 +126,8 @@ def _print(done: Extracted, parsing: Parsing | None, to: OutputOptions) -> None:
         bounds = "no files yet" if each.start is None else f"{each.start} up to {each.end}, {size_text(each.log_bytes)}"
         write_line(f"{printable(each.path)}: {bounds}")
     print_schema(parsing, to)
+    if done.bad_files:
+        write_line(f"bad records: {printable(str(to.bad))}")
     rate = done.records / done.seconds if done.seconds else None
     write_table(
         ("RECORDS", "GOOD", "BAD", "TIME UNKNOWN", "READ", "FILES", "WRITTEN", "SECONDS", "RECORDS/S"),

@@ -9,7 +9,7 @@
 Importing this package imports PySpark and PyArrow.
 """
 
-from binlog.spark.jobs.extract import BAD_COLUMN, Extracted, extract
+from binlog.spark.jobs.extract import BAD_COLUMN, Extracted, extract, refuse
 from binlog.spark.jobs.follow import Followed, Following, StreamOptions, follow, follow_bad
 from binlog.spark.jobs.json_schema import infer_schema
 from binlog.spark.jobs.output import Format, Output, SaveMode
@@ -47,6 +47,7 @@ __all__ = [
     "follow",
     "follow_bad",
     "infer_schema",
+    "refuse",
     "stats",
     "verify",
 ]

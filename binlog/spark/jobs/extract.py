@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from binlog.errors import StateError
-from binlog.spark.jobs.output import Format, Output, Written, remove, write
+from binlog.spark.jobs.output import Format, Output, Written, refuse_places, remove, write
 from binlog.spark.jobs.parsing import (
     PLACE_COLUMNS,
     Parsing,
@@ -64,9 +64,7 @@ def extract(
     ValueError; Spark's own errors, with ours in their text.
     """
     check_arguments(output, columns=columns, parsing=parsing, bad_output=bad_output)
-    for each in (output, bad_output):
-        if each is not None:
-            each.refuse()
+    refuse(chosen, output, bad_output)
     begun = time.monotonic()
 
     def run() -> Extracted:
@@ -92,6 +90,14 @@ def extract(
         )
 
     return watched(spark, run, report)
+
+
+def refuse(chosen: Chosen, output: Output, bad_output: Output | None = None) -> None:
+    """Raise what `extract` would of its outputs: StateError, ValueError.  Needs no session, and so comes before it."""
+    outputs = [each for each in (output, bad_output) if each is not None]
+    refuse_places([each.path for each in chosen.ranges], outputs)
+    for each in outputs:
+        each.refuse()
 
 
 def check_arguments(

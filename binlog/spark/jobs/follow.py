@@ -22,7 +22,7 @@ from typing import Any, Self
 from binlog import Ref
 from binlog.errors import StateError
 from binlog.spark.jobs.extract import BAD_COLUMN, bad_frame, check_arguments, counts_of, shaped, source_frame
-from binlog.spark.jobs.output import STREAM_METADATA, Format, Output, SaveMode
+from binlog.spark.jobs.output import STREAM_METADATA, Format, Output, SaveMode, has_files, refuse_places
 from binlog.spark.jobs.parsing import Parsing
 from binlog.spark.jobs.selection import Selection
 
@@ -158,6 +158,7 @@ def _frame(
     if selection.until is not None or selection.number is not None:
         raise ValueError("a stream has a beginning, and neither an end nor one file")
     options = selection.options()
+    refuse_places(options.paths, [output])
     reader = spark.readStream.format("binlog")
     if selection.since is not None:
         reader = reader.option("startingPosition", selection.since.isoformat())
@@ -195,7 +196,7 @@ def _refuse(output: Output, stream: StreamOptions) -> None:
     if begun and not noted and any((checkpoint / "commits").glob("[0-9]*")):
         raise StateError(f"{checkpoint} is of a stream whose output {path} is not, or not any more")
     # A first run that died leaves files too, which its notes do not have and its next run writes again.
-    if not noted and not begun and path.is_dir() and any(not each.name.startswith((".", "_")) for each in path.iterdir()):
+    if not noted and not begun and has_files(path):
         raise StateError(f"{path} has files that no stream wrote; Spark would not read them any more")
 
 

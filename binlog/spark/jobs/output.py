@@ -16,12 +16,13 @@ import enum
 import os
 import secrets
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Self
 
+import binlog
 from binlog.errors import StateError
 from binlog.spark.options import local_path
 
@@ -88,12 +89,13 @@ class Output:
     def refuse(self) -> None:
         """Raise StateError where it is there and may not be, ValueError where it could never be written."""
         path = self.local()
-        if self.format is Format.BINLOG:
-            if self.mode is SaveMode.OVERWRITE or path is None:
-                raise ValueError("a log is appended to, on a file system of this machine")
-        elif path is not None and path.exists():
+        if self.format is Format.BINLOG and (self.mode is SaveMode.OVERWRITE or path is None):
+            raise ValueError("a log is appended to, on a file system of this machine")
+        if path is not None and path.exists():
             if self.mode is SaveMode.ERROR and not _is_empty(path):
                 raise StateError(f"{path} is there already")
+            if self.mode is SaveMode.OVERWRITE and path.is_dir() and binlog.file_sizes(path):
+                raise StateError(f"{path} holds a log; that is not overwritten")
             if (path / STREAM_METADATA).exists():
                 raise StateError(f"{path} is what a stream writes; what others add to it, Spark does not read")
 
@@ -151,6 +153,22 @@ class Draft:
     def __exit__(self, *error: object) -> None:
         if self._draft is not None:
             shutil.rmtree(self._draft, ignore_errors=True)
+
+
+def refuse_places(logs: Sequence[str], outputs: Iterable[Output]) -> None:
+    """Raise ValueError where an output is a log that is read, or holds one, or where two outputs are one."""
+    paths = [path.resolve() for output in outputs if (path := output.local()) is not None]
+    for path in paths:
+        if paths.count(path) > 1:
+            raise ValueError(f"{path} is given for two outputs")
+        for log in logs:
+            if Path(log).resolve().is_relative_to(path):
+                raise ValueError(f"{path} is no place for an output: the log {log} is there")
+
+
+def has_files(path: Path) -> bool:
+    """Whether there is a folder with files in it that a reader of Spark's takes for its own."""
+    return path.is_dir() and any(not each.name.startswith((".", "_")) for each in path.iterdir())
 
 
 def remove(output: Output) -> None:

@@ -20,7 +20,7 @@ from tests.support.logs import jpos_file
 with contextlib.suppress(ImportError):
     from pyspark.sql import types
 
-    from binlog.spark.jobs import Chosen, Output, SaveMode, Selection, choose
+    from binlog.spark.jobs import Chosen, Output, SaveMode, Selection, choose, refuse
     from binlog.spark.jobs.output import Draft, Format, remove
     from binlog.spark.jobs.parsing import plain_frame
     from binlog.spark.jobs.stats import Amount, _Group, _summed
@@ -179,6 +179,25 @@ def test_where_it_goes() -> None:
     assert Output(path="hdfs://name/a").local() is None
     with pytest.raises(ValueError, match="a log is appended to"):
         Output(path="/log", format=Format.BINLOG, mode=SaveMode.OVERWRITE).refuse()
+
+
+def test_no_output_takes_the_place_of_a_log(path: str, tmp_path: Path) -> None:
+    chosen = choose(Selection(paths=(path,)))
+    link = tmp_path / "link"
+    link.symlink_to(path)
+    for place in (path, str(link), str(tmp_path)):
+        with pytest.raises(ValueError, match="is no place for an output: the log"):
+            refuse(chosen, Output(path=place, mode=SaveMode.OVERWRITE))
+    with pytest.raises(ValueError, match="is no place for an output: the log"):
+        refuse(chosen, Output(path=str(tmp_path / "out")), Output(path=path))
+    with pytest.raises(ValueError, match="is given for two outputs"):
+        refuse(chosen, Output(path=str(tmp_path / "out")), Output(path=f"file:{tmp_path}/out"))
+    with Writer(tmp_path / "other"):
+        pass
+    with pytest.raises(StateError, match="holds a log"):
+        refuse(chosen, Output(path=str(tmp_path / "other"), mode=SaveMode.OVERWRITE))
+    with pytest.raises(StateError, match="is there already"):
+        refuse(chosen, Output(path=str(tmp_path / "other"), format=Format.BINLOG))
 
 
 def test_what_a_stream_writes_gets_nothing_else(out: Path) -> None:
