@@ -125,7 +125,9 @@ def _print(done: Extracted, parsing: Parsing | None, to: OutputOptions) -> None:
     for each in done.chosen.ranges:
         bounds = "no files yet" if each.start is None else f"{each.start} up to {each.end}, {size_text(each.log_bytes)}"
         write_line(f"{printable(each.path)}: {bounds}")
-    print_schema(parsing, to)
+    if to.finds_schema and parsing is not None:
+        seen = "all records" if to.infer_from is None else f"the first {count_text(to.infer_from)} records"
+        write_line(f"schema, of {seen}: {printable(str(parsing.schema))}")
     if done.bad_files:
         write_line(f"bad records: {printable(str(to.bad))}")
     rate = done.records / done.seconds if done.seconds else None
@@ -145,10 +147,3 @@ def _print(done: Extracted, parsing: Parsing | None, to: OutputOptions) -> None:
             )
         ],
     )
-
-
-def print_schema(parsing: Parsing | None, to: OutputOptions) -> None:
-    """The fields that were found, where they were not given."""
-    if to.as_json and to.schema is None and parsing is not None and parsing.schema is not None:
-        seen = "all records" if to.infer_from is None else f"the first {count_text(to.infer_from)} records"
-        write_line(f"schema, of {seen}: {printable(parsing.schema)}")

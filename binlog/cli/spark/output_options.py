@@ -139,6 +139,11 @@ class OutputOptions:
         if not parsing and (self.schema is not None or self.bad is not None):
             raise click.UsageError("--schema and --bad go with --json or --parser")
 
+    @property
+    def finds_schema(self) -> bool:
+        """Whether the fields are looked for, and so to be told."""
+        return self.as_json and self.schema is None
+
     def output(self, mode: str = "append") -> Output:
         """Where the records go."""
         from binlog.spark.jobs import Format, Output, SaveMode

@@ -57,7 +57,6 @@ def run_stream(
         parsing = to.parsing(spark, everything, keep=checkpoint)
 
         def start() -> Following:
-            bad_column = to.bad_column if bad_output is None else None
             return follow(
                 spark,
                 selection,
@@ -65,18 +64,26 @@ def run_stream(
                 stream("records"),
                 columns=to.columns,
                 parsing=parsing,
-                bad_column=bad_column,
+                bad_column=to.bad_column if bad_output is None else None,
             )
 
-        _run(what, start, to)
-        if bad_output is not None and parsing is not None:
+        def start_bad() -> Following:
+            assert bad_output is not None
+            assert parsing is not None
+            return follow_bad(spark, selection, bad_output, stream("bad"), parsing=parsing)
+
+        def tell(done: Followed, seconds: float) -> None:
+            if to.finds_schema and parsing is not None:
+                write_line(f"schema: {printable(str(parsing.schema))}")
+            _print(done, seconds)
+
+        _run(what, start, tell)
+        if bad_output is not None:
             # One after the other: two queries of one session get into each other's way now and then.
-            _run(
-                f"{what}, bad records", lambda: follow_bad(spark, selection, bad_output, stream("bad"), parsing=parsing)
-            )
+            _run(f"{what}, bad records", start_bad, lambda done, seconds: None)
 
 
-def _run(what: str, start: Callable[[], Following], to: OutputOptions | None = None) -> None:
+def _run(what: str, start: Callable[[], Following], tell: Callable[[Followed, float], None]) -> None:
     begun = time.monotonic()
     following: Any = None
     try:
@@ -87,9 +94,7 @@ def _run(what: str, start: Callable[[], Following], to: OutputOptions | None = N
                 display.report_records(so_far.batches, so_far.records)
     finally:
         if following is not None:
-            done = following.stop()
-            if to is not None:
-                _print(done, time.monotonic() - begun)
+            tell(following.stop(), time.monotonic() - begun)
 
 
 def _print(done: Followed, seconds: float) -> None:
