@@ -48,7 +48,7 @@ def test_a_sound_log(copy: Path, log: Path, run: Run) -> None:
         (lambda copy: flip(copy / "00000002.dat", 0), {(2, "header-length")}),
         (lambda copy: (copy / "00000003.dat").unlink(), {(2, "missing-next")}),
         (lambda copy: (copy / "00000005.dat").unlink(), {(4, "missing-next")}),
-        (lambda copy: flip(copy / "00000004.idx", 40), {(4, "index")}),
+        (lambda copy: flip(copy / "00000004.idx", 12), {(4, "index")}),
     ],
 )
 def test_damage_is_a_row_and_1(copy: Path, run: Run, harm: Callable[[Path], None], kinds: set[tuple[int, str]]) -> None:
