@@ -93,7 +93,7 @@ def test_an_extract_that_is_ended_leaves_nothing_that_looks_whole(log: Path, num
         out, err = process.communicate(timeout=SECONDS_MAX)
     assert (process.returncode, err) == (0, "")
     assert out.splitlines()[-1].split()[:3] == ["3", "2", "1"]
-    lines = [json.loads(line) for path in (folder / "out").glob("part-*") for line in path.read_text().splitlines()]
+    lines = [json.loads(line) for line in json_lines(folder / "out")]
     assert [(line.get("level"), line.get("text"), line.get("bad")) for line in lines] == [
         ("INFO", "one", None), (None, None, "no level"), ("WARN", "two", None),
     ]  # fmt: skip
@@ -118,6 +118,28 @@ def test_following_ends_with_its_table(log: Path) -> None:
     names, row = out.splitlines()[-2:]
     assert names.split()[:2] == ["BATCHES", "RECORDS"]
     assert row.split()[:2] == ["1", "2"]
+
+
+@pytest.mark.slow
+def test_following_with_bad_records_in_a_folder(log: Path) -> None:
+    folder = log.parent
+    with Writer(log) as writer:
+        writer.append_many([b'{"id": 1}', b"bad", b'{"id": 2}'])
+    parsing = ["--json", "--schema", "id INT", "--bad", "bad"]
+    with started(folder, "follow", "log", "--to", "json", *parsing, "--interval", "0s", "--out", "out") as process:
+        for part in ("records", "bad"):
+            wait_for(folder / "out.checkpoint" / part / "commits" / "0", process)
+        process.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=SECONDS_MAX)
+    assert (process.returncode, err) == (-signal.SIGTERM, "")
+    assert out.splitlines()[-1].split()[:4] == ["1", "3", "2", "1"]
+    lines = {name: [json.loads(line) for line in json_lines(folder / name)] for name in ("out", "bad")}
+    assert [line["id"] for line in lines["out"]] == [1, 2]
+    assert [(line["text"], line["error"][:8]) for line in lines["bad"]] == [("bad", "not one ")]
+
+
+def json_lines(folder: Path) -> list[str]:
+    return [line for path in sorted(folder.glob("part-*")) for line in path.read_text().splitlines()]
 
 
 @pytest.mark.xdist_group("spark")

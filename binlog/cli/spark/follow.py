@@ -54,8 +54,6 @@ def command(
     """
     to = OutputOptions(**given)
     to.check()
-    if to.bad is not None:
-        raise click.UsageError("--bad goes with 'extract'; here bad records are in the column --bad-column")
     need_spark()
     from binlog.spark.jobs import Selection
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from binlog.cli.amounts import count_text
 from binlog.cli.exits import ended_by_sigterm, opening
@@ -48,6 +48,8 @@ def run_stream(
         choose(selection)
         everything = choose(Selection(paths=selection.paths))
     bad_output = to.bad_output()
+    if bad_output is not None and interval is not None:
+        options = options.trying_again()
 
     def stream(part: str) -> StreamOptions:
         continuous = {} if interval is None else {"continuous": True, "interval": interval}
@@ -77,24 +79,26 @@ def run_stream(
                 write_line(f"schema: {printable(str(parsing.schema))}")
             _print(done, seconds)
 
-        _run(what, start, tell)
-        if bad_output is not None:
-            # One after the other: two queries of one session get into each other's way now and then.
-            _run(f"{what}, bad records", start_bad, lambda done, seconds: None)
+        starts = [start] if bad_output is None else [start, start_bad]
+        # Those that end run one after the other: two queries of one session get into each other's way now and then.
+        for together in [starts] if interval is not None else [[each] for each in starts]:
+            _run(what, together, tell if start in together else None)
 
 
-def _run(what: str, start: Callable[[], Following], tell: Callable[[Followed, float], None]) -> None:
+def _run(what: str, starts: Sequence[Callable[[], Following]], tell: Callable[[Followed, float], None] | None) -> None:
+    """Run queries until one of them ends, and stop the others.  tell: is told what the first one did."""
     begun = time.monotonic()
-    following: Any = None
+    running: list[Following] = []
     try:
         with Display(what) as display:
-            following = start()
-            while not following.wait(_LOOK_SECONDS):
-                so_far = following.totals()
+            running.extend(start() for start in starts)
+            while not any(each.wait(_LOOK_SECONDS / len(running)) for each in running):
+                so_far = running[0].totals()
                 display.report_records(so_far.batches, so_far.records)
     finally:
-        if following is not None:
-            tell(following.stop(), time.monotonic() - begun)
+        done = [each.stop() for each in running]
+        if done and tell is not None:
+            tell(done[0], time.monotonic() - begun)
 
 
 def _print(done: Followed, seconds: float) -> None:

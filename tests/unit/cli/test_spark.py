@@ -61,7 +61,6 @@ def test_help_imports_nothing_of_spark() -> None:
         (["spark", "extract", "log", *OUT, "--infer-from", "some"], "not a number of records, or 'all'"),
         (["spark", "extract", "log", *OUT, "--conf", "nothing"], "not KEY=VALUE: 'nothing'"),
         (["spark", "follow", "log", *OUT, "--interval", "often"], "is not a time"),
-        (["spark", "follow", "log", *OUT, "--json", "--bad", "x"], "--bad goes with 'extract'"),
         (["spark", "follow", "log", *OUT, "--batch-bytes", "much"], "is not a number of bytes"),
         (["spark", "verify"], "Missing argument 'DIR...'"),
     ],
