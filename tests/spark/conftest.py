@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -31,8 +32,9 @@ def log(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def run(spark: Any, capfd: pytest.CaptureFixture[str]) -> Run:
+def run(spark: Any, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
     """Run `binlog spark` with arguments."""
+    monkeypatch.setattr("binlog.cli.spark.display._LINE_SECONDS", math.inf)  # how long it takes is not what is tested
 
     def run(*arguments: object) -> Ran:
         capfd.readouterr()
