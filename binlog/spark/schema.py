@@ -41,9 +41,7 @@ ERROR = Column("error", "string", False, "why the parser could make nothing of i
 
 def parsed(fields: str) -> Column:
     """What a parser gives.  fields: of the struct, as Spark's SQL writes them."""
-    return Column(
-        "parsed", f"struct<{fields}>", False, "what the parser made of the record; null where that is nothing"
-    )
+    return Column("parsed", f"struct<{fields}>", False, "what the parser made of the record; else null")
 
 
 def columns(*, several: bool, permissive: bool, parsed_fields: str | None = None) -> tuple[Column, ...]:
@@ -94,10 +92,8 @@ def chosen_fields(
     if permissive and DAMAGE.name not in names:
         text = "binlog: with mode=PERMISSIVE the schema has to have a column"
         raise ValueError(f"{text} {ddl([DAMAGE])}, so that damage is seen")
-    if "parsed" in names and BAD.name not in names:
-        raise ValueError(
-            f"binlog: with a parser the schema has to have a column {ddl([BAD])}, so that no record is lost"
-        )
+    if ("parsed" in names) != (BAD.name in names) or (ERROR.name in names and BAD.name not in names):
+        raise ValueError(f"binlog: the columns parsed and {ddl([BAD])} go together, so that no record is lost")
     return fields
 
 

@@ -25,8 +25,10 @@ from binlog.errors import BinlogError
 
 _STANDARD_ERROR = 2
 
-# "binlog.errors.GoneError: the text", as Python prints it within a trace; and ValueErrors.
-_OURS = re.compile(r"^(?:binlog\.errors\.\w+|\w+Error: (?=binlog: )|ValueError): (?:binlog: )?(.+)$", re.MULTILINE)
+# "binlog.errors.GoneError: the text", as Python prints it within a trace; ValueErrors, and what names us.
+_OURS = re.compile(r"^\s*(?:binlog\.errors\.\w+: |ValueError: |\w+Error: (?=binlog: ))(?:binlog: )?(.+)$", re.MULTILINE)
+# "An error occurred while calling o70.save.", and then the error.
+_CALL = re.compile(r"\AAn error occurred while calling \S+\s+: (?:[\w.$]+: )?")
 _CONDITION = re.compile(r"^\[[A-Z_.0-9]+\] ")
 _LAST_BYTES = 2000
 
@@ -98,7 +100,7 @@ def spark_errors() -> Iterator[None]:
 
 def error_text(error: Exception) -> str:
     """What is to be known of an error of Spark's: the last one of ours in its text, or else its first line."""
-    text = str(error)
+    text = _CALL.sub("", str(error))
     ours = _OURS.findall(text)
     if ours:
         return str(ours[-1]).removeprefix("binlog: ")

@@ -100,7 +100,7 @@ class Following:
     def _look(self) -> None:
         for progress in self._query.recentProgress:
             found = json.loads(progress.json)
-            if found["observedMetrics"].get(_METRICS, {}).get("records"):
+            if found.get("observedMetrics", {}).get(_METRICS, {}).get("records"):
                 self._seen[found["batchId"]] = found
 
 

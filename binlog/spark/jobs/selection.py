@@ -8,12 +8,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from binlog import FileStat, Ref, Since
-from binlog.errors import NotFoundError, StateError
+from binlog import FileStat, Ref, Since, Writer
+from binlog.errors import BinlogError, NotFoundError, StateError
 from binlog.spark.options import ReadOptions, parse_options
 from binlog.spark.partitions import directories, ranges_between
 from binlog.spark.positions import earliest, latest, ref_to_json, resolve
 from binlog.spark.snapshot import take_snapshot
+
+# Later than any record: a reader that asks for it begins where the index ends.
+_NEVER = Since(datetime(2200, 1, 1, tzinfo=UTC))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,8 +25,8 @@ class Selection:
 
     paths: directories of logs, or globs of them.  number: of one closed file in each.
     since, until: times with a zone; the first that is in, and the first that is not any more.  A record's time is the
-    one that the index tells, of a commit or of 64 KiB together, so that of two selections that meet at a time each
-    record is in one.  What the index of a file does not reach counts as of the time at which the file was last written.
+    one that the index tells, of a commit or of 64 KiB together, so that of two selections that meet at a time in the
+    past each record is in one.  The records of a file that has no index count as of the time of its last write.
     """
 
     paths: tuple[str, ...]
@@ -73,8 +76,10 @@ class Chosen:
 def choose(selection: Selection) -> Chosen:
     """What there is of a selection now.  Reads headers and indexes only.
 
-    Raises: ValueError; NotFoundError for a file that is not there, StateError for one that is open; AccessError,
-    CorruptError, VersionError, GoneError.
+    Where `until` has passed, and the last records of a log that others write to are not in its index yet, it is opened
+    as a writer for a moment, which brings the index up to date.
+    Raises: ValueError; StateError where that is not allowed, and for a file that is open still; NotFoundError for one
+    that is not there; AccessError, CorruptError, VersionError, GoneError.
     """
     options = selection.options()
     ranges = tuple(_range(path, selection) for path in directories(options))
@@ -88,11 +93,34 @@ def _range(path: str, selection: Selection) -> LogRange:
     elif not files:
         return LogRange(path=path, start=None, end=None, log_bytes=0)
     else:
+        # Whatever is there now is older than a time to come.
+        until = selection.until if selection.until is None or selection.until <= datetime.now(UTC) else None
+        if until is not None:
+            _settle(path, files, until)
         start = earliest(files) if selection.since is None else _at(selection.since, path, files)
-        end = latest(files) if selection.until is None else _at(selection.until, path, files)
-        end = max(start, end)
+        end = max(start, latest(files) if until is None else _at(until, path, files))
     size = sum(part.end - part.start for part in ranges_between(path, files, start, end))
     return LogRange(path=path, start=start, end=end, log_bytes=size)
+
+
+def _settle(path: str, files: Sequence[FileStat], until: datetime) -> None:
+    """Have the index say of each record whether it is older than that.
+
+    A writer keeps some entries back, and a quiet log's may be hours old before they are written, with the times of
+    their commits: the records would be too new for an index that does not have them, and too old for it the next day.
+    A writer that is opened dates them, once and for all, with the time of the file's last write.
+    """
+    last = next((file for file in reversed(files) if file.tail > file.first_offset), None)
+    known = resolve(_NEVER, path, files, fail_on_data_loss=True)
+    # Not in a file that another program made: that has no index, and all of it counts as of its last write.
+    if last is None or last.uuid is None or known >= latest(files) or known != _at(until, path, files):
+        return
+    try:
+        with Writer(path):
+            pass
+    except BinlogError as error:
+        text = f"{path}: when the records from {known} on were appended is not in the index yet"
+        raise StateError(f"{text}, and it cannot be brought up to date: {error}") from error
 
 
 def _bounds_of_file(path: str, files: Sequence[FileStat], number: int) -> tuple[Ref, Ref]:

@@ -39,6 +39,8 @@ def watched(spark: Any, action: Callable[[], _Result], report: Report | None) ->
     def run() -> None:
         try:
             context.setJobGroup(group, "binlog")
+            # A thread of Java's has an active session of its own, in which a write looks for its format.  This sets it.
+            spark.createDataFrame([], "none INT")
             ended.append(action())
         except BaseException as error:  # noqa: BLE001 - it is raised again, in the thread that waits
             ended.append(error)

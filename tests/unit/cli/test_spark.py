@@ -130,6 +130,8 @@ org.apache.spark.api.python.PythonException
     [
         (TRACE, "/log/00000001.dat at offset 256: the bytes from here to 900 are not what was written [range]"),
         ("Traceback\nValueError: binlog: there is no option 'x'\n  more", "there is no option 'x'"),
+        ("Traceback\nTypeError: binlog: the parser gave a list", "the parser gave a list"),
+        ("An error occurred while calling o1.save.\n: org.a.Some$Error: [NOT_THERE] No.\n\tat", "No."),
         ("[PATH_ALREADY_EXISTS] Path exists.\nJVM", "Path exists."),
         ("[TABLE_OR_VIEW_NOT_FOUND.WITHOUT_SUGGESTION] No.", "No."),
         ("\n", "ValueError"),

@@ -20,7 +20,7 @@ from tests.support.logs import jpos_file
 with contextlib.suppress(ImportError):
     from pyspark.sql import types
 
-    from binlog.spark.jobs import Chosen, Output, SaveMode, Selection, choose, refuse
+    from binlog.spark.jobs import Chosen, Output, SaveMode, Selection, choose, refuse, selection
     from binlog.spark.jobs.output import Draft, Format, remove
     from binlog.spark.jobs.parsing import plain_frame
     from binlog.spark.jobs.stats import Amount, _Group, _summed
@@ -70,6 +70,49 @@ def test_selections_that_meet_at_a_time_have_each_record_once(tmp_path: Path) ->
     found = [bounds(Selection(paths=(path,), since=one, until=other)) for one, other in pairwise(ends)]
     assert [size for _, _, size in found] == [0, 5, 5, 5, 5, 5, 0, 0]
     assert [start for start, _, _ in found][1:] == [end for _, end, _ in found][:-1]
+
+
+def test_a_quiet_log_whose_writer_keeps_its_index_back_loses_no_record_between_two_days(tmp_path: Path) -> None:
+    path = str(tmp_path / "log")
+    with Writer(path) as writer:
+        first = writer.append(b"in the evening")
+        time.sleep(0.002)
+        midnight = datetime.now(UTC)
+        assert bounds(Selection(paths=(path,), since=midnight)) == (first, Ref(1, first.offset + 18), 18)
+        one_day = bounds(Selection(paths=(path,), until=midnight))
+        assert one_day == (first, Ref(1, first.offset + 18), 18)
+        second = writer.append(b"in the morning")
+        time.sleep(0.002)
+        # Now all is in the index, with the times of their commits.
+        assert bounds(Selection(paths=(path,), since=midnight, until=datetime.now(UTC)))[:2] == (
+            second, Ref(1, second.offset + 18),
+        )  # fmt: skip
+    assert bounds(Selection(paths=(path,), since=midnight))[0] == second
+    assert bounds(Selection(paths=(path,), until=midnight)) == one_day
+
+
+def test_a_day_that_is_not_over_is_all_there_is_and_writes_nothing(tmp_path: Path) -> None:
+    path = str(tmp_path / "log")
+    with Writer(path) as writer:
+        writer.append(b"one")
+        size = (tmp_path / "log" / "00000001.idx").stat().st_size
+        later = datetime.now(UTC) + timedelta(hours=1)
+        assert bounds(Selection(paths=(path,), until=later)) == (Ref(1, 256), Ref(1, 263), 7)
+        assert (tmp_path / "log" / "00000001.idx").stat().st_size == size
+
+
+def test_where_the_index_cannot_be_brought_up_to_date_it_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: str) -> Writer:
+        raise AccessError("no permission")
+
+    path = str(tmp_path / "log")
+    with Writer(path) as writer:
+        writer.append(b"one")
+        monkeypatch.setattr(selection, "Writer", refuse)
+        with pytest.raises(StateError, match="cannot be brought up to date: no permission"):
+            choose(Selection(paths=(path,), until=datetime.now(UTC)))
 
 
 def test_records_without_a_time_count_as_of_their_files_last_write(tmp_path: Path) -> None:
