@@ -8,7 +8,6 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import FrameType
 
 import click
 
@@ -40,20 +39,6 @@ class Signalled(BaseException):
     def __init__(self, number: signal.Signals) -> None:
         super().__init__(number)
         self.number = number
-
-
-@contextmanager
-def ended_by_sigterm() -> Iterator[None]:
-    """Have SIGTERM raise Signalled, so that what is open is put back in order before it ends the process."""
-
-    def end(number: int, frame: FrameType | None) -> None:
-        raise Signalled(signal.Signals(number))
-
-    before = signal.signal(signal.SIGTERM, end)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager

@@ -8,6 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any, Self
 
 from binlog.cli.amounts import count_text, duration_text
+from binlog.cli.spark.signals import KeptSignals
 
 if TYPE_CHECKING:
     from binlog.spark.jobs import Progress
@@ -17,17 +18,22 @@ _LINE_SECONDS = 10.0
 
 
 class Display:
-    """Shows what it is told of; leaving its `with` block takes the bar away."""
+    """Shows what it is told of; leaving its `with` block takes the bar away.
 
-    def __init__(self, what: str) -> None:
+    What reports to it is stopped there where a signal came.
+    """
+
+    def __init__(self, what: str, signals: KeptSignals) -> None:
         self._what = what
+        self._signals = signals
         self._begun = self._said = time.monotonic()
         self._bar: Any = None
         if os.isatty(_STANDARD_ERROR) and os.environ.get("TERM", "dumb") not in ("dumb", "unknown"):
             self._bar, self._task = _bar(what)
 
     def report(self, progress: Progress) -> None:
-        """Show it."""
+        """Show it.  Raises: KeyboardInterrupt, Signalled."""
+        self._signals.check()
         if self._bar is not None:
             self._bar.update(self._task, completed=progress.tasks_done, total=progress.tasks or None)
         elif (now := time.monotonic()) >= self._said + _LINE_SECONDS:
@@ -35,7 +41,8 @@ class Display:
             self._line(f"{count_text(progress.tasks_done)} of {count_text(progress.tasks)} tasks")
 
     def report_records(self, batches: int, records: int) -> None:
-        """Show how far a stream is."""
+        """Show how far a stream is.  Raises: KeyboardInterrupt, Signalled."""
+        self._signals.check()
         text = f"{count_text(batches)} batches, {count_text(records)} records"
         if self._bar is not None:
             self._bar.update(self._task, description=f"{self._what}: {text}")

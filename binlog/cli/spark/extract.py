@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from binlog.cli.amounts import count_text, size_text
-from binlog.cli.exits import ended_by_sigterm, opening
+from binlog.cli.exits import opening
 from binlog.cli.options import path_type
 from binlog.cli.output import printable, write_line
 from binlog.cli.spark.display import Display
@@ -106,8 +106,11 @@ def _extract(selection: Selection, to: OutputOptions, mode: str, spark_options: 
     output, bad_output = to.output(mode), to.bad_output(mode)
     with opening():
         refuse(chosen, output, bad_output)
-    with ended_by_sigterm(), spark_session(spark_options, folders=to.folders()) as spark, Display("extract") as display:
-        parsing = to.parsing(spark, chosen)
+    with (
+        spark_session(spark_options, folders=to.folders()) as (spark, signals),
+        Display("extract", signals) as display,
+    ):
+        parsing = to.parsing(spark, chosen, display.report)
         done = extract(
             spark,
             chosen,

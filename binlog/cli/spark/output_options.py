@@ -15,7 +15,7 @@ from binlog.cli.quantities import byte_count_from
 from binlog.cli.spark.options import columns_from, parser_from, records_from
 
 if TYPE_CHECKING:
-    from binlog.spark.jobs import Chosen, Output, Parsing
+    from binlog.spark.jobs import Chosen, Output, Parsing, Report
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -162,7 +162,7 @@ class OutputOptions:
         """Where tasks look for the parser too."""
         return () if self.parser is None else (os.getcwd(),)
 
-    def parsing(self, spark: Any, chosen: Chosen, keep: str | None = None) -> Parsing | None:
+    def parsing(self, spark: Any, chosen: Chosen, report: Report, keep: str | None = None) -> Parsing | None:
         """How records become columns; the schema of JSON is looked for where it is not given.
 
         keep: a folder that keeps the schema that was found for the next time.
@@ -176,7 +176,7 @@ class OutputOptions:
         kept = None if keep is None or "://" in keep else Path(keep) / _SCHEMA_FILE
         if self.schema is None and kept is not None and kept.exists():
             return Json(kept.read_text().strip())
-        schema = self.schema or infer_schema(spark, chosen, self.infer_from)
+        schema = self.schema or infer_schema(spark, chosen, self.infer_from, report=report)
         if self.schema is None and kept is not None:
             kept.parent.mkdir(parents=True, exist_ok=True)
             kept.write_text(f"{schema}\n")

@@ -14,13 +14,13 @@ import contextlib
 import importlib.util
 import os
 import re
-import signal
 import tempfile
 from collections.abc import Iterator, Sequence
 from typing import IO, Any
 
 from binlog.cli.exits import CommandError, ExitCode
 from binlog.cli.spark.options import SparkOptions
+from binlog.cli.spark.signals import KeptSignals, kept_signals
 from binlog.errors import BinlogError
 
 _STANDARD_ERROR = 2
@@ -42,27 +42,29 @@ def need_spark() -> None:
 
 
 @contextlib.contextmanager
-def spark_session(options: SparkOptions, *, folders: Sequence[str] = ()) -> Iterator[Any]:
+def spark_session(options: SparkOptions, *, folders: Sequence[str] = ()) -> Iterator[tuple[Any, KeptSignals]]:
     """A Spark session, stopped at the end; one that this process has already is left as it is.
 
+    With it goes what keeps Ctrl-C and SIGTERM meanwhile.
     folders: where tasks look for a user's modules.  Raises: CommandError for whatever Spark says.
     """
     from pyspark.sql import SparkSession
 
     active = SparkSession.getActiveSession()
-    if active is not None:
-        with spark_errors():
-            yield active
-        return
-    interrupts = signal.getsignal(signal.SIGINT)
-    with _log(options.log) as log:
-        spark = _started(options, folders, log)
-        try:
-            signal.signal(signal.SIGINT, interrupts)
+    with kept_signals() as signals:
+        if active is not None:
             with spark_errors():
-                yield spark
-        finally:
-            spark.stop()
+                yield active, signals
+            return
+        with _log(options.log) as log:
+            spark = _started(options, folders, log)
+            try:
+                signals.install()
+                signals.check()
+                with spark_errors():
+                    yield spark, signals
+            finally:
+                spark.stop()
 
 
 def _started(options: SparkOptions, folders: Sequence[str], log: IO[bytes]) -> Any:

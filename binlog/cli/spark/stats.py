@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from binlog.cli.amounts import count_text, size_text
-from binlog.cli.exits import ended_by_sigterm, opening
+from binlog.cli.exits import opening
 from binlog.cli.options import json_option
 from binlog.cli.output import write_line
 from binlog.cli.records import object_line
@@ -54,7 +54,7 @@ def command(
     with opening():
         chosen = choose(Selection(paths=directories, since=since, until=until))
     options = SparkOptions(master, settings, log)
-    with ended_by_sigterm(), spark_session(options) as spark, Display("stats") as display:
+    with spark_session(options) as (spark, signals), Display("stats", signals) as display:
         found = stats(spark, chosen, report=display.report)
     if as_json:
         write_line(object_line(as_object(found)))

@@ -7,12 +7,13 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from binlog.cli.amounts import count_text
-from binlog.cli.exits import ended_by_sigterm, opening
+from binlog.cli.exits import opening
 from binlog.cli.output import printable, write_line
 from binlog.cli.spark.display import Display
 from binlog.cli.spark.options import SparkOptions
 from binlog.cli.spark.output_options import OutputOptions
 from binlog.cli.spark.running import need_spark, spark_session
+from binlog.cli.spark.signals import KeptSignals
 from binlog.cli.spark.tables import rate_text, seconds_text, write_table
 
 if TYPE_CHECKING:
@@ -55,8 +56,9 @@ def run_stream(
         continuous = {} if interval is None else {"continuous": True, "interval": interval}
         return StreamOptions(checkpoint=f"{checkpoint}/{part}", batch_bytes=batch_bytes, **continuous)  # type: ignore[arg-type]
 
-    with ended_by_sigterm(), spark_session(options, folders=to.folders()) as spark:
-        parsing = to.parsing(spark, everything, keep=checkpoint)
+    with spark_session(options, folders=to.folders()) as (spark, signals):
+        with Display(what, signals) as display:
+            parsing = to.parsing(spark, everything, display.report, keep=checkpoint)
 
         def start() -> Following:
             return follow(
@@ -82,15 +84,20 @@ def run_stream(
         starts = [start] if bad_output is None else [start, start_bad]
         # Those that end run one after the other: two queries of one session get into each other's way now and then.
         for together in [starts] if interval is not None else [[each] for each in starts]:
-            _run(what, together, tell if start in together else None)
+            _run(what, together, tell if start in together else None, signals)
 
 
-def _run(what: str, starts: Sequence[Callable[[], Following]], tell: Callable[[Followed, float], None] | None) -> None:
+def _run(
+    what: str,
+    starts: Sequence[Callable[[], Following]],
+    tell: Callable[[Followed, float], None] | None,
+    signals: KeptSignals,
+) -> None:
     """Run queries until one of them ends, and stop the others.  tell: is told what the first one did."""
     begun = time.monotonic()
     running: list[Following] = []
     try:
-        with Display(what) as display:
+        with Display(what, signals) as display:
             running.extend(start() for start in starts)
             while not any(each.wait(_LOOK_SECONDS / len(running)) for each in running):
                 so_far = running[0].totals()

@@ -7,7 +7,7 @@ import dataclasses
 import click
 
 from binlog.cli.amounts import count_text, size_text
-from binlog.cli.exits import ExitCode, ended_by_sigterm, opening
+from binlog.cli.exits import ExitCode, opening
 from binlog.cli.options import json_option
 from binlog.cli.output import write_line
 from binlog.cli.records import object_line
@@ -41,7 +41,7 @@ def command(
             if not any(character in path for character in "*?["):
                 binlog.file_sizes(path)
     options = SparkOptions(master, settings, log)
-    with ended_by_sigterm(), spark_session(options) as spark, Display("verify") as display:
+    with spark_session(options) as (spark, signals), Display("verify", signals) as display:
         found = verify(spark, directories, report=display.report)
     if as_json:
         for problem in found.problems:

@@ -6,6 +6,7 @@ from typing import Any
 
 from binlog.spark.jobs.parsing import plain_frame
 from binlog.spark.jobs.selection import Chosen
+from binlog.spark.jobs.watching import Report, watched
 from binlog.spark.type_names import fields_ddl
 
 RECORDS = 10_000
@@ -14,7 +15,7 @@ RECORDS = 10_000
 _CORRUPT = "_corrupt_record"
 
 
-def infer_schema(spark: Any, chosen: Chosen, records: int | None = RECORDS) -> str:
+def infer_schema(spark: Any, chosen: Chosen, records: int | None = RECORDS, *, report: Report | None = None) -> str:
     """The fields of the first records, as Spark's SQL writes them.  records: how many; None for all.
 
     Records that are no JSON objects say nothing.
@@ -25,7 +26,7 @@ def infer_schema(spark: Any, chosen: Chosen, records: int | None = RECORDS) -> s
     if records is not None:
         frame = frame.limit(records)
     texts = frame.selectExpr("try_validate_utf8(CAST(data AS STRING)) AS value").where("value IS NOT NULL")
-    found = _read_json(spark, texts).schema
+    found = watched(spark, lambda: _read_json(spark, texts).schema, report)
     found.fields = [field for field in found.fields if field.name != _CORRUPT]
     if not found.fields:
         raise ValueError("no schema can be found: of the records looked at, none is a JSON object with fields")
