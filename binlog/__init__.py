@@ -4,7 +4,7 @@ from binlog import errors
 from binlog.format.ref import Ref
 from binlog.log.archive import Archived, Dictionary, archive
 from binlog.log.batch import Batch, Entry
-from binlog.log.check import Problem, check
+from binlog.log.check import Problem, check, file_sizes
 from binlog.log.index_check import DamagedRange
 from binlog.log.once import Turn
 from binlog.log.options import Background
@@ -49,6 +49,7 @@ __all__ = [
     "archive",
     "check",
     "errors",
+    "file_sizes",
     "forward",
     "narrow",
     "prune",

@@ -13,7 +13,7 @@ from binlog.cli.records import object_line
 
 @click.command("check", short_help="Look for everything that is wrong.")
 @directory_argument
-@json_option("Print a JSON object for each problem: path, offset, rule, text. Nothing for none.")
+@json_option("Print a JSON object for each problem: path, offset, rule, text, end. Nothing for none.")
 def command(directory: str, as_json: bool) -> ExitCode:
     """Look for everything that is wrong with the log in DIR, and repair nothing.
 

@@ -6,21 +6,24 @@ import importlib
 
 import click
 
-NAMES = ("append", "cat", "tail", "monitor", "cutover", "prune", "archive", "stat", "check", "repair", "shell")
+NAMES = ("append", "cat", "tail", "monitor", "cutover", "prune", "archive", "stat", "check", "repair", "shell", "spark")
 
 
 class Commands(click.Group):
-    """A group whose commands are the modules of this package that NAMES lists, each with a `command`."""
+    """A group whose commands are the modules of a package that `names` lists, each with a `command`."""
+
+    package = "binlog.cli"
+    names: tuple[str, ...] = NAMES
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(NAMES)
+        return list(self.names)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        return load(cmd_name) if cmd_name in NAMES else None
+        return load(cmd_name, self.package) if cmd_name in self.names else None
 
 
-def load(name: str) -> click.Command:
-    """The command with a name from NAMES."""
-    command = importlib.import_module(f"binlog.cli.{name}").command
+def load(name: str, package: str = "binlog.cli") -> click.Command:
+    """The command with a name from NAMES, or from those of another package."""
+    command = importlib.import_module(f"{package}.{name}").command
     assert isinstance(command, click.Command)
     return command

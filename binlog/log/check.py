@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import NamedTuple
 
 from binlog.errors import BinlogError, CorruptError, NotFoundError, VersionError
 from binlog.format.log_header import FIRST_OFFSET, LOG_HEADER, SLOT_BYTES, Flag, LogHeader, parse_slot
-from binlog.format.names import damaged_file_range
+from binlog.format.names import archive_file_name, damaged_file_range, log_file_name
 from binlog.log.chain import walk
 from binlog.log.directory import LogDirectory
 from binlog.log.header_reading import check_size, settled_header
@@ -23,60 +24,98 @@ from binlog.storage.content import Content, LostFrameError
 
 
 class Problem(NamedTuple):
-    """One thing that is wrong: the file, where in it, a short name of the rule that is broken, and a sentence."""
+    """One thing that is wrong: the file, where in it, a short name of the rule that is broken, and a sentence.
+
+    end: where what is wrong ends in the file, where that is known.
+    """
 
     path: str
     offset: int
     rule: str
     text: str
+    end: int | None = None
 
     def __str__(self) -> str:
         return f"{self.path} at offset {self.offset}: {self.text} [{self.rule}]"
 
 
-def check(path: str | os.PathLike[str]) -> list[Problem]:
+def check(path: str | os.PathLike[str], *, number: int | None = None) -> list[Problem]:
     """Every problem found in the log in a directory; an empty list for none.
 
+    number: look at this file alone, how it follows the one before it, and where it is the last one, what it leads to.
+    Such a call for each of `file_sizes`, side by side, finds together what one for the whole log does.
     Reads every record's length, every byte that an index tells of, and every frame of an archive, whose offsets are
     those of the log file.  Takes no lock and writes nothing.
     Raises: AccessError where the path cannot be read at all.
     """
     directory = LogDirectory(path)
     try:
-        return list(_check(directory))
+        return list(_check(directory, number))
     finally:
         directory.close()
 
 
-def _check(directory: LogDirectory) -> Iterator[Problem]:
+def file_sizes(path: str | os.PathLike[str]) -> dict[int, int]:
+    """The numbers of a log's files, in order, and their sizes in bytes, of an archive the archive's.
+
+    Opens none of them: they may be damaged.  Raises: AccessError.
+    """
+    directory = LogDirectory(path)
+    try:
+        found: dict[int, int] = {}
+        for number in directory.numbers():
+            for name in (log_file_name(number), archive_file_name(number)):
+                # Neither is there any more where retention removed it since the listing.
+                with suppress(FileNotFoundError):
+                    found.setdefault(number, os.stat(name, dir_fd=directory.fd, follow_symlinks=False).st_size)
+        return found
+    finally:
+        directory.close()
+
+
+def _check(directory: LogDirectory, only: int | None) -> Iterator[Problem]:
     before: LogHeader | None = None
-    for number in directory.numbers():
+    numbers = directory.numbers()
+    last = numbers[-1] if numbers else None
+    if only is not None:
+        numbers = [number for number in numbers if number < only][-1:] + ([only] if only in numbers else [])
+    for number in numbers:
+        wanted = only in (None, number)
         path = directory.file_path(number)
         header = None
         try:
             with directory.opened(number) as file:
                 path = file.path
                 header = settled_header(file.content, number, path)
-                yield from _check_set_aside(directory, header)
-                lost = [] if file.archive is None else list(file.archive.lost_frames())
-                yield from (Problem(each.path, each.offset, each.rule, each.text) for each in lost)
-                yield from _check_index(directory, file, header, lost)
-                if not lost:
-                    yield from _check_file(file.content, header, path)
+                if wanted:
+                    yield from _check_one(directory, file, header)
         except NotFoundError:
             before = None  # retention removed it since the listing
             continue
-        except CorruptError as error:
-            yield Problem(error.path, error.offset, error.rule, error.text)
-        except VersionError as error:
-            yield Problem(path, 0, "version", str(error))
         except BinlogError as error:
-            yield Problem(path, 0, "unreadable", str(error))
-        if before is not None and header is not None:
+            if wanted:
+                yield _problem(error, path)
+        if wanted and before is not None and header is not None:
             yield from _check_succession(before, header, directory)
         before = header
-    if before is not None:
+    if before is not None and only in (None, last):
         yield from _check_last(before, directory)
+
+
+def _problem(error: BinlogError, path: str) -> Problem:
+    if isinstance(error, CorruptError):
+        return Problem(error.path, error.offset, error.rule, error.text)
+    return Problem(path, 0, "version" if isinstance(error, VersionError) else "unreadable", str(error))
+
+
+def _check_one(directory: LogDirectory, file: OpenedFile, header: LogHeader) -> Iterator[Problem]:
+    """Everything within one file."""
+    yield from _check_set_aside(directory, header)
+    lost = [] if file.archive is None else list(file.archive.lost_frames())
+    yield from (Problem(each.path, each.offset, each.rule, each.text) for each in lost)
+    yield from _check_index(directory, file, header, lost)
+    if not lost:
+        yield from _check_file(file.content, header, file.path)
 
 
 def _check_file(content: Content, header: LogHeader, path: str) -> Iterator[Problem]:
@@ -109,7 +148,7 @@ def _check_index(
                 if any(each.offset < found.end and found.start < each.end for each in lost):
                     continue
                 text = f"the bytes from {found.start} to {found.end} are not those that were written there"
-                yield Problem(path, found.start, "index-crc", text)
+                yield Problem(path, found.start, "index-crc", text, found.end)
             else:
                 yield Problem(index_path(path), found.offset, "index", found.text)
     finally:
@@ -123,7 +162,7 @@ def _check_set_aside(directory: LogDirectory, header: LogHeader) -> Iterator[Pro
         # What recovery sets aside was never acknowledged, and lies behind the tail of the file that it was cut from.
         if number == header.number and start < header.own_tail:
             text = f"the records from {start} to {end} were damaged and are set aside in {name}; fillers stand there"
-            yield Problem(directory.file_path(number), start, "set-aside", text)
+            yield Problem(directory.file_path(number), start, "set-aside", text, end)
 
 
 def _check_blocks(header: LogHeader, path: str) -> Iterator[Problem]:

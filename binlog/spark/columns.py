@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from binlog import Stretch
 from binlog.errors import CorruptError
+from binlog.spark.record_parser import RecordParser, arrow_type
 from binlog.spark.schema import Field
 
 _TIME = pa.timestamp("us", "UTC")
@@ -34,12 +35,22 @@ class Damage(NamedTuple):
 
 def arrow_schema(fields: Sequence[Field]) -> pa.Schema:
     """The schema of the batches that are made here."""
-    return pa.schema([pa.field(field.name, _TYPES[field.column], field.nullable) for field in fields])
+    kinds = [_TYPES[field.column] if field.kind is None else arrow_type(field.kind) for field in fields]
+    each = zip(fields, kinds, strict=True)
+    return pa.schema([pa.field(field.name, kind, field.nullable) for field, kind in each])
 
 
-def record_batch(stretch: Stretch, source: str, fields: Sequence[Field], schema: pa.Schema) -> pa.RecordBatch:
+def record_batch(
+    stretch: Stretch, source: str, fields: Sequence[Field], schema: pa.Schema, parser: RecordParser | None = None
+) -> pa.RecordBatch:
     """The columns asked for, of the records of a stretch.  source: its log.  schema: `arrow_schema(fields)`."""
-    return pa.RecordBatch.from_arrays([_BUILDERS[field.column](stretch, source) for field in fields], schema=schema)
+    made: dict[str, pa.Array] = {}
+    if parser is not None:
+        made["parsed"], made["bad"], made["error"] = parser.parse(_data(stretch, source))
+    arrays = [
+        made[field.column] if field.column in made else _BUILDERS[field.column](stretch, source) for field in fields
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def damage_batch(
@@ -48,8 +59,8 @@ def damage_batch(
     """One row that stands for damaged bytes of a file."""
     what = {"end": damage.end, "reason": str(damage.error)}
     row = {"source": source, "number": number, "offset": damage.start, "damage": what}
-    arrays = [pa.array([row.get(field.column)], type=_TYPES[field.column]) for field in fields]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+    each = zip(fields, schema, strict=True)
+    return pa.RecordBatch.from_arrays([pa.array([row.get(at.column)], type=to.type) for at, to in each], schema=schema)
 
 
 def _source(stretch: Stretch, source: str) -> pa.Array:
@@ -105,6 +116,8 @@ _TYPES = {
     "time": _TIME,
     "data": pa.binary(),
     "damage": _DAMAGE,
+    "bad": pa.binary(),
+    "error": pa.string(),
 }
 
 _BUILDERS: dict[str, Callable[[Stretch, str], pa.Array]] = {

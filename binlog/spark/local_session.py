@@ -6,7 +6,7 @@ import contextlib
 import os
 import site
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -41,11 +41,14 @@ LOW_LATENCY: Mapping[str, str] = MappingProxyType(
 """
 
 
-def session(name: str = "binlog", *, cores: int | None = None, settings: Mapping[str, str] = _NONE) -> Any:
+def session(
+    name: str = "binlog", *, cores: int | None = None, settings: Mapping[str, str] = _NONE, folders: Sequence[str] = ()
+) -> Any:
     """Return a SparkSession of this process's own, `local[cores]`; one that is there already is returned as it is.
 
     cores: how many tasks run at once; as many as this process may use, unless told.
     settings: Spark's own, by their names; they come before those chosen here.
+    folders: where tasks look for modules too, on this machine.
     Leaving its `with` block stops it.
     Blocks: some 5 s, for the Java virtual machine.
     Raises: StateError where no Java for Spark is found, ImportError where PySpark is not installed.
@@ -60,7 +63,7 @@ def session(name: str = "binlog", *, cores: int | None = None, settings: Mapping
     for key, value in {**_SETTINGS, "spark.sql.shuffle.partitions": str(count), **settings}.items():
         builder = builder.config(key, value)
     # Spark looks at the environment once, when it starts Java.
-    with _environment(_spark_environment()):
+    with _environment(_spark_environment(folders)):
         spark = builder.getOrCreate()
     # Spark finds the source by itself, but for one case: installed under a path with a space, it looks for none (its
     # own jar's path comes to it with %20, is not there, and it takes Python to be missing; seen on 4.3).
@@ -70,7 +73,7 @@ def session(name: str = "binlog", *, cores: int | None = None, settings: Mapping
     return spark
 
 
-def _spark_environment() -> dict[str, str]:
+def _spark_environment(folders: Sequence[str] = ()) -> dict[str, str]:
     environment = {"JAVA_HOME": str(find_java_home())}
     # Otherwise Spark looks up the address of this machine's name, which not every machine has.
     if "SPARK_LOCAL_IP" not in os.environ:
@@ -81,7 +84,9 @@ def _spark_environment() -> dict[str, str]:
     root = str(Path(binlog.__file__).resolve().parent.parent)
     if root not in map(os.path.realpath, (*site.getsitepackages(), site.getusersitepackages())):
         # A checkout: the workers see it only where they are told, and Spark looks for sources only in plain folders.
-        environment["PYTHONPATH"] = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
+        folders = (root, *folders)
+    if folders:
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, (*folders, os.environ.get("PYTHONPATH"))))
     return environment
 
 

@@ -33,6 +33,7 @@ class ReadOptions:
     include_open_file: whether the file still appended to is read.
     permissive: whether damage becomes a row, or is an error.
     records_per_trigger, bytes_per_trigger: how much one batch of a stream takes at most; None for all there is.
+    parser, parser_schema: the function that makes columns of records, as module:function, and what it gives.
     """
 
     paths: tuple[str, ...]
@@ -46,6 +47,8 @@ class ReadOptions:
     permissive: bool = False
     records_per_trigger: int | None = None
     bytes_per_trigger: int | None = None
+    parser: str | None = None
+    parser_schema: str | None = None
 
     @property
     def several(self) -> bool:
@@ -63,6 +66,8 @@ def parse_options(options: Mapping[str, str]) -> ReadOptions:
         if text is not None:
             found[field] = parse(name, text)
     refuse_unknown(given, tuple(_OPTIONS))
+    if "parser_schema" in found and "parser" not in found:
+        raise ValueError("binlog: parserSchema says what a parser gives, and there is none: see the option parser")
     return ReadOptions(paths=tuple(each.rstrip("/") if is_url(each) else local_path(each) for each in named), **found)
 
 
@@ -134,6 +139,12 @@ def _mode(name: str, text: str) -> bool:
     return text.strip().upper() == "PERMISSIVE"
 
 
+def _text(name: str, text: str) -> str:
+    if not text.strip():
+        raise ValueError(f"binlog: {name} is empty")
+    return text.strip()
+
+
 _OPTIONS: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "startingPosition": ("start", parse_position),
     "endingPosition": ("end", parse_position),
@@ -145,6 +156,8 @@ _OPTIONS: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "mode": ("permissive", _mode),
     "maxRecordsPerTrigger": ("records_per_trigger", _count),
     "maxBytesPerTrigger": ("bytes_per_trigger", _bytes),
+    "parser": ("parser", _text),
+    "parserSchema": ("parser_schema", _text),
 }
 
 

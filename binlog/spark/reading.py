@@ -19,6 +19,7 @@ from binlog.spark.options import ReadOptions, is_url
 from binlog.spark.other_machine import open_range, this_machine
 from binlog.spark.partitions import FileRange, Task, plan
 from binlog.spark.pushdown import Wanted
+from binlog.spark.record_parser import RecordParser, load_parser
 from binlog.spark.remote import shown
 from binlog.spark.remote_log import read_remote
 from binlog.spark.schema import Field
@@ -50,15 +51,23 @@ class TaskReader:
             return
         spare_collections()
         schema = arrow_schema(self._fields)
+        parser = self._parser(schema)
         for part in partition.ranges:
-            yield from self._read(part, schema)
+            yield from self._read(part, schema, parser)
 
-    def _read(self, part: FileRange, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    def _parser(self, schema: pa.Schema) -> RecordParser | None:
+        """What makes the columns `parsed`, `bad` and `error`, where one of them is asked for."""
+        kinds = [schema.field(field.name).type for field in self._fields if field.column == "parsed"]
+        if self._options.parser is None or not kinds:
+            return None
+        return RecordParser(load_parser(self._options.parser), kinds[0])
+
+    def _read(self, part: FileRange, schema: pa.Schema, parser: RecordParser | None) -> Iterator[pa.RecordBatch]:
         source = shown(part.path) if is_url(part.path) else part.path
         try:
             for found in self._found(part):
                 if isinstance(found, Stretch):
-                    yield record_batch(found, source, self._fields, schema)
+                    yield record_batch(found, source, self._fields, schema, parser)
                 elif self._options.permissive:
                     yield damage_batch(source, part.number, found, self._fields, schema)
                 else:

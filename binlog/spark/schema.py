@@ -35,14 +35,24 @@ DAMAGE = Column(
     "null in a record's row; where bytes are damaged, the offset at which that ends, and what is wrong",
 )
 
+BAD = Column("bad", "binary", False, "the record, where the parser could make nothing of it; null elsewhere")
+ERROR = Column("error", "string", False, "why the parser could make nothing of it; null elsewhere")
 
-def columns(*, several: bool, permissive: bool) -> tuple[Column, ...]:
+
+def parsed(fields: str) -> Column:
+    """What a parser gives.  fields: of the struct, as Spark's SQL writes them."""
+    return Column("parsed", f"struct<{fields}>", False, "what the parser made of the record; else null")
+
+
+def columns(*, several: bool, permissive: bool, parsed_fields: str | None = None) -> tuple[Column, ...]:
     """Those that a read gives that asks for none in particular.
 
     several: of more than one log.  permissive: damage becomes rows, in which a record's columns but `number` and
-    `offset` are null.
+    `offset` are null.  parsed_fields: what a parser gives in place of the data, where there is one.
     """
     offered = COLUMNS if not permissive else tuple(column._replace(known=column.name != "data") for column in COLUMNS)
+    if parsed_fields is not None:
+        offered = (*offered[:-1], parsed(parsed_fields), BAD, ERROR)
     return (*((SOURCE,) if several else ()), *offered, *((DAMAGE,) if permissive else ()))
 
 
@@ -52,14 +62,17 @@ def ddl(offered: Sequence[Column]) -> str:
 
 
 class Field(NamedTuple):
-    """A column as a read asks for it: under the user's spelling of its name."""
+    """A column as a read asks for it: under the user's spelling of its name.  kind: Spark's type of `parsed`."""
 
     column: str
     name: str
     nullable: bool
+    kind: Any = None
 
 
-def chosen_fields(schema: Any, *, several: bool = False, permissive: bool = False) -> tuple[Field, ...]:
+def chosen_fields(
+    schema: Any, *, several: bool = False, permissive: bool = False, parsing: bool = False
+) -> tuple[Field, ...]:
     """The fields of a StructType, which is a user's or that of `ddl`.
 
     Raises: ValueError where the source cannot give what is asked for.
@@ -67,6 +80,8 @@ def chosen_fields(schema: Any, *, several: bool = False, permissive: bool = Fals
     offered = columns(several=several, permissive=permissive)
     if not several:
         offered = (SOURCE, *offered)
+    if parsing:
+        offered = (*offered, parsed("..."), BAD, ERROR)
     by_name = {column.name: column for column in offered}
     fields = tuple(_chosen_field(field, by_name) for field in schema.fields)
     if not fields:
@@ -77,6 +92,8 @@ def chosen_fields(schema: Any, *, several: bool = False, permissive: bool = Fals
     if permissive and DAMAGE.name not in names:
         text = "binlog: with mode=PERMISSIVE the schema has to have a column"
         raise ValueError(f"{text} {ddl([DAMAGE])}, so that damage is seen")
+    if ("parsed" in names) != (BAD.name in names) or (ERROR.name in names and BAD.name not in names):
+        raise ValueError(f"binlog: the columns parsed and {ddl([BAD])} go together, so that no record is lost")
     return fields
 
 
@@ -85,6 +102,10 @@ def _chosen_field(field: Any, by_name: dict[str, Column]) -> Field:
     if column is None:
         raise ValueError(f"binlog: there is no column {field.name!r}; there are {ddl(list(by_name.values()))}")
     asked = field.dataType.simpleString()
+    if column.name == "parsed" and asked.startswith("struct<"):
+        if not field.nullable or not all(each.nullable for each in field.dataType.fields):
+            raise ValueError("binlog: what a parser gives cannot be NOT NULL")
+        return Field(column.name, field.name, True, field.dataType)
     if asked != column.spark_type:
         raise ValueError(f"binlog: the column {column.name!r} is of type {column.spark_type}, not {asked}")
     if not (field.nullable or column.known):

@@ -9,6 +9,7 @@ from pyspark.sql.datasource import DataSource
 
 from binlog.spark.options import ReadOptions, is_url, parse_options
 from binlog.spark.reading import BatchReader, FilteringReader
+from binlog.spark.record_parser import schema_of
 from binlog.spark.remote import shown
 from binlog.spark.schema import Field, chosen_fields, columns, ddl
 from binlog.spark.write_options import WriteOptions, chosen_column, parse_write_options
@@ -39,7 +40,10 @@ class BinlogDataSource(DataSource):
         """All columns, for a user who asks for none in particular."""
         # Asked for by load(): that is where a user looks for the mistake in an option, not where the query runs.
         parsed = parse_options(self._given)
-        return ddl(columns(several=parsed.several, permissive=parsed.permissive))
+        fields = parsed.parser_schema
+        if fields is None and parsed.parser is not None:
+            fields = schema_of(parsed.parser)
+        return ddl(columns(several=parsed.several, permissive=parsed.permissive, parsed_fields=fields))
 
     def reader(self, schema: Any) -> BatchReader:
         """A reader of the columns in a StructType.  Raises: ValueError for one that the source cannot give."""
@@ -77,7 +81,9 @@ class BinlogDataSource(DataSource):
 
     def _read(self, schema: Any) -> tuple[ReadOptions, tuple[Field, ...]]:
         parsed = parse_options(self._given)
-        return parsed, chosen_fields(schema, several=parsed.several, permissive=parsed.permissive)
+        parsing = parsed.parser is not None
+        fields = chosen_fields(schema, several=parsed.several, permissive=parsed.permissive, parsing=parsing)
+        return parsed, fields
 
     def _write(self, schema: Any, *, overwrite: bool) -> tuple[WriteOptions, str]:
         if overwrite:

@@ -142,3 +142,42 @@ def test_a_problem_reads_as_a_sentence(log: Path) -> None:
     DAMAGE["status"](log / "00000002.dat")
     (problem,) = binlog.check(log)
     assert str(problem).endswith("00000002.dat at offset 6: status 2 is neither open nor closed [status]")
+
+
+def _four_files(path: Path) -> Path:
+    with Writer(path) as writer:
+        for first in range(0, 40, 10):
+            writer.append_many([b"record %d" % index for index in range(first, first + 10)])
+            if first < 30:
+                writer.cutover()
+    return path
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [
+        lambda log: None,
+        lambda log: _overwrite(log / "00000002.dat", 300, b"\xff"),
+        lambda log: os.truncate(log / "00000003.dat", 100),
+        lambda log: (log / "00000003.dat").unlink(),
+        lambda log: (log / "00000004.dat").unlink(),
+        lambda log: (log / "00000001.dat").unlink(),
+    ],
+)
+def test_file_by_file_finds_what_the_whole_log_does(tmp_path: Path, harm: Callable[[Path], None]) -> None:
+    log = _four_files(tmp_path / "log")
+    harm(log)
+    sizes = binlog.file_sizes(log)
+    assert sizes == {int(path.stem): path.stat().st_size for path in sorted(log.glob("*.dat"))}
+    assert [problem for number in sizes for problem in check(log, number=number)] == check(log)
+
+
+def test_a_file_that_is_not_there_has_no_problems(tmp_path: Path) -> None:
+    assert check(_four_files(tmp_path / "log"), number=9) == []
+
+
+def test_where_damage_ends_is_told(tmp_path: Path) -> None:
+    log = _four_files(tmp_path / "log")
+    _overwrite(log / "00000002.dat", 300, b"\xff")
+    [problem] = check(log)
+    assert (problem.rule, problem.offset, problem.end) == ("index-crc", 256, (log / "00000002.dat").stat().st_size)

@@ -45,6 +45,13 @@ def test_an_installed_package_needs_no_path(monkeypatch: pytest.MonkeyPatch) -> 
     assert "PYTHONPATH" not in local_session._spark_environment()
 
 
+def test_workers_look_where_they_are_told_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", "/mine")
+    monkeypatch.setattr(local_session.binlog, "__file__", "/checkout/binlog/__init__.py")
+    path = local_session._spark_environment(["/a", "/b"])["PYTHONPATH"]
+    assert path.split(os.pathsep) == ["/checkout", "/a", "/b", "/mine"]
+
+
 def test_the_environment_is_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BINLOG_TEST_SET", "before")
     monkeypatch.delenv("BINLOG_TEST_UNSET", raising=False)

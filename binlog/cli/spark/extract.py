@@ -1,0 +1,152 @@
+"""`binlog spark extract`: records to Parquet and other formats, once."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from binlog.cli.amounts import count_text, size_text
+from binlog.cli.exits import opening
+from binlog.cli.options import path_type
+from binlog.cli.output import printable, write_line
+from binlog.cli.spark.display import Display
+from binlog.cli.spark.options import (
+    SINCE_TEXT,
+    UNTIL_TEXT,
+    SparkOptions,
+    day_from,
+    directories_argument,
+    spark_options,
+    time_option,
+)
+from binlog.cli.spark.output_options import OutputOptions, batch_bytes_option, output_options
+from binlog.cli.spark.running import need_spark, spark_session
+from binlog.cli.spark.streaming import default_checkpoint, run_stream
+from binlog.cli.spark.tables import rate_text, seconds_text, size_or_unknown, write_table
+
+if TYPE_CHECKING:
+    from binlog.spark.jobs import Extracted, Parsing, Selection
+
+
+@click.command("extract", short_help="Write records to Parquet and other formats.")
+@directories_argument
+@output_options
+@click.option(
+    "--mode",
+    type=click.Choice(["error", "append", "overwrite"]),
+    help="What becomes of an OUT that is there. [default: error; append with --incremental]",
+)
+@time_option("--since", SINCE_TEXT)
+@time_option("--until", UNTIL_TEXT)
+@click.option("--day", callback=day_from, metavar="DATE", help="A day, in UTC: 2025-01-31, today or yesterday.")
+@click.option("--file", "number", type=click.IntRange(min=1), metavar="N", help="The closed file N alone.")
+@click.option(
+    "--incremental",
+    is_flag=True,
+    help="What came since the last such run; the first one begins at the beginning, or at --since.",
+)
+@click.option(
+    "--checkpoint",
+    type=path_type(),
+    metavar="DIR",
+    help="The folder that keeps where --incremental is. [default: OUT.checkpoint]",
+)
+@batch_bytes_option
+@spark_options
+def command(
+    directories: tuple[str, ...],
+    mode: str | None,
+    since: datetime | None,
+    until: datetime | None,
+    day: tuple[datetime, datetime] | None,
+    number: int | None,
+    incremental: bool,
+    checkpoint: str | None,
+    batch_bytes: int | None,
+    master: str | None,
+    settings: tuple[tuple[str, str], ...],
+    log: str | None,
+    **given: Any,
+) -> None:
+    """Write the records of the logs in DIR... to OUT: all, a day, one closed file, or what came since the last run.
+
+    OUT has the whole extract or nothing of it, whenever this ends. Every record read is in OUT, or, where it cannot be
+    parsed, in the column or folder of the bad ones; the table counts both. A record's time is the one that the index
+    tells; where it tells none, that of the file's last write counts.
+    """
+    to = OutputOptions(**given)
+    to.check()
+    if number is not None and (since or until or day):
+        raise click.UsageError("--file excludes --since, --until and --day")
+    if day is not None and (since or until):
+        raise click.UsageError("--day excludes --since and --until")
+    if incremental and (until or day or number is not None or mode in ("error", "overwrite")):
+        raise click.UsageError("--incremental excludes --until, --day, --file, and other modes than append")
+    if checkpoint is not None and not incremental:
+        raise click.UsageError("--checkpoint goes with --incremental")
+    need_spark()
+    from binlog.spark.jobs import Selection
+
+    since, until = day or (since, until)
+    selection = Selection(paths=directories, since=since, until=until, number=number)
+    spark = SparkOptions(master, settings, log)
+    if incremental:
+        run_stream("extract", selection, to, spark, checkpoint or default_checkpoint(to.out), batch_bytes=batch_bytes)
+    else:
+        _extract(selection, to, mode or "error", spark)
+
+
+def _extract(selection: Selection, to: OutputOptions, mode: str, spark_options: SparkOptions) -> None:
+    from binlog.spark.jobs import choose, extract, refuse
+
+    with opening():
+        chosen = choose(selection)
+    output, bad_output = to.output(mode), to.bad_output(mode)
+    with opening():
+        refuse(chosen, output, bad_output)
+    with (
+        spark_session(spark_options, folders=to.folders()) as (spark, signals),
+        Display("extract", signals) as display,
+    ):
+        parsing = to.parsing(spark, chosen, display.report)
+        done = extract(
+            spark,
+            chosen,
+            output,
+            columns=to.columns,
+            parsing=parsing,
+            bad_column=to.bad_column,
+            bad_output=bad_output,
+            report=display.report,
+        )
+    _print(done, parsing, to)
+
+
+def _print(done: Extracted, parsing: Parsing | None, to: OutputOptions) -> None:
+    for each in done.chosen.ranges:
+        bounds = "no files yet" if each.start is None else f"{each.start} up to {each.end}, {size_text(each.log_bytes)}"
+        write_line(f"{printable(each.path)}: {bounds}")
+    if to.finds_schema and parsing is not None:
+        seen = "all records" if to.infer_from is None else f"the first {count_text(to.infer_from)} records"
+        write_line(f"schema, of {seen}: {printable(str(parsing.schema))}")
+    if done.bad_files:
+        write_line(f"bad records: {printable(str(to.bad))}")
+    rate = done.records / done.seconds if done.seconds else None
+    write_table(
+        ("RECORDS", "GOOD", "BAD", "TIME UNKNOWN", "READ", "FILES", "WRITTEN", "SECONDS", "RECORDS/S"),
+        [
+            (
+                count_text(done.records),
+                count_text(done.records - done.bad_records),
+                count_text(done.bad_records),
+                count_text(done.unknown_times),
+                size_text(done.chosen.log_bytes),
+                count_text(done.files),
+                size_or_unknown(done.file_bytes),
+                seconds_text(done.seconds),
+                rate_text(rate),
+            )
+        ],
+    )

@@ -1,0 +1,68 @@
+"""`binlog spark follow`: records to Parquet and other formats as they come."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import click
+
+from binlog.cli.options import path_type
+from binlog.cli.quantities import seconds_from
+from binlog.cli.spark.options import SparkOptions, directories_argument, spark_options, time_option
+from binlog.cli.spark.output_options import OutputOptions, batch_bytes_option, output_options
+from binlog.cli.spark.running import need_spark
+from binlog.cli.spark.streaming import default_checkpoint, run_stream
+
+
+@click.command("follow", short_help="Write records as they come, until Ctrl-C.")
+@directories_argument
+@output_options
+@time_option("--since", "Begin there the first time, and not at the beginning: 2025-01-31T12:00:00Z, 2025-01-31, 5m.")
+@click.option(
+    "--checkpoint",
+    type=path_type(),
+    metavar="DIR",
+    help="The folder that keeps where it is. [default: OUT.checkpoint]",
+)
+@click.option(
+    "--interval",
+    default="10s",
+    show_default=True,
+    callback=seconds_from,
+    metavar="TIME",
+    help="The time between batches, each of which makes files of its own: 0s, 10s, 5min.",
+)
+@batch_bytes_option
+@spark_options
+def command(
+    directories: tuple[str, ...],
+    since: datetime | None,
+    checkpoint: str | None,
+    interval: float,
+    batch_bytes: int | None,
+    master: str | None,
+    settings: tuple[tuple[str, str], ...],
+    log: str | None,
+    **given: Any,
+) -> None:
+    """Write the records of the logs in DIR... to OUT as they come, each once, until Ctrl-C or SIGTERM.
+
+    A later run, or 'extract --incremental' with the same OUT, goes on where this one ended. Who reads OUT with Spark
+    sees every record once, whatever happened; a batch that was under way is written again, and its first files stay
+    there uncounted.
+    """
+    to = OutputOptions(**given)
+    to.check()
+    need_spark()
+    from binlog.spark.jobs import Selection
+
+    run_stream(
+        "follow",
+        Selection(paths=directories, since=since),
+        to,
+        SparkOptions(master, settings, log),
+        checkpoint or default_checkpoint(to.out),
+        batch_bytes=batch_bytes,
+        interval=f"{round(interval * 1000)} milliseconds",
+    )

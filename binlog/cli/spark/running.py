@@ -1,0 +1,127 @@
+"""Starting Spark for a command, and telling in one line what went wrong in it.
+
+Facts relied on (PySpark 4.3):
+
+- What Java writes to standard error, warnings and the traces of failed tasks, goes to the descriptor that was number 2
+  when it was started.  What a user has to know of it is in the error that Python gets.
+- Starting Spark takes SIGINT for itself: its handler cancels all jobs, also those of a stream, whose query then fails.
+- A frame's error has the trace of a task in its text, and in that the error of ours.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import re
+import tempfile
+from collections.abc import Iterator, Sequence
+from typing import IO, Any
+
+from binlog.cli.exits import CommandError, ExitCode
+from binlog.cli.spark.options import SparkOptions
+from binlog.cli.spark.signals import KeptSignals, kept_signals
+from binlog.errors import BinlogError
+
+_STANDARD_ERROR = 2
+
+# "binlog.errors.GoneError: the text", as Python prints it within a trace; ValueErrors, and what names us.
+_OURS = re.compile(r"^\s*(?:binlog\.errors\.\w+: |ValueError: |\w+Error: (?=binlog: ))(?:binlog: )?(.+)$", re.MULTILINE)
+# "An error occurred while calling o70.save.", and then the error.
+_CALL = re.compile(r"\AAn error occurred while calling \S+\s+: (?:[\w.$]+: )?")
+_CONDITION = re.compile(r"^\[[A-Z_.0-9]+\] ")
+_LAST_BYTES = 2000
+
+
+def need_spark() -> None:
+    """Raises: CommandError where a package is missing."""
+    missing = [name for name in ("pyspark", "pyarrow") if importlib.util.find_spec(name) is None]
+    if missing:
+        text = f"{' and '.join(missing)} not installed; 'pip install binlog[spark]' installs what this needs"
+        raise CommandError(text, ExitCode.FAILED)
+
+
+@contextlib.contextmanager
+def spark_session(options: SparkOptions, *, folders: Sequence[str] = ()) -> Iterator[tuple[Any, KeptSignals]]:
+    """A Spark session, stopped at the end; one that this process has already is left as it is.
+
+    With it goes what keeps Ctrl-C and SIGTERM meanwhile.
+    folders: where tasks look for a user's modules.  Raises: CommandError for whatever Spark says.
+    """
+    from pyspark.sql import SparkSession
+
+    active = SparkSession.getActiveSession()
+    with kept_signals() as signals:
+        if active is not None:
+            with spark_errors():
+                yield active, signals
+            return
+        with _log(options.log) as log:
+            spark = _started(options, folders, log)
+            try:
+                signals.install()
+                signals.check()
+                with spark_errors():
+                    yield spark, signals
+            finally:
+                spark.stop()
+
+
+def _started(options: SparkOptions, folders: Sequence[str], log: IO[bytes]) -> Any:
+    from binlog.spark import session
+
+    try:
+        with _standard_error_to(log.fileno()):
+            spark = session("binlog", settings=options.settings(), folders=folders)
+            spark.sparkContext.setLogLevel("WARN" if options.log else "OFF")
+        return spark
+    except (BinlogError, KeyboardInterrupt):
+        raise
+    except Exception as error:
+        log.seek(max(log.seek(0, os.SEEK_END) - _LAST_BYTES, 0))
+        said = [line for line in log.read().decode("utf-8", "replace").splitlines() if line.strip()]
+        # Java says itself what is wrong with it; Python only that it ended.
+        last = f": {said[-1]}" if said and "JAVA_GATEWAY" in str(error) else ""
+        raise CommandError(f"Spark does not start: {error_text(error)}{last}", ExitCode.FAILED) from error
+
+
+@contextlib.contextmanager
+def spark_errors() -> Iterator[None]:
+    """One line for an error of Spark's, with the one of ours that is in it.  Raises: CommandError."""
+    try:
+        yield
+    except (BinlogError, OSError, CommandError):
+        raise
+    except ValueError as error:
+        raise CommandError(error_text(error), ExitCode.USAGE) from error
+    except Exception as error:
+        if type(error).__module__.split(".")[0] not in ("pyspark", "py4j"):
+            raise
+        raise CommandError(error_text(error), ExitCode.FAILED) from error
+
+
+def error_text(error: Exception) -> str:
+    """What is to be known of an error of Spark's: the last one of ours in its text, or else its first line."""
+    text = _CALL.sub("", str(error))
+    ours = _OURS.findall(text)
+    if ours:
+        return str(ours[-1]).removeprefix("binlog: ")
+    first = next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
+    return _CONDITION.sub("", first)
+
+
+@contextlib.contextmanager
+def _log(path: str | None) -> Iterator[IO[bytes]]:
+    with tempfile.TemporaryFile() if path is None else open(path, "a+b") as file:
+        yield file
+
+
+@contextlib.contextmanager
+def _standard_error_to(fd: int) -> Iterator[None]:
+    kept = os.dup(_STANDARD_ERROR)
+    try:
+        os.dup2(fd, _STANDARD_ERROR)
+        yield
+    finally:
+        os.dup2(kept, _STANDARD_ERROR)
+        os.close(kept)

@@ -1,0 +1,127 @@
+"""Running a stream for a command, until it ends or somebody ends it, and its table."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from binlog.cli.amounts import count_text
+from binlog.cli.exits import opening
+from binlog.cli.output import printable, write_line
+from binlog.cli.spark.display import Display
+from binlog.cli.spark.options import SparkOptions
+from binlog.cli.spark.output_options import OutputOptions
+from binlog.cli.spark.running import need_spark, spark_session
+from binlog.cli.spark.signals import KeptSignals
+from binlog.cli.spark.tables import rate_text, seconds_text, write_table
+
+if TYPE_CHECKING:
+    from binlog.spark.jobs import Followed, Following, Selection
+
+_LOOK_SECONDS = 0.25
+
+
+def default_checkpoint(out: str) -> str:
+    """Beside the output: within it, whoever lists it would have to know what is no record."""
+    return f"{out.rstrip('/')}.checkpoint"
+
+
+def run_stream(
+    what: str,
+    selection: Selection,
+    to: OutputOptions,
+    options: SparkOptions,
+    checkpoint: str,
+    *,
+    batch_bytes: int | None,
+    interval: str | None = None,
+) -> None:
+    """Run it to its end: to what is there now or, with an interval between batches, until a signal.
+
+    The table is printed however it ends.
+    """
+    need_spark()
+    from binlog.spark.jobs import Selection, StreamOptions, choose, follow, follow_bad
+
+    with opening():
+        # What is wrong with the arguments is told before Spark is started.
+        choose(selection)
+        everything = choose(Selection(paths=selection.paths))
+    bad_output = to.bad_output()
+    if bad_output is not None and interval is not None:
+        options = options.trying_again()
+
+    def stream(part: str) -> StreamOptions:
+        continuous = {} if interval is None else {"continuous": True, "interval": interval}
+        return StreamOptions(checkpoint=f"{checkpoint}/{part}", batch_bytes=batch_bytes, **continuous)  # type: ignore[arg-type]
+
+    with spark_session(options, folders=to.folders()) as (spark, signals):
+        with Display(what, signals) as display:
+            parsing = to.parsing(spark, everything, display.report, keep=checkpoint)
+
+        def start() -> Following:
+            return follow(
+                spark,
+                selection,
+                to.output(),
+                stream("records"),
+                columns=to.columns,
+                parsing=parsing,
+                bad_column=to.bad_column if bad_output is None else None,
+            )
+
+        def start_bad() -> Following:
+            assert bad_output is not None
+            assert parsing is not None
+            return follow_bad(spark, selection, bad_output, stream("bad"), parsing=parsing)
+
+        def tell(done: Followed, seconds: float) -> None:
+            if to.finds_schema and parsing is not None:
+                write_line(f"schema: {printable(str(parsing.schema))}")
+            _print(done, seconds)
+
+        starts = [start] if bad_output is None else [start, start_bad]
+        # Those that end run one after the other: two queries of one session get into each other's way now and then.
+        for together in [starts] if interval is not None else [[each] for each in starts]:
+            _run(what, together, tell if start in together else None, signals)
+
+
+def _run(
+    what: str,
+    starts: Sequence[Callable[[], Following]],
+    tell: Callable[[Followed, float], None] | None,
+    signals: KeptSignals,
+) -> None:
+    """Run queries until one of them ends, and stop the others.  tell: is told what the first one did."""
+    begun = time.monotonic()
+    running: list[Following] = []
+    try:
+        with Display(what, signals) as display:
+            running.extend(start() for start in starts)
+            while not any(each.wait(_LOOK_SECONDS / len(running)) for each in running):
+                so_far = running[0].totals()
+                display.report_records(so_far.batches, so_far.records)
+    finally:
+        done = [each.stop() for each in running]
+        if done and tell is not None:
+            tell(done[0], time.monotonic() - begun)
+
+
+def _print(done: Followed, seconds: float) -> None:
+    for path, ref in done.ends.items():
+        write_line(f"{printable(path)}: up to {ref}")
+    write_table(
+        ("BATCHES", "RECORDS", "GOOD", "BAD", "TIME UNKNOWN", "SECONDS", "RECORDS/S"),
+        [
+            (
+                count_text(done.batches),
+                count_text(done.records),
+                count_text(done.records - done.bad_records),
+                count_text(done.bad_records),
+                count_text(done.unknown_times),
+                seconds_text(seconds),
+                rate_text(done.records / seconds),
+            )
+        ],
+    )

@@ -1,0 +1,76 @@
+"""`binlog spark verify`: everything that is wrong with many files, checked side by side."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import click
+
+from binlog.cli.amounts import count_text, size_text
+from binlog.cli.exits import ExitCode, opening
+from binlog.cli.options import json_option
+from binlog.cli.output import write_line
+from binlog.cli.records import object_line
+from binlog.cli.spark.display import Display
+from binlog.cli.spark.options import SparkOptions, directories_argument, spark_options
+from binlog.cli.spark.running import need_spark, spark_session
+from binlog.cli.spark.tables import byte_rate_text, seconds_text, write_table
+
+
+@click.command("verify", short_help="Check many files side by side.")
+@directories_argument
+@json_option("Print a JSON object for each problem: directory, file, start, end, kind, text. Nothing for none.")
+@spark_options
+def command(
+    directories: tuple[str, ...],
+    as_json: bool,
+    master: str | None,
+    settings: tuple[tuple[str, str], ...],
+    log: str | None,
+) -> ExitCode:
+    """Check the logs in DIR... as 'binlog check' does, a file in each task: CRCs against the index, counts, gaps.
+
+    Prints a row for each problem, then a table. Exits with 1 if there is any. May run while others append.
+    """
+    need_spark()
+    import binlog
+    from binlog.spark.jobs import Selection, verify
+
+    with opening():
+        for path in Selection(paths=directories).options().paths:
+            if not any(character in path for character in "*?["):
+                binlog.file_sizes(path)
+    options = SparkOptions(master, settings, log)
+    with spark_session(options) as (spark, signals), Display("verify", signals) as display:
+        found = verify(spark, directories, report=display.report)
+    if as_json:
+        for problem in found.problems:
+            write_line(object_line(dataclasses.asdict(problem)))
+        return ExitCode.FAILED if found.problems else ExitCode.OK
+    if found.problems:
+        rows = [
+            (each.directory, str(each.file), str(each.start), count_or_dash(each.end), each.kind, each.text)
+            for each in found.problems
+        ]
+        write_table(("DIRECTORY", "FILE", "FROM", "TO", "KIND", "PROBLEM"), rows, left=("DIRECTORY", "KIND", "PROBLEM"))
+        write_line("")
+    rate = found.file_bytes / found.seconds if found.seconds else None
+    write_table(
+        ("PROBLEMS", "FILES", "RECORDS", "READ", "SECONDS", "RATE"),
+        [
+            (
+                count_text(len(found.problems)),
+                count_text(found.files),
+                count_text(found.records),
+                size_text(found.file_bytes),
+                seconds_text(found.seconds),
+                byte_rate_text(rate),
+            )
+        ],
+    )
+    return ExitCode.FAILED if found.problems else ExitCode.OK
+
+
+def count_or_dash(value: int | None) -> str:
+    """An offset, or `-`."""
+    return "-" if value is None else str(value)

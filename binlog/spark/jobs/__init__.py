@@ -1,0 +1,53 @@
+"""Jobs over logs, as functions of a Spark session; the command line's `binlog spark` runs the same.
+
+    from binlog.spark import session
+    from binlog.spark.jobs import Output, Selection, choose, extract
+
+    with session("extract") as spark:
+        extract(spark, choose(Selection(paths=("/var/log/audit",), number=3)), Output(path="/data/audit-3"))
+
+Importing this package imports PySpark and PyArrow.
+"""
+
+from binlog.spark.jobs.extract import BAD_COLUMN, Extracted, extract, refuse
+from binlog.spark.jobs.follow import Followed, Following, StreamOptions, follow, follow_bad
+from binlog.spark.jobs.json_schema import infer_schema
+from binlog.spark.jobs.output import Format, Output, SaveMode
+from binlog.spark.jobs.parsing import Json, Parser, Parsing
+from binlog.spark.jobs.selection import Chosen, LogRange, Selection, choose
+from binlog.spark.jobs.stats import Amount, FileAmount, HourAmount, Stats, stats
+from binlog.spark.jobs.verify import FileProblem, Verified, verify
+from binlog.spark.jobs.watching import Progress, Report
+
+__all__ = [
+    "BAD_COLUMN",
+    "Amount",
+    "Chosen",
+    "Extracted",
+    "FileAmount",
+    "FileProblem",
+    "Followed",
+    "Following",
+    "Format",
+    "HourAmount",
+    "Json",
+    "LogRange",
+    "Output",
+    "Parser",
+    "Parsing",
+    "Progress",
+    "Report",
+    "SaveMode",
+    "Selection",
+    "Stats",
+    "StreamOptions",
+    "Verified",
+    "choose",
+    "extract",
+    "follow",
+    "follow_bad",
+    "infer_schema",
+    "refuse",
+    "stats",
+    "verify",
+]

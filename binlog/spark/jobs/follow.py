@@ -1,0 +1,210 @@
+"""Extracting as a stream: what came since the last time, or all that comes, each record once.
+
+Spark keeps the position in a checkpoint, and the output's own notes (`_spark_metadata`) say which files of it count: so
+a run that dies in the middle of a batch leaves nothing twice for whoever reads the output with Spark, and the next run
+goes on exactly there.
+
+Facts relied on (Spark 4.2 and 4.3):
+
+- The sink of files passes over a batch that its notes have already, by its number alone.  So a new checkpoint over an
+  old output would lose records: its first batches have the numbers of old ones.
+- `recentProgress` has the last hundred triggers of a query, those without records among them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Self
+
+from binlog import Ref
+from binlog.errors import StateError
+from binlog.spark.jobs.extract import BAD_COLUMN, bad_frame, check_arguments, counts_of, shaped, source_frame
+from binlog.spark.jobs.output import STREAM_METADATA, Format, Output, SaveMode, has_files, refuse_places
+from binlog.spark.jobs.parsing import Parsing
+from binlog.spark.jobs.selection import Selection
+
+_METRICS = "binlog"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Followed:
+    """What a stream did since it was started.
+
+    batches: that had records.  ends: for each log's directory, the ref that the next batch begins at.
+    The others as in Extracted.
+    """
+
+    batches: int = 0
+    records: int = 0
+    bad_records: int = 0
+    unknown_times: int | None = None
+    ends: Mapping[str, Ref]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamOptions:
+    """checkpoint: the folder that keeps the position.  continuous: to go on for ever, or to end at what is there.
+
+    interval: between the batches of a continuous one, in Spark's words: `10 seconds`.
+    batch_bytes: of the logs, in one batch, about; None for no limit.
+    """
+
+    checkpoint: str
+    continuous: bool = False
+    interval: str = "10 seconds"
+    batch_bytes: int | None = None
+
+
+class Following:
+    """A stream that was started.  Leaving its `with` block stops it; a batch under way is done again the next time."""
+
+    def __init__(self, query: Any) -> None:
+        self._query = query
+        self._seen: dict[int, dict[str, Any]] = {}
+
+    def wait(self, seconds: float) -> bool:
+        """Whether it ended within that time.  Raises: Spark's own errors where it failed."""
+        ended = self._query.awaitTermination(seconds)
+        self._look()
+        return bool(ended)
+
+    def stop(self) -> Followed:
+        """Stop it, and tell what it did.  A second call does no more."""
+        if self._query.isActive:
+            self._query.stop()
+        return self.totals()
+
+    def totals(self) -> Followed:
+        """What it did so far."""
+        self._look()
+        observed = [each.get("observedMetrics", {}).get(_METRICS, {}) for each in self._seen.values()]
+        times = [each["unknown_times"] for each in observed if each.get("unknown_times") is not None]
+        last = self._seen[max(self._seen)] if self._seen else None
+        return Followed(
+            batches=len(self._seen),
+            records=sum(each["records"] for each in observed),
+            bad_records=sum(each["bad"] for each in observed),
+            unknown_times=sum(times) if times else None,
+            ends={} if last is None else _refs(last["sources"][0]["endOffset"]),
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stop()
+
+    def _look(self) -> None:
+        for progress in self._query.recentProgress:
+            found = json.loads(progress.json)
+            if found.get("observedMetrics", {}).get(_METRICS, {}).get("records"):
+                self._seen[found["batchId"]] = found
+
+
+def follow(
+    spark: Any,
+    selection: Selection,
+    output: Output,
+    stream: StreamOptions,
+    *,
+    columns: Sequence[str] | None = None,
+    parsing: Parsing | None = None,
+    bad_column: str | None = BAD_COLUMN,
+) -> Following:
+    """Start to write records to a folder of files, or to another log, each once, from where the checkpoint says.
+
+    selection: its `since` is where a new checkpoint begins; it has neither `until` nor `number`.
+    bad_column: None where bad records are left out; `follow_bad` writes them.
+    The other arguments are those of `extract`.
+    Raises: StateError for an output or a checkpoint that is not the other's; ValueError; Spark's own errors.
+    """
+    check_arguments(output, columns=columns, parsing=parsing, bad_output=None)
+    frame = _frame(spark, selection, output, stream, columns, parsing)
+    good = shaped(frame.observe(_METRICS, *counts_of(frame)), output, parsing, bad_column=bad_column)
+    return _start(good, output, stream)
+
+
+def follow_bad(
+    spark: Any, selection: Selection, output: Output, stream: StreamOptions, *, parsing: Parsing
+) -> Following:
+    """The same for the bad records alone, with a checkpoint of its own."""
+    frame = _frame(spark, selection, output, stream, None, parsing)
+    return _start(bad_frame(frame.observe(_METRICS, *counts_of(frame)), output), output, stream)
+
+
+@dataclass(frozen=True)
+class _Source:
+    """What a stream reads, as `source_frame` takes it."""
+
+    paths: tuple[str, ...]
+    several: bool
+
+    def load(self, reader: Any) -> Any:
+        # PySpark's stream reader takes one path; the source knows several, by the name that a batch reader gives them.
+        return reader.option("paths", json.dumps(self.paths)).load()
+
+
+def _frame(
+    spark: Any,
+    selection: Selection,
+    output: Output,
+    stream: StreamOptions,
+    columns: Sequence[str] | None,
+    parsing: Parsing | None,
+) -> Any:
+    if selection.until is not None or selection.number is not None:
+        raise ValueError("a stream has a beginning, and neither an end nor one file")
+    options = selection.options()
+    refuse_places(options.paths, [output])
+    reader = spark.readStream.format("binlog")
+    if selection.since is not None:
+        reader = reader.option("startingPosition", selection.since.isoformat())
+    if stream.batch_bytes is not None:
+        reader = reader.option("maxBytesPerTrigger", str(stream.batch_bytes))
+    return source_frame(reader, _Source(options.paths, options.several), output, columns, parsing)
+
+
+def _start(frame: Any, output: Output, stream: StreamOptions) -> Following:
+    _refuse(output, stream)
+    checkpoint = _place(stream.checkpoint)
+    writer = output.prepared(frame.writeStream).outputMode("append").option("checkpointLocation", checkpoint)
+    when: dict[str, Any] = {"processingTime": stream.interval} if stream.continuous else {"availableNow": True}
+    writer = writer.trigger(**when)
+    local = output.local()
+    is_log = output.format is Format.BINLOG
+    return Following(writer.start(output.path if local is None else str(local) if is_log else local.as_uri()))
+
+
+def _place(path: str) -> str:
+    local = replace(Output(path=path)).local()
+    return path if local is None else local.as_uri()
+
+
+def _refuse(output: Output, stream: StreamOptions) -> None:
+    path, checkpoint = output.local(), Output(path=stream.checkpoint).local()
+    if output.mode is SaveMode.OVERWRITE:
+        raise ValueError("a stream adds to its output")
+    if path is None or checkpoint is None or output.format is Format.BINLOG:
+        return
+    noted, begun = (path / STREAM_METADATA).exists(), _has_begun(checkpoint)
+    if noted and not begun:
+        text = f"{path} was written by a stream, and {checkpoint} is not its checkpoint"
+        raise StateError(f"{text}: Spark would take the first batches for old ones and leave them out")
+    if begun and not noted and any((checkpoint / "commits").glob("[0-9]*")):
+        raise StateError(f"{checkpoint} is of a stream whose output {path} is not, or not any more")
+    # A first run that died leaves files too, which its notes do not have and its next run writes again.
+    if not noted and not begun and has_files(path):
+        raise StateError(f"{path} has files that no stream wrote; Spark would not read them any more")
+
+
+def _has_begun(checkpoint: Path) -> bool:
+    return any((checkpoint / "offsets").glob("[0-9]*"))
+
+
+def _refs(offset: Any) -> dict[str, Ref]:
+    """The places in an offset of the source's, as a progress shows it."""
+    places = json.loads(offset) if isinstance(offset, str) else offset
+    return {path: Ref(place["number"], place["offset"]) for path, place in (places or {}).items()}

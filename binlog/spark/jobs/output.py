@@ -1,0 +1,211 @@
+"""Where an extract goes, and how it comes there all at once.
+
+On a file system of this machine Spark writes into a folder of its own, hidden beside the output, which then takes the
+output's name.  So a job that dies at any moment leaves the output as it was, and the hidden folder.  Elsewhere Spark's
+own committer writes, whose file `_SUCCESS` comes last.
+
+Invariants
+- In the output there is a whole extract or none, but with Mode.APPEND: there each file is whole, and `_SUCCESS` is
+  missing from before the first one is added until after the last.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import os
+import secrets
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Self
+
+import binlog
+from binlog.errors import StateError
+from binlog.spark.options import local_path
+
+STREAM_METADATA = "_spark_metadata"
+"""The folder in which a stream notes what it has written; Spark reads no other file of that output."""
+
+_SUCCESS = "_SUCCESS"
+_TIMES = "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"
+_TEXT_OPTIONS = MappingProxyType({"timeZone": "UTC", "timestampFormat": _TIMES})
+_CSV_OPTIONS = MappingProxyType({**_TEXT_OPTIONS, "header": "true"})
+_NONE: Mapping[str, str] = MappingProxyType({})
+
+
+class Format(enum.Enum):
+    """How records are written."""
+
+    PARQUET = "parquet"
+    ORC = "orc"
+    JSON = "json"
+    CSV = "csv"
+    BINLOG = "binlog"  # another log, of the data alone
+
+    @property
+    def text(self) -> bool:
+        """Whether it has no binary values."""
+        return self in (Format.JSON, Format.CSV)
+
+    @property
+    def options(self) -> Mapping[str, str]:
+        """What Spark's writer is told."""
+        return {Format.JSON: _TEXT_OPTIONS, Format.CSV: _CSV_OPTIONS}.get(self, _NONE)
+
+
+class SaveMode(enum.Enum):
+    """What becomes of an output that is there already, in Spark's words."""
+
+    ERROR = "error"
+    APPEND = "append"
+    OVERWRITE = "overwrite"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Output:
+    """path: a folder, or a URI that Spark knows.  compression: a codec of the format, in Spark's words.
+
+    Zstandard for Parquet and ORC unless told, and none for text.
+    """
+
+    path: str
+    format: Format = Format.PARQUET
+    mode: SaveMode = SaveMode.ERROR
+    compression: str | None = None
+
+    def local(self) -> Path | None:
+        """The folder on this machine, or None for a URI of somewhere else.  Raises: ValueError."""
+        return None if "://" in self.path and not self.path.startswith("file:") else Path(local_path(self.path))
+
+    def prepared(self, writer: Any) -> Any:
+        """A writer, of a frame or a stream, told what this output says."""
+        codec = self.compression or ("zstd" if self.format in (Format.PARQUET, Format.ORC) else None)
+        options = {**self.format.options, **({"compression": codec} if codec else {})}
+        return writer.format(self.format.value).options(**(options if self.format is not Format.BINLOG else {}))
+
+    def refuse(self) -> None:
+        """Raise StateError where it is there and may not be, ValueError where it could never be written."""
+        path = self.local()
+        if self.format is Format.BINLOG and (self.mode is SaveMode.OVERWRITE or path is None):
+            raise ValueError("a log is appended to, on a file system of this machine")
+        if path is not None and path.exists():
+            if self.mode is SaveMode.ERROR and not _is_empty(path):
+                raise StateError(f"{path} is there already")
+            if self.mode is SaveMode.OVERWRITE and path.is_dir() and binlog.file_sizes(path):
+                raise StateError(f"{path} holds a log; that is not overwritten")
+            if (path / STREAM_METADATA).exists():
+                raise StateError(f"{path} is what a stream writes; what others add to it, Spark does not read")
+
+
+@dataclass(frozen=True)
+class Written:
+    """What a write made.  Both None where it is not on this machine."""
+
+    files: int | None
+    file_bytes: int | None
+
+
+def write(frame: Any, output: Output) -> Draft:
+    """Write a frame, so that `Draft.publish` has only to name it.  Blocks: for a job of Spark's."""
+    path = output.local()
+    writer = output.prepared(frame.write)
+    if path is None or output.format is Format.BINLOG:
+        # Ours appends all of a frame or nothing, too.
+        mode = SaveMode.APPEND if output.format is Format.BINLOG else output.mode
+        writer.mode(mode.value).save(output.path if path is None else str(path))
+        return Draft(None, output)
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}.unfinished")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        writer.mode(SaveMode.ERROR.value).save(draft.as_uri())
+    except BaseException:
+        shutil.rmtree(draft, ignore_errors=True)
+        raise
+    return Draft(draft, output)
+
+
+class Draft:
+    """What was written and has no name yet.  Leaving its `with` block removes what was not published."""
+
+    def __init__(self, draft: Path | None, output: Output) -> None:
+        self._draft = draft
+        self._output = output
+
+    def publish(self) -> Written:
+        """Give it its name.  Raises: StateError where somebody else made the output meanwhile; OSError."""
+        path = self._output.local()
+        if self._draft is None or path is None:
+            return Written(None, None)
+        written = _measured(self._draft)
+        if path.exists() and self._output.mode is SaveMode.APPEND:
+            _add(self._draft, path)
+        else:
+            _replace(self._draft, path, overwrite=self._output.mode is SaveMode.OVERWRITE)
+        self._draft = None
+        return written
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._draft is not None:
+            shutil.rmtree(self._draft, ignore_errors=True)
+
+
+def refuse_places(logs: Sequence[str], outputs: Iterable[Output]) -> None:
+    """Raise ValueError where an output is a log that is read, or holds one, or where two outputs are one."""
+    paths = [path.resolve() for output in outputs if (path := output.local()) is not None]
+    for path in paths:
+        if paths.count(path) > 1:
+            raise ValueError(f"{path} is given for two outputs")
+        for log in logs:
+            if Path(log).resolve().is_relative_to(path):
+                raise ValueError(f"{path} is no place for an output: the log {log} is there")
+
+
+def has_files(path: Path) -> bool:
+    """Whether there is a folder with files in it that a reader of Spark's takes for its own."""
+    return path.is_dir() and any(not each.name.startswith((".", "_")) for each in path.iterdir())
+
+
+def remove(output: Output) -> None:
+    """Have nothing in the place of an output that is to be overwritten."""
+    path = output.local()
+    if path is not None and output.mode is SaveMode.OVERWRITE and path.exists():
+        _discard(path)
+
+
+def _replace(draft: Path, path: Path, *, overwrite: bool) -> None:
+    if path.exists() and not _is_empty(path):
+        if not overwrite:
+            raise StateError(f"{path} was made by somebody else meanwhile")
+        _discard(path)
+    os.rename(draft, path)
+
+
+def _discard(path: Path) -> None:
+    # Renamed first, so that no half of it is ever seen under its name.
+    old = path.with_name(f".{path.name}.{secrets.token_hex(8)}.old")
+    os.rename(path, old)
+    shutil.rmtree(old) if old.is_dir() else old.unlink()
+
+
+def _add(draft: Path, path: Path) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        (path / _SUCCESS).unlink()
+    # Names that begin with a dot, which are checksums, come before the files that they are of; _SUCCESS comes last.
+    for file in sorted(draft.iterdir(), key=lambda each: (each.name == _SUCCESS, each.name)):
+        os.rename(file, path / file.name)
+    draft.rmdir()
+
+
+def _measured(folder: Path) -> Written:
+    files = [file for file in folder.iterdir() if not file.name.startswith((".", "_"))]
+    return Written(len(files), sum(file.stat().st_size for file in files))
+
+
+def _is_empty(path: Path) -> bool:
+    return path.is_dir() and next(path.iterdir(), None) is None

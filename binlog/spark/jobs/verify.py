@@ -1,0 +1,147 @@
+"""Checking many files side by side: each byte against the index, the counts, and how the files follow one another."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+
+import binlog
+from binlog.errors import BinlogError
+from binlog.spark.jobs.selection import Selection
+from binlog.spark.jobs.watching import Report, watched
+from binlog.spark.partitions import directories
+
+_SCHEMA = "directory string, file bigint, `from` bigint, `to` bigint, kind string, text string"
+
+# A task costs some 30 ms whatever it does: so small files are checked together.
+_TASK_BYTES = 128 << 20
+
+# The row that every file has, and that is no problem.
+_CHECKED = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileProblem:
+    """One thing that is wrong.
+
+    directory, file: of the log, and the file's number.  start, end: bytes of the file; end is None where that is not
+    known.  kind: a short name of the rule that is broken.  text: a sentence.
+    """
+
+    directory: str
+    file: int
+    start: int
+    end: int | None
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verified:
+    """What a check found.
+
+    files, file_bytes: that were checked.  records: that their headers count; None where one does not tell.
+    """
+
+    problems: tuple[FileProblem, ...]
+    files: int
+    file_bytes: int
+    records: int | None
+    seconds: float
+
+
+def verify(spark: Any, paths: Sequence[str], *, report: Report | None = None) -> Verified:
+    """Check logs as `binlog.check` does, their files side by side.  May run while others append.
+
+    paths: directories, or globs of them, that the tasks see too.
+    Blocks: for reading all of it.
+    Raises: ValueError, AccessError; Spark's own errors.
+    """
+    begun = time.monotonic()
+    sizes = {path: binlog.file_sizes(path) for path in directories(Selection(paths=tuple(paths)).options())}
+    rows = watched(spark, lambda: _rows(spark, sizes), report)
+    return Verified(
+        problems=tuple(
+            FileProblem(
+                directory=row.directory, file=row.file, start=row["from"], end=row.to, kind=row.kind, text=row.text
+            )
+            for row in sorted(rows, key=lambda row: (row.directory, row.file, row["from"]))
+            if row.kind != _CHECKED
+        ),
+        files=sum(row.kind == _CHECKED for row in rows),
+        file_bytes=sum(sum(each.values()) for each in sizes.values()),
+        records=_record_count(sizes),
+        seconds=time.monotonic() - begun,
+    )
+
+
+def _rows(spark: Any, sizes: Mapping[str, Mapping[int, int]]) -> list[Any]:
+    spark.dataSource.register(VerifySource)
+    reader = spark.read.format(VerifySource.name()).option("tasks", json.dumps(tasks(sizes)))
+    return list(reader.load().collect())
+
+
+def tasks(sizes: Mapping[str, Mapping[int, int]]) -> list[list[tuple[str, int]]]:
+    """The directories and numbers of the files that each task checks, together of some size."""
+    found: list[list[tuple[str, int]]] = []
+    room = 0
+    for path, files in sizes.items():
+        for number, size in files.items():
+            if not found or size > room:
+                found.append([])
+                room = _TASK_BYTES
+            found[-1].append((path, number))
+            room -= size
+    return found
+
+
+class VerifySource(DataSource):
+    """A source of the problems of files; not for users, whose function is `verify`."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "binlog-verify"
+
+    def schema(self) -> str:
+        return _SCHEMA
+
+    def reader(self, schema: Any) -> VerifyReader:
+        return VerifyReader(json.loads(self.options["tasks"]))
+
+
+@dataclass(frozen=True)
+class _Task(InputPartition):
+    files: tuple[tuple[str, int], ...]
+
+
+class VerifyReader(DataSourceReader):
+    """Each task checks some files."""
+
+    def __init__(self, tasks: Sequence[Sequence[tuple[str, int]]]) -> None:
+        self._tasks = [_Task(tuple((path, number) for path, number in task)) for task in tasks]
+
+    def partitions(self) -> list[InputPartition]:
+        return list(self._tasks)
+
+    def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
+        """A row for each problem, and one for each file that was checked."""
+        # Where there is nothing to check, Spark makes up a partition of its own.
+        for path, number in partition.files if isinstance(partition, _Task) else ():
+            for problem in binlog.check(path, number=number):
+                file = int(os.path.basename(problem.path).split(".")[0])
+                yield (path, file, problem.offset, problem.end, problem.rule, problem.text)
+            yield (path, number, 0, None, _CHECKED, "")
+
+
+def _record_count(paths: Iterable[str]) -> int | None:
+    try:
+        counts = [file.record_count for path in paths for file in binlog.stat(path).files]
+    except BinlogError:
+        return None  # that is among the problems
+    return None if None in counts else sum(count for count in counts if count is not None)
