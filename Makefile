@@ -30,7 +30,7 @@ help:
 	@echo 'make crash        power cuts, kills, faults and damage, by the thousand (DURATION_S=60 SEED= ARGS="--help")'
 	@echo 'make soak         an hour of work, after which nothing may have grown (DURATION_S=)'
 	@echo 'make stress       Spark follows what processes append, and is killed again and again (ARGS="--help")'
-	@echo 'make cluster-test a Spark master and two workers here, killed in the middle of jobs (two minutes or so)'
+	@echo 'make cluster-test a Spark master and two workers here, killed in the middle of jobs (some minutes; ARGS="--help")'
 	@echo 'make model        the models of the protocol: the randomised one (ARGS="--help"), then Spin, which must be installed'
 	@echo 'make asan         the tests that reach the C, under the address sanitizer (make ubsan: undefined behaviour)'
 	@echo 'make tsan         writers as threads, under the thread sanitizer'
