@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,10 +14,12 @@ from typing import Any
 import click
 import pytest
 
+from binlog.cli.exits import Signalled
 from binlog.cli.main import main
 from binlog.cli.spark import SparkCommands
 from binlog.cli.spark.options import columns_from, day_from, parser_from, records_from
 from binlog.cli.spark.running import error_text
+from binlog.cli.spark.signals import kept_signals
 from binlog.cli.spark.tables import write_table
 from tests.unit.cli.running import ENVIRONMENT, fill
 
@@ -144,3 +147,24 @@ def test_of_an_error_of_sparks_the_one_of_ours_is_told(text: str, expected: str)
 def test_a_table(capfd: pytest.CaptureFixture[str]) -> None:
     write_table(("NAME", "COUNT"), [("a\x1b", "1"), ("longer", "1,000")], left=("NAME",))
     assert capfd.readouterr().out == "NAME    COUNT\na\\x1b       1\nlonger  1,000\n"
+
+
+def test_signals_are_kept_until_somebody_asks() -> None:
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    with kept_signals() as signals:
+        signals.check()
+        signal.raise_signal(signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            signals.check()
+        signals.check()
+        signal.raise_signal(signal.SIGTERM)
+        with pytest.raises(Signalled):
+            signals.check()
+        signal.raise_signal(signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)  # who presses it twice does not want to wait
+        with pytest.raises(KeyboardInterrupt):
+            signals.check()
+    with pytest.raises(Signalled), kept_signals():
+        signal.raise_signal(signal.SIGTERM)
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
