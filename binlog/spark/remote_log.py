@@ -136,7 +136,7 @@ def _read_copied(
         here = replace(part, path=copy.path)
         copy.bring(part.start, part.end)
         for found in read(here):
-            if isinstance(found, Damage) and found.start < part.start and not copy.holds(part.end):
+            if isinstance(found, Damage) and found.error.offset < part.start and not copy.holds(part.end):
                 break  # it came to what was not copied, and that is before all else
             yield _renamed(found, copy)
         else:

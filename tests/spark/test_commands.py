@@ -157,7 +157,9 @@ def test_what_the_document_shows_works(
         writer.append_many([b"one", b"two"])
         writer.cutover()
         writer.append(b"three")
-    lines = [line[2:] for block in blocks("console") for line in block.splitlines() if line.startswith("$ ")]
+    lines = [
+        line[2:] for block in blocks("console") for line in block.splitlines() if line.startswith("$ binlog spark ")
+    ]
     commands = [shlex.split(line)[2:] for line in lines]
     assert [command[0] for command in commands] == ["extract", "extract", "extract", "follow", "verify", "stats"]
     for command in commands:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import random
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -63,17 +63,18 @@ class Dataset:
             records.write.parquet(str(path), compression=codec)
 
     def _append(self, path: Path, files: int) -> None:
-        calls = self.records // _RECORDS_A_CALL
+        chance = random.Random(self.records)  # the same records in each log
+        a_file = self.records // _RECORDS_A_CALL // files
         with Writer(path, mode=Mode.FLUSH) as writer:
-            for number in range(calls):
-                if number and number % max(1, calls // files) == 0 and number // max(1, calls // files) < files:
+            for number in range(self.records // _RECORDS_A_CALL):
+                if number % a_file == 0 and 0 < number < files * a_file:
                     writer.cutover()
-                writer.append_many([_record() for _ in range(_RECORDS_A_CALL)])
+                writer.append_many([_record(chance) for _ in range(_RECORDS_A_CALL)])
             writer.sync()
 
 
-def _record() -> bytes:
-    return os.urandom(RECORD_BYTES // 4).hex().encode() + _SAME
+def _record(chance: random.Random) -> bytes:
+    return chance.randbytes(RECORD_BYTES // 4).hex().encode() + _SAME
 
 
 def dataset(folder: Path, megabytes: float) -> Dataset:

@@ -9,7 +9,6 @@ with the lowest trigger takes them to a sink: `foreach`, whose Python function i
 from __future__ import annotations
 
 import json
-import math
 import random
 import sys
 import threading
@@ -21,9 +20,9 @@ from typing import Any
 from binlog import Reader, Writer
 from binlog.spark import LOW_LATENCY, session
 
-_WARM_RECORDS = 15
+_WARM_SECONDS = 6.0
 _APART_SECONDS = (0.2, 0.6)
-_LAST_SECONDS = 5.0
+_LAST_SECONDS_MAX = 60.0
 
 
 def main() -> None:
@@ -42,26 +41,35 @@ def main() -> None:
             with Writer(target):
                 threading.Thread(target=_follow, args=(target, str(notes)), daemon=True).start()
             query = writing.format(sink).start(str(target))
-        appended = _append(writer, seconds)
-        deadline = time.monotonic() + _LAST_SECONDS
-        while len(found := notes.read_text().split()) < appended and time.monotonic() < deadline:
-            time.sleep(0.1)
+        # The first batch takes seconds, and those that wait for it are nobody's figure.
+        writer.append(b"%d" % time.time_ns())
+        _wait(notes, 1)
+        warm = 1 + _append(writer, _WARM_SECONDS)
+        appended = warm + _append(writer, seconds)
+        found = _wait(notes, appended)
         query.stop()
     if len(found) != appended:
         sys.exit(f"{appended} records were appended, and {len(found)} came")
-    print(json.dumps([int(wait) for wait in found[_WARM_RECORDS:]]))
+    print(json.dumps([int(wait) for wait in found[warm:]]))
 
 
 def _append(writer: Writer, seconds: float) -> int:
+    """Append for so long, and at least once; how many there were."""
+    until = time.monotonic() + seconds
     appended = 0
-    until = math.inf
-    while time.monotonic() < until or appended <= _WARM_RECORDS:
+    while appended == 0 or time.monotonic() < until:
         time.sleep(random.uniform(*_APART_SECONDS))
         writer.append(b"%d" % time.time_ns())
         appended += 1
-        if appended == _WARM_RECORDS:
-            until = time.monotonic() + seconds
     return appended
+
+
+def _wait(notes: Path, count: int) -> list[str]:
+    """The notes, once there are so many, or for a minute at most."""
+    deadline = time.monotonic() + _LAST_SECONDS_MAX
+    while len(found := notes.read_text().split()) < count and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return found
 
 
 def _note_in(path: str) -> Callable[[Any], None]:

@@ -32,6 +32,7 @@ class Query:
 
     def staged(self, batch: int, *tasks: Sequence[bytes]) -> list[object]:
         """Have each task write its records aside."""
+        from binlog.spark.other_machine import this_machine
         from binlog.spark.writing import Written
 
         messages: list[object] = []
@@ -40,7 +41,7 @@ class Query:
             path.parent.mkdir(parents=True, exist_ok=True)
             with Writer(path) as writer:
                 writer.append_many(records)
-            messages.append(Written(number, str(path), self._name, len(records)))
+            messages.append(Written(number, str(path), self._name, len(records), this_machine()))
         return messages
 
     def commit(self, messages: list[object], batch: int) -> None:

@@ -7,11 +7,13 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from stress.bench.peers.floor import FLOORS
+from stress.bench.rows.every import all_rows
 from tests.support.checkout import ROOT
 
 FUNCTION_LINES_MAX = 40
@@ -22,12 +24,26 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
+IN_SPARK = ("spark-count", "spark-crc", "spark-extract", "spark-write")  # spark-length is done as they are
+
+
+def rows_without_spark() -> list[str]:
+    return [row.name for row in all_rows() if not row.name.startswith("spark")]
+
+
 @pytest.mark.slow
-def test_every_row_that_can_run_here_gives_figures(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "names",
+    [pytest.param(rows_without_spark(), id="ours"), pytest.param(IN_SPARK, id="spark", marks=pytest.mark.spark)],
+)
+def test_every_row_that_can_run_here_gives_figures(tmp_path: Path, names: Sequence[str]) -> None:
+    only = [argument for name in names for argument in ("--only", name)]
     written = tmp_path / "benchmarks.md"
     place = tmp_path / "place"
     place.mkdir()
-    done = run("--seconds", "0.02", "--rounds", "1", "--json", "--write", str(written), "--directory", str(place))
+    done = run(
+        *only, "--seconds", "0.02", "--rounds", "1", "--json", "--write", str(written), "--directory", str(place)
+    )
     assert done.returncode == 0, done.stderr
     for row in json.loads(done.stdout)["rows"]:
         for contestant in row["contestants"]:
