@@ -55,12 +55,9 @@ def _hold(log: Path, others: int) -> None:
     assert list(log.glob("*.next")) == []
 
 
-def test_a_turn_killed_at_each_call_is_there_once(tmp_path: Path, figure: Callable[[str], None]) -> None:
-    """Before it is tried again, somebody appends as many records as a turn has.
-
-    That nobody does, and each record tells whose it is, is a scenario of stress/crash/kill.py.
-    """
-    others = A_TURN
+@pytest.mark.parametrize("others", [0, A_TURN])
+def test_a_turn_killed_at_each_call_is_there_once(tmp_path: Path, others: int, figure: Callable[[str], None]) -> None:
+    """others: how many such records somebody appends before the turns are tried again; as many as a turn has."""
     log, start = tmp_path / "log", tmp_path / "start"
     _append(start, Acknowledged())
     gc.collect()
