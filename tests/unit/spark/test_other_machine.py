@@ -44,20 +44,30 @@ def planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], 
     return planned
 
 
+def seen_later(path: Path, data: bytes) -> None:
+    """Has a file become these bytes in half a second, at once: no moment has an empty one, as no machine sees one."""
+
+    def replace() -> None:
+        path.with_name("new").write_bytes(data)
+        path.with_name("new").replace(path)
+
+    threading.Timer(0.5, replace).start()
+
+
 def read(reader: Any, task: Any) -> list[bytes]:
     return [value for batch in reader.read(task) for value in batch.column("data").to_pylist()]
 
 
 def test_a_task_waits_for_what_its_machine_does_not_see_yet(tmp_path: Path, planned: Any) -> None:
     reader, task, after = planned("another machine")
-    threading.Timer(0.5, (tmp_path / "00000001.dat").write_bytes, [after]).start()
+    seen_later(tmp_path / "00000001.dat", after)
     assert read(reader, task) == [b"one", b"two"]
 
 
 def test_and_for_a_file_whose_name_it_does_not_see_yet(tmp_path: Path, planned: Any) -> None:
     reader, task, after = planned("another machine")
     (tmp_path / "00000001.dat").unlink()
-    threading.Timer(0.5, (tmp_path / "00000001.dat").write_bytes, [after]).start()
+    seen_later(tmp_path / "00000001.dat", after)
     assert read(reader, task) == [b"one", b"two"]
 
 
