@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import signal
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,3 +29,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def log(tmp_path: Path) -> Iterator[Path]:
     """A place for a log, in which nothing may be wrong when the test ends."""
     yield from silent(tmp_path / "log")
+
+
+@pytest.fixture
+def in_memory(tmp_path: Path) -> Iterator[Path]:
+    """An empty folder in memory, for processes that are killed by the thousand; on disk where there is no such place.
+
+    A killed process takes nothing from the page cache, so what a disk would keep does not matter, only its time.
+    """
+    if not os.access("/dev/shm", os.W_OK):
+        yield tmp_path
+        return
+    folder = Path(tempfile.mkdtemp(prefix="test-", dir="/dev/shm"))
+    yield folder
+    shutil.rmtree(folder)

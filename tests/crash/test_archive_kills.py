@@ -56,14 +56,14 @@ def _whole(log: Path, expected: list[Entry]) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("index", [True, False])
 def test_an_archive_killed_at_each_call_loses_nothing(
-    tmp_path: Path, index: bool, figure: Callable[[str], None]
+    in_memory: Path, index: bool, figure: Callable[[str], None]
 ) -> None:
-    start, log = tmp_path / "start", tmp_path / "log"
+    start, log = in_memory / "start", in_memory / "log"
     expected = _fill(start)
     if not index:
         (start / "00000001.idx").unlink()
-    shutil.copytree(start, tmp_path / "first")
-    _archive(tmp_path / "first")  # what it needs is imported from here on
+    shutil.copytree(start, in_memory / "first")
+    _archive(in_memory / "first")  # what it needs is imported from here on
     gc.collect()
     kills, seen = 0, set()
     while True:
@@ -93,9 +93,9 @@ def test_an_archive_killed_at_each_call_loses_nothing(
     figure(f"kill sweep of archive: {kills} kills, {len(run.calls)} calls")
 
 
-def test_a_file_goes_only_after_its_archive_is_durable(tmp_path: Path) -> None:
+def test_a_file_goes_only_after_its_archive_is_durable(in_memory: Path) -> None:
     """Power: data before its name, and the name before the file's is taken away."""
-    log = tmp_path / "log"
+    log = in_memory / "log"
     _fill(log)
     run = trace(_archive, log)
     assert run.error is None
@@ -105,8 +105,8 @@ def test_a_file_goes_only_after_its_archive_is_durable(tmp_path: Path) -> None:
     assert [name if not name.startswith("rename") else "rename" for name in steps] == a_file * FILES
 
 
-def test_the_archive_is_read_back_before_the_file_goes(tmp_path: Path) -> None:
-    log = tmp_path / "log"
+def test_the_archive_is_read_back_before_the_file_goes(in_memory: Path) -> None:
+    log = in_memory / "log"
     _fill(log)
     names = trace(_archive, log).names
     synced = [at for at, name in enumerate(names) if name == "fdatasync"][1]
@@ -115,9 +115,9 @@ def test_the_archive_is_read_back_before_the_file_goes(tmp_path: Path) -> None:
     assert names[synced:renamed].count("pread64") > 5
 
 
-def test_the_sweep_finds_a_file_removed_before_its_archive_is_there(tmp_path: Path) -> None:
+def test_the_sweep_finds_a_file_removed_before_its_archive_is_there(in_memory: Path) -> None:
     """The canary."""
-    log = tmp_path / "log"
+    log = in_memory / "log"
     expected = _fill(log)
     (log / "00000001.dat").unlink()
     with pytest.raises(AssertionError):

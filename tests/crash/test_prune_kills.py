@@ -39,8 +39,8 @@ def _gapless(log: Path) -> int:
 
 
 @pytest.mark.slow
-def test_a_prune_killed_at_each_call_leaves_a_log_without_a_gap(tmp_path: Path, figure: Callable[[str], None]) -> None:
-    start, log = tmp_path / "start", tmp_path / "log"
+def test_a_prune_killed_at_each_call_leaves_a_log_without_a_gap(in_memory: Path, figure: Callable[[str], None]) -> None:
+    start, log = in_memory / "start", in_memory / "log"
     _fill(start)
     gc.collect()
     firsts, kills = [], 0
@@ -63,18 +63,18 @@ def test_a_prune_killed_at_each_call_leaves_a_log_without_a_gap(tmp_path: Path, 
     figure(f"kill sweep of prune: {kills} kills, {len(run.calls)} calls")
 
 
-def test_each_removal_is_durable_before_the_next(tmp_path: Path) -> None:
+def test_each_removal_is_durable_before_the_next(in_memory: Path) -> None:
     """Power: names of a directory may come back in any order, so that two unsynced ones could leave a gap."""
-    log = tmp_path / "log"
+    log = in_memory / "log"
     _fill(log)
     names = trace(_prune, log).names
     removals = [name for name in names if name in ("unlinkat", "fsync")]
     assert removals == ["fsync", *["unlinkat", "unlinkat", "fsync"] * (FILES - 1)]
 
 
-def test_the_sweep_finds_a_file_removed_out_of_order(tmp_path: Path) -> None:
+def test_the_sweep_finds_a_file_removed_out_of_order(in_memory: Path) -> None:
     """The canary."""
-    log = tmp_path / "log"
+    log = in_memory / "log"
     _fill(log)
     (log / "00000002.dat").unlink()
     with pytest.raises(AssertionError):

@@ -56,9 +56,9 @@ def _hold(log: Path, others: int) -> None:
 
 
 @pytest.mark.parametrize("others", [0, A_TURN])
-def test_a_turn_killed_at_each_call_is_there_once(tmp_path: Path, others: int, figure: Callable[[str], None]) -> None:
+def test_a_turn_killed_at_each_call_is_there_once(in_memory: Path, others: int, figure: Callable[[str], None]) -> None:
     """others: how many such records somebody appends before the turns are tried again; as many as a turn has."""
-    log, start = tmp_path / "log", tmp_path / "start"
+    log, start = in_memory / "log", in_memory / "start"
     _append(start, Acknowledged())
     gc.collect()
     calls = len(trace(_take_turns, _copied(start, log), Acknowledged()).calls)
@@ -75,11 +75,11 @@ def test_a_turn_killed_at_each_call_is_there_once(tmp_path: Path, others: int, f
 
 @pytest.mark.parametrize("moment", ["named", "slotted"])
 def test_whoever_settles_a_turn_killed_at_each_call_too_settles_it_once(
-    tmp_path: Path, moment: str, figure: Callable[[str], None]
+    in_memory: Path, moment: str, figure: Callable[[str], None]
 ) -> None:
-    log, start = tmp_path / "log", tmp_path / "start"
+    log, start = in_memory / "log", in_memory / "start"
     _append(start, Acknowledged())
-    base = tmp_path / "base"
+    base = in_memory / "base"
     shutil.copytree(start, base)
     names = trace(_take_turns, start, Acknowledged()).names
     # Of the first turn: right after its file has its name, and at the commit's sync, with the slot written.

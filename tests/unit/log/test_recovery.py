@@ -343,9 +343,9 @@ def test_a_reader_sees_what_recovery_will_keep_before_any_writer_was_there(tmp_p
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ROWS)
 def test_a_writer_killed_at_each_call_of_a_recovery_leaves_what_the_next_one_recovers(
-    tmp_path: Path, name: str, figure: Callable[[str], None]
+    in_memory: Path, name: str, figure: Callable[[str], None]
 ) -> None:
-    row, start, log = ROWS[name], tmp_path / "start", tmp_path / "log"
+    row, start, log = ROWS[name], in_memory / "start", in_memory / "log"
     row.left(start)
     left = _files(start)
     kills = 0
