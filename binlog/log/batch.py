@@ -102,6 +102,19 @@ class Batch:
         offsets.append(len(data))
         return cls(0, 0, data, memoryview(offsets), None)
 
+    @classmethod
+    def from_framed(cls, data: bytes) -> Batch:
+        """A batch to be appended, of the whole records at the start of a run of records with their 4-byte lengths.
+
+        What follows the last whole one, from `offsets[-1]` on, is left; where the first is not whole there are none.
+        data: 4 GiB at most.  Raises: ValueError for a length that no record has.
+        """
+        no_end = len(data) + LENGTH_BYTES + RECORD_BYTES_FORMAT_MAX
+        found = scan(data, no_end, RECORD_BYTES_FORMAT_MAX, len(data))
+        if found.stop is Stop.LENGTH:
+            raise ValueError(f"the length at {found.consumed} is none of a record")
+        return cls(0, 0, data[: found.consumed], found.offsets, None)
+
     def framed(self, *, record_bytes_max: int = RECORD_BYTES_FORMAT_MAX) -> memoryview:
         """The records with their lengths in one run, each of which is looked at.
 

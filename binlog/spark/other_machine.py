@@ -45,13 +45,13 @@ def open_range(part: FileRange, planned_on: str, *, record_bytes_max: int) -> Ra
         time.sleep(_LOOK_SECONDS)
 
 
-def folder_is_seen(path: str, made_on: str) -> bool:
-    """Whether a folder is there.  made_on: `this_machine()` where it was made.
+def file_is_seen(path: str, made_on: str) -> bool:
+    """Whether a file is there.  made_on: `this_machine()` where it was made.
 
     Blocks: where that was elsewhere, for a minute at most, until this machine sees it.
     """
     late = _clock(made_on)
-    while not os.path.isdir(path):
+    while not os.path.isfile(path):
         if late():
             return False
         time.sleep(_LOOK_SECONDS)

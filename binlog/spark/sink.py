@@ -16,7 +16,7 @@ class StreamWriter(TaskWriter, DataSourceStreamArrowWriter):
         """Append what the tasks wrote, where this batch is not in the log yet.  Raises: as `take_turn`."""
         written = in_order(messages)
         if written:
-            with open_writer(self._options.path, self._options) as writer:
+            with open_writer(self._options) as writer:
                 take_turn(writer, written, source=f"spark/{written[0].query}", turn=batchId)
         remove(written)
 

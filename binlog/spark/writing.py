@@ -19,34 +19,36 @@ import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Literal
 
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 import binlog
-from binlog import Batch, Mode, RangeReader, Ref, Stretch, Turn, Writer
-from binlog.errors import CorruptError, StateError
+from binlog import Batch, Ref, Turn, Writer
+from binlog.errors import StateError
+from binlog.spark.aside import own_errors, read_aside, write_aside
 from binlog.spark.collecting import spare_collections
-from binlog.spark.other_machine import folder_is_seen, this_machine
+from binlog.spark.other_machine import file_is_seen, this_machine
 from binlog.spark.write_options import WriteOptions
 
 ASIDE = ".aside"
-"""The folder in a log's directory in which tasks write, each a log of its own."""
+"""The folder in a log's directory in which tasks write, each a file of its own."""
 
 
 @dataclass(frozen=True)
 class Written(WriterCommitMessage):
     """What a task wrote.
 
-    partition: its number.  path: the log that it wrote, aside.  query: of a stream, else empty.  machine: where it ran.
+    partition: its number.  path: the file that it wrote, aside, of `size` bytes.  query: of a stream, else empty.
+    machine: where it ran.
     """
 
     partition: int
     path: str
     query: str
     record_count: int
+    size: int
     machine: str
 
 
@@ -60,7 +62,7 @@ class TaskWriter:
         self._version = binlog.__version__
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """Write all rows, durably.  Raises: ValueError for null; FullError, AccessError."""
+        """Write all rows, not durably.  Raises: ValueError for null; FullError, AccessError."""
         if self._version != binlog.__version__:
             raise StateError(f"the driver has binlog {self._version}, and this executor {binlog.__version__}")
         spare_collections()
@@ -69,15 +71,12 @@ class TaskWriter:
         query = context.getLocalProperty("sql.streaming.queryId") or ""
         batch = context.getLocalProperty("streaming.sql.batchId") or ""
         place = os.path.join(self._options.path, ASIDE, f"{query}-{batch}" if query else self._job)
-        os.makedirs(place, exist_ok=True)
+        with own_errors(place):
+            os.makedirs(place, exist_ok=True)
         path = os.path.join(place, f"{context.partitionId()}-{uuid.uuid4().hex}")
-        count = 0
-        with open_writer(path, self._options, mode=Mode.FLUSH) as writer:
-            for rows in iterator:
-                if rows.num_rows:
-                    writer.append_batch(_batch(rows.column(self._column), self._column))
-                    count += rows.num_rows
-        return Written(context.partitionId(), path, query, count, this_machine())
+        batches = (_batch(rows.column(self._column), self._column) for rows in iterator)
+        count, size = write_aside(path, batches, record_bytes_max=self._options.record_bytes_max)
+        return Written(context.partitionId(), path, query, count, size, this_machine())
 
 
 class BatchWriter(TaskWriter, DataSourceArrowWriter):
@@ -86,7 +85,7 @@ class BatchWriter(TaskWriter, DataSourceArrowWriter):
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Append what the tasks wrote.  Raises: as Writer.append_turn."""
         written = in_order(messages)
-        with open_writer(self._options.path, self._options) as writer:
+        with open_writer(self._options) as writer:
             if self._options.source is None:
                 writer.append_batches(_batches(written))
             else:
@@ -98,9 +97,9 @@ class BatchWriter(TaskWriter, DataSourceArrowWriter):
         remove(in_order(messages))
 
 
-def open_writer(path: str, options: WriteOptions, *, mode: Literal[Mode.SYNC, Mode.FLUSH] = Mode.SYNC) -> Writer[Ref]:
-    """A writer of the log itself, or of what a task writes.  Raises: as Writer."""
-    return Writer(path, mode=mode, record_bytes_max=options.record_bytes_max, file_system=options.file_system)
+def open_writer(options: WriteOptions) -> Writer[Ref]:
+    """A writer of the log.  Raises: as Writer."""
+    return Writer(options.path, record_bytes_max=options.record_bytes_max, file_system=options.file_system)
 
 
 def take_turn(writer: Writer, written: Sequence[Written], *, source: str, turn: int) -> Turn | None:
@@ -133,16 +132,10 @@ def _batches(written: Sequence[Written]) -> Iterator[Batch]:
     Raises: CorruptError where one's are damaged; StateError where a task wrote them into a folder of its own machine.
     """
     for each in written:
-        if not folder_is_seen(each.path, each.machine):
+        if not file_is_seen(each.path, each.machine):
             text = f"{each.path}, into which a task wrote, is not on the driver's machine"
             raise StateError(f"{text}: on a cluster a log's directory is one that all machines share")
-        for file in binlog.stat(each.path).files:
-            with RangeReader(each.path, file.number, record_bytes_max=2**31 - 1) as reader:
-                for found in reader:
-                    if not isinstance(found, Stretch):
-                        text = "the bytes that a task wrote are not there any more"
-                        raise CorruptError(reader.file_path, found.start, "range", text)
-                    yield found.batch
+        yield from read_aside(each.path, each.size)
 
 
 def in_order(messages: Sequence[WriterCommitMessage | None]) -> list[Written]:

@@ -34,6 +34,23 @@ def test_a_batch_is_made_of_records_and_of_packed_ones(records: list[bytes]) -> 
     assert list(part) == records[len(records) // 2 :]
 
 
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.binary(max_size=50), max_size=30), st.integers(0, 100))
+def test_a_batch_is_made_of_the_whole_records_at_the_start_of_what_was_framed(records: list[bytes], cut: int) -> None:
+    whole = Batch.from_records(records)
+    data = whole.data[: max(0, len(whole.data) - cut)]
+    batch = Batch.from_framed(data)
+    assert list(batch) == records[: len(batch)]
+    assert batch.data == data[: batch.offsets[-1]]
+    left = len(data) - batch.offsets[-1]
+    assert left == 0 or left < 4 + len(records[len(batch)])
+
+
+def test_a_length_that_no_record_has_is_refused() -> None:
+    with pytest.raises(ValueError, match="the length at 5 is none of a record"):
+        Batch.from_framed(b"\0\0\0\1a\x80\0\0\0")
+
+
 @pytest.mark.parametrize("bounds", [[0, 5], [3, 2], [-1, 2], [0, 3, 2], []])
 def test_bounds_that_do_not_rise_within_the_values_are_refused(bounds: list[int]) -> None:
     import array

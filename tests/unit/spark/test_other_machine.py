@@ -80,13 +80,13 @@ def test_but_not_for_ever(planned: Any, monkeypatch: pytest.MonkeyPatch) -> None
         read(reader, task)
 
 
-def test_a_folder_that_another_machine_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_another_machine_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from binlog.spark import other_machine
 
-    threading.Timer(0.5, (tmp_path / "late").mkdir).start()
-    assert other_machine.folder_is_seen(str(tmp_path / "late"), "another machine")
+    threading.Timer(0.5, (tmp_path / "late").touch).start()
+    assert other_machine.file_is_seen(str(tmp_path / "late"), "another machine")
     monkeypatch.setattr(other_machine, "_SECONDS_MAX", 0.3)
-    assert not other_machine.folder_is_seen(str(tmp_path / "never"), "another machine")
+    assert not other_machine.file_is_seen(str(tmp_path / "never"), "another machine")
 
 
 def test_where_it_was_planned_nothing_is_waited_for(planned: Any) -> None:

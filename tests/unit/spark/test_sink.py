@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import binlog
-from binlog import Writer
+from binlog import Batch
 from binlog.errors import StateError
 from binlog.spark.write_options import WriteOptions
 from tests.support.logs import read_all
@@ -32,6 +32,7 @@ class Query:
 
     def staged(self, batch: int, *tasks: Sequence[bytes]) -> list[object]:
         """Have each task write its records aside."""
+        from binlog.spark.aside import write_aside
         from binlog.spark.other_machine import this_machine
         from binlog.spark.writing import Written
 
@@ -39,9 +40,8 @@ class Query:
         for number, records in enumerate(tasks):
             path = self.aside / f"{self._name}-{batch}" / f"{number}-{uuid.uuid4().hex}"
             path.parent.mkdir(parents=True, exist_ok=True)
-            with Writer(path) as writer:
-                writer.append_many(records)
-            messages.append(Written(number, str(path), self._name, len(records), this_machine()))
+            found = write_aside(str(path), [Batch.from_records(records)], record_bytes_max=2**20)
+            messages.append(Written(number, str(path), self._name, *found, this_machine()))
         return messages
 
     def commit(self, messages: list[object], batch: int) -> None:

@@ -1,0 +1,96 @@
+"""What a task wrote, until the driver appends it: a file of records as they lie in a log, and nothing else.
+
+It is not synced: whoever dies with the machine leaves a job that is run again.  On a file system that machines share, a
+close sends what was written, and an open asks for it anew (nfs(5), "Close-to-open cache consistency").
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+from binlog import Batch
+from binlog.errors import AccessError, CorruptError, FullError
+
+_PIECE_BYTES = 1 << 20
+_LENGTH_BYTES = 4
+_FILE_MODE = 0o640  # as a log's files
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def write_aside(path: str, batches: Iterable[Batch], *, record_bytes_max: int) -> tuple[int, int]:
+    """Write records into a new file; how many, and the bytes.
+
+    Raises: FullError for one that is larger, or where there is no space; AccessError.
+    """
+    count = written = 0
+    with own_errors(path):
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _FILE_MODE)
+    try:
+        for batch in batches:
+            data = batch.framed(record_bytes_max=record_bytes_max)
+            written += len(data)
+            count += len(batch)
+            with own_errors(path):
+                while data:
+                    data = data[os.write(fd, data) :]
+    except BaseException:
+        os.close(fd)
+        raise
+    with own_errors(path):
+        os.close(fd)  # which tells, on NFS, what could not be written
+    return count, written
+
+
+def read_aside(path: str, size: int) -> Iterator[Batch]:
+    """The records of a file of so many bytes.
+
+    Raises: AccessError; CorruptError where it is shorter, or its lengths lead to another end.
+    """
+    with own_errors(path):
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        at, wanted = 0, _PIECE_BYTES
+        while at < size:
+            wanted = min(wanted, size - at)
+            with own_errors(path):
+                data = _read(fd, wanted, at)
+            batch = _whole_records(data, path, at)
+            if len(batch):
+                yield batch
+                at, wanted = at + batch.offsets[-1], _PIECE_BYTES
+                continue
+            record_bytes = _LENGTH_BYTES + int.from_bytes(data[:_LENGTH_BYTES], "big")
+            if len(data) < wanted or not wanted < record_bytes <= size - at:
+                raise CorruptError(path, at, "range", f"the {size} bytes that a task wrote are not there any more")
+            wanted = record_bytes
+    finally:
+        os.close(fd)
+
+
+def _read(fd: int, size: int, at: int) -> bytes:
+    """As many bytes, fewer only at the end of the file: one call gives 2 GiB at most (read(2))."""
+    data = os.pread(fd, size, at)
+    while len(data) < size and (more := os.pread(fd, size - len(data), at + len(data))):
+        data += more
+    return data
+
+
+def _whole_records(data: bytes, path: str, at: int) -> Batch:
+    try:
+        return Batch.from_framed(data)
+    except ValueError as error:
+        raise CorruptError(path, at, "range", f"these are not the records that a task wrote: {error}") from error
+
+
+@contextmanager
+def own_errors(path: str) -> Iterator[None]:
+    """What the system refuses within, as errors of ours."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _NO_SPACE:
+            raise FullError(f"{path}: there is no space for what a task writes: {error.strerror}") from error
+        raise AccessError(f"{path}: {error.strerror}", errno=error.errno, path=path) from error

@@ -1,0 +1,111 @@
+"""What tasks write aside, and the driver reads: as plain calls, without Spark."""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from binlog import Batch
+from binlog.errors import AccessError, CorruptError, FullError
+from binlog.spark import aside
+from binlog.spark.aside import read_aside, write_aside
+
+LIMIT = 64 << 20
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    return str(tmp_path / "0-x")
+
+
+@pytest.fixture
+def pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is read at a time is a few records."""
+    monkeypatch.setattr(aside, "_PIECE_BYTES", 40)
+
+
+def write(path: str, *batches: list[bytes]) -> tuple[int, int]:
+    return write_aside(path, map(Batch.from_records, batches), record_bytes_max=LIMIT)
+
+
+def read(path: str, size: int) -> list[bytes]:
+    return [record for batch in read_aside(path, size) for record in batch]
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.lists(st.binary(max_size=60), max_size=5), max_size=5))
+def test_what_is_read_is_what_was_written(tmp_path: Path, pieces: None, batches: list[list[bytes]]) -> None:
+    path = tmp_path / "0-x"
+    path.unlink(missing_ok=True)
+    count, size = write(str(path), *batches)
+    records = [record for batch in batches for record in batch]
+    assert (count, size) == (len(records), path.stat().st_size)
+    assert read(str(path), size) == records
+
+
+def test_a_record_larger_than_what_is_read_at_a_time(path: str) -> None:
+    records = [b"a", b"b" * (3 << 20), b"c"]
+    _, size = write(path, records)
+    batches = list(read_aside(path, size))
+    assert [record for batch in batches for record in batch] == records
+    assert len(batches) > 1
+
+
+def test_a_record_larger_than_the_limit(path: str) -> None:
+    with pytest.raises(FullError, match="a record of 5 bytes; the limit is 4"):
+        write_aside(path, [Batch.from_records([b"12345"])], record_bytes_max=4)
+
+
+@pytest.mark.parametrize("missing", [1, 7, 60, 104])
+def test_a_file_that_is_shorter_than_it_was(path: str, pieces: None, missing: int) -> None:
+    _, size = write(path, [b"x" * 22] * 4)
+    with open(path, "r+b") as file:
+        file.truncate(size - missing)
+    with pytest.raises(CorruptError, match=f"the {size} bytes that a task wrote are not there any more"):
+        read(path, size)
+
+
+@pytest.mark.parametrize("length", [b"\xff\xff\xff\xff", b"\x00\x00\x01\x00", b"\x00\x00\x00\x17"])
+def test_lengths_that_lead_elsewhere(path: str, length: bytes) -> None:
+    _, size = write(path, [b"x" * 22] * 4)
+    with open(path, "r+b") as file:
+        file.seek(26)
+        file.write(length)
+    with pytest.raises(CorruptError):
+        read(path, size)
+
+
+@pytest.fixture
+def small_files() -> Iterator[None]:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.usefixtures("small_files")
+def test_no_space_is_told(path: str) -> None:
+    with pytest.raises(FullError, match="there is no space for what a task writes"):
+        write(path, [b"x" * 60], [b"y" * 60])
+
+
+def test_what_cannot_be_opened_is_told(path: str) -> None:
+    with pytest.raises(AccessError, match="No such file"):
+        read(path, 1)
+    write(path)
+    with pytest.raises(AccessError, match="File exists"):
+        write(path)
+
+
+def test_an_error_of_whom_the_rows_come_from_is_left_as_it_is(path: str) -> None:
+    def rows() -> Iterator[Batch]:
+        yield Batch.from_records([b"a"])
+        raise ConnectionResetError("Spark is gone")
+
+    with pytest.raises(ConnectionResetError, match="Spark is gone"):
+        write_aside(path, rows(), record_bytes_max=LIMIT)
