@@ -21,6 +21,10 @@ OFTEN = 40
 
 Step = Callable[[Writer, Own], None]
 
+_PAGES_BYTES = 9000
+"""A record that has a page of its own: what shares one with a later append is written anew with it, and so the later
+sync makes good what one that failed left out."""
+
 
 @dataclass(frozen=True)
 class Fault:
@@ -76,12 +80,8 @@ def _faults() -> dict[str, Fault]:
 FAULTS = _faults()
 
 
-def _in(mode: Mode) -> Step:
-    return lambda writer, own: own.append(writer, mode)
-
-
-def _large(writer: Writer, own: Own) -> None:
-    own.append(writer, size=3000)
+def _in(mode: Mode, size: int = 0) -> Step:
+    return lambda writer, own: own.append(writer, mode, size=size)
 
 
 def _cutover(writer: Writer, _: Own) -> None:
@@ -96,16 +96,17 @@ def _turn(writer: Writer, own: Own) -> None:
     own.append_turn(writer, 3)
 
 
-_append = _in(Mode.SYNC)
+_append, _pages = _in(Mode.SYNC), _in(Mode.SYNC, _PAGES_BYTES)
+_grow = _in(Mode.SYNC, 3000)
 
 SCENARIOS: dict[str, tuple[Step, ...]] = {
-    "append": (_append, _append, _append),
+    "append": (_append, _pages, _append),
     "append_many": (lambda writer, own: own.append_many(writer, 3), lambda writer, own: own.append_many(writer, 2)),
-    "flush": (_in(Mode.FLUSH), _in(Mode.FLUSH), _sync, _in(Mode.FLUSH)),
-    "stage": (_in(Mode.FLUSH), _in(Mode.STAGE), _in(Mode.STAGE), _append, _in(Mode.STAGE), _sync, _in(Mode.STAGE)),
-    "grow": (_large, _large, _large),
-    "cutover": (_append, _in(Mode.FLUSH), _cutover, _append),
-    "turns": (_turn, _append, _turn),
+    "flush": (_in(Mode.FLUSH), _in(Mode.FLUSH, _PAGES_BYTES), _sync, _in(Mode.FLUSH)),
+    "stage": (_in(Mode.FLUSH), _in(Mode.STAGE), _in(Mode.STAGE), _pages, _in(Mode.STAGE), _sync, _in(Mode.STAGE)),
+    "grow": (_grow, _grow, _grow),
+    "cutover": (_pages, _in(Mode.FLUSH), _cutover, _append),
+    "turns": (_turn, _pages, _turn),
 }
 
 
