@@ -93,8 +93,8 @@ class BatchWriter(TaskWriter, DataSourceArrowWriter):
         remove(written)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Remove what the tasks wrote."""
-        remove(in_order(messages))
+        """Remove what the tasks wrote, also those that failed, which Spark tells nothing of."""
+        remove_folder(os.path.join(self._options.path, ASIDE, self._job))
 
 
 def open_writer(options: WriteOptions) -> Writer[Ref]:
@@ -145,6 +145,11 @@ def in_order(messages: Sequence[WriterCommitMessage | None]) -> list[Written]:
 def remove(written: Sequence[Written]) -> None:
     """Remove what was written aside, by these tasks and those they repeat.  What cannot be removed is only space."""
     for folder in {os.path.dirname(each.path) for each in written}:
-        shutil.rmtree(folder, ignore_errors=True)
-        with suppress(OSError):
-            os.rmdir(os.path.dirname(folder))
+        remove_folder(folder)
+
+
+def remove_folder(path: str) -> None:
+    """Remove a folder that is aside, and the one that it is in, where that is empty now."""
+    shutil.rmtree(path, ignore_errors=True)
+    with suppress(OSError):
+        os.rmdir(os.path.dirname(path))

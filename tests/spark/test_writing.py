@@ -60,6 +60,14 @@ def test_a_job_that_fails_leaves_nothing(spark: Any, log: Path) -> None:
     )
     assert "no" in error_of(lambda: failing.write.format("binlog").mode("append").save(str(log)))
     assert read_all(log) == [b"before"]
+    assert not (log / ASIDE).exists()
+
+
+def test_a_job_whose_every_task_fails_leaves_nothing(spark: Any, log: Path) -> None:
+    failing = spark.range(0, 2, 1, 2).selectExpr("'12345678901' AS data")
+    text = error_of(lambda: failing.write.format("binlog").mode("append").option("maxRecordBytes", "10").save(str(log)))
+    assert "the limit is 10" in text
+    assert list(log.iterdir()) == []
 
 
 @pytest.mark.parametrize(
