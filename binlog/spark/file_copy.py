@@ -4,7 +4,8 @@ What is copied of a file is its header and its index, and then what is asked for
 as zeros, and zeros are a chain of empty records: so the first record is overwritten with a length that no record has,
 until it is asked for itself.  What reads the file by its index never comes to a hole, for a place in an index is
 believed only where the bytes around it have their CRCs; what does not begins at the first record, and meets damage at
-once.  Then all that comes before the place is copied, and it is tried again.
+once.  Then all that comes before the place is copied, and it is tried again.  An archive is copied as a whole, but for
+its header: where in it a place lies, only its end tells, and it is small.
 
 Facts relied on (docs/format.md): a range of an index has 64 KiB at most, but for a record that alone is larger; two
 ranges prove a place; a closed file's header alone tells where it ends, unless another program wrote to the file or a
@@ -36,28 +37,42 @@ _Found = TypeVar("_Found")
 _Error = TypeVar("_Error", bound=Exception)
 
 
+def log_file_name(number: int, *, archived: bool) -> str:
+    """`00000001.dat`, or `00000001.dat.zst` of an archive."""
+    return f"{number:08d}.dat.zst" if archived else f"{number:08d}.dat"
+
+
+def _open_either(directory: RemoteDirectory, number: int) -> tuple[RemoteFile, bool]:
+    """A file, or the archive in its place, and whether it is one."""
+    try:
+        return directory.open(log_file_name(number, archived=False)), False
+    except NotFoundError:
+        return directory.open(log_file_name(number, archived=True)), True
+
+
 class FileCopy:
     """A file of a remote log, in a temporary directory of its own.
 
-    path: that directory, which `close` removes.  stat: what the file's header says.
+    path: that directory, which `close` removes.  stat: what the file's header says.  archived: it is an archive.
     Raises: NotFoundError, AccessError, CorruptError, VersionError; GoneError where the file is cut meanwhile; FullError
     where there is no space for the copy.
     """
 
     def __init__(self, directory: RemoteDirectory, number: int) -> None:
         self._remote = directory
-        self._name = f"{number:08d}"
+        self._number = number
         self._file: RemoteFile | None = None
         self._copied_to = 0  # all before is there
         self._indexed = False
         self._fd = -1
         self.path = ""
         try:
-            self._file = directory.open(f"{self._name}.dat")
+            self._file, self.archived = _open_either(directory, number)
             with self._space():
                 self.path = tempfile.mkdtemp(prefix="binlog-remote-")
                 flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-                self._fd = os.open(os.path.join(self.path, f"{self._name}.dat"), flags, 0o600)
+                name = log_file_name(number, archived=self.archived)
+                self._fd = os.open(os.path.join(self.path, name), flags, 0o600)
                 os.truncate(self._fd, self._size)
             self.stat = self._stat()
         except BaseException:
@@ -75,7 +90,7 @@ class FileCopy:
         if found is None or (found.closed and not self._ends_there(found)):
             self.bring_all()
             return self._look()
-        if not self._whole:
+        if not self._whole and not self.archived:
             self._write(_NO_LENGTH, found.first_offset)
             self._copied_to = 0
         return found
@@ -88,7 +103,7 @@ class FileCopy:
     def _ends_there(self, found: FileStat) -> bool:
         """Whether nothing but the header is needed to know where the file ends."""
         own = found.record_count is not None and found.tail == found.durable_end == self._size
-        return own or found.uuid is None
+        return own or found.uuid is None or self.archived
 
     @property
     def _size(self) -> int:
@@ -103,14 +118,16 @@ class FileCopy:
         """Copy the bytes from one offset to another, what lies around them, and the index."""
         if not self._indexed:
             self._bring_index()
-        if start - around <= max(self._copied_to, _HEADER_BYTES):
+        if self.archived:
+            self.bring_all()
+        elif start - around <= max(self._copied_to, _HEADER_BYTES):
             self.bring_all(end + around)
         else:
             self._copy(start - around, end + around)
 
     def bring_all(self, end: int | None = None) -> None:
-        """Copy all before an offset; all there is, unless told."""
-        end = self._size if end is None else min(end, self._size)
+        """Copy all before an offset; all there is, unless told, and of an archive."""
+        end = self._size if end is None or self.archived else min(end, self._size)
         if end > self._copied_to:
             # The header once more, for with it comes the first record.
             self._copy(self._copied_to, end)
@@ -118,7 +135,7 @@ class FileCopy:
 
     def holds(self, end: int) -> bool:
         """Whether all before an offset is there, or all there is."""
-        return self._copied_to >= min(end, self._size)
+        return self._whole or (self._copied_to >= end and not self.archived)
 
     def ask(self, question: Callable[[str], _Found], place: int) -> _Found:
         """What a function says of the log in `path`, which reads what lies around a place, or all that comes before.
@@ -138,12 +155,12 @@ class FileCopy:
     def _bring_index(self) -> None:
         self._indexed = True
         try:
-            index = self._remote.open(f"{self._name}.idx")
+            index = self._remote.open(f"{self._number:08d}.idx")
             data = b"".join(piece for _, piece in index.pieces(0, index.file_bytes))
         except (NotFoundError, AccessError):
             return  # a log is read without one too
         with self._space():
-            Path(self.path, f"{self._name}.idx").write_bytes(data)
+            Path(self.path, f"{self._number:08d}.idx").write_bytes(data)
 
     def _copy(self, start: int, end: int) -> None:
         assert self._file is not None
@@ -170,7 +187,7 @@ class FileCopy:
         try:
             yield
         except OSError as error:
-            text = f"{self._remote.url}: there is no place for a copy of file {int(self._name)}: {error}"
+            text = f"{self._remote.url}: there is no place for a copy of file {self._number}: {error}"
             raise FullError(text) from error
 
     @contextmanager

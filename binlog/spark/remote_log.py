@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from binlog import FileStat, Reader, Ref, Since, Stretch, split
 from binlog.errors import GoneError, NotFoundError, StateError
 from binlog.spark.columns import Damage
-from binlog.spark.file_copy import AROUND_BYTES, FileCopy
+from binlog.spark.file_copy import AROUND_BYTES, FileCopy, log_file_name
 from binlog.spark.positions import Position, earliest, latest, resolve
 from binlog.spark.remote import RemoteDirectory, shown
 from binlog.spark.snapshot import fault_between
@@ -24,7 +24,7 @@ from binlog.spark.snapshot import fault_between
 if TYPE_CHECKING:
     from binlog.spark.partitions import FileRange
 
-_LOG_NAME = re.compile(r"([0-9]{8})\.dat", re.ASCII)
+_LOG_NAME = re.compile(r"([0-9]{8})\.dat(\.zst)?", re.ASCII)
 
 # What is looked through around the place for a cut: the more, the larger the records can be between which to cut.
 _AROUND_CUT_BYTES = (AROUND_BYTES, 16 * AROUND_BYTES)
@@ -37,7 +37,7 @@ def remote_files(url: str, *, open_too: bool) -> tuple[FileStat, ...]:
     Raises: ValueError, ImportError, AccessError, CorruptError, VersionError; StateError for an open file.
     """
     directory = RemoteDirectory(url)
-    numbers = sorted(int(match[1]) for name in directory.names() if (match := _LOG_NAME.fullmatch(name)))
+    numbers = sorted({int(match[1]) for name in directory.names() if (match := _LOG_NAME.fullmatch(name))})
     with ThreadPoolExecutor(directory.at_once) as pool:
         files = [file for file in pool.map(partial(_stat, directory), numbers) if file is not None]
     following = [file.number for file in files if not file.closed]
@@ -56,7 +56,8 @@ def remote_files(url: str, *, open_too: bool) -> tuple[FileStat, ...]:
 def _stat(directory: RemoteDirectory, number: int) -> FileStat | None:
     try:
         with FileCopy(directory, number) as copy:
-            return replace(copy.stat, path=f"{directory.url}/{number:08d}.dat")
+            name = log_file_name(number, archived=copy.archived)
+            return replace(copy.stat, path=f"{directory.url}/{name}")
     except NotFoundError:
         return None  # retention removed it since the listing
 
@@ -102,10 +103,13 @@ def _next_ref(position: Ref | Since, path: str) -> Ref:
 
 
 def split_remote(url: str, number: int, start: int, end: int, *, bytes_max: int) -> list[tuple[int, int]]:
-    """As `binlog.split`.  Raises: NotFoundError, AccessError, CorruptError, VersionError."""
+    """As `binlog.split`; an archive is not divided, for each task would copy all of it.
+
+    Raises: NotFoundError, AccessError, CorruptError, VersionError.
+    """
     bounds = [start]
     with FileCopy(RemoteDirectory(url), number) as copy, copy.named():
-        while bounds[-1] + bytes_max < end:
+        while not copy.archived and bounds[-1] + bytes_max < end:
             place = bounds[-1] + bytes_max
             for around in _AROUND_CUT_BYTES:
                 copy.bring(place, place, around=around)

@@ -19,6 +19,7 @@ from binlog import Mode, Reader, Ref, Writer
 from binlog.errors import AccessError, CorruptError, GoneError, StateError
 from binlog.spark.options import ReadOptions, parse_options
 from binlog.spark.schema import Field
+from tests.support.archives import archived
 
 pytestmark = pytest.mark.spark
 
@@ -66,7 +67,7 @@ def upload(log: Path, bucket: Any, *, open_too: bool = False) -> list[Row]:
     """Copy the closed files, and return their records."""
     closed = {file.number for file in binlog.stat(log).files if file.closed or open_too}
     for path in log.iterdir():
-        if path.suffix in (".dat", ".idx") and int(path.stem) in closed:
+        if path.suffix in (".dat", ".idx", ".zst") and int(path.name[:8]) in closed:
             bucket.pipe_file(f"/bucket/log/{path.name}", path.read_bytes())
     with Reader(log) as reader:
         rows = [(*entry.ref, sequence, entry.data) for sequence, entry in enumerate(reader)]
@@ -257,6 +258,64 @@ def test_a_file_that_another_program_added_to_after_it_was_closed(log: Path, buc
     added = (2, len(data) - 9, None, b"added")
     rows = [row for row in upload(log, bucket) if row[3] != b"added"]
     assert read_all(maxPartitionBytes="300k") == [*rows, added]
+
+
+@pytest.mark.parametrize("size", ["128m", "100k"])
+@pytest.mark.parametrize("indexed", [True, False])
+def test_archives_are_read_as_the_files_that_they_were(log: Path, bucket: Any, size: str, indexed: bool) -> None:
+    assert archived(log) == [1, 2]
+    rows = upload(log, bucket)
+    if not indexed:
+        bucket.rm("/bucket/log/00000001.idx")
+    assert read_all(maxPartitionBytes=size) == rows
+    assert read_all(startingPosition=f"{rows[140][0]}:{rows[140][1]}") == rows[140:]
+    assert read_all(startingPosition="2999-01-01T00:00:00Z") == ([] if indexed else rows)
+    assert len(reader_of(maxPartitionBytes="100k").partitions()) == 2
+
+
+def test_of_an_archive_the_driver_copies_next_to_nothing(
+    log: Path, bucket: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archived(log)
+    upload(log, bucket)
+    asked: list[int] = []
+    cat = type(bucket).cat_file
+
+    def counting(self: Any, path: str, start: int, end: int) -> bytes:
+        asked.append(end - start)
+        return bytes(cat(self, path, start=start, end=end))
+
+    monkeypatch.setattr(type(bucket), "cat_file", counting)
+    reader_of().partitions()
+    assert asked == [4096, 4096]
+
+
+def test_a_file_that_is_archived_after_the_planning(log: Path, bucket: Any) -> None:
+    rows = upload(log, bucket)
+    reader = reader_of(maxPartitionBytes="300k")
+    tasks = reader.partitions()
+    archived(log)
+    bucket.rm("/bucket/log/00000001.dat")
+    upload(log, bucket)
+    assert len(tasks) > 5
+    assert [row for task in tasks for row in read(reader, task)] == rows
+
+
+def test_a_damaged_archive_is_told_by_its_url(log: Path, bucket: Any) -> None:
+    archived(log)
+    upload(log, bucket)
+    path = "/bucket/log/00000001.dat.zst"
+    data = bytearray(bucket.cat_file(path))
+    data[5000] ^= 1
+    bucket.pipe_file(path, bytes(data))
+    with pytest.raises(CorruptError, match=f"^{URL}/00000001.dat.zst at offset 256: "):
+        read_all()
+    bucket.pipe_file(path, bytes(data[: len(data) // 2]))
+    with pytest.raises(CorruptError, match=f"^{URL}/00000001.dat.zst at offset 256: it does not end with a table"):
+        read_all()
+    bucket.pipe_file(path, bytes(data[:100]))
+    with pytest.raises(CorruptError, match=f"^{URL}/00000001.dat.zst at offset 0: the frame of the header is damaged"):
+        read_all()
 
 
 def test_what_cannot_be_reached_is_told(bucket: Any, monkeypatch: pytest.MonkeyPatch) -> None:
