@@ -6,6 +6,7 @@ import struct
 from pathlib import Path
 
 import pytest
+import zstandard
 
 import binlog
 from binlog import Mode, Writer
@@ -57,3 +58,13 @@ def archived(log: Path, **options: object) -> list[int]:
     done = binlog.archive(log, **options)  # type: ignore[arg-type]
     assert [each.problem for each in done] == [None] * len(done)
     return [each.number for each in done]
+
+
+def names(log: Path) -> list[str]:
+    """What lies in a log's directory, but for what is hidden."""
+    return sorted(path.name for path in log.iterdir() if not path.name.startswith("."))
+
+
+def unpacked(path: Path) -> bytes:
+    """What zstd makes of an archive."""
+    return zstandard.ZstdDecompressor().stream_reader(path.read_bytes(), read_across_frames=True).read()
