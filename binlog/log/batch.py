@@ -10,6 +10,7 @@ from typing import NamedTuple
 from binlog.errors import FullError
 from binlog.format.record import LENGTH_BYTES, RECORD_BYTES_FORMAT_MAX
 from binlog.format.ref import Ref
+from binlog.storage.checksum import crc32c
 from binlog.storage.native import BatchIterator, frame_records
 from binlog.storage.records import Stop, gather, scan, spread
 
@@ -109,6 +110,8 @@ class Batch:
         What follows the last whole one, from `offsets[-1]` on, is left; where the first is not whole there are none.
         data: 4 GiB at most.  Raises: ValueError for a length that no record has.
         """
+        if len(data) > _OFFSET_MAX:
+            raise ValueError(f"a batch of {len(data)} bytes is too large for 32-bit offsets")
         no_end = len(data) + LENGTH_BYTES + RECORD_BYTES_FORMAT_MAX
         found = scan(data, no_end, RECORD_BYTES_FORMAT_MAX, len(data))
         if found.stop is Stop.LENGTH:
@@ -129,6 +132,10 @@ class Batch:
         if found.count != len(self) or found.consumed != len(data):
             raise ValueError("the batch's data are not the records that its offsets say")
         return data
+
+    def crc32c(self, before: int = 0) -> int:
+        """The CRC-32C of the records with their lengths.  before: the CRC of what comes before them, to go on from."""
+        return crc32c(memoryview(self.data)[self.offsets[0] : self.offsets[-1]], before)
 
     def packed(self) -> tuple[bytearray, memoryview]:
         """The records without their lengths in one run, and its bounds: an int32 memoryview, one longer than records.

@@ -14,7 +14,7 @@ from __future__ import annotations
 import errno
 import math
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import TypeVar
 
@@ -40,6 +40,23 @@ _Action = Callable[[WritableFile, LogHeader], _Result]
 
 # Threads of this process that hold a file's lock in Python, of whatever session.  A list: one may be in twice.
 _inside: list[int] = []
+
+
+class _GivenError(Exception):
+    """An error of whoever gives batches to append: not to be taken for one of this log's own, which may be mended."""
+
+    def __init__(self, error: BinlogError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+def _framed(batches: Iterable[Batch], record_bytes_max: int) -> Iterator[tuple[memoryview, int]]:
+    """The records of each batch with their lengths, and how many.  Raises: _GivenError; what else the batches raise."""
+    try:
+        for batch in batches:
+            yield batch.framed(record_bytes_max=record_bytes_max), len(batch)
+    except BinlogError as error:
+        raise _GivenError(error) from error
 
 
 class Session(QuickSession):
@@ -106,11 +123,13 @@ class Session(QuickSession):
             last = None if source is None else file.last_turn(header, source)
             if last is not None and last.turn >= turn:
                 return None
-            limit = self._options.record_bytes_max
-            framed = ((batch.framed(record_bytes_max=limit), len(batch)) for batch in batches)
-            return file.append_together(framed, self._segment, source=source, turn=turn)
+            runs = _framed(batches, self._options.record_bytes_max)
+            return file.append_together(runs, self._segment, source=source, turn=turn)
 
-        found = self.run(append)
+        try:
+            found = self.run(append)
+        except _GivenError as given:
+            raise given.error from given.error.__cause__
         if found is not None:
             self._within_limits((found.number, found.start), found.end - found.start)
         return found

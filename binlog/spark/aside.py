@@ -1,7 +1,8 @@
 """What a task wrote, until the driver appends it: a file of records as they lie in a log, and nothing else.
 
-It is not synced: whoever dies with the machine leaves a job that is run again.  On a file system that machines share, a
-close sends what was written, and an open asks for it anew (nfs(5), "Close-to-open cache consistency").
+It is not synced, so bytes may be missing where a disk or a machine has failed since, and nobody is told: hence its CRC.
+On a file system that machines share, a close sends what was written, and an open asks for it anew (nfs(5), on
+close-to-open cache consistency).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import errno
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from binlog import Batch
 from binlog.errors import AccessError, CorruptError, FullError
@@ -20,19 +22,29 @@ _FILE_MODE = 0o640  # as a log's files
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
-def write_aside(path: str, batches: Iterable[Batch], *, record_bytes_max: int) -> tuple[int, int]:
-    """Write records into a new file; how many, and the bytes.
+@dataclass(frozen=True)
+class Aside:
+    """What is in such a file: records, bytes, and their CRC-32C."""
+
+    count: int
+    size: int
+    crc: int
+
+
+def write_aside(path: str, batches: Iterable[Batch], *, record_bytes_max: int) -> Aside:
+    """Write records into a new file.
 
     Raises: FullError for one that is larger, or where there is no space; AccessError.
     """
-    count = written = 0
+    count = size = crc = 0
     with own_errors(path):
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _FILE_MODE)
     try:
         for batch in batches:
             data = batch.framed(record_bytes_max=record_bytes_max)
-            written += len(data)
             count += len(batch)
+            size += len(data)
+            crc = batch.crc32c(crc)
             with own_errors(path):
                 while data:
                     data = data[os.write(fd, data) :]
@@ -41,14 +53,15 @@ def write_aside(path: str, batches: Iterable[Batch], *, record_bytes_max: int) -
         raise
     with own_errors(path):
         os.close(fd)  # which tells, on NFS, what could not be written
-    return count, written
+    return Aside(count, size, crc)
 
 
-def read_aside(path: str, size: int) -> Iterator[Batch]:
-    """The records of a file of so many bytes.
+def read_aside(path: str, known: Aside) -> Iterator[Batch]:
+    """The records of a file.
 
-    Raises: AccessError; CorruptError where it is shorter, or its lengths lead to another end.
+    Raises: AccessError; CorruptError where these are not the bytes that were written, at the end at the latest.
     """
+    size, count, crc = known.size, 0, 0
     with own_errors(path):
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -60,12 +73,16 @@ def read_aside(path: str, size: int) -> Iterator[Batch]:
             batch = _whole_records(data, path, at)
             if len(batch):
                 yield batch
+                count += len(batch)
+                crc = batch.crc32c(crc)
                 at, wanted = at + batch.offsets[-1], _PIECE_BYTES
                 continue
             record_bytes = _LENGTH_BYTES + int.from_bytes(data[:_LENGTH_BYTES], "big")
             if len(data) < wanted or not wanted < record_bytes <= size - at:
                 raise CorruptError(path, at, "range", f"the {size} bytes that a task wrote are not there any more")
             wanted = record_bytes
+        if (count, crc) != (known.count, known.crc):
+            raise CorruptError(path, 0, "range", f"the {size} bytes that a task wrote have others in their place")
     finally:
         os.close(fd)
 

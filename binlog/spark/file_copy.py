@@ -19,6 +19,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Self, TypeVar, cast
 
@@ -31,6 +32,7 @@ AROUND_BYTES = 4 << 16
 """What is copied around a place: two ranges, and as much again."""
 
 _HEADER_BYTES = 4096
+_TRIES = 2
 _NO_LENGTH = b"\xff" * 4
 
 _Found = TypeVar("_Found")
@@ -65,19 +67,51 @@ class FileCopy:
         self._copied_to = 0  # all before is there
         self._indexed = False
         self._fd = -1
-        self.path = ""
+        self.archived = False
+        with self._space():
+            self.path = tempfile.mkdtemp(prefix="binlog-remote-")
         try:
-            self._file, self.archived = _open_either(directory, number)
-            with self._space():
-                self.path = tempfile.mkdtemp(prefix="binlog-remote-")
-                flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-                name = log_file_name(number, archived=self.archived)
-                self._fd = os.open(os.path.join(self.path, name), flags, 0o600)
-                os.truncate(self._fd, self._size)
-            self.stat = self._stat()
+            self.stat = self._begin()
         except BaseException:
             self.close()
             raise
+
+    def _begin(self) -> FileStat:
+        """Begin with the file that is there, or the archive in its place; also while it becomes one."""
+        for _ in range(_TRIES):
+            try:
+                return self._begin_once()
+            except NotFoundError:
+                self._remote.forget()
+        return self._begin_once()
+
+    def _begin_once(self) -> FileStat:
+        self._discard()
+        self._file, self.archived = _open_either(self._remote, self._number)
+        with self._space():
+            flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+            name = log_file_name(self._number, archived=self.archived)
+            self._fd = os.open(os.path.join(self.path, name), flags, 0o600)
+            os.truncate(self._fd, self._size)
+        return self._stat()
+
+    def _discard(self) -> None:
+        """Remove what was copied."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+        for path in Path(self.path).iterdir():
+            path.unlink()
+        self._copied_to, self._indexed = 0, False
+
+    def _kept_up(self, copy: Callable[[], None]) -> None:
+        """Copy, and where the file has become an archive since its header was copied, of that."""
+        try:
+            copy()
+        except NotFoundError:
+            self._remote.forget()
+            self.stat = self._begin()
+            copy()
 
     def _stat(self) -> FileStat:
         self._copy(0, _HEADER_BYTES)
@@ -88,7 +122,7 @@ class FileCopy:
             if self._whole:
                 raise
         if found is None or (found.closed and not self._ends_there(found)):
-            self.bring_all()
+            self._bring_all(None)
             return self._look()
         if not self._whole and not self.archived:
             self._write(_NO_LENGTH, found.first_offset)
@@ -116,17 +150,23 @@ class FileCopy:
 
     def bring(self, start: int, end: int, *, around: int = AROUND_BYTES) -> None:
         """Copy the bytes from one offset to another, what lies around them, and the index."""
+        self._kept_up(partial(self._bring, start, end, around))
+
+    def _bring(self, start: int, end: int, around: int) -> None:
         if not self._indexed:
             self._bring_index()
         if self.archived:
-            self.bring_all()
+            self._bring_all(None)
         elif start - around <= max(self._copied_to, _HEADER_BYTES):
-            self.bring_all(end + around)
+            self._bring_all(end + around)
         else:
             self._copy(start - around, end + around)
 
     def bring_all(self, end: int | None = None) -> None:
         """Copy all before an offset; all there is, unless told, and of an archive."""
+        self._kept_up(partial(self._bring_all, end))
+
+    def _bring_all(self, end: int | None) -> None:
         end = self._size if end is None or self.archived else min(end, self._size)
         if end > self._copied_to:
             # The header once more, for with it comes the first record.

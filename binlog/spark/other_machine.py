@@ -45,17 +45,24 @@ def open_range(part: FileRange, planned_on: str, *, record_bytes_max: int) -> Ra
         time.sleep(_LOOK_SECONDS)
 
 
-def file_is_seen(path: str, made_on: str) -> bool:
-    """Whether a file is there.  made_on: `this_machine()` where it was made.
+def file_is_seen(path: str, made_on: str, *, size: int) -> bool:
+    """Whether a file is there, of so many bytes at least.  made_on: `this_machine()` where it was made.
 
     Blocks: where that was elsewhere, for a minute at most, until this machine sees it.
     """
     late = _clock(made_on)
-    while not os.path.isfile(path):
+    while not _has(path, size):
         if late():
             return False
         time.sleep(_LOOK_SECONDS)
     return True
+
+
+def _has(path: str, size: int) -> bool:
+    try:
+        return os.stat(path).st_size >= size
+    except (FileNotFoundError, NotADirectoryError):
+        return False
 
 
 def _clock(machine: str) -> Callable[[], bool]:

@@ -36,6 +36,9 @@ class FileSystem(Protocol):
 
     at_once: int
 
+    def forget(self) -> None:
+        """Forget what was seen of it."""
+
     def names(self) -> list[str]:
         """Of the files in the directory."""
 
@@ -68,6 +71,10 @@ class RemoteDirectory:
         """Of the files in it.  Raises: AccessError, where it is not there as well."""
         with _own_errors(self.url, "listing it"):
             return self._files.names()
+
+    def forget(self) -> None:
+        """Ask for names and sizes anew from here on."""
+        self._files.forget()
 
     def open(self, name: str) -> RemoteFile:
         """One of its files.  Raises: NotFoundError where it is not there, AccessError."""
@@ -102,9 +109,12 @@ class RemoteFile:
 
 
 class _Arrow:
-    """A file system of PyArrow's."""
+    """A file system of PyArrow's, which keeps nothing of what it saw."""
 
     at_once = _AT_ONCE
+
+    def forget(self) -> None:
+        pass
 
     def __init__(self, files: Any, path: str) -> None:
         self._files = files
@@ -132,9 +142,12 @@ class _Fsspec:
         # The others may have one connection, on which answers go to whoever asks first (seen of its ftp).
         self.at_once = _AT_ONCE if files.async_impl else 1
 
-    def names(self) -> list[str]:
+    def forget(self) -> None:
         # It keeps what it once saw, for as long as the process lives.
         self._files.invalidate_cache()
+
+    def names(self) -> list[str]:
+        self.forget()
         found = [str(name).rstrip("/") for name in self._files.ls(self._path, detail=False)]
         if found == [self._path]:
             raise NotADirectoryError(f"{self._path} is not a directory")

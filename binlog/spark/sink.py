@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
-from binlog.spark.writing import TaskWriter, in_order, open_writer, remove, take_turn
+from binlog.spark.writing import TaskWriter, in_order, open_writer, remove, take_turn, wait_for
 
 
 class StreamWriter(TaskWriter, DataSourceStreamArrowWriter):
@@ -16,6 +16,7 @@ class StreamWriter(TaskWriter, DataSourceStreamArrowWriter):
         """Append what the tasks wrote, where this batch is not in the log yet.  Raises: as `take_turn`."""
         written = in_order(messages)
         if written:
+            wait_for(written)
             with open_writer(self._options) as writer:
                 take_turn(writer, written, source=f"spark/{written[0].query}", turn=batchId)
         remove(written)

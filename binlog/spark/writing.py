@@ -26,8 +26,8 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 import binlog
 from binlog import Batch, Ref, Turn, Writer
-from binlog.errors import StateError
-from binlog.spark.aside import own_errors, read_aside, write_aside
+from binlog.errors import AccessError, StateError
+from binlog.spark.aside import Aside, own_errors, read_aside, write_aside
 from binlog.spark.collecting import spare_collections
 from binlog.spark.other_machine import file_is_seen, this_machine
 from binlog.spark.write_options import WriteOptions
@@ -35,20 +35,21 @@ from binlog.spark.write_options import WriteOptions
 ASIDE = ".aside"
 """The folder in a log's directory in which tasks write, each a file of its own."""
 
+_TRIES = 1000
+
 
 @dataclass(frozen=True)
 class Written(WriterCommitMessage):
     """What a task wrote.
 
-    partition: its number.  path: the file that it wrote, aside, of `size` bytes.  query: of a stream, else empty.
+    partition: its number.  path: the file that it wrote, and what is in it.  query: of a stream, else empty.
     machine: where it ran.
     """
 
     partition: int
     path: str
     query: str
-    record_count: int
-    size: int
+    aside: Aside
     machine: str
 
 
@@ -71,12 +72,11 @@ class TaskWriter:
         query = context.getLocalProperty("sql.streaming.queryId") or ""
         batch = context.getLocalProperty("streaming.sql.batchId") or ""
         place = os.path.join(self._options.path, ASIDE, f"{query}-{batch}" if query else self._job)
-        with own_errors(place):
-            os.makedirs(place, exist_ok=True)
+        make_folder(place)
         path = os.path.join(place, f"{context.partitionId()}-{uuid.uuid4().hex}")
-        batches = (_batch(rows.column(self._column), self._column) for rows in iterator)
-        count, size = write_aside(path, batches, record_bytes_max=self._options.record_bytes_max)
-        return Written(context.partitionId(), path, query, count, size, this_machine())
+        batches = (_batch(rows.column(self._column), self._column) for rows in iterator if rows.num_rows)
+        aside = write_aside(path, batches, record_bytes_max=self._options.record_bytes_max)
+        return Written(context.partitionId(), path, query, aside, this_machine())
 
 
 class BatchWriter(TaskWriter, DataSourceArrowWriter):
@@ -85,6 +85,7 @@ class BatchWriter(TaskWriter, DataSourceArrowWriter):
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Append what the tasks wrote.  Raises: as Writer.append_turn."""
         written = in_order(messages)
+        wait_for(written)
         with open_writer(self._options) as writer:
             if self._options.source is None:
                 writer.append_batches(_batches(written))
@@ -111,7 +112,7 @@ def take_turn(writer: Writer, written: Sequence[Written], *, source: str, turn: 
     appended = writer.append_turn(_batches(written), source=source, turn=turn)
     last = writer.last_turn(source)
     if appended is None and last is not None and last.turn == turn:
-        count = sum(each.record_count for each in written)
+        count = sum(each.aside.count for each in written)
         if last.record_count != count:
             text = f"batch {turn} of {source} is in the log with {last.record_count} records, and has {count} now"
             raise StateError(f"{text}: its checkpoint is older than the log, or of another query")
@@ -121,21 +122,28 @@ def take_turn(writer: Writer, written: Sequence[Written], *, source: str, turn: 
 def _batch(values: pa.Array, column: str) -> Batch:
     if values.null_count:
         raise ValueError(f"binlog: the column {column!r} has null in it, of which no record can be made")
+    if values.type not in (pa.binary(), pa.string()):
+        values = values.cast(pa.binary())  # as Spark's setting useLargeVarTypes has it, with offsets of 64 bits
     bounds = memoryview(values.buffers()[1]).cast("B").cast("i")[values.offset : values.offset + len(values) + 1]
     data = values.buffers()[2]
     return Batch.from_packed(memoryview(b"" if data is None else data), bounds)
 
 
 def _batches(written: Sequence[Written]) -> Iterator[Batch]:
-    """The records of all tasks, one task after the other.
+    """The records of all tasks, one task after the other.  Raises: AccessError, CorruptError."""
+    for each in written:
+        yield from read_aside(each.path, each.aside)
 
-    Raises: CorruptError where one's are damaged; StateError where a task wrote them into a folder of its own machine.
+
+def wait_for(written: Sequence[Written]) -> None:
+    """Wait until this machine sees what all tasks wrote; before the log's lock is taken, for which others wait.
+
+    Raises: StateError where a task wrote into a directory of its own machine.
     """
     for each in written:
-        if not file_is_seen(each.path, each.machine):
+        if not file_is_seen(each.path, each.machine, size=each.aside.size):
             text = f"{each.path}, into which a task wrote, is not on the driver's machine"
             raise StateError(f"{text}: on a cluster a log's directory is one that all machines share")
-        yield from read_aside(each.path, each.size)
 
 
 def in_order(messages: Sequence[WriterCommitMessage | None]) -> list[Written]:
@@ -146,6 +154,15 @@ def remove(written: Sequence[Written]) -> None:
     """Remove what was written aside, by these tasks and those they repeat.  What cannot be removed is only space."""
     for folder in {os.path.dirname(each.path) for each in written}:
         remove_folder(folder)
+
+
+def make_folder(path: str) -> None:
+    """Make a folder that is to be aside, though another job may just be removing the one that it is to be in."""
+    for _ in range(_TRIES):
+        with own_errors(path), suppress(FileNotFoundError):
+            os.makedirs(path, exist_ok=True)
+            return
+    raise AccessError(f"{path} could not be made: the folder above it is removed again and again")
 
 
 def remove_folder(path: str) -> None:

@@ -89,6 +89,20 @@ def test_what_cannot_be_written_is_told(
     assert not log.exists() or read_all(log) == []
 
 
+@pytest.mark.parametrize("kind", ["binary", "string"])
+def test_with_large_types_in_arrow_all_is_the_same(spark: Any, log: Path, other: Path, kind: str) -> None:
+    """Spark's setting gives offsets of 64 bits."""
+    spark.conf.set("spark.sql.execution.arrow.useLargeVarTypes", "true")
+    try:
+        rows = spark.range(0, 1000, 1, 2).selectExpr(f"cast(cast(id AS string) AS {kind}) AS data")
+        rows.write.format("binlog").mode("append").save(str(log))
+        spark.read.format("binlog").load(str(log)).write.format("binlog").mode("append").save(str(other))
+    finally:
+        spark.conf.unset("spark.sql.execution.arrow.useLargeVarTypes")
+    assert read_all(log) == [b"%d" % number for number in range(1000)]
+    assert read_all(other) == read_all(log)
+
+
 def test_a_log_is_never_overwritten(spark: Any, log: Path) -> None:
     assert "only ever appended to" in error_of(
         lambda: numbers(spark, 1).write.format("binlog").mode("overwrite").save(str(log))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 import binlog
 from binlog import Batch, Mode, Reader, Ref, Turn, Writer
-from binlog.errors import ClosedError, CorruptError, FullError, StateError
+from binlog.errors import ClosedError, CorruptError, FullError, GoneError, PoisonedError, StateError
 from tests.support.indexes import check_entries, index_entries
 from tests.support.logs import jpos_file, read_all
 
@@ -44,6 +45,26 @@ def test_a_batch_is_made_of_the_whole_records_at_the_start_of_what_was_framed(re
     assert batch.data == data[: batch.offsets[-1]]
     left = len(data) - batch.offsets[-1]
     assert left == 0 or left < 4 + len(records[len(batch)])
+
+
+@pytest.mark.parametrize("error", [GoneError("another log's"), PoisonedError("another log's"), OSError(5, "no")])
+@pytest.mark.parametrize("as_turn", [False, True])
+def test_an_error_of_whoever_gives_the_batches_is_given_back_and_nothing_appended(
+    log: Path, error: Exception, as_turn: bool
+) -> None:
+    def given() -> Iterator[Batch]:
+        yield Batch.from_records([b"half"])
+        raise error
+
+    with Writer(log) as writer:
+        writer.append(b"before")
+        append = partial(writer.append_turn, source="s", turn=1) if as_turn else writer.append_batches
+        with pytest.raises(type(error)) as caught:
+            append(given())
+        assert caught.value is error
+        assert writer.last_turn("s") is None
+        assert append(batches(b"whole")) is not None
+    assert read_all(log) == [b"before", b"whole"]
 
 
 def test_a_length_that_no_record_has_is_refused() -> None:

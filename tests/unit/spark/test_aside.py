@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from binlog import Batch
 from binlog.errors import AccessError, CorruptError, FullError
 from binlog.spark import aside
-from binlog.spark.aside import read_aside, write_aside
+from binlog.spark.aside import Aside, read_aside, write_aside
 
 LIMIT = 64 << 20
 
@@ -29,12 +29,12 @@ def pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(aside, "_PIECE_BYTES", 40)
 
 
-def write(path: str, *batches: list[bytes]) -> tuple[int, int]:
+def write(path: str, *batches: list[bytes]) -> Aside:
     return write_aside(path, map(Batch.from_records, batches), record_bytes_max=LIMIT)
 
 
-def read(path: str, size: int) -> list[bytes]:
-    return [record for batch in read_aside(path, size) for record in batch]
+def read(path: str, known: Aside) -> list[bytes]:
+    return [record for batch in read_aside(path, known) for record in batch]
 
 
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -42,16 +42,15 @@ def read(path: str, size: int) -> list[bytes]:
 def test_what_is_read_is_what_was_written(tmp_path: Path, pieces: None, batches: list[list[bytes]]) -> None:
     path = tmp_path / "0-x"
     path.unlink(missing_ok=True)
-    count, size = write(str(path), *batches)
+    known = write(str(path), *batches)
     records = [record for batch in batches for record in batch]
-    assert (count, size) == (len(records), path.stat().st_size)
-    assert read(str(path), size) == records
+    assert (known.count, known.size) == (len(records), path.stat().st_size)
+    assert read(str(path), known) == records
 
 
 def test_a_record_larger_than_what_is_read_at_a_time(path: str) -> None:
     records = [b"a", b"b" * (3 << 20), b"c"]
-    _, size = write(path, records)
-    batches = list(read_aside(path, size))
+    batches = list(read_aside(path, write(path, records)))
     assert [record for batch in batches for record in batch] == records
     assert len(batches) > 1
 
@@ -63,21 +62,37 @@ def test_a_record_larger_than_the_limit(path: str) -> None:
 
 @pytest.mark.parametrize("missing", [1, 7, 60, 104])
 def test_a_file_that_is_shorter_than_it_was(path: str, pieces: None, missing: int) -> None:
-    _, size = write(path, [b"x" * 22] * 4)
+    known = write(path, [b"x" * 22] * 4)
     with open(path, "r+b") as file:
-        file.truncate(size - missing)
-    with pytest.raises(CorruptError, match=f"the {size} bytes that a task wrote are not there any more"):
-        read(path, size)
+        file.truncate(known.size - missing)
+    with pytest.raises(CorruptError, match="the 104 bytes that a task wrote are not there any more"):
+        read(path, known)
 
 
 @pytest.mark.parametrize("length", [b"\xff\xff\xff\xff", b"\x00\x00\x01\x00", b"\x00\x00\x00\x17"])
 def test_lengths_that_lead_elsewhere(path: str, length: bytes) -> None:
-    _, size = write(path, [b"x" * 22] * 4)
+    known = write(path, [b"x" * 22] * 4)
     with open(path, "r+b") as file:
         file.seek(26)
         file.write(length)
     with pytest.raises(CorruptError):
-        read(path, size)
+        read(path, known)
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.integers(0, 103), st.integers(1, 104), st.sampled_from([b"\0", b"\xff", b"y"]))
+def test_bytes_that_a_disk_has_others_for(tmp_path: Path, pieces: None, start: int, size: int, other: bytes) -> None:
+    path = tmp_path / "0-x"
+    path.unlink(missing_ok=True)
+    known = write(str(path), [b"x" * 22] * 4)
+    before = path.read_bytes()
+    after = (before[:start] + other * size)[:104].ljust(104, b"z")[: start + size] + before[start + size :]
+    path.write_bytes(after)
+    if after == before:
+        assert len(read(str(path), known)) == 4
+    else:
+        with pytest.raises(CorruptError):
+            read(str(path), known)
 
 
 @pytest.fixture
@@ -96,7 +111,7 @@ def test_no_space_is_told(path: str) -> None:
 
 def test_what_cannot_be_opened_is_told(path: str) -> None:
     with pytest.raises(AccessError, match="No such file"):
-        read(path, 1)
+        read(path, Aside(1, 5, 0))
     write(path)
     with pytest.raises(AccessError, match="File exists"):
         write(path)

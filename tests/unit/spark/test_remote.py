@@ -19,7 +19,7 @@ from binlog import Mode, Reader, Ref, Writer
 from binlog.errors import AccessError, CorruptError, GoneError, StateError
 from binlog.spark.options import ReadOptions, parse_options
 from binlog.spark.schema import Field
-from tests.support.archives import archived
+from tests.support.archives import archive_path, archived
 
 pytestmark = pytest.mark.spark
 
@@ -299,6 +299,34 @@ def test_a_file_that_is_archived_after_the_planning(log: Path, bucket: Any) -> N
     upload(log, bucket)
     assert len(tasks) > 5
     assert [row for task in tasks for row in read(reader, task)] == rows
+
+
+@pytest.mark.parametrize("number", [1, 2])
+@pytest.mark.parametrize("moment", range(8))
+def test_a_file_that_becomes_an_archive_at_any_moment(
+    log: Path, bucket: Any, monkeypatch: pytest.MonkeyPatch, number: int, moment: int
+) -> None:
+    rows = upload(log, bucket)
+    archived(log)
+    path = f"/bucket/log/{number:08d}.dat"
+    asked = 0
+
+    def then(question: Any) -> Any:
+        def ask(self: Any, name: str, **bounds: int) -> Any:
+            nonlocal asked
+            if name.endswith(path):
+                asked += 1
+                if asked == moment:
+                    bucket.pipe_file(f"{path}.zst", archive_path(log, number).read_bytes())
+                    bucket.rm(path)
+            return question(self, name, **bounds)
+
+        return ask
+
+    for name in ("cat_file", "size"):
+        monkeypatch.setattr(type(bucket), name, then(getattr(type(bucket), name)))
+    assert read_all(maxPartitionBytes="2m") == rows
+    assert asked >= moment
 
 
 def test_a_damaged_archive_is_told_by_its_url(log: Path, bucket: Any) -> None:

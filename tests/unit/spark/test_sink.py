@@ -41,7 +41,7 @@ class Query:
             path = self.aside / f"{self._name}-{batch}" / f"{number}-{uuid.uuid4().hex}"
             path.parent.mkdir(parents=True, exist_ok=True)
             found = write_aside(str(path), [Batch.from_records(records)], record_bytes_max=2**20)
-            messages.append(Written(number, str(path), self._name, *found, this_machine()))
+            messages.append(Written(number, str(path), self._name, found, this_machine()))
         return messages
 
     def commit(self, messages: list[object], batch: int) -> None:

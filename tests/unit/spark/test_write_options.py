@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -47,13 +48,29 @@ def test_a_shared_file_system_is_refused_unless_it_is_said(tmp_path: Path, monke
 
 @pytest.mark.spark
 def test_a_directory_that_the_machines_do_not_share_is_told(tmp_path: Path) -> None:
+    from binlog.spark.aside import Aside
     from binlog.spark.other_machine import this_machine
     from binlog.spark.writing import BatchWriter, Written
 
     writer = BatchWriter(parse_write_options({"path": str(tmp_path / "log")}), "data")
     elsewhere = str(tmp_path / "log" / ".aside" / "job" / "0-x")
     with pytest.raises(StateError, match=f"^{elsewhere}, into which a task wrote, is not on the driver's machine"):
-        writer.commit([Written(0, elsewhere, "", 5, 50, this_machine())])
+        writer.commit([Written(0, elsewhere, "", Aside(5, 50, 0), this_machine())])
+
+
+@pytest.mark.spark
+def test_jobs_that_make_and_remove_the_folder_aside_at_once(tmp_path: Path) -> None:
+    from binlog.spark.writing import make_folder, remove_folder
+
+    def job(number: int) -> None:
+        path = str(tmp_path / ".aside" / str(number))
+        for _ in range(500):
+            make_folder(path)
+            remove_folder(path)
+
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(job, range(3)))
+    assert list(tmp_path.iterdir()) == []
 
 
 class _Lib:
