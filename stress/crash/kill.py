@@ -114,7 +114,9 @@ class Kill:
             before = self._chance.randrange(_CALLS_ABOUT)
             sweeps.append(Case(name, self._chance.choice(PLACES[:2]), Action.KILL_BEFORE, before=before))
         self._chance.shuffle(sweeps)
-        self._sweeps = iter(sweeps)
+        # A short run as well has some of each kind: one of each comes first.
+        firsts = {case.row: case for case in reversed(sweeps)}.values()
+        self._sweeps = iter([*firsts, *(case for case in sweeps if case not in firsts)])
         return next(self._sweeps)
 
     def one(self, case: Case) -> bool:
