@@ -115,8 +115,8 @@ class Kill:
             sweeps.append(Case(name, self._chance.choice(PLACES[:2]), Action.KILL_BEFORE, before=before))
         self._chance.shuffle(sweeps)
         # A short run as well has some of each kind: one of each comes first.
-        firsts = {case.row: case for case in reversed(sweeps)}.values()
-        self._sweeps = iter([*firsts, *(case for case in sweeps if case not in firsts)])
+        firsts = {case.row: at for at, case in reversed([*enumerate(sweeps)])}.values()
+        self._sweeps = iter([sweeps[at] for at in sorted(range(len(sweeps)), key=lambda at: at not in firsts)])
         return next(self._sweeps)
 
     def one(self, case: Case) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import re
 import shutil
 from collections.abc import Callable
@@ -90,7 +91,7 @@ def _sweep(folder: Path, start: Path, work: _Work, hold: _Hold, *, beside: bool 
     The background thread of any writer on this machine sweeps away the shared memory that killed ones left, also in a
     process of another test, and how a writer's own threads take turns depends on what else runs: both change what the
     run at hand calls.  Such a run is looked at as well, and then its kill is tried again, until it has struck where it
-    was to strike in the whole run, which after some tries is made anew.
+    was to strike in the whole run.  After some tries that one is made anew, and struck from where it is another one.
     """
     log = folder / "log"
 
@@ -112,7 +113,7 @@ def _sweep(folder: Path, start: Path, work: _Work, hold: _Hold, *, beside: bool 
         return whole
 
     whole = run_whole()
-    kill_at = tries = 0
+    kill_at = tries = anew = 0
     while kill_at < len(whole.calls):
         run = run_once(kill_at)
         if run.killed_before and [*run.names, run.killed_before.name] == whole.names[: kill_at + 1]:
@@ -121,7 +122,13 @@ def _sweep(folder: Path, start: Path, work: _Work, hold: _Hold, *, beside: bool 
         tries += 1
         assert tries < _TRIES, f"no kill at call {kill_at}, {whole.calls[kill_at]}: {run.names}; {whole.names}"
         if tries % _TRIES_OF_ONE == 0:
-            whole = run_whole()
+            before, whole = whole, run_whole()
+            alike = itertools.takewhile(
+                lambda names: names[0] == names[1], zip(before.names, whole.names, strict=False)
+            )
+            kill_at = min(kill_at, len(list(alike)))
+            anew += 1
+            assert anew < _TRIES, f"no two whole runs are alike: {before.names}; {whole.names}"
     return whole
 
 
