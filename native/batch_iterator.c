@@ -264,6 +264,7 @@ static PyMethodDef module_methods[] = {
     {"read_records", binlog_read_records, METH_VARARGS, "See native/read.c."},
     {"frame_records", binlog_frame_records, METH_VARARGS, "See native/many.c."},
     {"spread_records", binlog_spread_records, METH_VARARGS, "See native/many.c."},
+    {"gather_records", binlog_gather_records, METH_VARARGS, "See native/many.c."},
     {"wait_and_read", binlog_wait_and_read, METH_VARARGS, "See native/wake.c."},
     {"connect", binlog_connect, METH_VARARGS, "See native/quick_append.c."},
     {NULL, NULL, 0, NULL},

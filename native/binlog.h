@@ -197,7 +197,6 @@ int binlog_header_peek(const struct binlog_known *known, struct binlog_known *no
 enum binlog_scan_stop { BINLOG_SCAN_END = 0, BINLOG_SCAN_SHORT, BINLOG_SCAN_LENGTH, BINLOG_SCAN_LARGE };
 int64_t binlog_scan(const uint8_t *data, size_t bytes, uint64_t to_tail, uint32_t record_bytes_max, uint32_t *offsets,
                     int64_t count_max, uint64_t *consumed, int *stop);
-int64_t binlog_gather(const uint8_t *data, const uint32_t *offsets, int64_t count, uint8_t *values, int32_t *ends);
 
 /* crc32c.c */
 uint32_t binlog_crc32c(uint32_t crc, const uint8_t *data, size_t bytes);

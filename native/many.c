@@ -120,3 +120,62 @@ PyObject *binlog_spread_records(PyObject *module, PyObject *args)
     PyBuffer_Release(&bounds);
     return result;
 }
+
+/* The bytes of records without their lengths; -1 where the offsets do not rise by a length each within the data, or it
+ * is more than 32-bit bounds can tell. */
+static int64_t gather_bytes(const uint32_t *offsets, Py_ssize_t count, Py_ssize_t bytes)
+{
+    for (Py_ssize_t i = 0; i < count; i++)
+        if (offsets[i + 1] < RECORD_BYTES || offsets[i] > offsets[i + 1] - RECORD_BYTES)
+            return -1;
+    if (offsets[count] > bytes)
+        return -1;
+    int64_t total = (int64_t)offsets[count] - offsets[0] - (int64_t)count * RECORD_BYTES;
+    return total > INT32_MAX ? -1 : total;
+}
+
+static PyObject *gather(const uint8_t *data, const uint32_t *offsets, Py_ssize_t count, int64_t total)
+{
+    PyObject *values = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)total);
+    PyObject *bounds = PyBytes_FromStringAndSize(NULL, (count + 1) * (Py_ssize_t)sizeof(int32_t));
+    if (!values || !bounds) {
+        Py_XDECREF(values);
+        Py_XDECREF(bounds);
+        return NULL;
+    }
+    uint8_t *value = (uint8_t *)PyBytes_AsString(values), *at = value;
+    char *bound = PyBytes_AsString(bounds);
+    for (Py_ssize_t i = 0; i <= count; i++) {
+        int32_t start = (int32_t)(at - value);
+        memcpy(bound, &start, sizeof start);
+        bound += sizeof start;
+        if (i == count)
+            break;
+        size_t length = offsets[i + 1] - offsets[i] - RECORD_BYTES;
+        memcpy(at, data + offsets[i] + RECORD_BYTES, length);
+        at += length;
+    }
+    return Py_BuildValue("(NN)", values, bounds);
+}
+
+/* gather_records(data, offsets): the reverse of spread_records.  The records in one run without their lengths, and their
+ * bounds, int32 and one more than there are records; or None where the offsets, uint32, are none. */
+PyObject *binlog_gather_records(PyObject *module, PyObject *args)
+{
+    Py_buffer data, offsets;
+    PyObject *result = NULL;
+
+    (void)module;
+    if (!PyArg_ParseTuple(args, "y*y*:gather_records", &data, &offsets))
+        return NULL;
+    Py_ssize_t count = offsets.len / (Py_ssize_t)sizeof(uint32_t) - 1;
+    int aligned = (uintptr_t)offsets.buf % sizeof(uint32_t) == 0 && offsets.len % (Py_ssize_t)sizeof(uint32_t) == 0;
+    int64_t total = aligned && count >= 0 ? gather_bytes(offsets.buf, count, data.len) : -1;
+    if (total >= 0)
+        result = gather(data.buf, offsets.buf, count, total);
+    else
+        result = Py_NewRef(Py_None);
+    PyBuffer_Release(&data);
+    PyBuffer_Release(&offsets);
+    return result;
+}

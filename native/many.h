@@ -6,5 +6,6 @@
 
 PyObject *binlog_frame_records(PyObject *module, PyObject *args);
 PyObject *binlog_spread_records(PyObject *module, PyObject *args);
+PyObject *binlog_gather_records(PyObject *module, PyObject *args);
 
 #endif

@@ -47,21 +47,3 @@ int64_t binlog_scan(const uint8_t *data, size_t bytes, uint64_t to_tail, uint32_
     *consumed = at;
     return count;
 }
-
-/* Copies the records that a scan found to one contiguous run, and writes its count + 1 bounds.
- * Returns the bytes copied; values == NULL only adds them up. */
-int64_t binlog_gather(const uint8_t *data, const uint32_t *offsets, int64_t count, uint8_t *values, int32_t *ends)
-{
-    int64_t total = 0;
-    for (int64_t i = 0; i < count; i++) {
-        uint32_t length = offsets[i + 1] - offsets[i] - RECORD_BYTES;
-        if (values) {
-            ends[i] = (int32_t)total;
-            memcpy(values + total, data + offsets[i] + RECORD_BYTES, length);
-        }
-        total += length;
-    }
-    if (values)
-        ends[count] = (int32_t)total;
-    return total;
-}

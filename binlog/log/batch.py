@@ -137,10 +137,10 @@ class Batch:
         """The CRC-32C of the records with their lengths.  before: the CRC of what comes before them, to go on from."""
         return crc32c(memoryview(self.data)[self.offsets[0] : self.offsets[-1]], before)
 
-    def packed(self) -> tuple[bytearray, memoryview]:
+    def packed(self) -> tuple[bytes, memoryview]:
         """The records without their lengths in one run, and its bounds: an int32 memoryview, one longer than records.
 
-        This is the shape of an Arrow binary column.  Raises: ValueError for 2 GiB or more.
+        This is the shape of an Arrow binary column.  Raises: ValueError for 2 GiB or more, or for wrong offsets.
         """
         if len(self.data) > _PACKED_BYTES_MAX:
             raise ValueError(f"a batch of {len(self.data)} bytes is too large for 32-bit bounds")

@@ -7,6 +7,7 @@ range are not those that were written, one of its records is damaged.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 
@@ -152,7 +153,7 @@ class IndexCheck:
         done, large = 0, 0
         while done * ENTRY_BYTES < len(entries) and self._ranges.end < until:
             at = self._ranges.end
-            size = large or min(_READ_BYTES, until - at + RANGE_BYTES_MAX)
+            size = large or _whole_ranges(entries, done, at, min(_READ_BYTES, until - at + RANGE_BYTES_MAX))
             data, lost_end = self._read(at, max(min(size, self._header.tail - at), 0))
             rest = memoryview(entries)[done * ENTRY_BYTES :]
             more, stop = self._ranges.verify(rest, data)
@@ -217,3 +218,18 @@ class IndexCheck:
         if stop is RangeStop.SHORT:
             return f"its range from {entry.offset} to {entry.end} leads past the end of the file"
         return f"its entry for {entry.offset} to {entry.end} does not follow from the one before it"
+
+
+def _whole_ranges(entries: bytes, first: int, at: int, size: int) -> int:
+    """How much of `size` bytes from `at` on is filled by whole ranges, which entries tell of from the first one on.
+
+    Then nothing is read twice, nor copied to leave off the end.  What hostile entries say decides on nothing more.
+    """
+    count = len(entries) // ENTRY_BYTES
+    number = bisect_right(range(count), at + size, first, key=lambda number: _end(entries, number))
+    filled = _end(entries, number - 1) - at if number > first else 0
+    return filled if 0 < filled <= size else size
+
+
+def _end(entries: bytes, number: int) -> int:
+    return parse_entry(entries, number * ENTRY_BYTES).end

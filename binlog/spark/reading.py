@@ -13,7 +13,6 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 import binlog
 from binlog import Stretch
 from binlog.errors import CorruptError, GoneError, NotFoundError, StateError
-from binlog.spark.collecting import spare_collections
 from binlog.spark.columns import Damage, arrow_schema, damage_batch, record_batch
 from binlog.spark.options import ReadOptions, is_url
 from binlog.spark.other_machine import open_range, this_machine
@@ -23,6 +22,7 @@ from binlog.spark.record_parser import RecordParser, load_parser
 from binlog.spark.remote import shown
 from binlog.spark.remote_log import read_remote
 from binlog.spark.schema import Field
+from binlog.spark.worker import settle_worker
 
 _SEQUENCE_MAX = 2**63 - 1
 
@@ -49,7 +49,7 @@ class TaskReader:
         # Where there is nothing to read, Spark makes up a partition of its own.
         if not isinstance(partition, Task):
             return
-        spare_collections()
+        settle_worker()
         schema = arrow_schema(self._fields)
         parser = self._parser(schema)
         for part in partition.ranges:

@@ -28,8 +28,8 @@ import binlog
 from binlog import Batch, Ref, Turn, Writer
 from binlog.errors import AccessError, StateError
 from binlog.spark.aside import Aside, own_errors, read_aside, write_aside
-from binlog.spark.collecting import spare_collections
 from binlog.spark.other_machine import file_is_seen, this_machine
+from binlog.spark.worker import settle_worker
 from binlog.spark.write_options import WriteOptions
 
 ASIDE = ".aside"
@@ -66,7 +66,7 @@ class TaskWriter:
         """Write all rows, not durably.  Raises: ValueError for null; FullError, AccessError."""
         if self._version != binlog.__version__:
             raise StateError(f"the driver has binlog {self._version}, and this executor {binlog.__version__}")
-        spare_collections()
+        settle_worker()
         context = TaskContext.get()
         assert context is not None
         query = context.getLocalProperty("sql.streaming.queryId") or ""

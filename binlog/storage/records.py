@@ -6,7 +6,10 @@ import enum
 from dataclasses import dataclass
 
 from binlog.storage.failures import failure
-from binlog.storage.native import ffi, lib, read_records, spread_records
+from binlog.storage.native import ffi, gather_records, lib, read_records, spread_records
+
+# Cleared, each page of an array would be touched, of which the records found mostly fill one.
+_uncleared = ffi.new_allocator(should_clear_after_alloc=False)
 
 
 class Stop(enum.IntEnum):
@@ -31,7 +34,7 @@ class Scan:
 def scan(data: bytes | memoryview, to_tail: int, record_bytes_max: int, count_max: int) -> Scan:
     """Find complete records from the start of `data`, of which the log's tail is `to_tail` bytes away."""
     # A record takes four bytes at least, so no more fit than this, and a small read makes a small array.
-    offsets = ffi.new("uint32_t[]", min(count_max, len(data) // 4) + 1)
+    offsets = _uncleared("uint32_t[]", min(count_max, len(data) // 4) + 1)
     consumed = ffi.new("uint64_t *")
     stop = ffi.new("int *")
     count = lib.binlog_scan(
@@ -66,12 +69,10 @@ def spread(values: bytes | bytearray | memoryview, bounds: memoryview) -> tuple[
     return data, memoryview(places).cast("I")
 
 
-def gather(data: bytes | memoryview, offsets: memoryview) -> tuple[bytearray, memoryview]:
+def gather(data: bytes | memoryview, offsets: memoryview) -> tuple[bytes, memoryview]:
     """The records without their lengths in one run, and its bounds as int32, one more than there are records."""
-    count = len(offsets) - 1
-    source = ffi.from_buffer("uint8_t[]", data)
-    starts = ffi.from_buffer("uint32_t[]", offsets)
-    values = bytearray(lib.binlog_gather(source, starts, count, ffi.NULL, ffi.NULL))
-    ends = ffi.new("int32_t[]", count + 1)
-    lib.binlog_gather(source, starts, count, ffi.from_buffer("uint8_t[]", values, require_writable=True), ends)
-    return values, memoryview(ffi.buffer(ends)).cast("B").cast("i")
+    found = gather_records(data, offsets)
+    if found is None:
+        raise ValueError("offsets are uint32, one more than there are records, and rise by a length each in the data")
+    values, bounds = found
+    return values, memoryview(bounds).cast("i")

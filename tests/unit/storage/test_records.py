@@ -4,6 +4,7 @@ import errno
 import itertools
 import struct
 import tempfile
+from array import array
 
 import pytest
 from hypothesis import given
@@ -49,6 +50,12 @@ def test_records_are_found_and_gathered(records: list[bytes]) -> None:
     assert (found.count, found.consumed, found.stop) == (len(records), len(data), Stop.END)
     values, ends = gather(data, found.offsets)
     assert [bytes(values[a:b]) for a, b in itertools.pairwise(ends)] == records
+
+
+@pytest.mark.parametrize("offsets", [[], [0, 3], [4, 0], [0, 4, 2**32 - 1], [2**32 - 3, 2], [0, 4, 9]])
+def test_offsets_that_are_none_gather_nothing(offsets: list[int]) -> None:
+    with pytest.raises(ValueError, match="offsets are uint32"):
+        gather(bytes(8), memoryview(array("I", offsets)))
 
 
 @given(
