@@ -10,6 +10,20 @@ def wait_and_read(
 ) -> tuple[bytes, bytes, int] | int: ...
 def spread_records(values: Any, bounds: Any, /) -> tuple[bytes, bytes] | None: ...
 def gather_records(data: Any, offsets: Any, /) -> tuple[bytes, bytes] | None: ...
+def pack_messages(
+    messages: list[Any], store_host: bytes, with_crc: bool, body_bytes_max: int, /
+) -> tuple[bytearray, bytes]: ...
+def stamp_messages(
+    data: bytearray,
+    places: bytes,
+    first: int,
+    count: int,
+    queue_offset: int,
+    offset: int,
+    store_ms: int,
+    with_crc: bool,
+    /,
+) -> None: ...
 def frame_records(records: list[Any], bytes_max: int, /) -> tuple[bytes, bytes] | None: ...
 
 class BatchIterator:

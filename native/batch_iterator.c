@@ -16,6 +16,7 @@
 
 #include "layout.h"
 #include "many.h"
+#include "message.h"
 #include "pairs.h"
 #include "quick_append.h"
 
@@ -265,6 +266,8 @@ static PyMethodDef module_methods[] = {
     {"frame_records", binlog_frame_records, METH_VARARGS, "See native/many.c."},
     {"spread_records", binlog_spread_records, METH_VARARGS, "See native/many.c."},
     {"gather_records", binlog_gather_records, METH_VARARGS, "See native/many.c."},
+    {"pack_messages", binlog_pack_messages, METH_VARARGS, "See native/message.c."},
+    {"stamp_messages", binlog_stamp_messages, METH_VARARGS, "See native/message.c."},
     {"wait_and_read", binlog_wait_and_read, METH_VARARGS, "See native/wake.c."},
     {"connect", binlog_connect, METH_VARARGS, "See native/quick_append.c."},
     {NULL, NULL, 0, NULL},

@@ -20,6 +20,13 @@ uint32_t binlog_fork_generation(void);
 int binlog_fd_open(int directory, const char *name, int flags);
 int binlog_fd_close(int fd);
 
+/* mapping.c: files mapped for writing */
+void *binlog_map(int fd, size_t bytes);
+int binlog_unmap(void *map, size_t bytes);
+int binlog_map_populate(void *map, size_t offset, size_t bytes);
+void binlog_mapped_write(void *map, size_t offset, const void *data, size_t bytes);
+int binlog_erase(int fd, int64_t start, int64_t bytes);
+
 /* lock.c: the open-file-description lock over a whole file */
 int binlog_lock(int fd);
 int binlog_try_lock(int fd);
@@ -197,6 +204,9 @@ int binlog_header_peek(const struct binlog_known *known, struct binlog_known *no
 enum binlog_scan_stop { BINLOG_SCAN_END = 0, BINLOG_SCAN_SHORT, BINLOG_SCAN_LENGTH, BINLOG_SCAN_LARGE };
 int64_t binlog_scan(const uint8_t *data, size_t bytes, uint64_t to_tail, uint32_t record_bytes_max, uint32_t *offsets,
                     int64_t count_max, uint64_t *consumed, int *stop);
+
+/* crc32.c */
+uint32_t binlog_crc32(uint32_t crc, const uint8_t *data, size_t bytes);
 
 /* crc32c.c */
 uint32_t binlog_crc32c(uint32_t crc, const uint8_t *data, size_t bytes);

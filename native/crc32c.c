@@ -4,6 +4,8 @@
  */
 #include "binlog.h"
 
+#include "crc_table.h"
+
 #include <string.h>
 
 #define POLYNOMIAL 0x82F63B78u /* reflected */
@@ -12,19 +14,12 @@ static uint32_t table[256];
 
 __attribute__((constructor)) static void build_table(void)
 {
-    for (uint32_t byte = 0; byte < 256; byte++) {
-        uint32_t crc = byte;
-        for (int bit = 0; bit < 8; bit++)
-            crc = (crc >> 1) ^ (crc & 1 ? POLYNOMIAL : 0);
-        table[byte] = crc;
-    }
+    crc_table_build(table, POLYNOMIAL);
 }
 
 static uint32_t by_table(uint32_t crc, const uint8_t *data, size_t bytes)
 {
-    while (bytes-- > 0)
-        crc = table[(crc ^ *data++) & 0xFF] ^ (crc >> 8);
-    return crc;
+    return crc_by_table(table, crc, data, bytes);
 }
 
 /* The product of two polynomials modulo the CRC's, reflected: bit 31 is x^0. */

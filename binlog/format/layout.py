@@ -12,14 +12,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-_INTEGER_CODES = {"u16": ("H", 2), "u32": ("I", 4), "u64": ("Q", 8)}
+_INTEGER_CODES = {"u16": "H", "u32": "I", "u64": "Q", "i32": "i", "i64": "q"}
 
 
 @dataclass(frozen=True)
 class Field:
     """One field: its name, its type, what it means, and its value where that never changes.
 
-    kind: "u16", "u32", "u64" (big-endian integers) or "bytes:N".
+    kind: "u16", "u32", "u64" (big-endian integers), "i32", "i64" (those with a sign) or "bytes:N".
     """
 
     name: str
@@ -32,7 +32,7 @@ class Field:
         """The field's letter for `struct`."""
         if self.kind.startswith("bytes:"):
             return f"{int(self.kind[6:])}s"
-        return _INTEGER_CODES[self.kind][0]
+        return _INTEGER_CODES[self.kind]
 
     @property
     def size(self) -> int:

@@ -6,14 +6,20 @@ import re
 from pathlib import Path
 
 from binlog.format.archive_file import ARCHIVE_FACTS, ARCHIVE_START, SEEK_ENTRY, SEEK_FOOTER, SKIPPABLE
+from binlog.format.commitlog.checkpoint import STORE_CHECKPOINT
+from binlog.format.commitlog.consume_queue import QUEUE_UNIT
+from binlog.format.commitlog.key_index import KEY_INDEX_ENTRY, KEY_INDEX_HEADER, KEY_INDEX_SLOT
+from binlog.format.commitlog.message import BLANK, MESSAGE
 from binlog.format.index_file import INDEX_ENTRY, INDEX_HEADER
 from binlog.format.layout import Layout
 from binlog.format.log_header import COMMIT_SLOT, LOG_HEADER
 from binlog.format.record import RECORD
 
 # Those that the C knows as well, and those that only Python does.
-_SHARED: tuple[Layout, ...] = (LOG_HEADER, COMMIT_SLOT, RECORD, INDEX_HEADER, INDEX_ENTRY)
-LAYOUTS: tuple[Layout, ...] = (*_SHARED, ARCHIVE_START, SKIPPABLE, ARCHIVE_FACTS, SEEK_ENTRY, SEEK_FOOTER)
+_SHARED: tuple[Layout, ...] = (LOG_HEADER, COMMIT_SLOT, RECORD, INDEX_HEADER, INDEX_ENTRY, MESSAGE)
+_ARCHIVE = (ARCHIVE_START, SKIPPABLE, ARCHIVE_FACTS, SEEK_ENTRY, SEEK_FOOTER)
+_COMMIT_LOG = (BLANK, QUEUE_UNIT, KEY_INDEX_HEADER, KEY_INDEX_SLOT, KEY_INDEX_ENTRY, STORE_CHECKPOINT)
+LAYOUTS: tuple[Layout, ...] = (*_SHARED, *_ARCHIVE, *_COMMIT_LOG)
 
 _TABLE = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 

@@ -24,6 +24,11 @@ def poisoned(number: int, path: str, what: str) -> PoisonedError:
     return error
 
 
+def write_failure(number: int, path: str) -> BinlogError:
+    """The error for a write that failed with the errno `number`."""
+    return failure(number, path, "writing") if number in NO_SPACE else poisoned(number, path, "a write")
+
+
 class _OwnErrors:
     """A class, for entering one takes a third of the time that a generator's takes, and opening a log enters dozens."""
 

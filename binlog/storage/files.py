@@ -19,7 +19,7 @@ from contextlib import suppress
 
 from binlog.errors import AccessError, BinlogError, NotFoundError
 from binlog.storage.content import Content
-from binlog.storage.failures import NO_SPACE, failure, own_errors, poisoned
+from binlog.storage.failures import failure, own_errors, poisoned, write_failure
 from binlog.storage.native import ffi, lib
 
 FILE_MODE = 0o640
@@ -221,7 +221,7 @@ def write_at(fd: int, data: bytes | bytearray | memoryview, offset: int, path: s
     """Write all of `data` at `offset`.  Raises: FullError; PoisonedError for any other failure."""
     result = lib.binlog_write(fd, ffi.from_buffer("uint8_t[]", data), len(data), offset)
     if result != 0:
-        raise failure(-result, path, "writing") if -result in NO_SPACE else poisoned(-result, path, "a write")
+        raise write_failure(-result, path)
 
 
 def allocate(fd: int, start: int, stop: int, path: str) -> None:

@@ -17,8 +17,10 @@ try:
         connect,
         frame_records,
         gather_records,
+        pack_messages,
         read_records,
         spread_records,
+        stamp_messages,
         wait_and_read,
     )
 except ModuleNotFoundError as error:
@@ -34,8 +36,10 @@ __all__ = [
     "frame_records",
     "gather_records",
     "lib",
+    "pack_messages",
     "read_records",
     "spread_records",
+    "stamp_messages",
     "wait_and_read",
 ]
 

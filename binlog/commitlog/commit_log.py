@@ -1,0 +1,166 @@
+"""The commit log: every message of a store, one after the other, whatever its topic.
+
+Invariant: only who holds the mutex appends, and gives queue offsets and store times; so in the log each queue's offsets
+rise by one, and store times never go back.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+from binlog.commitlog.mapped_file import Buffer
+from binlog.commitlog.mapped_file_queue import MappedFileQueue
+from binlog.commitlog.message import Appended, Message
+from binlog.errors import CorruptError, FullError, NotFoundError
+from binlog.format.commitlog.host import Host, pack_host
+from binlog.format.commitlog.message import (
+    BLANK,
+    BLANK_MAGIC,
+    PREPARED,
+    ROLLBACK,
+    TRANSACTION,
+    StoredMessage,
+    parse_message,
+)
+from binlog.storage.native import pack_messages, stamp_messages
+
+FILE_BYTES = 1 << 30
+BODY_BYTES_MAX = 4 << 20
+_LOCAL = Host.parse("127.0.0.1:10911")
+
+
+class CommitLog:
+    """The messages in `folder`, in files of `file_bytes`.
+
+    store_host: stands in each message.  record_crc: whether each has a CRC of the whole of it.
+    body_bytes_max: of a message's body; may be changed at any time.
+    clock: the time in seconds since 1970 UTC.
+    buffer: as a MappedFileQueue has it.
+    """
+
+    def __init__(
+        self,
+        folder: str,
+        file_bytes: int = FILE_BYTES,
+        *,
+        store_host: Host = _LOCAL,
+        record_crc: bool = True,
+        body_bytes_max: int = BODY_BYTES_MAX,
+        clock: Callable[[], float] = time.time,
+        buffer: Callable[[], Buffer | None] = lambda: None,
+    ) -> None:
+        self.body_bytes_max = body_bytes_max
+        self.files = MappedFileQueue(folder, file_bytes, buffer=buffer)
+        self.queue_offsets: dict[tuple[str, int], int] = {}
+        self._host = pack_host(store_host)
+        self._record_crc = record_crc
+        self._clock = clock
+        self._store_ms = 0
+        self._mutex = threading.Lock()
+
+    @property
+    def max_offset(self) -> int:
+        """Where the next message will lie, or the blank before it."""
+        return self.files.wrote_where
+
+    def append(self, messages: Sequence[Message]) -> Appended:
+        """Append messages, which lie in one file, together; durable once the log is flushed up to `next_offset`.
+
+        Raises: ValueError for none, or a part that is too long; FullError where a file cannot hold them, or the disk.
+        """
+        if not messages:
+            raise ValueError("no message to append")
+        data, places = pack_messages(list(messages), self._host, self._record_crc, self.body_bytes_max)
+        starts = memoryview(places).cast("I")
+        with self._mutex:
+            file = self.files.last_file()
+            if len(data) + BLANK.size > file.file_bytes - file.wrote:
+                if len(data) + BLANK.size > file.file_bytes:
+                    limit = file.file_bytes - BLANK.size
+                    raise FullError(f"{len(data)} bytes of messages; a file has {limit}", limit=limit, size=len(data))
+                if file.wrote:
+                    file.fill(BLANK.pack({"rest_bytes": file.file_bytes - file.wrote}))
+                    file = self.files.last_file()
+            offset = file.offset + file.wrote
+            store_ms = file.store_ms = self._store_ms = max(int(self._clock() * 1000), self._store_ms)
+            after = dict[tuple[str, int], int]()
+            queue_offsets = self._stamp(messages, data, places, offset, store_ms, after)
+            file.append(data)
+            self.queue_offsets.update(after)
+        return Appended(offset, len(data), store_ms, [offset + start for start in starts[:-1]], queue_offsets)
+
+    def _stamp(
+        self,
+        messages: Sequence[Message],
+        data: bytearray,
+        places: bytes,
+        offset: int,
+        store_ms: int,
+        after: dict[tuple[str, int], int],
+    ) -> list[int]:
+        """Give the messages what is known now; their queue offsets, and in `after` those that come next."""
+        queue_offsets: list[int] = []
+        first = 0
+        for (topic, queue_id, queued), run in itertools.groupby(messages, _queue):
+            count = sum(1 for _ in run)
+            start = 0
+            if queued:
+                key = topic, queue_id
+                start = after.get(key, self.queue_offsets.get(key, 0))
+                after[key] = start + count
+            stamp_messages(data, places, first, count, start, offset, store_ms, self._record_crc)
+            queue_offsets += range(start, start + count) if queued else [0] * count
+            first += count
+        return queue_offsets
+
+    def read(self, offset: int) -> StoredMessage:
+        """The message that lies at an offset.
+
+        Raises: NotFoundError where none is so low or so high; CorruptError where none begins there.
+        """
+        file = self.files.find(offset)
+        if file is None or offset >= file.offset + file.committed:
+            raise NotFoundError(f"{self.files.folder}: no message at {offset}")
+        position = offset - file.offset
+        head = file.read(BLANK.size, position)
+        size = int.from_bytes(head[:4], "big")
+        return _parse(file.read(size, position), offset, file.path, position)
+
+    def scan(self, offset: int) -> Iterator[StoredMessage]:
+        """The messages from an offset on, up to the first bytes that are none; from file to file."""
+        while (file := self.files.find(offset)) is not None:
+            position = offset - file.offset
+            head = file.read(BLANK.size, position)
+            if len(head) < BLANK.size:
+                return
+            blank = BLANK.unpack(head)
+            if blank["magic"] == BLANK_MAGIC and blank["rest_bytes"] == file.file_bytes - position:
+                offset = file.end
+                continue
+            try:
+                message = _parse(file.read(blank["rest_bytes"], position), offset, file.path, position)
+            except CorruptError:
+                return
+            yield message
+            offset += message.message_bytes
+
+    def close(self) -> None:
+        """Unmap the files."""
+        self.files.close()
+
+
+def _queue(message: Message) -> tuple[str, int, bool]:
+    """Which queue it is in, and whether it is in any."""
+    queued = message.system_flag & TRANSACTION not in (PREPARED, ROLLBACK)
+    return message.topic, message.queue_id, queued
+
+
+def _parse(data: bytes, offset: int, path: str, position: int) -> StoredMessage:
+    """A message that lies at `offset`, and says so.  What a file had before its present use says otherwise."""
+    message = parse_message(data, path, position)
+    if message.offset != offset:
+        raise CorruptError(path, position, "offset", f"the message there says that it lies at {message.offset}")
+    return message

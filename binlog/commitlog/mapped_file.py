@@ -1,0 +1,292 @@
+"""One file of a store: of a fixed size, named by where it starts, and appended to through a mapping.
+
+Invariant: 0 <= flushed <= committed <= wrote <= file_bytes.  As in RocketMQ `wrote` is up to where bytes were appended,
+`committed` up to where they are in the file, and `flushed` up to where they are on the disk.  The first two differ only
+where a file has a buffer: bytes are then appended to that, and a commit writes them to the file.
+"""
+
+from __future__ import annotations
+
+import enum
+import os
+import threading
+from typing import Protocol
+
+from binlog.errors import ClosedError, CorruptError, GoneError, NotFoundError, PoisonedError
+from binlog.format.commitlog.names import mapped_file_name
+from binlog.storage.failures import own_errors
+from binlog.storage.files import allocate, create_file, open_file, read_at, remove_file, sync, sync_directory, write_at
+from binlog.storage.mapping import Mapping, erase, write_zeros
+
+PAGE_BYTES = 4096
+# How far ahead of the stores the file is given zeros, which mostly are overwritten before they come to the disk.
+_AHEAD_BYTES = 4 << 20
+
+
+class Buffer(Protocol):
+    """Memory as large as a file, to which bytes are appended before they are written to the file."""
+
+    def write(self, data: bytes | bytearray | memoryview, offset: int) -> None:
+        """Store all of `data` at `offset`."""
+
+    def view(self, start: int, stop: int) -> memoryview:
+        """What lies from `start` to before `stop`."""
+
+    def give_back(self) -> None:
+        """It is not needed any more."""
+
+
+class Life(enum.Enum):
+    """Of a mapped file: whether it may be held, and whether it was unmapped."""
+
+    OPEN = enum.auto()
+    LEAVING = enum.auto()  # it was shut down, and goes with the last hold
+    GONE = enum.auto()
+
+
+class MappedFile:
+    """A file of `file_bytes` that starts at `offset` of the whole.
+
+    One thread at a time may append; any may commit, flush and read.  Each needs it open.
+    Raises, in all that touches the file: AccessError, FullError; PoisonedError, after which nothing more is done.
+    """
+
+    def __init__(
+        self, directory_fd: int, folder: str, offset: int, file_bytes: int, *, buffer: Buffer | None = None
+    ) -> None:
+        """Open it, or make it: then its name and its size are durable, and its blocks are its own.
+
+        Its positions are 0.  Raises: CorruptError where it has another size.
+        """
+        self.offset = offset
+        self.file_bytes = file_bytes
+        self.path = os.path.join(folder, mapped_file_name(offset))
+        self.wrote = self.committed = self.flushed = 0
+        self.store_ms = 0
+        self._directory_fd = directory_fd
+        self._buffer = buffer
+        self._mutex = threading.Lock()
+        self._holds = 0
+        self._life = Life.OPEN
+        self._poison: PoisonedError | None = None
+        self._ready = 0
+        name = mapped_file_name(offset)
+        try:
+            self._fd = open_file(directory_fd, name, self.path, writable=True)
+        except NotFoundError:
+            self._fd = create_file(directory_fd, name, self.path, mode=None)
+        try:
+            self._size()
+            self._mapping = Mapping(self._fd, file_bytes, self.path)
+        except BaseException:
+            os.close(self._fd)
+            raise
+
+    def _size(self) -> None:
+        found = os.fstat(self._fd).st_size
+        if found == 0:
+            self._make()
+        elif found != self.file_bytes:
+            raise CorruptError(self.path, 0, "file_bytes", f"the file has {found} bytes, and not {self.file_bytes}")
+        else:
+            allocate(self._fd, 0, self.file_bytes, self.path)
+
+    def _make(self) -> None:
+        """Give it its size and its blocks, durably."""
+        try:
+            # The size first: so after a crash it is empty, or as long as it should be.
+            with own_errors(self.path, "sizing the file"):
+                os.ftruncate(self._fd, self.file_bytes)
+            allocate(self._fd, 0, self.file_bytes, self.path)
+            sync(self._fd, self.path)
+        except BaseException:
+            # Without its blocks it would be taken for one that was there before.
+            remove_file(self._directory_fd, mapped_file_name(self.offset), self.path)
+            raise
+        sync_directory(self._directory_fd, self.path)
+
+    @property
+    def end(self) -> int:
+        """Where the file after it starts."""
+        return self.offset + self.file_bytes
+
+    @property
+    def full(self) -> bool:
+        """Whether nothing more can be appended."""
+        return self.wrote == self.file_bytes
+
+    @property
+    def modified(self) -> float:
+        """When it was written last, in seconds since 1970 UTC."""
+        with own_errors(self.path, "asking for its times"):
+            return os.fstat(self._fd).st_mtime
+
+    def append(self, data: bytes | bytearray | memoryview) -> bool:
+        """Append the bytes, all or none; whether they fit.  Durable once they are flushed."""
+        stop = self.wrote + len(data)
+        if stop > self.file_bytes:
+            return False
+        self._put(data, stop)
+        return True
+
+    def fill(self, marker: bytes) -> int:
+        """Append a marker that stands for all the rest of the file, and have it be full; how many bytes that is."""
+        rest = self.file_bytes - self.wrote
+        self._put(marker, self.file_bytes)
+        return rest
+
+    def _put(self, data: bytes | bytearray | memoryview, stop: int) -> None:
+        """Put the bytes at the end, which is then at `stop`."""
+        self._check()
+        start = self.wrote
+        if self._buffer is not None:
+            self._buffer.write(data, start)
+            self.wrote = stop
+        else:
+            self._make_ready(start + len(data))
+            self._mapping.write(data, start)
+            self.wrote = self.committed = stop
+
+    def append_many(self, parts: list[bytes]) -> bool:
+        """The same, for all of them together."""
+        return self.append(b"".join(parts))
+
+    def is_able_to_commit(self, least_pages: int) -> bool:
+        """Whether a commit is due: the file is full, or so many pages were appended; anything at all for 0."""
+        return self._due(self.committed, self.wrote, least_pages)
+
+    def is_able_to_flush(self, least_pages: int) -> bool:
+        """Whether a flush is due: the file is full, or so many pages were committed; anything at all for 0."""
+        return self._due(self.flushed, self.committed, least_pages)
+
+    def _due(self, done: int, to: int, least_pages: int) -> bool:
+        if done == to:
+            return False
+        if to == self.file_bytes or least_pages == 0:
+            return True
+        return to // PAGE_BYTES - done // PAGE_BYTES >= least_pages
+
+    def commit(self, least_pages: int = 0) -> int:
+        """Write what is in the buffer to the file, where that is due; up to where it is committed."""
+        with self._mutex:
+            stop = self.wrote
+            if self._buffer is None or not self.is_able_to_commit(least_pages):
+                return self.committed
+            self._check()
+            with self._poisoning():
+                write_at(self._fd, self._buffer.view(self.committed, stop), self.committed, self.path)
+            self.committed = stop
+            if stop == self.file_bytes:
+                self._buffer.give_back()
+                self._buffer = None
+            return stop
+
+    def flush(self, least_pages: int = 0) -> int:
+        """Sync what is committed, where that is due; up to where it is flushed, which a failure does not move."""
+        with self._mutex:
+            stop = self.committed
+            if not self.is_able_to_flush(least_pages):
+                return self.flushed
+            self._check()
+            with self._poisoning():
+                sync(self._fd, self.path)
+            self.flushed = stop
+            return stop
+
+    def read(self, size: int, position: int) -> bytes:
+        """Up to `size` bytes from `position`, of those that are committed.  Raises: GoneError once it is shut down."""
+        if not self.hold():
+            raise GoneError(f"{self.path} is being removed, or closed")
+        try:
+            return read_at(self._fd, max(min(size, self.committed - position), 0), position, self.path)
+        finally:
+            self.release()
+
+    def move(self, position: int) -> None:
+        """Have it end there, for good: what lies behind is erased, and that is synced.  For recovery."""
+        with self._mutex:
+            self._check()
+            with self._poisoning():
+                erase(self._fd, position, self.file_bytes, self.path)
+                sync(self._fd, self.path)
+            self.wrote = self.committed = self.flushed = self._ready = position
+
+    def take_as_full(self) -> None:
+        """Take all of it for appended and flushed, as it is for a file that was found."""
+        self.wrote = self.committed = self.flushed = self._ready = self.file_bytes
+
+    def warm_up(self) -> None:
+        """Write zeros to all that is not appended yet, and have it in memory: later appends wait for nothing."""
+        self._make_ready(self.file_bytes)
+
+    def _make_ready(self, stop: int) -> None:
+        """Have zeros up to `stop` at least, and their pages: a store must not be the one that finds the disk full."""
+        if stop <= self._ready:
+            return
+        start, stop = self._ready, min(stop + _AHEAD_BYTES, self.file_bytes)
+        with self._poisoning():
+            write_zeros(self._fd, start, stop, self.path)
+            self._mapping.populate(start, stop - start)
+        self._ready = stop
+
+    def hold(self) -> bool:
+        """Keep it mapped until `release`; False where it is being shut down."""
+        with self._mutex:
+            if self._life is not Life.OPEN:
+                return False
+            self._holds += 1
+            return True
+
+    def release(self) -> None:
+        """Give back a hold."""
+        with self._mutex:
+            self._holds -= 1
+            self._leave()
+
+    def shut_down(self) -> bool:
+        """Let nobody hold it any more, and unmap it with the last hold; whether that was at once."""
+        with self._mutex:
+            if self._life is Life.OPEN:
+                self._life = Life.LEAVING
+            self._leave()
+            return self._life is Life.GONE
+
+    def remove(self) -> None:
+        """Remove its name, held or not; who holds it goes on reading.  Durable with the folder's next sync."""
+        remove_file(self._directory_fd, mapped_file_name(self.offset), self.path)
+
+    def _leave(self) -> None:
+        if self._life is Life.LEAVING and self._holds == 0:
+            self._life = Life.GONE
+            self._mapping.close()
+            os.close(self._fd)
+            if self._buffer is not None:
+                self._buffer.give_back()
+                self._buffer = None
+
+    def _check(self) -> None:
+        if self._life is Life.GONE:
+            raise ClosedError(f"{self.path} is closed")
+        if self._poison is not None:
+            raise PoisonedError(str(self._poison)) from self._poison
+
+    def _poisoning(self) -> _Poisoning:
+        return _Poisoning(self)
+
+    def poison(self, error: PoisonedError) -> None:
+        """Refuse everything from here on."""
+        self._poison = error
+
+
+class _Poisoning:
+    """Has a write or sync that failed be the file's last."""
+
+    def __init__(self, file: MappedFile) -> None:
+        self._file = file
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, PoisonedError):
+            self._file.poison(error)

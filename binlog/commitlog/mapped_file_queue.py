@@ -1,0 +1,194 @@
+"""A folder of mapped files, each as long as the others, that together are one run of bytes.
+
+Invariant: the files are in the order of their offsets.  Mostly each begins where the one before it ends; where a file
+is missing, a place is looked for one by one.  The tuple of files is replaced as a whole, so who reads needs no lock.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+from binlog.commitlog.mapped_file import Buffer, MappedFile
+from binlog.errors import CorruptError
+from binlog.format.commitlog.names import mapped_file_name, mapped_file_offset
+from binlog.storage.failures import own_errors
+from binlog.storage.files import open_directory, remove_file, sync_directory
+
+# A file that is held is removed all the same once it is so long due.
+FORCED_SECONDS = 120.0
+
+
+class MappedFileQueue:
+    """The files of `folder`, each of `file_bytes`.
+
+    flushed_where, committed_where: up to where all is flushed, and committed; offsets of the whole.
+    buffer: called for a new file; the memory to append to, or None where there is none to be had.
+    """
+
+    def __init__(self, folder: str, file_bytes: int, *, buffer: Callable[[], Buffer | None] = lambda: None) -> None:
+        self.folder = folder
+        self.file_bytes = file_bytes
+        self.flushed_where = self.committed_where = 0
+        self._buffer = buffer
+        self._directory_fd = open_directory(folder)
+        self._files: tuple[MappedFile, ...] = ()
+        self._leaving: dict[MappedFile, float] = {}
+        self._mutex = threading.Lock()
+
+    @property
+    def files(self) -> tuple[MappedFile, ...]:
+        """Those that are there now."""
+        return self._files
+
+    @property
+    def min_offset(self) -> int:
+        """Where the first one starts; 0 where there is none."""
+        return self._files[0].offset if self._files else 0
+
+    @property
+    def max_offset(self) -> int:
+        """Up to where bytes were committed; 0 where there is no file."""
+        return self._files[-1].offset + self._files[-1].committed if self._files else 0
+
+    @property
+    def wrote_where(self) -> int:
+        """Up to where bytes were appended."""
+        return self._files[-1].offset + self._files[-1].wrote if self._files else 0
+
+    def load(self) -> None:
+        """Open what is there, taken for full; an empty last one is removed, for a crash may leave one.
+
+        Raises: CorruptError where a file has another size.
+        """
+        with own_errors(self.folder, "listing the folder"):
+            found = [mapped_file_offset(name) for name in os.listdir(self.folder)]
+        offsets = sorted(offset for offset in found if offset is not None)
+        if offsets and self._empty(offsets[-1]):
+            remove_file(self._directory_fd, mapped_file_name(offsets.pop()), self.folder)
+            sync_directory(self._directory_fd, self.folder)
+        for offset in offsets:
+            if self._empty(offset):
+                path = os.path.join(self.folder, mapped_file_name(offset))
+                raise CorruptError(path, 0, "file_bytes", f"the file has 0 bytes, and not {self.file_bytes}")
+            file = MappedFile(self._directory_fd, self.folder, offset, self.file_bytes)
+            file.take_as_full()
+            self._files = (*self._files, file)
+        self.flushed_where = self.committed_where = self.max_offset
+
+    def _empty(self, offset: int) -> bool:
+        with own_errors(self.folder, "asking for sizes"):
+            return os.stat(mapped_file_name(offset), dir_fd=self._directory_fd).st_size == 0
+
+    def last_file(self, offset: int = 0) -> MappedFile:
+        """The one to append to, which is made where there is none or the last one is full.
+
+        offset: where in the whole the first one of all is to begin, rounded down to what a file may start at.
+        """
+        with self._mutex:
+            if self._files and not self._files[-1].full:
+                return self._files[-1]
+            start = self._files[-1].end if self._files else offset - offset % self.file_bytes
+            file = MappedFile(self._directory_fd, self.folder, start, self.file_bytes, buffer=self._buffer())
+            if not self._files:
+                self.flushed_where = self.committed_where = start
+            self._files = (*self._files, file)
+            return file
+
+    def find(self, offset: int, *, first_where_below: bool = False) -> MappedFile | None:
+        """The file that holds an offset, or None; with `first_where_below` the first file where none is so low."""
+        files = self._files
+        if not files or offset >= files[-1].end:
+            return None
+        if offset < files[0].offset:
+            return files[0] if first_where_below else None
+        index = offset // self.file_bytes - files[0].offset // self.file_bytes
+        if index < len(files) and files[index].offset <= offset < files[index].end:
+            return files[index]
+        return next((file for file in files if file.offset <= offset < file.end), None)
+
+    def find_by_time(self, seconds: float) -> MappedFile | None:
+        """The first file that was written at a time or after it, else the last one; None where there is none."""
+        files = self._files
+        return next((file for file in files if file.modified >= seconds), files[-1] if files else None)
+
+    def commit(self, least_pages: int = 0) -> bool:
+        """Commit the file at `committed_where`; whether that moved it.  One file a call."""
+        file = self.find(self.committed_where, first_where_below=self.committed_where == 0)
+        before = self.committed_where
+        if file is not None:
+            self.committed_where = file.offset + file.commit(least_pages)
+        return self.committed_where != before
+
+    def flush(self, least_pages: int = 0) -> bool:
+        """Flush the file at `flushed_where`; whether that moved it.  One file a call."""
+        file = self.find(self.flushed_where, first_where_below=self.flushed_where == 0)
+        before = self.flushed_where
+        if file is not None:
+            self.flushed_where = file.offset + file.flush(least_pages)
+        return self.flushed_where != before
+
+    def truncate(self, offset: int) -> None:
+        """Have it all end at an offset, durably: what lies behind is erased or removed, the last file first."""
+        for file in reversed(self._files):
+            if file.offset >= offset and file is not self._files[0]:
+                with self._mutex:
+                    file.shut_down()  # who holds it goes on with what it has
+                    self._forget(file)
+            elif file.offset + file.committed > offset:
+                file.move(max(offset - file.offset, 0))
+        sync_directory(self._directory_fd, self.folder)
+        self.flushed_where = self.committed_where = min(max(offset, self.min_offset), self.max_offset)
+
+    def remove_first(self, wanted: Callable[[MappedFile], bool], count_max: int, pause: float = 0.0) -> int:
+        """Remove files from the first one on for as long as they are `wanted`, never the last one; how many were.
+
+        A file that is held stays, and ends the run; its removal is tried again by `remove_left`.
+        count_max: so many at most.  pause: seconds between two, so that the disk has time for others.
+        """
+        count = 0
+        for file in self._files[:-1]:
+            if count == count_max or not wanted(file):
+                break
+            if count and pause:
+                time.sleep(pause)
+            if not self._destroy(file):
+                break
+            count += 1
+        if count:
+            sync_directory(self._directory_fd, self.folder)
+        return count
+
+    def remove_left(self) -> None:
+        """Remove files that were held when they should have gone, and are no more, or for too long."""
+        with self._mutex:
+            due = [file for file, since in self._leaving.items() if time.monotonic() - since >= FORCED_SECONDS]
+            for file in list(self._leaving):
+                if file.shut_down() or file in due:
+                    self._forget(file)
+
+    def _destroy(self, file: MappedFile) -> bool:
+        with self._mutex:
+            if not file.shut_down():
+                self._leaving.setdefault(file, time.monotonic())
+                return False
+            self._forget(file)
+            return True
+
+    def _forget(self, file: MappedFile) -> None:
+        file.remove()
+        self._leaving.pop(file, None)
+        self._files = tuple(each for each in self._files if each is not file)
+
+    def close(self) -> None:
+        """Unmap all files, those that are held with their last hold."""
+        for file in self._files:
+            file.shut_down()
+        fd, self._directory_fd = self._directory_fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def __iter__(self) -> Iterator[MappedFile]:
+        return iter(self._files)

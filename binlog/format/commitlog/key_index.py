@@ -1,0 +1,58 @@
+"""The key index: a file that finds messages by `topic#key`, as a hash table whose chains begin with the newest.
+
+A header of 40 bytes, then the slots, then the entries.  A slot has the number of the newest entry whose hash leads to
+it, and that one the number of the one before; 0 ends the chain, so entry 0 is none.
+"""
+
+from __future__ import annotations
+
+from binlog.format.commitlog.java_hash import java_hash
+from binlog.format.layout import Field, Layout
+
+KEY_INDEX_HEADER = Layout(
+    "key_index_header",
+    "The header of a key index",
+    size=40,
+    fields=(
+        Field("begin_ms", "i64", "the store time of the first message in it"),
+        Field("end_ms", "i64", "the store time of the last one"),
+        Field("begin_offset", "i64", "where the first one lies in the commit log"),
+        Field("end_offset", "i64", "where the last one lies"),
+        Field("slot_count", "i32", "slots in use"),
+        Field("entry_count", "i32", "entries in use, and one: it begins at 1"),
+    ),
+)
+
+KEY_INDEX_SLOT = Layout(
+    "key_index_slot",
+    "A slot of a key index",
+    size=4,
+    fields=(Field("newest", "i32", "the number of the newest entry; 0 for none"),),
+)
+
+KEY_INDEX_ENTRY = Layout(
+    "key_index_entry",
+    "An entry of a key index",
+    size=20,
+    fields=(
+        Field("key_hash", "i32", "Java's hash of `topic#key`, without its sign"),
+        Field("offset", "i64", "where the message lies in the commit log"),
+        Field("seconds", "i32", "its store time, in seconds after that of the first message"),
+        Field("previous", "i32", "the number of the entry before it in the chain; 0 for none"),
+    ),
+)
+
+SLOT_COUNT = 5_000_000
+ENTRY_COUNT = 20_000_000
+_INT_MIN = -(2**31)
+
+
+def key_index_bytes(slot_count: int, entry_count: int) -> int:
+    """How long such a file is."""
+    return KEY_INDEX_HEADER.size + slot_count * KEY_INDEX_SLOT.size + entry_count * KEY_INDEX_ENTRY.size
+
+
+def key_hash(topic: str, key: str) -> int:
+    """The hash by which a message's key is found: 0 for the one whose absolute value is no Java int."""
+    value = java_hash(f"{topic}#{key}")
+    return 0 if value == _INT_MIN else abs(value)

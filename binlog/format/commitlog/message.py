@@ -1,0 +1,256 @@
+"""A message as it lies in a commit log: a fixed part, and then body, topic and properties, each behind its length.
+
+The fixed part has two hosts, each of which may be of IPv4 or of IPv6, and the topic's length takes one byte or, in
+version 2, two.  Two CRCs tell whether a message is what was written.  One is of the body alone.  The other, of
+everything before it, is a property, always the last one and of 20 bytes, written by ours unless told otherwise, and by
+RocketMQ where `enabledAppendPropCRC` is set.  Both lack their highest bit, for RocketMQ keeps them as Java's int.
+"""
+
+from __future__ import annotations
+
+import itertools
+import struct
+import zlib
+from dataclasses import dataclass
+
+from binlog.errors import CorruptError
+from binlog.format.commitlog.host import Host
+from binlog.format.layout import Field, Layout
+
+MAGIC_V1 = 0xDAA320A7
+MAGIC_V2 = 0xDAA320AB
+BLANK_MAGIC = 0xCBD43194
+
+TOPIC_BYTES_V1_MAX = 127
+TOPIC_BYTES_MAX = 2**15 - 1
+PROPERTIES_BYTES_MAX = 2**15 - 1
+MESSAGE_BYTES_MAX = 2**31 - 1
+CRC_MASK = 0x7FFFFFFF
+
+# Bits of the system flag.
+COMPRESSED = 1
+MULTIPLE_TAGS = 1 << 1
+TRANSACTION = 3 << 2
+PREPARED = 1 << 2
+COMMIT = 2 << 2
+ROLLBACK = 3 << 2
+BORN_HOST_V6 = 1 << 4
+STORE_HOST_V6 = 1 << 5
+
+_ADDRESS_BYTES = (4, 16)
+
+
+def _message(born: int, store: int) -> Layout:
+    """The fixed part, with hosts whose addresses take so many bytes."""
+    return Layout(
+        "message",
+        "A message",
+        size=80 + born + store,
+        fields=(
+            Field("message_bytes", "u32", "TOTALSIZE: of the whole message, this word too"),
+            Field("magic", "u32", "MAGICCODE: version 1 is 0xDAA320A7, version 2 is 0xDAA320AB"),
+            Field("body_crc", "u32", "BODYCRC: CRC-32 of the body, without its highest bit"),
+            Field("queue_id", "i32", "QUEUEID"),
+            Field("flag", "i32", "FLAG: the user's"),
+            Field("queue_offset", "i64", "QUEUEOFFSET: which message of its queue it is, from 0"),
+            Field("offset", "i64", "PHYSICALOFFSET: where the message lies, counted through all files"),
+            Field(
+                "system_flag",
+                "i32",
+                "SYSFLAG: 1 compressed, 2 several tags, 4 prepared, 8 commit, 12 rollback, 16 IPv6 born host, "
+                "32 IPv6 store host",
+            ),
+            Field("born_ms", "i64", "BORNTIMESTAMP: when it was made, milliseconds since 1970 UTC"),
+            Field("born_address", f"bytes:{born}", "BORNHOST: who made it; 16 bytes for IPv6"),
+            Field("born_port", "i32", ""),
+            Field("store_ms", "i64", "STORETIMESTAMP: when it was appended"),
+            Field("store_address", f"bytes:{store}", "STOREHOSTADDRESS: who stores it; 16 bytes for IPv6"),
+            Field("store_port", "i32", ""),
+            Field("reconsume_count", "i32", "RECONSUMETIMES: how often it was given to a consumer again"),
+            Field("prepared_offset", "i64", "of a commit or rollback: where the half message lies; otherwise 0"),
+            Field("body_bytes", "i32", "BODYLENGTH; the body follows, and then topic and properties"),
+        ),
+    )
+
+
+MESSAGE = _message(*_ADDRESS_BYTES[:1] * 2)
+_BY_HOSTS = {sizes: _message(*sizes) for sizes in itertools.product(_ADDRESS_BYTES, repeat=2)}
+
+BLANK = Layout(
+    "blank",
+    "What ends a file",
+    size=8,
+    fields=(
+        Field("rest_bytes", "u32", "from here to the end of the file, this word too; what lies there means nothing"),
+        Field("magic", "u32", "0xCBD43194", const=BLANK_MAGIC),
+    ),
+)
+
+_PROPERTIES_LENGTH = struct.Struct(">H")
+_TOPIC_LENGTH = {MAGIC_V1: struct.Struct(">B"), MAGIC_V2: struct.Struct(">H")}
+
+# What a message takes at least: hosts of IPv4; no body, topic or property.
+MESSAGE_BYTES_MIN = MESSAGE.size + 1 + _PROPERTIES_LENGTH.size
+
+_CRC_NAME = b"__CRC32#\x01"
+_CRC_DIGITS = 10
+CRC_PROPERTY_BYTES = len(_CRC_NAME) + _CRC_DIGITS + 1
+
+
+@dataclass(frozen=True, slots=True)
+class StoredMessage:
+    """A message as it was read, each field as it lies in the file.
+
+    offset: where it lies in the commit log.  message_bytes: how many bytes it takes there.
+    properties: as they lie there, without the CRC; see `properties.py`.
+    record_crc: whether it has the CRC of the whole message, which then held.
+    """
+
+    topic: str
+    body: bytes
+    properties: bytes
+    queue_id: int
+    flag: int
+    queue_offset: int
+    offset: int
+    system_flag: int
+    born_ms: int
+    born_host: Host
+    store_ms: int
+    store_host: Host
+    reconsume_count: int
+    prepared_offset: int
+    message_bytes: int
+    record_crc: bool
+
+    @property
+    def transaction(self) -> int:
+        """0, PREPARED, COMMIT or ROLLBACK."""
+        return self.system_flag & TRANSACTION
+
+
+def crc(data: bytes | memoryview) -> int:
+    """CRC-32 (ISO 3309) as RocketMQ keeps it."""
+    return zlib.crc32(data) & CRC_MASK
+
+
+def crc_property(value: int) -> bytes:
+    """The property that holds the CRC of a whole message: its decimal digits, the last one first."""
+    return _CRC_NAME + f"{value:0{_CRC_DIGITS}d}"[::-1].encode() + b"\x02"
+
+
+def pack_message(message: StoredMessage) -> bytes:
+    """The message's bytes; the sizes and the CRCs are made anew.  Raises: ValueError where a part is too long."""
+    topic = message.topic.encode()
+    magic = MAGIC_V1 if len(topic) <= TOPIC_BYTES_V1_MAX else MAGIC_V2
+    reserved = CRC_PROPERTY_BYTES if message.record_crc else 0
+    properties_bytes = len(message.properties) + reserved
+    if len(topic) > TOPIC_BYTES_MAX or properties_bytes > PROPERTIES_BYTES_MAX:
+        raise ValueError(f"a topic of {len(topic)} bytes, properties of {properties_bytes}: one is too long")
+    layout = _BY_HOSTS[len(message.born_host.address), len(message.store_host.address)]
+    length = _TOPIC_LENGTH[magic]
+    size = layout.size + len(message.body) + length.size + len(topic) + _PROPERTIES_LENGTH.size + properties_bytes
+    fixed = layout.pack(
+        {
+            "message_bytes": size,
+            "magic": magic,
+            "body_crc": crc(message.body),
+            "queue_id": message.queue_id,
+            "flag": message.flag,
+            "queue_offset": message.queue_offset,
+            "offset": message.offset,
+            "system_flag": message.system_flag,
+            "born_ms": message.born_ms,
+            "born_address": message.born_host.address,
+            "born_port": message.born_host.port,
+            "store_ms": message.store_ms,
+            "store_address": message.store_host.address,
+            "store_port": message.store_host.port,
+            "reconsume_count": message.reconsume_count,
+            "prepared_offset": message.prepared_offset,
+            "body_bytes": len(message.body),
+        }
+    )
+    parts = (fixed, message.body, length.pack(len(topic)), topic, _PROPERTIES_LENGTH.pack(properties_bytes))
+    data = b"".join((*parts, message.properties))
+    return data + crc_property(crc(data)) if message.record_crc else data
+
+
+def parse_message(data: bytes | memoryview, path: str, at: int) -> StoredMessage:
+    """The message that `data` begins with, of which both CRCs are compared.
+
+    path, at: where it lies, for messages of errors.
+    Raises: CorruptError, also where `data` ends before the message does.
+    """
+    layout = _layout(data, path, at)
+    fixed = layout.unpack(data)
+    view = memoryview(data)[: fixed["message_bytes"]]
+    body = bytes(view[layout.size : layout.size + max(fixed["body_bytes"], 0)])
+    if len(body) != fixed["body_bytes"]:
+        raise CorruptError(path, at, "length", f"a body of {fixed['body_bytes']} bytes does not fit in the message")
+    if crc(body) != fixed["body_crc"]:
+        raise CorruptError(path, at, "body_crc", "the body is not what was written")
+    topic, start = _part(view, layout.size + len(body), _TOPIC_LENGTH[fixed["magic"]], path, at)
+    properties, end = _part(view, start, _PROPERTIES_LENGTH, path, at)
+    if end != len(view):
+        raise CorruptError(path, at, "length", f"its parts take {end} bytes of {len(view)}")
+    properties, record_crc = _without_crc(view, properties, path, at)
+    try:
+        name = topic.decode()
+    except UnicodeDecodeError as error:
+        raise CorruptError(path, at, "topic", "the topic is not UTF-8") from error
+    return StoredMessage(
+        name,
+        body,
+        properties,
+        fixed["queue_id"],
+        fixed["flag"],
+        fixed["queue_offset"],
+        fixed["offset"],
+        fixed["system_flag"],
+        fixed["born_ms"],
+        Host(fixed["born_address"], fixed["born_port"]),
+        fixed["store_ms"],
+        Host(fixed["store_address"], fixed["store_port"]),
+        fixed["reconsume_count"],
+        fixed["prepared_offset"],
+        len(view),
+        record_crc,
+    )
+
+
+def _layout(data: bytes | memoryview, path: str, at: int) -> Layout:
+    """The fixed part's, once it is known to be there whole."""
+    if len(data) < MESSAGE_BYTES_MIN:
+        raise CorruptError(path, at, "length", f"{len(data)} bytes are left, and a message has {MESSAGE_BYTES_MIN}")
+    head = MESSAGE.unpack(data)
+    if head["magic"] not in _TOPIC_LENGTH:
+        raise CorruptError(path, at, "magic", f"0x{head['magic']:08X} is not the magic of a message")
+    flag = head["system_flag"]
+    layout = _BY_HOSTS[_ADDRESS_BYTES[bool(flag & BORN_HOST_V6)], _ADDRESS_BYTES[bool(flag & STORE_HOST_V6)]]
+    size = head["message_bytes"]
+    if not layout.size < size <= len(data):
+        raise CorruptError(path, at, "length", f"a message of {size} bytes, of which {len(data)} are there")
+    return layout
+
+
+def _part(view: memoryview, start: int, length: struct.Struct, path: str, at: int) -> tuple[bytes, int]:
+    """What lies there behind its length, and where it ends."""
+    if len(view) - start < length.size:
+        raise CorruptError(path, at, "length", "a length does not fit in the message")
+    (size,) = length.unpack_from(view, start)
+    start += length.size
+    if len(view) - start < size:
+        raise CorruptError(path, at, "length", f"a part of {size} bytes does not fit in the message")
+    return bytes(view[start : start + size]), start + size
+
+
+def _without_crc(view: memoryview, properties: bytes, path: str, at: int) -> tuple[bytes, bool]:
+    """The properties without that of the CRC, which is compared, and whether there was one."""
+    kept = properties[:-CRC_PROPERTY_BYTES]
+    found = properties[len(kept) :]
+    if len(found) < CRC_PROPERTY_BYTES or not found.startswith(_CRC_NAME):
+        return properties, False
+    if found != crc_property(crc(view[:-CRC_PROPERTY_BYTES])):
+        raise CorruptError(path, at, "record_crc", "the message is not what was written")
+    return kept, True

@@ -1,0 +1,39 @@
+"""A message's properties: each a name, a byte 1, a value and a byte 2; the last byte 2 may be missing.
+
+Names that RocketMQ gives a meaning stand here as constants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+KEYS = "KEYS"
+TAGS = "TAGS"
+DELAY = "DELAY"
+REAL_TOPIC = "REAL_TOPIC"
+REAL_QUEUE_ID = "REAL_QID"
+TRANSACTION_PREPARED = "TRAN_MSG"
+UNIQUE_KEY = "UNIQ_KEY"
+
+_NAME_END = "\x01"
+_VALUE_END = "\x02"
+
+
+def pack_properties(properties: Mapping[str, str]) -> bytes:
+    """As they lie in a message.  Raises: ValueError where a name or value has one of the bytes that end them."""
+    for name, value in properties.items():
+        for text in (name, value):
+            if _NAME_END in text or _VALUE_END in text:
+                raise ValueError(f"a property with byte 1 or 2 in it: {name!r}: {value!r}")
+    text = "".join(f"{name}{_NAME_END}{value}{_VALUE_END}" for name, value in properties.items())
+    return text.encode("utf-8", "surrogateescape")
+
+
+def parse_properties(data: bytes) -> dict[str, str]:
+    """By name, the last one of a name counting; what has no byte 1 in it is left out, as RocketMQ does.
+
+    Bytes that are no UTF-8 become lone surrogates, and bytes again when packed (PEP 383).
+    """
+    text = data.decode("utf-8", "surrogateescape")
+    pairs = (item.partition(_NAME_END) for item in text.split(_VALUE_END))
+    return {name: value for name, end, value in pairs if end}

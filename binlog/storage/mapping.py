@@ -1,0 +1,80 @@
+"""A whole file mapped for writing; see native/mapping.c for the facts."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+from binlog.errors import ClosedError, InternalError, StateError
+from binlog.storage.failures import failure, poisoned, write_failure
+from binlog.storage.files import write_at
+from binlog.storage.native import ffi, fork_generation, lib
+
+_ZEROS = bytes(1 << 20)
+
+
+class Mapping:
+    """The file `fd`, of `file_bytes`, for one thread at a time to write.  A forked child does not have it."""
+
+    def __init__(self, fd: int, file_bytes: int, path: str) -> None:
+        self._path = path
+        self._file_bytes = file_bytes
+        self._generation = fork_generation()
+        self._map = lib.binlog_map(fd, file_bytes)
+        if self._map == ffi.NULL:
+            raise failure(ffi.errno, path, "mapping the file")
+
+    def write(self, data: bytes | bytearray | memoryview, offset: int) -> None:
+        """Store all of `data` at `offset`, where `make_ready` was before."""
+        map_ = self._address()
+        if offset < 0 or offset + len(data) > self._file_bytes:
+            raise InternalError(f"{len(data)} bytes at {offset} are not within {self._path}")
+        lib.binlog_mapped_write(map_, offset, ffi.from_buffer("uint8_t[]", data), len(data))
+
+    def read(self, size: int, offset: int) -> bytes:
+        """Up to `size` bytes from `offset`; fewer only where the file ends."""
+        size = max(min(size, self._file_bytes - offset), 0)
+        return bytes(ffi.buffer(ffi.cast("uint8_t *", self._address()) + offset, size))
+
+    def populate(self, offset: int, size: int) -> None:
+        """Have the pages there be in memory.  Raises: PoisonedError where one cannot be."""
+        result = lib.binlog_map_populate(self._address(), offset, size)
+        if result != 0:
+            raise poisoned(-result, self._path, "a page that cannot be had for writing")
+
+    def close(self) -> None:
+        """Unmap it; a second call does nothing."""
+        map_, self._map = self._map, ffi.NULL
+        if map_ == ffi.NULL or self._generation != fork_generation():
+            return
+        result = lib.binlog_unmap(map_, self._file_bytes)
+        if result != 0:
+            raise InternalError(f"unmapping {self._path}: {os.strerror(-result)}")
+
+    def __del__(self) -> None:
+        if hasattr(self, "_map"):
+            self.close()
+
+    def _address(self) -> object:
+        if self._map == ffi.NULL:
+            raise ClosedError(f"{self._path} is closed")
+        if self._generation != fork_generation():
+            raise StateError(f"{self._path} is the parent process's to write")
+        return self._map
+
+
+def write_zeros(fd: int, start: int, stop: int, path: str) -> None:
+    """Write zeros from `start` to before `stop`.  Raises: FullError, PoisonedError."""
+    for at in range(start, stop, len(_ZEROS)):
+        write_at(fd, memoryview(_ZEROS)[: stop - at], at, path)
+
+
+def erase(fd: int, start: int, stop: int, path: str) -> None:
+    """Make zeros of what the file has there, if possible without writing them.  Raises: FullError, PoisonedError."""
+    if stop <= start:
+        return
+    result = lib.binlog_erase(fd, start, stop - start)
+    if result == -errno.EOPNOTSUPP:
+        write_zeros(fd, start, stop, path)
+    elif result != 0:
+        raise write_failure(-result, path)

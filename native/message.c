@@ -1,0 +1,257 @@
+/* Messages of a commit log, many at once: packed from Python's objects, and given what is known only under the lock.
+ *
+ * A message comes as a tuple, whose order is that of `Message` in binlog/commitlog/message.py.  The bytes are those that
+ * pack_message in binlog/format/commitlog/message.py makes, which is the plain way to say it.
+ */
+#define Py_LIMITED_API 0x030B0000
+#define PY_SSIZE_T_CLEAN
+#include "message.h"
+
+#include "big_endian.h"
+#include "binlog.h"
+#include "layout.h"
+
+#include <string.h>
+
+#define MAGIC_V1 0xDAA320A7u
+#define MAGIC_V2 0xDAA320ABu
+#define TOPIC_V1_MAX 127
+#define PART_MAX 32767 /* of a topic, of properties: what Java's short holds */
+#define BORN_HOST_V6 16
+#define STORE_HOST_V6 32
+#define IPV6_MORE 12
+#define HOST_V4 8
+#define CRC_NAME "__CRC32#\x01"
+#define CRC_NAME_BYTES 9
+#define CRC_DIGITS 10
+#define CRC_BYTES (CRC_NAME_BYTES + CRC_DIGITS + 1)
+
+enum part { TOPIC, BODY, PROPERTIES, QUEUE_ID, FLAG, SYSTEM_FLAG, BORN_MS, BORN_HOST, RECONSUME_COUNT, PREPARED_OFFSET, PARTS };
+
+/* One message, as its tuple has it; its pointers are good for as long as the tuple is. */
+struct message {
+    const char *topic, *body, *properties, *born_host;
+    Py_ssize_t topic_bytes, body_bytes, properties_bytes, born_bytes;
+    long long queue_id, flag, system_flag, born_ms, reconsume_count, prepared_offset;
+};
+
+/* What all messages of a call have. */
+struct common {
+    const char *store_host;
+    Py_ssize_t store_bytes;
+    int with_crc;
+};
+
+static int get_bytes(PyObject *tuple, enum part part, const char **data, Py_ssize_t *bytes)
+{
+    char *found;
+    if (PyBytes_AsStringAndSize(PyTuple_GetItem(tuple, part), &found, bytes) != 0)
+        return -1;
+    *data = found;
+    return 0;
+}
+
+static int get_number(PyObject *tuple, enum part part, int bits, long long *number)
+{
+    *number = PyLong_AsLongLong(PyTuple_GetItem(tuple, part));
+    if (*number == -1 && PyErr_Occurred())
+        return -1;
+    if (bits == 32 && (*number < INT32_MIN || *number > INT32_MAX)) {
+        PyErr_Format(PyExc_ValueError, "%lld does not fit in 32 bits", *number);
+        return -1;
+    }
+    return 0;
+}
+
+static int get_message(PyObject *tuple, struct message *message)
+{
+    if (!PyTuple_Check(tuple) || PyTuple_Size(tuple) != PARTS) {
+        PyErr_SetString(PyExc_TypeError, "a message is a tuple of ten");
+        return -1;
+    }
+    message->topic = PyUnicode_AsUTF8AndSize(PyTuple_GetItem(tuple, TOPIC), &message->topic_bytes);
+    if (!message->topic || get_bytes(tuple, BODY, &message->body, &message->body_bytes) != 0 ||
+        get_bytes(tuple, PROPERTIES, &message->properties, &message->properties_bytes) != 0 ||
+        get_bytes(tuple, BORN_HOST, &message->born_host, &message->born_bytes) != 0)
+        return -1;
+    if (get_number(tuple, QUEUE_ID, 32, &message->queue_id) != 0 || get_number(tuple, FLAG, 32, &message->flag) != 0 ||
+        get_number(tuple, SYSTEM_FLAG, 32, &message->system_flag) != 0 ||
+        get_number(tuple, BORN_MS, 64, &message->born_ms) != 0 ||
+        get_number(tuple, RECONSUME_COUNT, 32, &message->reconsume_count) != 0 ||
+        get_number(tuple, PREPARED_OFFSET, 64, &message->prepared_offset) != 0)
+        return -1;
+    return 0;
+}
+
+static int is_host(Py_ssize_t bytes)
+{
+    return bytes == HOST_V4 || bytes == HOST_V4 + IPV6_MORE;
+}
+
+/* How many bytes it takes; -1 with an exception. */
+static int64_t message_bytes(const struct message *message, const struct common *common, Py_ssize_t body_max)
+{
+    Py_ssize_t properties = message->properties_bytes + (common->with_crc ? CRC_BYTES : 0);
+    if (message->body_bytes > body_max || message->topic_bytes > PART_MAX || properties > PART_MAX ||
+        !is_host(message->born_bytes)) {
+        PyErr_Format(PyExc_ValueError, "a body of %zd bytes, a topic of %zd, properties of %zd: one is too long",
+                     message->body_bytes, message->topic_bytes, properties);
+        return -1;
+    }
+    return (int64_t)MESSAGE_BYTES - 2 * HOST_V4 + message->born_bytes + common->store_bytes + message->body_bytes +
+           (message->topic_bytes > TOPIC_V1_MAX ? 2 : 1) + message->topic_bytes + 2 + properties;
+}
+
+static uint8_t *put_bytes(uint8_t *at, const char *data, Py_ssize_t bytes)
+{
+    memcpy(at, data, (size_t)bytes);
+    return at + bytes;
+}
+
+static void put_message(uint8_t *data, int64_t bytes, const struct message *message, const struct common *common)
+{
+    int wide = message->topic_bytes > TOPIC_V1_MAX;
+    int flag = (int)message->system_flag & ~(BORN_HOST_V6 | STORE_HOST_V6);
+    flag |= message->born_bytes > HOST_V4 ? BORN_HOST_V6 : 0;
+    flag |= common->store_bytes > HOST_V4 ? STORE_HOST_V6 : 0;
+
+    put_u32(data + MESSAGE_MESSAGE_BYTES, (uint32_t)bytes);
+    put_u32(data + MESSAGE_MAGIC, wide ? MAGIC_V2 : MAGIC_V1);
+    put_u32(data + MESSAGE_BODY_CRC,
+            binlog_crc32(0, (const uint8_t *)message->body, (size_t)message->body_bytes) & INT32_MAX);
+    put_u32(data + MESSAGE_QUEUE_ID, (uint32_t)message->queue_id);
+    put_u32(data + MESSAGE_FLAG, (uint32_t)message->flag);
+    put_u64(data + MESSAGE_QUEUE_OFFSET, 0);
+    put_u64(data + MESSAGE_OFFSET, 0);
+    put_u32(data + MESSAGE_SYSTEM_FLAG, (uint32_t)flag);
+    put_u64(data + MESSAGE_BORN_MS, (uint64_t)message->born_ms);
+    uint8_t *at = put_bytes(data + MESSAGE_BORN_ADDRESS, message->born_host, message->born_bytes);
+    put_u64(at, 0);
+    at = put_bytes(at + 8, common->store_host, common->store_bytes);
+    put_u32(at, (uint32_t)message->reconsume_count);
+    put_u64(at + 4, (uint64_t)message->prepared_offset);
+    put_u32(at + 12, (uint32_t)message->body_bytes);
+    at = put_bytes(at + 16, message->body, message->body_bytes);
+    if (wide)
+        put_u16(at++, (uint16_t)message->topic_bytes);
+    else
+        *at = (uint8_t)message->topic_bytes;
+    at = put_bytes(at + 1, message->topic, message->topic_bytes);
+    put_u16(at, (uint16_t)(message->properties_bytes + (common->with_crc ? CRC_BYTES : 0)));
+    at = put_bytes(at + 2, message->properties, message->properties_bytes);
+    if (common->with_crc) /* its digits come with the stamp */
+        put_bytes(at, CRC_NAME, CRC_NAME_BYTES)[CRC_DIGITS] = 2;
+}
+
+/* How many bytes all take; -1 with an exception. */
+static int64_t all_bytes(PyObject *messages, const struct common *common, Py_ssize_t body_max)
+{
+    int64_t total = 0;
+    for (Py_ssize_t i = 0; i < PyList_Size(messages); i++) {
+        struct message message;
+        if (get_message(PyList_GetItem(messages, i), &message) != 0)
+            return -1;
+        int64_t bytes = message_bytes(&message, common, body_max);
+        if (bytes < 0)
+            return -1;
+        total += bytes;
+    }
+    if (total > INT32_MAX) {
+        PyErr_SetString(PyExc_ValueError, "the messages of one call take 2 GiB or more");
+        return -1;
+    }
+    return total;
+}
+
+/* pack_messages(messages, store_host, with_crc, body_bytes_max): the bytes, as a bytearray, and where in them each message
+ * begins and the last one ends, as uint32.  Raises TypeError and ValueError. */
+PyObject *binlog_pack_messages(PyObject *module, PyObject *args)
+{
+    PyObject *messages;
+    Py_ssize_t body_max;
+    struct common common;
+
+    (void)module;
+    if (!PyArg_ParseTuple(args, "O!y#pn:pack_messages", &PyList_Type, &messages, &common.store_host, &common.store_bytes,
+                          &common.with_crc, &body_max))
+        return NULL;
+    if (!is_host(common.store_bytes)) {
+        PyErr_SetString(PyExc_ValueError, "a host is an address of 4 or 16 bytes and a port of 4");
+        return NULL;
+    }
+    int64_t total = all_bytes(messages, &common, body_max);
+    if (total < 0)
+        return NULL;
+    Py_ssize_t count = PyList_Size(messages);
+    PyObject *packed = PyByteArray_FromStringAndSize(NULL, (Py_ssize_t)total);
+    PyObject *places = PyBytes_FromStringAndSize(NULL, (count + 1) * (Py_ssize_t)sizeof(uint32_t));
+    if (!packed || !places) {
+        Py_XDECREF(packed);
+        Py_XDECREF(places);
+        return NULL;
+    }
+    uint8_t *data = (uint8_t *)PyByteArray_AsString(packed), *at = data;
+    char *place = PyBytes_AsString(places);
+    for (Py_ssize_t i = 0; i <= count; i++) {
+        uint32_t start = (uint32_t)(at - data);
+        memcpy(place, &start, sizeof start);
+        place += sizeof start;
+        if (i == count)
+            break;
+        struct message message;
+        if (get_message(PyList_GetItem(messages, i), &message) != 0)
+            continue; /* it was one a moment ago, and nothing has run since */
+        int64_t bytes = message_bytes(&message, &common, body_max);
+        put_message(at, bytes, &message, &common);
+        at += bytes;
+    }
+    return Py_BuildValue("(NN)", packed, places);
+}
+
+/* Two messages in three kinds of transaction are in no queue, and have the queue offset 0. */
+static int is_queued(uint32_t system_flag)
+{
+    uint32_t kind = system_flag & 12;
+    return kind == 0 || kind == 8;
+}
+
+static void put_crc(uint8_t *message, uint32_t bytes)
+{
+    uint32_t crc = binlog_crc32(0, message, bytes - CRC_BYTES) & INT32_MAX;
+    uint8_t *digit = message + bytes - CRC_BYTES + CRC_NAME_BYTES;
+    for (int i = 0; i < CRC_DIGITS; i++, crc /= 10)
+        *digit++ = (uint8_t)('0' + crc % 10);
+}
+
+/* stamp_messages(data, places, first, count, queue_offset, offset, store_ms, with_crc): `count` messages from `first` on
+ * are given what is known under the lock: the queue offsets from `queue_offset` on, where they lie when `data` lies at
+ * `offset`, when they were stored, and their CRCs.  data, places: what pack_messages returned. */
+PyObject *binlog_stamp_messages(PyObject *module, PyObject *args)
+{
+    PyObject *packed, *places;
+    Py_ssize_t first, count;
+    long long queue_offset, offset, store_ms;
+    int with_crc;
+
+    (void)module;
+    if (!PyArg_ParseTuple(args, "O!O!nnLLLp:stamp_messages", &PyByteArray_Type, &packed, &PyBytes_Type, &places, &first,
+                          &count, &queue_offset, &offset, &store_ms, &with_crc))
+        return NULL;
+    if (first < 0 || count < 0 || (first + count + 1) * (Py_ssize_t)sizeof(uint32_t) > PyBytes_Size(places)) {
+        PyErr_SetString(PyExc_ValueError, "there are not so many messages");
+        return NULL;
+    }
+    const uint32_t *starts = (const uint32_t *)PyBytes_AsString(places);
+    uint8_t *data = (uint8_t *)PyByteArray_AsString(packed);
+    for (Py_ssize_t i = first; i < first + count; i++) {
+        uint8_t *message = data + starts[i];
+        uint32_t flag = get_u32(message + MESSAGE_SYSTEM_FLAG);
+        int queued = is_queued(flag);
+        put_u64(message + MESSAGE_QUEUE_OFFSET, queued ? (uint64_t)queue_offset++ : 0);
+        put_u64(message + MESSAGE_OFFSET, (uint64_t)offset + starts[i]);
+        put_u64(message + MESSAGE_STORE_MS + (flag & BORN_HOST_V6 ? IPV6_MORE : 0), (uint64_t)store_ms);
+        if (with_crc)
+            put_crc(message, starts[i + 1] - starts[i]);
+    }
+    Py_RETURN_NONE;
+}

@@ -1,0 +1,202 @@
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from binlog.commitlog.mapped_file import PAGE_BYTES, MappedFile
+from binlog.errors import ClosedError, CorruptError, GoneError, PoisonedError, StateError
+from binlog.storage.files import open_directory
+
+_FILE_BYTES = 16 * PAGE_BYTES
+
+
+@pytest.fixture
+def directory_fd(tmp_path: Path) -> Iterator[int]:
+    fd = open_directory(str(tmp_path))
+    yield fd
+    os.close(fd)
+
+
+@pytest.fixture
+def file(directory_fd: int, tmp_path: Path) -> Iterator[MappedFile]:
+    made = MappedFile(directory_fd, str(tmp_path), 3 * _FILE_BYTES, _FILE_BYTES)
+    yield made
+    made.shut_down()
+
+
+class _Buffer:
+    """Memory of this process."""
+
+    def __init__(self) -> None:
+        self.data = bytearray(_FILE_BYTES)
+        self.given_back = False
+
+    def write(self, data: bytes | bytearray | memoryview, offset: int) -> None:
+        self.data[offset : offset + len(data)] = data
+
+    def view(self, start: int, stop: int) -> memoryview:
+        return memoryview(self.data)[start:stop]
+
+    def give_back(self) -> None:
+        self.given_back = True
+
+
+def test_a_new_file_has_its_name_its_size_and_its_blocks(file: MappedFile, tmp_path: Path) -> None:
+    (path,) = tmp_path.iterdir()
+    assert path.name == f"{3 * _FILE_BYTES:020d}"
+    assert path.stat().st_size == _FILE_BYTES
+    assert path.stat().st_blocks * 512 >= _FILE_BYTES
+    assert (file.wrote, file.committed, file.flushed, file.full) == (0, 0, 0, False)
+
+
+def test_what_is_appended_is_in_the_file_at_once_for_any_process(file: MappedFile, tmp_path: Path) -> None:
+    assert file.append(b"first")
+    assert file.append_many([b"second", b"third"])
+    assert (file.wrote, file.committed, file.flushed) == (16, 16, 0)
+    assert file.read(100, 5) == b"secondthird"
+    (path,) = tmp_path.iterdir()
+    text = f"print(open({str(path)!r}, 'rb').read(20))"
+    seen = subprocess.run([sys.executable, "-c", text], check=True, capture_output=True, text=True)
+    assert eval(seen.stdout) == b"firstsecondthird" + bytes(4)
+
+
+def test_what_does_not_fit_is_not_appended(file: MappedFile) -> None:
+    assert not file.append(bytes(_FILE_BYTES + 1))
+    assert file.append(b"x" * (_FILE_BYTES - 1))
+    assert not file.append(b"yz")
+    assert file.wrote == _FILE_BYTES - 1
+    assert file.append(b"y")
+    assert file.full
+
+
+def test_a_flush_is_due_after_so_many_pages_or_when_the_file_is_full(file: MappedFile) -> None:
+    assert not file.is_able_to_flush(0)
+    file.append(b"x" * (2 * PAGE_BYTES - 1))
+    assert [file.is_able_to_flush(pages) for pages in (0, 1, 2)] == [True, True, False]
+    assert file.flush(2) == 0
+    file.append(b"x")
+    assert file.flush(2) == 2 * PAGE_BYTES == file.flushed
+    file.append(b"x" * (_FILE_BYTES - file.wrote))
+    assert file.flush(1000) == _FILE_BYTES
+    assert not file.is_able_to_flush(0)
+
+
+def test_what_is_in_a_buffer_is_in_the_file_once_it_is_committed(directory_fd: int, tmp_path: Path) -> None:
+    buffer = _Buffer()
+    file = MappedFile(directory_fd, str(tmp_path), 0, _FILE_BYTES, buffer=buffer)
+    path = tmp_path / f"{0:020d}"
+    file.append(b"staged")
+    assert (file.wrote, file.committed) == (6, 0)
+    assert (file.read(6, 0), path.read_bytes()[:6]) == (b"", bytes(6))
+    assert file.flush() == 0  # nothing is committed
+    assert file.commit(1) == 0
+    assert file.commit() == 6
+    assert (file.read(6, 0), path.read_bytes()[:6]) == (b"staged", b"staged")
+    assert file.flush() == 6
+    file.append(b"x" * (_FILE_BYTES - 6))
+    assert not buffer.given_back
+    assert file.commit(1000) == _FILE_BYTES
+    assert buffer.given_back
+    assert path.read_bytes() == b"staged" + b"x" * (_FILE_BYTES - 6)
+    file.shut_down()
+
+
+def test_a_file_in_use_is_not_unmapped(file: MappedFile) -> None:
+    file.append(b"data")
+    assert file.hold()
+    assert not file.shut_down()
+    assert not file.hold()
+    with pytest.raises(GoneError):
+        file.read(4, 0)
+    file.append(b"more")  # who holds it still may
+    assert not file.shut_down()
+    file.release()
+    assert file.shut_down()
+    with pytest.raises(ClosedError):
+        file.append(b"data")
+
+
+def test_a_file_of_another_size_is_refused(directory_fd: int, tmp_path: Path) -> None:
+    (tmp_path / f"{0:020d}").write_bytes(bytes(100))
+    with pytest.raises(CorruptError, match="100 bytes") as caught:
+        MappedFile(directory_fd, str(tmp_path), 0, _FILE_BYTES)
+    assert caught.value.rule == "file_bytes"
+
+
+def test_an_empty_file_of_that_name_is_taken_for_a_new_one(directory_fd: int, tmp_path: Path) -> None:
+    """A crash between making the file and sizing it leaves one."""
+    (tmp_path / f"{0:020d}").touch()
+    file = MappedFile(directory_fd, str(tmp_path), 0, _FILE_BYTES)
+    assert file.append(b"data")
+    file.shut_down()
+
+
+def test_moving_the_end_erases_what_was_behind_it(file: MappedFile, tmp_path: Path) -> None:
+    file.append(b"x" * _FILE_BYTES)
+    file.move(PAGE_BYTES + 10)
+    (path,) = tmp_path.iterdir()
+    assert path.read_bytes() == b"x" * (PAGE_BYTES + 10) + bytes(_FILE_BYTES - PAGE_BYTES - 10)
+    assert (file.wrote, file.committed, file.flushed) == (PAGE_BYTES + 10,) * 3
+    file.append(b"y")
+    assert path.read_bytes()[: PAGE_BYTES + 12] == b"x" * (PAGE_BYTES + 10) + b"y\0"
+
+
+def test_a_warm_file_is_in_memory_and_zeros(file: MappedFile, tmp_path: Path) -> None:
+    file.append(b"data")
+    file.warm_up()
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    file.append(b"x" * (_FILE_BYTES - 4))
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before < _FILE_BYTES // PAGE_BYTES
+
+
+def test_a_forked_child_cannot_write(file: MappedFile, tmp_path: Path) -> None:
+    file.append(b"ours")
+    child = os.fork()
+    if child == 0:
+        try:
+            file.append(b"theirs")
+        except StateError:
+            os._exit(7)
+        finally:
+            os._exit(8)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    file.append(b"!")
+    (path,) = tmp_path.iterdir()
+    assert path.read_bytes()[:8] == b"ours!\0\0\0"
+
+
+def test_a_failed_flush_is_the_files_last_and_moves_nothing(file: MappedFile) -> None:
+    """A second sync would say that all is well, and the kernel has dropped the pages (fsync(2))."""
+    file.append(b"data")
+    os.dup2(os.open("/dev/null", os.O_WRONLY), file._fd)  # of which no sync can be had: EINVAL
+    with pytest.raises(PoisonedError):
+        file.flush()
+    assert file.flushed == 0
+    for act in (file.flush, lambda: file.append(b"more")):
+        with pytest.raises(PoisonedError):
+            act()
+
+
+@pytest.mark.parametrize("limit", [0, 5 * PAGE_BYTES])
+def test_no_space_is_told_before_anything_is_stored(limit: int, tmp_path: Path) -> None:
+    """A limit on the size of files stands for a full disk: EFBIG where that has ENOSPC."""
+    text = f"""
+import os, resource, signal, sys
+from binlog.commitlog.mapped_file import MappedFile
+from binlog.errors import FullError
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))
+try:
+    MappedFile(os.open({str(tmp_path)!r}, os.O_RDONLY), {str(tmp_path)!r}, 0, {_FILE_BYTES})
+except FullError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", text], check=True, capture_output=True, text=True)
+    assert "File too large" in done.stdout
+    assert list(tmp_path.iterdir()) == []

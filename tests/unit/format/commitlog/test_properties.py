@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from binlog.format.commitlog.java_hash import java_hash
+from binlog.format.commitlog.key_index import key_hash, key_index_bytes
+from binlog.format.commitlog.properties import pack_properties, parse_properties
+
+_TEXT = st.text(st.characters(exclude_characters="\x01\x02", exclude_categories=["Cs"]), max_size=12)
+
+
+@given(st.dictionaries(_TEXT, _TEXT, max_size=5))
+def test_properties_are_read_as_they_were_written(properties: dict[str, str]) -> None:
+    data = pack_properties(properties)
+    assert parse_properties(data) == properties
+    assert parse_properties(data[:-1]) == properties  # older stores leave the last byte 2 off
+
+
+@given(st.binary(max_size=60))
+def test_any_bytes_are_some_properties(data: bytes) -> None:
+    found = parse_properties(data)
+    assert parse_properties(pack_properties(found)) == found
+
+
+@pytest.mark.parametrize("properties", [{"a\x01": "b"}, {"a": "b\x02"}, {"a\x02": "b"}, {"a": "\x01"}])
+def test_bytes_that_end_a_name_or_value_are_refused(properties: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match="byte 1 or 2"):
+        pack_properties(properties)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("", 0),
+        ("a", 97),
+        ("Hello", 69609650),
+        ("polygenelubricants", -(2**31)),  # the well-known string whose hash has no absolute value
+        ("é", 233),
+        ("\U0001f600", 1772899),  # two UTF-16 units: 0xD83D * 31 + 0xDE00
+    ],
+)
+def test_hashes_are_those_of_java(text: str, value: int) -> None:
+    assert java_hash(text) == value
+
+
+def test_keys_hash_with_their_topic_and_without_a_sign() -> None:
+    assert key_hash("orders", "k") == abs(java_hash("orders#k"))
+    assert key_hash("", "") == java_hash("#") == 35
+
+
+def test_a_key_index_is_as_long_as_rocketmq_makes_it() -> None:
+    assert key_index_bytes(5_000_000, 20_000_000) == 420_000_040
