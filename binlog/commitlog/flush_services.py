@@ -1,0 +1,222 @@
+"""When a commit log's bytes come to the disk: three services, of which a store has one or two, as in RocketMQ.
+
+Each is told of every append.  `GroupCommitService` answers when the bytes are on the disk, for all who wait together;
+`FlushRealTimeService` flushes now and then; `CommitRealTimeService` writes to the file what lies in buffers, and leaves
+flushing to the second one.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from binlog.commitlog.mapped_file_queue import MappedFileQueue
+from binlog.commitlog.service import Service
+from binlog.errors import BinlogError, ClosedError, PoisonedError, TimedOutError
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """A service works every `seconds` where `least_pages` of 4 KiB are due, and every `thorough_seconds` anyway."""
+
+    seconds: float
+    least_pages: int
+    thorough_seconds: float
+
+
+FLUSH_PACE = Pace(0.5, 4, 10.0)
+COMMIT_PACE = Pace(0.2, 4, 0.2)
+GROUP_SECONDS = 0.01
+REQUEST_SECONDS = 5.0
+
+
+class FlushService(Protocol):
+    """What an append tells that it is done, and may wait for."""
+
+    def start(self) -> None:
+        """Begin."""
+
+    def check(self) -> None:
+        """Raises: PoisonedError where a flush failed, so that nothing may be appended."""
+
+    def appended(self, offset: int) -> None:
+        """Bytes were appended up to an offset; returns when they are as safe as this service promises."""
+
+    def stop(self) -> None:
+        """Do what is left, and end.  Raises: PoisonedError where that failed."""
+
+
+class _Pacing:
+    """Whether the next round is a thorough one."""
+
+    def __init__(self, pace: Pace) -> None:
+        self._pace = pace
+        self._thorough_at = time.monotonic() + pace.thorough_seconds
+
+    def least_pages(self) -> int:
+        """For the round that begins now; 0 is thorough."""
+        now = time.monotonic()
+        if now < self._thorough_at:
+            return self._pace.least_pages
+        self._thorough_at = now + self._pace.thorough_seconds
+        return 0
+
+
+class FlushRealTimeService:
+    """Flushes at its pace.  A power cut loses what was not flushed; a process that dies loses nothing.
+
+    flushed: called whenever more is flushed.
+    """
+
+    def __init__(self, queue: MappedFileQueue, flushed: Callable[[], None], pace: Pace = FLUSH_PACE) -> None:
+        self._queue = queue
+        self._flushed = flushed
+        self._pacing = _Pacing(pace)
+        self._service = Service("flush", pace.seconds, self._work)
+
+    def start(self) -> None:
+        """Begin."""
+        self._service.start()
+
+    def check(self) -> None:
+        """Raises: PoisonedError."""
+        _refuse(self._service)
+
+    def appended(self, offset: int) -> None:
+        """Returns at once: it flushes when it is time."""
+
+    def wake(self) -> None:
+        """Look now whether a flush is due."""
+        self._service.wake()
+
+    def stop(self) -> None:
+        """Flush all, and end.  Raises: PoisonedError."""
+        self._service.stop()
+        _refuse(self._service)
+        _flush(self._queue, 0, self._flushed)
+
+    def _work(self) -> None:
+        _flush(self._queue, self._pacing.least_pages(), self._flushed)
+
+
+class CommitRealTimeService:
+    """Writes buffers to files at its pace, and has them flushed.
+
+    A process that dies leaves what is in a buffer to the next one that opens the store; a power cut loses it.
+    """
+
+    def __init__(self, queue: MappedFileQueue, flushing: FlushRealTimeService, pace: Pace = COMMIT_PACE) -> None:
+        self._queue = queue
+        self._flushing = flushing
+        self._pacing = _Pacing(pace)
+        self._service = Service("commit", pace.seconds, self._work)
+
+    def start(self) -> None:
+        """Begin."""
+        self._flushing.start()
+        self._service.start()
+
+    def check(self) -> None:
+        """Raises: PoisonedError where a commit or a flush failed."""
+        _refuse(self._service)
+        self._flushing.check()
+
+    def appended(self, offset: int) -> None:
+        """Returns at once: it commits when it is time."""
+
+    def stop(self) -> None:
+        """Commit and flush all, and end.  Raises: PoisonedError."""
+        self._service.stop()
+        _refuse(self._service)
+        while self._queue.commit():
+            pass
+        self._flushing.stop()
+
+    def _work(self) -> None:
+        least_pages = self._pacing.least_pages()
+        moved = False
+        while self._queue.commit(least_pages):
+            moved = True
+        if moved:
+            self._flushing.wake()
+
+
+class GroupCommitService:
+    """Flushes for all who wait, together; what was answered survives a power cut.
+
+    seconds: how long somebody waits for an answer before TimedOutError.
+    """
+
+    def __init__(self, queue: MappedFileQueue, flushed: Callable[[], None], seconds: float = REQUEST_SECONDS) -> None:
+        self._queue = queue
+        self._flushed = flushed
+        self._seconds = seconds
+        self._answered = threading.Condition()
+        self._wanted = 0
+        self._service = Service("group commit", GROUP_SECONDS, self._work)
+        self._stopped = False
+
+    def start(self) -> None:
+        """Begin."""
+        self._service.start()
+
+    def check(self) -> None:
+        """Raises: PoisonedError."""
+        _refuse(self._service)
+
+    def appended(self, offset: int) -> None:
+        """Wait until all up to the offset is on the disk.
+
+        Raises: TimedOutError where that takes too long, and may still come to be; PoisonedError; ClosedError.
+        """
+        with self._answered:
+            self._wanted = max(self._wanted, offset)
+            self._service.wake()
+            if not self._answered.wait_for(lambda: self._done(offset), self._seconds):
+                raise TimedOutError(
+                    f"not flushed up to {offset} within {self._seconds} s, but up to {self._queue.flushed_where}; "
+                    "the messages are appended, and may still be flushed"
+                )
+        if self._queue.flushed_where < offset:
+            _refuse(self._service)
+            raise ClosedError("the store was closed before the messages were flushed")
+
+    def stop(self) -> None:
+        """Answer all, and end.  Raises: PoisonedError."""
+        self._service.stop()
+        with self._answered:
+            self._stopped = True
+            self._answered.notify_all()
+        _refuse(self._service)
+        _flush(self._queue, 0, self._flushed)
+
+    def _done(self, offset: int) -> bool:
+        return self._queue.flushed_where >= offset or self._service.failure is not None or self._stopped
+
+    def _work(self) -> None:
+        try:
+            if self._wanted > self._queue.flushed_where:
+                _flush(self._queue, 0, self._flushed)
+        except BinlogError as error:
+            self._service.failure = error  # before those are woken who ask for it
+            raise
+        finally:
+            with self._answered:
+                self._answered.notify_all()
+
+
+def _flush(queue: MappedFileQueue, least_pages: int, flushed: Callable[[], None]) -> None:
+    """Flush file by file, as far as that is due."""
+    moved = False
+    while queue.flush(least_pages):
+        moved = True
+    if moved:
+        flushed()
+
+
+def _refuse(service: Service) -> None:
+    if service.failure is not None:
+        raise PoisonedError(f"nothing more is appended: {service.failure}") from service.failure

@@ -1,0 +1,55 @@
+"""A thread of a store that does one thing again and again, until it is stopped or fails."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from binlog.errors import BinlogError, InternalError
+
+
+class Service:
+    """Calls `work` every `seconds`, and sooner after `wake`.
+
+    failure: what `work` raised, after which it is not called again; None while all is well.
+    """
+
+    def __init__(self, name: str, seconds: float, work: Callable[[], None]) -> None:
+        self.failure: BinlogError | None = None
+        self._seconds = seconds
+        self._work = work
+        self._woken = threading.Event()
+        self._stopping = False
+        # A process that ends without closing its store must not wait for it.
+        self._thread = threading.Thread(target=self._run, name=f"binlog {name}", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Have it work now."""
+        self._woken.set()
+
+    def stop(self) -> None:
+        """Have it work once more, and end; waits for that.  Does nothing where it never began, or has ended."""
+        self._stopping = True
+        self._woken.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _run(self) -> None:
+        while self.failure is None:
+            stopping = self._stopping
+            if not stopping:
+                self._woken.wait(self._seconds)
+                self._woken.clear()
+            try:
+                self._work()
+            except BinlogError as error:
+                self.failure = error
+            except Exception as error:  # noqa: BLE001 - nobody sees what a thread raises, and all ask for its failure
+                self.failure = InternalError(f"{self._thread.name}: {error!r}")
+                self.failure.__cause__ = error
+            if stopping:
+                return

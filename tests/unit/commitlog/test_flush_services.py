@@ -1,0 +1,210 @@
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from binlog.commitlog.flush_services import (
+    CommitRealTimeService,
+    FlushRealTimeService,
+    FlushService,
+    GroupCommitService,
+    Pace,
+)
+from binlog.commitlog.mapped_file import PAGE_BYTES
+from binlog.commitlog.mapped_file_queue import MappedFileQueue
+from binlog.errors import ClosedError, PoisonedError, TimedOutError
+
+_FILE_BYTES = 64 * PAGE_BYTES
+_NEVER = 3600.0
+
+
+class _Buffer:
+    """Memory of this process."""
+
+    def __init__(self) -> None:
+        self.data = bytearray(_FILE_BYTES)
+
+    def write(self, data: bytes | bytearray | memoryview, offset: int) -> None:
+        self.data[offset : offset + len(data)] = data
+
+    def view(self, start: int, stop: int) -> memoryview:
+        return memoryview(self.data)[start:stop]
+
+    def give_back(self) -> None:
+        pass
+
+
+@pytest.fixture
+def queue(tmp_path: Path) -> Iterator[MappedFileQueue]:
+    made = MappedFileQueue(str(tmp_path), _FILE_BYTES)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def started() -> Iterator[Callable[[FlushService], FlushService]]:
+    services: list[FlushService] = []
+
+    def start(service: FlushService) -> FlushService:
+        service.start()
+        services.append(service)
+        return service
+
+    yield start
+    for service in services:
+        with contextlib.suppress(PoisonedError):
+            service.stop()
+
+
+_Start = Callable[[FlushService], FlushService]
+
+
+def _until(done: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not done():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+def _append(queue: MappedFileQueue, data: bytes) -> int:
+    assert queue.last_file().append(data)
+    return queue.wrote_where
+
+
+def _break(queue: MappedFileQueue) -> None:
+    """Have every sync of the last file fail: /dev/null has none (EINVAL)."""
+    null = os.open("/dev/null", os.O_WRONLY)
+    os.dup2(null, queue.files[-1]._fd)
+    os.close(null)
+
+
+def test_all_who_wait_together_are_answered_once_their_bytes_are_flushed(
+    queue: MappedFileQueue, started: _Start
+) -> None:
+    told: list[int] = []
+    service = started(GroupCommitService(queue, lambda: told.append(queue.flushed_where)))
+    mutex = threading.Lock()
+
+    def work(number: int) -> None:
+        for _ in range(50):
+            with mutex:
+                offset = _append(queue, bytes((number,)) * 100)
+            service.appended(offset)
+            assert queue.flushed_where >= offset
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(work, range(8)))
+    assert queue.flushed_where == queue.wrote_where == 8 * 50 * 100
+    assert told == sorted(set(told))
+    assert told[-1] == queue.wrote_where
+    assert len(told) < 8 * 50  # some shared a sync
+
+
+def test_who_is_not_answered_in_time_is_told_so(queue: MappedFileQueue) -> None:
+    service = GroupCommitService(queue, lambda: None, seconds=0.05)  # never started: no disk can be as slow
+    offset = _append(queue, b"data")
+    with pytest.raises(TimedOutError, match="may still be flushed"):
+        service.appended(offset)
+    service.start()
+    service.appended(offset)
+    service.stop()
+
+
+def test_a_failed_flush_is_told_to_all_who_wait_and_to_all_who_come(queue: MappedFileQueue, started: _Start) -> None:
+    service = started(GroupCommitService(queue, lambda: None))
+    offset = _append(queue, b"data")
+    _break(queue)
+    with ThreadPoolExecutor(4) as pool:
+        waits = [pool.submit(service.appended, offset) for _ in range(4)]
+        for wait in waits:
+            with pytest.raises(PoisonedError):
+                wait.result()
+    with pytest.raises(PoisonedError):
+        service.check()
+    with pytest.raises(PoisonedError):
+        service.stop()
+
+
+def test_who_waits_while_the_service_stops_is_answered(queue: MappedFileQueue) -> None:
+    service = GroupCommitService(queue, lambda: None)
+    service.start()
+    offset = _append(queue, b"data")
+    service.stop()
+    assert queue.flushed_where == offset
+    with pytest.raises(ClosedError):
+        service.appended(offset + 1)
+
+
+def test_a_flush_comes_when_enough_pages_are_due(queue: MappedFileQueue, started: _Start) -> None:
+    service = started(FlushRealTimeService(queue, lambda: None, Pace(0.005, 4, _NEVER)))
+    offset = _append(queue, b"x" * (4 * PAGE_BYTES - 1))
+    service.appended(offset)
+    assert queue.flushed_where == 0
+    _append(queue, b"x")
+    _until(lambda: queue.flushed_where == 4 * PAGE_BYTES)
+
+
+def test_a_thorough_flush_takes_what_is_less_than_a_page(queue: MappedFileQueue, started: _Start) -> None:
+    told = threading.Event()
+    started(FlushRealTimeService(queue, told.set, Pace(0.005, 4, 0.05)))
+    _append(queue, b"data")
+    _until(lambda: queue.flushed_where == 4)
+    assert told.wait(30)
+
+
+def test_a_service_that_stops_flushes_all(queue: MappedFileQueue) -> None:
+    service = FlushRealTimeService(queue, lambda: None, Pace(_NEVER, 4, _NEVER))
+    service.start()
+    for _ in range(3):
+        _append(queue, b"x" * _FILE_BYTES)
+    _append(queue, b"x")
+    service.stop()
+    assert queue.flushed_where == 3 * _FILE_BYTES + 1
+
+
+def test_a_flush_that_failed_in_the_background_is_told_to_the_next_append(
+    queue: MappedFileQueue, started: _Start
+) -> None:
+    service = started(FlushRealTimeService(queue, lambda: None, Pace(0.005, 0, 0.005)))
+    queue.last_file()
+    _break(queue)
+    _append(queue, b"data")
+
+    def refused() -> bool:
+        try:
+            service.check()
+        except PoisonedError:
+            return True
+        return False
+
+    _until(refused)
+
+
+def test_what_lies_in_a_buffer_is_committed_and_then_flushed(tmp_path: Path, started: _Start) -> None:
+    queue = MappedFileQueue(str(tmp_path), _FILE_BYTES, buffer=_Buffer)
+    flushing = FlushRealTimeService(queue, lambda: None, Pace(_NEVER, 0, 0.0))
+    started(CommitRealTimeService(queue, flushing, Pace(0.005, 4, 0.02)))
+    offset = _append(queue, b"staged")
+    _until(lambda: queue.flushed_where == offset)
+    assert (tmp_path / f"{0:020d}").read_bytes()[:6] == b"staged"
+
+
+def test_a_service_over_buffers_that_stops_leaves_nothing_in_them(tmp_path: Path) -> None:
+    queue = MappedFileQueue(str(tmp_path), _FILE_BYTES, buffer=_Buffer)
+    flushing = FlushRealTimeService(queue, lambda: None, Pace(_NEVER, 4, _NEVER))
+    service = CommitRealTimeService(queue, flushing, Pace(_NEVER, 4, _NEVER))
+    service.start()
+    for _ in range(2):
+        _append(queue, b"x" * _FILE_BYTES)
+    _append(queue, b"yz")
+    assert queue.committed_where == 0
+    service.stop()
+    assert queue.committed_where == queue.flushed_where == 2 * _FILE_BYTES + 2
+    assert (tmp_path / f"{2 * _FILE_BYTES:020d}").read_bytes()[:3] == b"yz\0"
