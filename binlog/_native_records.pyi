@@ -24,6 +24,9 @@ def stamp_messages(
     with_crc: bool,
     /,
 ) -> None: ...
+def walk_messages(
+    data: Any, offset: int, check: bool, /
+) -> tuple[int, int, list[tuple[bytes, int, int, bytes]], bytearray, int]: ...
 def frame_records(records: list[Any], bytes_max: int, /) -> tuple[bytes, bytes] | None: ...
 
 class BatchIterator:

@@ -268,6 +268,7 @@ static PyMethodDef module_methods[] = {
     {"gather_records", binlog_gather_records, METH_VARARGS, "See native/many.c."},
     {"pack_messages", binlog_pack_messages, METH_VARARGS, "See native/message.c."},
     {"stamp_messages", binlog_stamp_messages, METH_VARARGS, "See native/message.c."},
+    {"walk_messages", binlog_walk_messages, METH_VARARGS, "See native/walk.c."},
     {"wait_and_read", binlog_wait_and_read, METH_VARARGS, "See native/wake.c."},
     {"connect", binlog_connect, METH_VARARGS, "See native/quick_append.c."},
     {NULL, NULL, 0, NULL},

@@ -13,18 +13,9 @@
 
 #include <string.h>
 
-#define MAGIC_V1 0xDAA320A7u
-#define MAGIC_V2 0xDAA320ABu
 #define TOPIC_V1_MAX 127
 #define PART_MAX 32767 /* of a topic, of properties: what Java's short holds */
-#define BORN_HOST_V6 16
-#define STORE_HOST_V6 32
-#define IPV6_MORE 12
 #define HOST_V4 8
-#define CRC_NAME "__CRC32#\x01"
-#define CRC_NAME_BYTES 9
-#define CRC_DIGITS 10
-#define CRC_BYTES (CRC_NAME_BYTES + CRC_DIGITS + 1)
 
 enum part { TOPIC, BODY, PROPERTIES, QUEUE_ID, FLAG, SYSTEM_FLAG, BORN_MS, BORN_HOST, RECONSUME_COUNT, PREPARED_OFFSET, PARTS };
 
@@ -85,13 +76,13 @@ static int get_message(PyObject *tuple, struct message *message)
 
 static int is_host(Py_ssize_t bytes)
 {
-    return bytes == HOST_V4 || bytes == HOST_V4 + IPV6_MORE;
+    return bytes == HOST_V4 || bytes == HOST_V4 + MESSAGE_IPV6_MORE;
 }
 
 /* How many bytes it takes; -1 with an exception. */
 static int64_t message_bytes(const struct message *message, const struct common *common, Py_ssize_t body_max)
 {
-    Py_ssize_t properties = message->properties_bytes + (common->with_crc ? CRC_BYTES : 0);
+    Py_ssize_t properties = message->properties_bytes + (common->with_crc ? MESSAGE_CRC_BYTES : 0);
     if (message->body_bytes > body_max || message->topic_bytes > PART_MAX || properties > PART_MAX ||
         !is_host(message->born_bytes)) {
         PyErr_Format(PyExc_ValueError, "a body of %zd bytes, a topic of %zd, properties of %zd: one is too long",
@@ -111,12 +102,12 @@ static uint8_t *put_bytes(uint8_t *at, const char *data, Py_ssize_t bytes)
 static void put_message(uint8_t *data, int64_t bytes, const struct message *message, const struct common *common)
 {
     int wide = message->topic_bytes > TOPIC_V1_MAX;
-    int flag = (int)message->system_flag & ~(BORN_HOST_V6 | STORE_HOST_V6);
-    flag |= message->born_bytes > HOST_V4 ? BORN_HOST_V6 : 0;
-    flag |= common->store_bytes > HOST_V4 ? STORE_HOST_V6 : 0;
+    int flag = (int)message->system_flag & ~(MESSAGE_BORN_HOST_V6 | MESSAGE_STORE_HOST_V6);
+    flag |= message->born_bytes > HOST_V4 ? MESSAGE_BORN_HOST_V6 : 0;
+    flag |= common->store_bytes > HOST_V4 ? MESSAGE_STORE_HOST_V6 : 0;
 
     put_u32(data + MESSAGE_MESSAGE_BYTES, (uint32_t)bytes);
-    put_u32(data + MESSAGE_MAGIC, wide ? MAGIC_V2 : MAGIC_V1);
+    put_u32(data + MESSAGE_MAGIC, wide ? MESSAGE_V2 : MESSAGE_V1);
     put_u32(data + MESSAGE_BODY_CRC,
             binlog_crc32(0, (const uint8_t *)message->body, (size_t)message->body_bytes) & INT32_MAX);
     put_u32(data + MESSAGE_QUEUE_ID, (uint32_t)message->queue_id);
@@ -137,10 +128,8 @@ static void put_message(uint8_t *data, int64_t bytes, const struct message *mess
     else
         *at = (uint8_t)message->topic_bytes;
     at = put_bytes(at + 1, message->topic, message->topic_bytes);
-    put_u16(at, (uint16_t)(message->properties_bytes + (common->with_crc ? CRC_BYTES : 0)));
-    at = put_bytes(at + 2, message->properties, message->properties_bytes);
-    if (common->with_crc) /* its digits come with the stamp */
-        put_bytes(at, CRC_NAME, CRC_NAME_BYTES)[CRC_DIGITS] = 2;
+    put_u16(at, (uint16_t)(message->properties_bytes + (common->with_crc ? MESSAGE_CRC_BYTES : 0)));
+    put_bytes(at + 2, message->properties, message->properties_bytes); /* the CRC comes with the stamp */
 }
 
 /* How many bytes all take; -1 with an exception. */
@@ -208,19 +197,20 @@ PyObject *binlog_pack_messages(PyObject *module, PyObject *args)
     return Py_BuildValue("(NN)", packed, places);
 }
 
-/* Two messages in three kinds of transaction are in no queue, and have the queue offset 0. */
+/* A half message, and one that was rolled back, are in no queue, and have the queue offset 0. */
 static int is_queued(uint32_t system_flag)
 {
-    uint32_t kind = system_flag & 12;
-    return kind == 0 || kind == 8;
+    uint32_t kind = system_flag & MESSAGE_TRANSACTION;
+    return kind != MESSAGE_PREPARED && kind != MESSAGE_ROLLBACK;
 }
 
-static void put_crc(uint8_t *message, uint32_t bytes)
+void message_crc_property(uint8_t *property, const uint8_t *message, size_t bytes)
 {
-    uint32_t crc = binlog_crc32(0, message, bytes - CRC_BYTES) & INT32_MAX;
-    uint8_t *digit = message + bytes - CRC_BYTES + CRC_NAME_BYTES;
-    for (int i = 0; i < CRC_DIGITS; i++, crc /= 10)
-        *digit++ = (uint8_t)('0' + crc % 10);
+    uint32_t crc = binlog_crc32(0, message, bytes) & INT32_MAX;
+    uint8_t *at = put_bytes(property, MESSAGE_CRC_NAME, MESSAGE_CRC_NAME_BYTES);
+    for (int i = 0; i < MESSAGE_CRC_DIGITS; i++, crc /= 10)
+        *at++ = (uint8_t)('0' + crc % 10);
+    *at = 2;
 }
 
 /* stamp_messages(data, places, first, count, queue_offset, offset, store_ms, with_crc): `count` messages from `first` on
@@ -249,9 +239,11 @@ PyObject *binlog_stamp_messages(PyObject *module, PyObject *args)
         int queued = is_queued(flag);
         put_u64(message + MESSAGE_QUEUE_OFFSET, queued ? (uint64_t)queue_offset++ : 0);
         put_u64(message + MESSAGE_OFFSET, (uint64_t)offset + starts[i]);
-        put_u64(message + MESSAGE_STORE_MS + (flag & BORN_HOST_V6 ? IPV6_MORE : 0), (uint64_t)store_ms);
-        if (with_crc)
-            put_crc(message, starts[i + 1] - starts[i]);
+        put_u64(message + MESSAGE_STORE_MS + (flag & MESSAGE_BORN_HOST_V6 ? MESSAGE_IPV6_MORE : 0), (uint64_t)store_ms);
+        if (with_crc) {
+            size_t bytes = starts[i + 1] - starts[i] - MESSAGE_CRC_BYTES;
+            message_crc_property(message + bytes, message, bytes);
+        }
     }
     Py_RETURN_NONE;
 }

@@ -1,10 +1,29 @@
-/* Messages of a commit log; message.c. */
+/* Messages of a commit log, for what makes Python objects of them; message.c packs, walk.c reads. */
 #ifndef BINLOG_MESSAGE_H
 #define BINLOG_MESSAGE_H
 
 #include <Python.h>
 
+/* What RocketMQ's files say; binlog/format/commitlog/message.py has it all. */
+#define MESSAGE_V1 0xDAA320A7u
+#define MESSAGE_V2 0xDAA320ABu
+#define MESSAGE_BLANK 0xCBD43194u
+#define MESSAGE_TRANSACTION 12 /* bits of the system flag */
+#define MESSAGE_PREPARED 4
+#define MESSAGE_ROLLBACK 12
+#define MESSAGE_BORN_HOST_V6 16
+#define MESSAGE_STORE_HOST_V6 32
+#define MESSAGE_IPV6_MORE 12
+#define MESSAGE_CRC_NAME "__CRC32#\x01"
+#define MESSAGE_CRC_NAME_BYTES 9
+#define MESSAGE_CRC_DIGITS 10
+#define MESSAGE_CRC_BYTES (MESSAGE_CRC_NAME_BYTES + MESSAGE_CRC_DIGITS + 1)
+
+/* The property that ends a message whose bytes before it are these. */
+void message_crc_property(uint8_t *property, const uint8_t *message, size_t bytes);
+
 PyObject *binlog_pack_messages(PyObject *module, PyObject *args);
 PyObject *binlog_stamp_messages(PyObject *module, PyObject *args);
+PyObject *binlog_walk_messages(PyObject *module, PyObject *args);
 
 #endif

@@ -25,7 +25,7 @@ from binlog.format.commitlog.message import (
     StoredMessage,
     parse_message,
 )
-from binlog.storage.native import pack_messages, stamp_messages
+from binlog.storage.messages import pack_messages, stamp_messages
 
 FILE_BYTES = 1 << 30
 BODY_BYTES_MAX = 4 << 20

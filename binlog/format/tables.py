@@ -16,9 +16,9 @@ from binlog.format.log_header import COMMIT_SLOT, LOG_HEADER
 from binlog.format.record import RECORD
 
 # Those that the C knows as well, and those that only Python does.
-_SHARED: tuple[Layout, ...] = (LOG_HEADER, COMMIT_SLOT, RECORD, INDEX_HEADER, INDEX_ENTRY, MESSAGE)
+_SHARED: tuple[Layout, ...] = (LOG_HEADER, COMMIT_SLOT, RECORD, INDEX_HEADER, INDEX_ENTRY, MESSAGE, QUEUE_UNIT)
 _ARCHIVE = (ARCHIVE_START, SKIPPABLE, ARCHIVE_FACTS, SEEK_ENTRY, SEEK_FOOTER)
-_COMMIT_LOG = (BLANK, QUEUE_UNIT, KEY_INDEX_HEADER, KEY_INDEX_SLOT, KEY_INDEX_ENTRY, STORE_CHECKPOINT)
+_COMMIT_LOG = (BLANK, KEY_INDEX_HEADER, KEY_INDEX_SLOT, KEY_INDEX_ENTRY, STORE_CHECKPOINT)
 LAYOUTS: tuple[Layout, ...] = (*_SHARED, *_ARCHIVE, *_COMMIT_LOG)
 
 _TABLE = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)

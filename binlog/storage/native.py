@@ -22,6 +22,7 @@ try:
         spread_records,
         stamp_messages,
         wait_and_read,
+        walk_messages,
     )
 except ModuleNotFoundError as error:
     raise ImportError("binlog's compiled module is missing: install the package (pip install .)") from error
@@ -41,6 +42,7 @@ __all__ = [
     "spread_records",
     "stamp_messages",
     "wait_and_read",
+    "walk_messages",
 ]
 
 _result = lib.binlog_fork_setup()

@@ -5,6 +5,8 @@ Where a queue does not begin at 0, what comes before its first message in a file
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from binlog.format.layout import Field, Layout
@@ -42,3 +44,8 @@ BLANK_UNIT = QueueUnit(0, 2**31 - 1, 0)
 def parse_unit(data: bytes | memoryview, at: int = 0) -> QueueUnit:
     """The unit that lies at `at`, whatever it says."""
     return QueueUnit(*QUEUE_UNIT.unpack(data, at).values())
+
+
+def parse_units(data: bytes) -> Iterator[QueueUnit]:
+    """All units that `data` holds."""
+    return map(QueueUnit._make, struct.iter_unpack(QUEUE_UNIT.format, data))

@@ -13,7 +13,7 @@ from binlog.commitlog.message import Message
 from binlog.errors import CorruptError, FullError, NotFoundError
 from binlog.format.commitlog.host import Host, pack_host
 from binlog.format.commitlog.message import BLANK, COMMIT, PREPARED, ROLLBACK, pack_message, parse_message
-from binlog.storage.native import pack_messages, stamp_messages
+from binlog.storage.messages import pack_messages, stamp_messages
 
 _FILE_BYTES = 1 << 14
 

@@ -1,0 +1,171 @@
+"""A consume queue: which messages one queue of a topic has, by their queue offsets.
+
+It is made from the commit log, and can be made again.  Invariant: the unit of queue offset n lies at 20 * n, so a unit
+that is told again is known by its place, and left as it is.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable
+
+from binlog.commitlog.mapped_file import MappedFile
+from binlog.commitlog.mapped_file_queue import MappedFileQueue
+from binlog.errors import CorruptError
+from binlog.format.commitlog.consume_queue import (
+    BLANK_UNIT,
+    UNIT_BYTES,
+    UNITS_IN_FILE,
+    QueueUnit,
+    parse_unit,
+    parse_units,
+)
+
+_FILES_LOOKED_AT = 3  # by recovery, as in RocketMQ: those before were flushed long ago
+_BLANKS_AT_ONCE = 4096
+
+
+class ConsumeQueue:
+    """The queue in `folder`, in files of so many units.
+
+    min_index: the queue offset of the first message that is still in the commit log.
+    """
+
+    def __init__(self, folder: str, units_in_file: int = UNITS_IN_FILE) -> None:
+        self.min_index = 0
+        self.files = MappedFileQueue(folder, units_in_file * UNIT_BYTES)
+
+    @property
+    def max_index(self) -> int:
+        """The queue offset of the message that comes next."""
+        return self.files.max_offset // UNIT_BYTES
+
+    def load(self) -> None:
+        """Open what is there; `recover` says how much of it counts."""
+        self.files.load()
+
+    def put(self, index: int, units: bytes) -> None:
+        """Add units whose queue offsets are `index` and those after it; those that are there already are left out.
+
+        Raises: CorruptError where units before them are missing; AccessError, FullError, PoisonedError.
+        """
+        if not self.files.files:
+            self._begin(index)
+        known = self.max_index - index
+        if known < 0:
+            path = self.files.folder
+            raise CorruptError(path, index * UNIT_BYTES, "index", f"unit {index} comes after {self.max_index}")
+        data = memoryview(units)[known * UNIT_BYTES :]
+        while data:
+            file = self.files.last_file()
+            part = data[: file.file_bytes - file.wrote]
+            file.append(part)
+            data = data[len(part) :]
+
+    def _begin(self, index: int) -> None:
+        """Make the first file, with blanks before the first unit."""
+        file = self.files.last_file(index * UNIT_BYTES)
+        missing = index - file.offset // UNIT_BYTES
+        while missing > 0:
+            count = min(missing, _BLANKS_AT_ONCE)
+            file.append(BLANK_UNIT.pack() * count)
+            missing -= count
+        self.min_index = index
+
+    def read(self, index: int, count: int) -> bytes:
+        """Up to so many units from a queue offset on, as they lie there; none where it has none."""
+        parts = []
+        while count > 0 and (file := self.files.find(index * UNIT_BYTES)) is not None:
+            part = file.read(count * UNIT_BYTES, index * UNIT_BYTES - file.offset)
+            if not part:
+                break
+            parts.append(part)
+            index += len(part) // UNIT_BYTES
+            count -= len(part) // UNIT_BYTES
+        return b"".join(parts)
+
+    def unit(self, index: int) -> QueueUnit | None:
+        """The unit of a queue offset, or None where there is none."""
+        data = self.read(index, 1)
+        return parse_unit(data) if data else None
+
+    def find_by_time(self, store_ms: int, stored: Callable[[QueueUnit], int]) -> int:
+        """The queue offset of the first message stored at a time or after it; the last one's, where all are before it.
+
+        stored: when a message was stored, in milliseconds since 1970 UTC.  0 for a queue without messages.
+        """
+
+        def when(index: int) -> int:
+            unit = self.unit(index)
+            assert unit is not None
+            return stored(unit)
+
+        indexes = range(self.min_index, self.max_index)
+        found = bisect_left(indexes, store_ms, key=when)
+        return indexes[min(found, len(indexes) - 1)] if indexes else 0
+
+    def recover(self) -> int:
+        """Have the queue end where its units do; where in the commit log its last message ends, 0 without one."""
+        end = 0
+        files = self.files.files
+        for file in files[-_FILES_LOOKED_AT:]:
+            count, last = _count_units(file)
+            end = max(end, last)
+            if count * UNIT_BYTES < file.file_bytes:
+                self.files.truncate(file.offset + count * UNIT_BYTES)
+                break
+        return end
+
+    def truncate(self, log_end: int) -> None:
+        """Leave out all units from the first one on whose message begins at or behind the commit log's end."""
+        index = self.max_index
+        while index > self._first_index:
+            unit = self.unit(index - 1)
+            if unit is None or _is_blank(unit) or unit.offset + unit.message_bytes <= log_end:
+                break
+            index -= 1
+        if index < self.max_index:
+            self.files.truncate(index * UNIT_BYTES)
+
+    def correct_min_index(self, log_start: int) -> None:
+        """Have the queue begin with the first message that is still in the commit log, which begins at `log_start`."""
+        indexes = range(self._first_index, self.max_index)
+        found = bisect_left(indexes, log_start, key=self._log_offset)
+        self.min_index = self._first_index + found
+
+    def _log_offset(self, index: int) -> int:
+        unit = self.unit(index)
+        return -1 if unit is None or _is_blank(unit) else unit.offset
+
+    def remove_files(self, log_start: int) -> int:
+        """Remove files all of whose messages are no more in the commit log; how many were."""
+        count = self.files.remove_first(lambda file: _last_log_offset(file) < log_start, len(self.files.files))
+        self.correct_min_index(log_start)
+        return count
+
+    @property
+    def _first_index(self) -> int:
+        return self.files.min_offset // UNIT_BYTES
+
+    def close(self) -> None:
+        """Unmap its files."""
+        self.files.close()
+
+
+def _is_blank(unit: QueueUnit) -> bool:
+    return unit == BLANK_UNIT
+
+
+def _count_units(file: MappedFile) -> tuple[int, int]:
+    """How many units the file has, and where in the commit log the last of their messages ends."""
+    end = 0
+    for count, unit in enumerate(parse_units(file.read(file.file_bytes, 0))):
+        if unit.offset < 0 or unit.message_bytes <= 0:
+            return count, end
+        if not _is_blank(unit):
+            end = unit.offset + unit.message_bytes
+    return file.file_bytes // UNIT_BYTES, end
+
+
+def _last_log_offset(file: MappedFile) -> int:
+    return parse_unit(file.read(UNIT_BYTES, file.file_bytes - UNIT_BYTES)).offset

@@ -1,0 +1,256 @@
+/* Walking through the messages of a commit log: what a queue and a key index are to be told of each.
+ *
+ * The bytes are hostile: every length is checked before it is used.  A message counts where it says that it lies there; its
+ * CRCs are compared where that is asked for.
+ */
+#define Py_LIMITED_API 0x030B0000
+#define PY_SSIZE_T_CLEAN
+#include "message.h"
+
+#include "big_endian.h"
+#include "binlog.h"
+#include "layout.h"
+
+#include <string.h>
+
+enum walk_stop { WALK_END, WALK_SHORT, WALK_BLANK, WALK_INVALID };
+
+/* A message where it lies. */
+struct found {
+    const uint8_t *data, *topic, *properties;
+    uint32_t bytes, topic_bytes, properties_bytes;
+    uint32_t queue_id, flag;
+    uint64_t queue_offset, store_ms;
+};
+
+/* A run of bytes in which reading goes on: NULL once a length leads out of it. */
+struct rest {
+    const uint8_t *at, *end;
+};
+
+static const uint8_t *take(struct rest *rest, uint64_t bytes)
+{
+    const uint8_t *taken = rest->at;
+    if (!taken || bytes > (uint64_t)(rest->end - taken)) {
+        rest->at = NULL;
+        return NULL;
+    }
+    rest->at += bytes;
+    return taken;
+}
+
+static uint32_t take_length(struct rest *rest, int width)
+{
+    const uint8_t *at = take(rest, (uint64_t)width);
+    return !at ? 0 : width == 1 ? at[0] : width == 2 ? get_u16(at) : get_u32(at);
+}
+
+static int has_record_crc(const struct found *found)
+{
+    return found->properties_bytes >= MESSAGE_CRC_BYTES &&
+           memcmp(found->properties + found->properties_bytes - MESSAGE_CRC_BYTES, MESSAGE_CRC_NAME,
+                  MESSAGE_CRC_NAME_BYTES) == 0;
+}
+
+static int crcs_hold(const struct found *found, const uint8_t *body, uint32_t body_bytes)
+{
+    uint8_t property[MESSAGE_CRC_BYTES];
+
+    if ((binlog_crc32(0, body, body_bytes) & INT32_MAX) != get_u32(found->data + MESSAGE_BODY_CRC))
+        return 0;
+    if (!has_record_crc(found))
+        return 1;
+    message_crc_property(property, found->data, found->bytes - MESSAGE_CRC_BYTES);
+    return memcmp(property, found->data + found->bytes - MESSAGE_CRC_BYTES, MESSAGE_CRC_BYTES) == 0;
+}
+
+/* The message at `data`, of which `bytes` are there, and which lies at `offset` of the log. */
+static enum walk_stop look(const uint8_t *data, size_t bytes, uint64_t offset, int check, struct found *found)
+{
+    if (bytes < 8)
+        return WALK_SHORT;
+    uint32_t magic = get_u32(data + MESSAGE_MAGIC);
+    if (magic == MESSAGE_BLANK)
+        return WALK_BLANK;
+    found->data = data;
+    found->bytes = get_u32(data + MESSAGE_MESSAGE_BYTES);
+    if ((magic != MESSAGE_V1 && magic != MESSAGE_V2) || found->bytes > INT32_MAX || found->bytes < MESSAGE_BYTES)
+        return WALK_INVALID;
+    if (bytes < found->bytes)
+        return WALK_SHORT;
+    found->flag = get_u32(data + MESSAGE_SYSTEM_FLAG);
+    found->queue_id = get_u32(data + MESSAGE_QUEUE_ID);
+    found->queue_offset = get_u64(data + MESSAGE_QUEUE_OFFSET);
+    uint32_t born = found->flag & MESSAGE_BORN_HOST_V6 ? MESSAGE_IPV6_MORE : 0;
+    uint32_t store = found->flag & MESSAGE_STORE_HOST_V6 ? MESSAGE_IPV6_MORE : 0;
+    struct rest rest = {data, data + found->bytes};
+    take(&rest, (uint64_t)MESSAGE_BODY_BYTES + born + store);
+    uint32_t body_bytes = take_length(&rest, 4);
+    const uint8_t *body = take(&rest, body_bytes);
+    found->topic_bytes = take_length(&rest, magic == MESSAGE_V1 ? 1 : 2);
+    found->topic = take(&rest, found->topic_bytes);
+    found->properties_bytes = take_length(&rest, 2);
+    found->properties = take(&rest, found->properties_bytes);
+    if (rest.at != rest.end || get_u64(data + MESSAGE_OFFSET) != offset)
+        return WALK_INVALID;
+    found->store_ms = get_u64(data + MESSAGE_STORE_MS + born);
+    return check && !crcs_hold(found, body, body_bytes) ? WALK_INVALID : WALK_END;
+}
+
+/* The value of a property, or NULL; as in a table of which the last one of a name counts. */
+static const uint8_t *property(const struct found *found, const char *name, uint32_t name_bytes, uint32_t *value_bytes)
+{
+    const uint8_t *at = found->properties, *end = at + found->properties_bytes, *value = NULL;
+    while (at < end) {
+        const uint8_t *stop = memchr(at, 2, (size_t)(end - at));
+        stop = stop ? stop : end;
+        if ((size_t)(stop - at) > name_bytes && at[name_bytes] == 1 && memcmp(at, name, name_bytes) == 0) {
+            value = at + name_bytes + 1;
+            *value_bytes = (uint32_t)(stop - value);
+        }
+        at = stop + 1;
+    }
+    return value;
+}
+
+/* Java's String.hashCode goes over UTF-16 units, and these bytes are UTF-8: a lead byte tells how many follow it. */
+static uint32_t java_hash(uint32_t hash, const uint8_t *text, uint32_t bytes)
+{
+    for (uint32_t i = 0; i < bytes;) {
+        uint32_t lead = text[i++], more = lead < 0xC0 ? 0 : lead < 0xE0 ? 1 : lead < 0xF0 ? 2 : 3;
+        uint32_t point = more == 0 ? lead : lead & (0x3Fu >> more);
+        for (; more > 0 && i < bytes; more--)
+            point = point << 6 | (text[i++] & 0x3F);
+        if (point > 0xFFFF) {
+            hash = 31 * hash + (0xD7C0 + (point >> 10));
+            point = 0xDC00 + (point & 0x3FF);
+        }
+        hash = 31 * hash + point;
+    }
+    return hash;
+}
+
+/* The hash of `topic#key`, without its sign; the one whose absolute value is no Java int is 0. */
+static int64_t key_hash(const struct found *found, const uint8_t *key, uint32_t bytes)
+{
+    uint32_t hash = java_hash(0, found->topic, found->topic_bytes);
+    hash = java_hash(java_hash(hash, (const uint8_t *)"#", 1), key, bytes);
+    int64_t value = (int32_t)hash;
+    return value == INT32_MIN ? 0 : value < 0 ? -value : value;
+}
+
+/* What a walk has found so far. */
+struct walk {
+    PyObject *runs;  /* of one queue each: (topic, queue id, first queue offset, units) */
+    PyObject *keys;  /* bytearray: hash, offset and store time of each key, as int64 */
+    uint8_t *units;  /* of the run that goes on */
+    Py_ssize_t unit_count;
+    struct found first; /* its first message */
+    uint64_t store_ms;
+};
+
+static int end_run(struct walk *walk)
+{
+    if (walk->unit_count == 0)
+        return 0;
+    PyObject *run = Py_BuildValue(
+        "(y#iLy#)", walk->first.topic, (Py_ssize_t)walk->first.topic_bytes, (int)walk->first.queue_id,
+        (long long)walk->first.queue_offset, walk->units, walk->unit_count * (Py_ssize_t)QUEUE_UNIT_BYTES);
+    walk->unit_count = 0;
+    int result = run ? PyList_Append(walk->runs, run) : -1;
+    Py_XDECREF(run);
+    return result;
+}
+
+static int add_key(struct walk *walk, const struct found *found, uint64_t offset, const uint8_t *key, uint32_t bytes)
+{
+    int64_t entry[3] = {key_hash(found, key, bytes), (int64_t)offset, (int64_t)found->store_ms};
+    PyObject *more = PyBytes_FromStringAndSize((const char *)entry, sizeof entry);
+    PyObject *all = more ? PySequence_InPlaceConcat(walk->keys, more) : NULL;
+    Py_XDECREF(more);
+    Py_XDECREF(all); /* the same object, for a bytearray grows in place */
+    return all ? 0 : -1;
+}
+
+static int add_keys(struct walk *walk, const struct found *found, uint64_t offset)
+{
+    uint32_t bytes;
+    const uint8_t *key = property(found, "UNIQ_KEY", 8, &bytes);
+    if (key && bytes > 0 && add_key(walk, found, offset, key, bytes) != 0)
+        return -1;
+    key = property(found, "KEYS", 4, &bytes);
+    for (const uint8_t *end = key ? key + bytes : NULL; key && key < end;) {
+        const uint8_t *stop = memchr(key, ' ', (size_t)(end - key));
+        stop = stop ? stop : end;
+        if (stop > key && add_key(walk, found, offset, key, (uint32_t)(stop - key)) != 0)
+            return -1;
+        key = stop + 1;
+    }
+    return 0;
+}
+
+static int add_unit(struct walk *walk, const struct found *found, uint64_t offset)
+{
+    const struct found *first = &walk->first;
+    int goes_on = walk->unit_count > 0 && first->queue_id == found->queue_id &&
+                  first->queue_offset + (uint64_t)walk->unit_count == found->queue_offset &&
+                  first->topic_bytes == found->topic_bytes && memcmp(first->topic, found->topic, found->topic_bytes) == 0;
+    if (!goes_on) {
+        if (end_run(walk) != 0)
+            return -1;
+        walk->first = *found;
+    }
+    uint32_t bytes;
+    const uint8_t *tag = property(found, "TAGS", 4, &bytes);
+    uint8_t *unit = walk->units + walk->unit_count++ * QUEUE_UNIT_BYTES;
+    put_u64(unit + QUEUE_UNIT_OFFSET, offset);
+    put_u32(unit + QUEUE_UNIT_MESSAGE_BYTES, found->bytes);
+    put_u64(unit + QUEUE_UNIT_TAG_CODE, tag ? (uint64_t)(int64_t)(int32_t)java_hash(0, tag, bytes) : 0);
+    return 0;
+}
+
+static int add(struct walk *walk, const struct found *found, uint64_t offset)
+{
+    uint32_t kind = found->flag & MESSAGE_TRANSACTION;
+    walk->store_ms = found->store_ms;
+    if (kind != MESSAGE_ROLLBACK && add_keys(walk, found, offset) != 0)
+        return -1;
+    return kind == MESSAGE_ROLLBACK || kind == MESSAGE_PREPARED ? 0 : add_unit(walk, found, offset);
+}
+
+/* walk_messages(data, offset, check): through whole messages from the start of `data`, which lies at `offset` of the log.
+ *
+ * Returns how many bytes they take, why it stopped, the runs of queue units, the keys, and the last store time. */
+PyObject *binlog_walk_messages(PyObject *module, PyObject *args)
+{
+    Py_buffer data;
+    unsigned long long offset;
+    int check;
+    struct walk walk = {0};
+    PyObject *result = NULL;
+    Py_ssize_t at = 0;
+    enum walk_stop stop = WALK_END;
+
+    (void)module;
+    if (!PyArg_ParseTuple(args, "y*Kp:walk_messages", &data, &offset, &check))
+        return NULL;
+    walk.runs = PyList_New(0);
+    walk.keys = PyByteArray_FromStringAndSize(NULL, 0);
+    walk.units = PyMem_Malloc((size_t)(data.len / (Py_ssize_t)MESSAGE_BYTES + 1) * QUEUE_UNIT_BYTES);
+    int failed = !walk.runs || !walk.keys || !walk.units;
+    while (!failed && at < data.len) {
+        struct found found;
+        stop = look((const uint8_t *)data.buf + at, (size_t)(data.len - at), offset + (uint64_t)at, check, &found);
+        if (stop != WALK_END)
+            break;
+        failed = add(&walk, &found, offset + (uint64_t)at) != 0;
+        at += found.bytes;
+    }
+    if (!failed && end_run(&walk) == 0)
+        result = Py_BuildValue("(niOOL)", at, (int)stop, walk.runs, walk.keys, (long long)walk.store_ms);
+    Py_XDECREF(walk.runs);
+    Py_XDECREF(walk.keys);
+    PyMem_Free(walk.units);
+    PyBuffer_Release(&data);
+    return result;
+}
