@@ -11,25 +11,25 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 
-from binlog.commitlog.mapped_file import Buffer
+from binlog.commitlog.mapped_file import Buffer, MappedFile
 from binlog.commitlog.mapped_file_queue import MappedFileQueue
 from binlog.commitlog.message import Appended, Message
 from binlog.errors import CorruptError, FullError, NotFoundError
 from binlog.format.commitlog.host import Host, pack_host
 from binlog.format.commitlog.message import (
     BLANK,
-    BLANK_MAGIC,
     PREPARED,
     ROLLBACK,
     TRANSACTION,
     StoredMessage,
     parse_message,
 )
-from binlog.storage.messages import pack_messages, stamp_messages
+from binlog.storage.messages import Walk, WalkStop, pack_messages, stamp_messages, walk
 
 FILE_BYTES = 1 << 30
 BODY_BYTES_MAX = 4 << 20
-_LOCAL = Host.parse("127.0.0.1:10911")
+_WALK_BYTES = 4 << 20
+LOCAL_HOST = Host.parse("127.0.0.1:10911")
 
 
 class CommitLog:
@@ -46,7 +46,7 @@ class CommitLog:
         folder: str,
         file_bytes: int = FILE_BYTES,
         *,
-        store_host: Host = _LOCAL,
+        store_host: Host = LOCAL_HOST,
         record_crc: bool = True,
         body_bytes_max: int = BODY_BYTES_MAX,
         clock: Callable[[], float] = time.time,
@@ -65,6 +65,15 @@ class CommitLog:
     def max_offset(self) -> int:
         """Where the next message will lie, or the blank before it."""
         return self.files.wrote_where
+
+    @property
+    def flushed_ms(self) -> int:
+        """All messages that were stored before are flushed; 0 where that is not known."""
+        return self.files.flushed_ms
+
+    def recovered(self, store_ms: int) -> None:
+        """The last message that is there was stored then, and all are flushed; later ones are stored no earlier."""
+        self._store_ms = self.files.flushed_ms = store_ms
 
     def append(self, messages: Sequence[Message]) -> Appended:
         """Append messages, which lie in one file, together; durable once the log is flushed up to `next_offset`.
@@ -85,10 +94,11 @@ class CommitLog:
                     file.fill(BLANK.pack({"rest_bytes": file.file_bytes - file.wrote}))
                     file = self.files.last_file()
             offset = file.offset + file.wrote
-            store_ms = file.store_ms = self._store_ms = max(int(self._clock() * 1000), self._store_ms)
+            store_ms = self._store_ms = max(int(self._clock() * 1000), self._store_ms)
             after = dict[tuple[str, int], int]()
             queue_offsets = self._stamp(messages, data, places, offset, store_ms, after)
             file.append(data)
+            file.store_ms = store_ms
             self.queue_offsets.update(after)
         return Appended(offset, len(data), store_ms, [offset + start for start in starts[:-1]], queue_offsets)
 
@@ -129,20 +139,34 @@ class CommitLog:
         size = int.from_bytes(head[:4], "big")
         return _parse(file.read(size, position), offset, file.path, position)
 
+    def walks(self, offset: int, limit: int, *, check: bool) -> Iterator[tuple[int, Walk]]:
+        """What the messages from an offset to before `limit` tell, some megabytes at a time, and where each walk ends.
+
+        Ends early before bytes that are no message.  check: compare the CRCs.
+        """
+        size = _WALK_BYTES
+        while offset < limit and (file := self.files.find(offset)) is not None:
+            data = file.read(min(size, limit - offset), offset - file.offset)
+            found = walk(data, offset, check=check)
+            offset += found.consumed
+            if found.stop is WalkStop.BLANK and _is_blank(file, offset):
+                offset = file.end
+            elif found.stop is WalkStop.SHORT and len(data) == size:
+                size = _WALK_BYTES if found.consumed else 2 * size
+            elif found.stop is not WalkStop.END or not data:
+                limit = offset
+            if found.consumed or offset == file.end:
+                yield offset, found
+
     def scan(self, offset: int) -> Iterator[StoredMessage]:
-        """The messages from an offset on, up to the first bytes that are none; from file to file."""
+        """The messages from an offset on, one by one, up to the first bytes that are none."""
         while (file := self.files.find(offset)) is not None:
-            position = offset - file.offset
-            head = file.read(BLANK.size, position)
-            if len(head) < BLANK.size:
-                return
-            blank = BLANK.unpack(head)
-            if blank["magic"] == BLANK_MAGIC and blank["rest_bytes"] == file.file_bytes - position:
+            if _is_blank(file, offset):
                 offset = file.end
                 continue
             try:
-                message = _parse(file.read(blank["rest_bytes"], position), offset, file.path, position)
-            except CorruptError:
+                message = self.read(offset)
+            except (CorruptError, NotFoundError):
                 return
             yield message
             offset += message.message_bytes
@@ -156,6 +180,12 @@ def _queue(message: Message) -> tuple[str, int, bool]:
     """Which queue it is in, and whether it is in any."""
     queued = message.system_flag & TRANSACTION not in (PREPARED, ROLLBACK)
     return message.topic, message.queue_id, queued
+
+
+def _is_blank(file: MappedFile, offset: int) -> bool:
+    """Whether the marker lies there that ends the file."""
+    position = offset - file.offset
+    return file.read(BLANK.size, position) == BLANK.pack({"rest_bytes": file.file_bytes - position})
 
 
 def _parse(data: bytes, offset: int, path: str, position: int) -> StoredMessage:

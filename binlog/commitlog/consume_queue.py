@@ -107,8 +107,8 @@ class ConsumeQueue:
     def recover(self) -> int:
         """Have the queue end where its units do; where in the commit log its last message ends, 0 without one."""
         end = 0
-        files = self.files.files
-        for file in files[-_FILES_LOOKED_AT:]:
+        for file in self.files.files[-_FILES_LOOKED_AT:]:
+            file.sync()
             count, last = _count_units(file)
             end = max(end, last)
             if count * UNIT_BYTES < file.file_bytes:

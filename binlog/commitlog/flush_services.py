@@ -49,7 +49,7 @@ class FlushService(Protocol):
         """Do what is left, and end.  Raises: PoisonedError where that failed."""
 
 
-class _Pacing:
+class Pacing:
     """Whether the next round is a thorough one."""
 
     def __init__(self, pace: Pace) -> None:
@@ -74,7 +74,7 @@ class FlushRealTimeService:
     def __init__(self, queue: MappedFileQueue, flushed: Callable[[], None], pace: Pace = FLUSH_PACE) -> None:
         self._queue = queue
         self._flushed = flushed
-        self._pacing = _Pacing(pace)
+        self._pacing = Pacing(pace)
         self._service = Service("flush", pace.seconds, self._work)
 
     def start(self) -> None:
@@ -111,7 +111,7 @@ class CommitRealTimeService:
     def __init__(self, queue: MappedFileQueue, flushing: FlushRealTimeService, pace: Pace = COMMIT_PACE) -> None:
         self._queue = queue
         self._flushing = flushing
-        self._pacing = _Pacing(pace)
+        self._pacing = Pacing(pace)
         self._service = Service("commit", pace.seconds, self._work)
 
     def start(self) -> None:

@@ -211,6 +211,11 @@ class MappedFile:
                 sync(self._fd, self.path)
             self.wrote = self.committed = self.flushed = self._ready = position
 
+    def sync(self) -> None:
+        """Sync what was found in it: a process that was killed leaves bytes that nobody has synced.  For recovery."""
+        with self._poisoning():
+            sync(self._fd, self.path)
+
     def take_as_full(self) -> None:
         """Take all of it for appended and flushed, as it is for a file that was found."""
         self.wrote = self.committed = self.flushed = self._ready = self.file_bytes

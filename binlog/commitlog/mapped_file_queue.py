@@ -25,6 +25,7 @@ class MappedFileQueue:
     """The files of `folder`, each of `file_bytes`.
 
     flushed_where, committed_where: up to where all is flushed, and committed; offsets of the whole.
+    flushed_ms: the `store_ms` of the file that was flushed last, as it was before; 0 for none.
     buffer: called for a new file; the memory to append to, or None where there is none to be had.
     """
 
@@ -32,6 +33,7 @@ class MappedFileQueue:
         self.folder = folder
         self.file_bytes = file_bytes
         self.flushed_where = self.committed_where = 0
+        self.flushed_ms = 0
         self._buffer = buffer
         self._directory_fd = open_directory(folder)
         self._files: tuple[MappedFile, ...] = ()
@@ -127,8 +129,17 @@ class MappedFileQueue:
         file = self.find(self.flushed_where, first_where_below=self.flushed_where == 0)
         before = self.flushed_where
         if file is not None:
+            store_ms = file.store_ms
             self.flushed_where = file.offset + file.flush(least_pages)
+            if self.flushed_where != before:
+                self.flushed_ms = store_ms
         return self.flushed_where != before
+
+    def sync(self, offset: int) -> None:
+        """Sync what was found from an offset on: see `MappedFile.sync`."""
+        for file in self._files:
+            if file.end > offset:
+                file.sync()
 
     def truncate(self, offset: int) -> None:
         """Have it all end at an offset, durably: what lies behind is erased or removed, the last file first."""

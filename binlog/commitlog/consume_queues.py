@@ -1,0 +1,89 @@
+"""All consume queues of a store: a folder for each topic, and in it one for each queue."""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+from binlog.commitlog.consume_queue import ConsumeQueue
+from binlog.errors import CorruptError
+from binlog.format.commitlog.consume_queue import UNITS_IN_FILE
+from binlog.storage.failures import own_errors
+from binlog.storage.files import make_directory, open_directory, sync_directory
+
+# What RocketMQ's brokers allow, of as many characters as a folder's name may have.
+_TOPIC = re.compile(r"[%|a-zA-Z0-9_-]{1,255}", re.ASCII)
+
+
+def is_topic(name: str) -> bool:
+    """Whether a topic can have queues: letters, digits and `%|_-` of ASCII, 255 at most."""
+    return _TOPIC.fullmatch(name) is not None
+
+
+class ConsumeQueues:
+    """The queues below `folder`.  Any thread may look one up; one at a time may make one."""
+
+    def __init__(self, folder: str, units_in_file: int = UNITS_IN_FILE) -> None:
+        self._folder = folder
+        self._units_in_file = units_in_file
+        self._queues: dict[tuple[str, int], ConsumeQueue] = {}
+        self._mutex = threading.Lock()
+
+    def load(self) -> None:
+        """Open those that are there.  Raises: CorruptError where a file has another size."""
+        with own_errors(self._folder, "listing the queues"):
+            found = [
+                (topic.name, int(queue.name))
+                for topic in Path(self._folder).iterdir()
+                if is_topic(topic.name)
+                for queue in topic.iterdir()
+                if queue.name.isascii() and queue.name.isdigit()
+            ]
+        for topic, queue_id in found:
+            self.get_or_make(topic, queue_id).load()
+
+    def get(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        """The queue, or None where no message was ever put in it."""
+        return self._queues.get((topic, queue_id))
+
+    def get_or_make(self, topic: str, queue_id: int) -> ConsumeQueue:
+        """The queue, whose folder is made where it is missing.
+
+        Raises: CorruptError for what can be no topic, which only bytes that nobody checked can name.
+        """
+        found = self._queues.get((topic, queue_id))
+        if found is not None:
+            return found
+        if not is_topic(topic) or queue_id < 0:
+            raise CorruptError(self._folder, 0, "topic", f"queue {queue_id} of the topic {topic!r} can have no folder")
+        with self._mutex:
+            folder = self._folder
+            for name in (topic, str(queue_id)):
+                folder = _make_folder(folder, name)
+            return self._queues.setdefault((topic, queue_id), ConsumeQueue(folder, self._units_in_file))
+
+    def __iter__(self) -> Iterator[ConsumeQueue]:
+        return iter(list(self._queues.values()))
+
+    def items(self) -> list[tuple[tuple[str, int], ConsumeQueue]]:
+        """Each with its topic and id."""
+        return list(self._queues.items())
+
+    def close(self) -> None:
+        """Unmap all files."""
+        for queue in self:
+            queue.close()
+
+
+def _make_folder(parent: str, name: str) -> str:
+    folder = os.path.join(parent, name)
+    make_directory(folder)
+    fd = open_directory(parent)
+    try:
+        sync_directory(fd, parent)
+    finally:
+        os.close(fd)
+    return folder

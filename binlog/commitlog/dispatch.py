@@ -1,0 +1,54 @@
+"""Telling queues of what was appended to the commit log, in a thread of its own, so that no append waits for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from binlog.commitlog.commit_log import CommitLog
+from binlog.commitlog.consume_queues import ConsumeQueues
+from binlog.commitlog.service import Service
+from binlog.storage.messages import Walk
+
+_SECONDS = 0.1
+
+
+class Dispatcher:
+    """Tells the queues of each message, in the order of the log.
+
+    offset: up to where they were told.  limit: up to where they may be told now.
+    """
+
+    def __init__(self, log: CommitLog, queues: ConsumeQueues, limit: Callable[[], int], offset: int) -> None:
+        self.offset = offset
+        self.store_ms = 0
+        self._log = log
+        self._queues = queues
+        self._limit = limit
+        self._service = Service("dispatch", _SECONDS, self.run)
+
+    def start(self) -> None:
+        """Begin."""
+        self._service.start()
+
+    def wake(self) -> None:
+        """There is more to tell."""
+        self._service.wake()
+
+    def stop(self) -> None:
+        """Tell what is left, and end.  Raises: what telling raised."""
+        self._service.stop()
+        if self._service.failure is not None:
+            raise self._service.failure
+
+    def run(self) -> None:
+        """Tell all up to the limit."""
+        for end, found in self._log.walks(self.offset, self._limit(), check=False):
+            self.tell(found)
+            self.offset = end
+
+    def tell(self, found: Walk) -> None:
+        """Tell the queues of some messages; of those they know they take no notice."""
+        for run in found.runs:
+            queue = self._queues.get_or_make(run.topic.decode("utf-8", "replace"), run.queue_id)
+            queue.put(run.first_queue_offset, run.units)
+        self.store_ms = found.store_ms or self.store_ms

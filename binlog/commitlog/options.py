@@ -1,0 +1,43 @@
+"""How a store is kept."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from binlog.commitlog.commit_log import BODY_BYTES_MAX, FILE_BYTES, LOCAL_HOST
+from binlog.commitlog.flush_services import FLUSH_PACE, REQUEST_SECONDS, Pace
+from binlog.format.commitlog.consume_queue import UNITS_IN_FILE
+from binlog.format.commitlog.host import Host
+
+
+class Flush(enum.Enum):
+    """When what was appended is on the disk: see docs/durability.md."""
+
+    SYNC = "sync"  # when the append returns
+    ASYNC = "async"  # soon after
+
+
+QUEUES_PACE = Pace(1.0, 2, 60.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreOptions:
+    """How a store is kept; what RocketMQ's brokers do unless told.
+
+    file_bytes, units_in_file: of the commit log's files and of the queues'; those of a store never change.
+    flush, flush_pace: when the commit log comes to the disk; request_seconds: how long an append waits for that.
+    queues_pace: the same for the queues, which can be made again.
+    store_host: stands in each message.  record_crc: whether each has a CRC of the whole of it.
+    body_bytes_max: a message with a larger body is refused.
+    """
+
+    file_bytes: int = FILE_BYTES
+    units_in_file: int = UNITS_IN_FILE
+    flush: Flush = Flush.SYNC
+    flush_pace: Pace = FLUSH_PACE
+    request_seconds: float = REQUEST_SECONDS
+    queues_pace: Pace = QUEUES_PACE
+    store_host: Host = LOCAL_HOST
+    record_crc: bool = True
+    body_bytes_max: int = BODY_BYTES_MAX

@@ -1,0 +1,85 @@
+"""Putting the consume queues on the disk now and then, and then the checkpoint that says so."""
+
+from __future__ import annotations
+
+import os
+
+from binlog.commitlog.commit_log import CommitLog
+from binlog.commitlog.consume_queues import ConsumeQueues
+from binlog.commitlog.dispatch import Dispatcher
+from binlog.commitlog.flush_services import Pace, Pacing
+from binlog.commitlog.service import Service
+from binlog.errors import NotFoundError
+from binlog.format.commitlog.checkpoint import CHECKPOINT_FILE_BYTES, StoreCheckpoint, parse_checkpoint
+from binlog.format.commitlog.names import CHECKPOINT_FILE
+from binlog.storage.files import create_file, open_file, read_at, sync, sync_directory, write_at
+
+
+class QueuesFlushing:
+    """Flushes the queues at its pace, and keeps the checkpoint.
+
+    Invariant: what the checkpoint says of the queues was synced before the checkpoint was written.
+    """
+
+    def __init__(
+        self,
+        log: CommitLog,
+        queues: ConsumeQueues,
+        dispatcher: Dispatcher,
+        directory_fd: int,
+        path: str,
+        pace: Pace,
+    ) -> None:
+        self._log = log
+        self._queues = queues
+        self._dispatcher = dispatcher
+        self._directory_fd = directory_fd
+        self._path = os.path.join(path, CHECKPOINT_FILE)
+        self._pacing = Pacing(pace)
+        self._service = Service("queues", pace.seconds, self._work)
+
+    def start(self) -> None:
+        """Begin."""
+        self._service.start()
+
+    def stop(self) -> None:
+        """Flush all, write the checkpoint, and end.  Raises: what flushing raised."""
+        self._service.stop()
+        if self._service.failure is not None:
+            raise self._service.failure
+        self.flush(0)
+
+    def _work(self) -> None:
+        self.flush(self._pacing.least_pages())
+
+    def flush(self, least_pages: int) -> None:
+        """Flush each queue where that is due; after a thorough one, with `least_pages` of 0, write the checkpoint."""
+        log_ms, queues_ms = self._log.flushed_ms, self._dispatcher.store_ms
+        for queue in self._queues:
+            while queue.files.flush(least_pages):
+                pass
+        if least_pages == 0:
+            self._write(StoreCheckpoint(log_ms=log_ms, queues_ms=queues_ms))
+
+    def read(self) -> StoreCheckpoint:
+        """What the file says; zeros where there is none."""
+        try:
+            fd = open_file(self._directory_fd, CHECKPOINT_FILE, self._path, writable=False)
+        except NotFoundError:
+            return StoreCheckpoint()
+        try:
+            return parse_checkpoint(read_at(fd, CHECKPOINT_FILE_BYTES, 0, self._path))
+        finally:
+            os.close(fd)
+
+    def _write(self, checkpoint: StoreCheckpoint) -> None:
+        try:
+            fd = open_file(self._directory_fd, CHECKPOINT_FILE, self._path, writable=True)
+        except NotFoundError:
+            fd = create_file(self._directory_fd, CHECKPOINT_FILE, self._path, mode=None)
+            sync_directory(self._directory_fd, self._path)
+        try:
+            write_at(fd, checkpoint.pack(), 0, self._path)
+            sync(fd, self._path)
+        finally:
+            os.close(fd)

@@ -1,0 +1,65 @@
+"""Making a store whole again, after a clean stop as after a crash.
+
+The commit log is gone through from a file of which all before is known to be good; it ends before the first bytes that
+are no message, and what lies behind is erased.  The queues are told of all these messages again, and end where it does.
+"""
+
+from __future__ import annotations
+
+from binlog.commitlog.commit_log import CommitLog
+from binlog.commitlog.consume_queues import ConsumeQueues
+from binlog.commitlog.dispatch import Dispatcher
+from binlog.commitlog.mapped_file import MappedFile
+from binlog.commitlog.queues_flushing import QueuesFlushing
+from binlog.errors import CorruptError, NotFoundError
+
+_FILES_AFTER_CLEAN_STOP = 3
+
+
+def recover(
+    log: CommitLog, queues: ConsumeQueues, dispatcher: Dispatcher, queues_flushing: QueuesFlushing, *, crashed: bool
+) -> None:
+    """Recover a store that nobody uses yet.
+
+    crashed: the process that had it before did not stop cleanly; then the log is gone through from a file whose first
+    message was stored before the checkpoint.  Otherwise the last three files are.
+    """
+    log.files.load()
+    queues.load()
+    for queue in queues:
+        queue.recover()
+    recovery_ms = queues_flushing.read().recovery_ms
+    start = _start_after_crash(log, recovery_ms) if crashed else _start_after_clean_stop(log)
+    dispatcher.offset = end = start
+    for stop, found in log.walks(start, log.files.max_offset, check=True):
+        dispatcher.tell(found)
+        dispatcher.offset = end = stop
+    if log.files.files:
+        log.files.sync(start)
+        log.files.truncate(end)
+    for queue in queues:
+        queue.truncate(end)
+        queue.correct_min_index(log.files.min_offset)
+    log.queue_offsets = {key: queue.max_index for key, queue in queues.items()}
+    log.recovered(dispatcher.store_ms)
+
+
+def _start_after_clean_stop(log: CommitLog) -> int:
+    files = log.files.files
+    return files[-_FILES_AFTER_CLEAN_STOP:][0].offset if files else 0
+
+
+def _start_after_crash(log: CommitLog, recovery_ms: int) -> int:
+    """The last file whose first message was stored before the checkpoint, or the first file."""
+    for file in reversed(log.files.files):
+        store_ms = _first_store_ms(log, file)
+        if store_ms is not None and store_ms <= recovery_ms:
+            return file.offset
+    return log.files.min_offset
+
+
+def _first_store_ms(log: CommitLog, file: MappedFile) -> int | None:
+    try:
+        return log.read(file.offset).store_ms
+    except (CorruptError, NotFoundError):
+        return None

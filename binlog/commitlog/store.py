@@ -1,0 +1,164 @@
+"""A store: a commit log, its consume queues, and what keeps them; for one process that writes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Self
+
+from binlog.commitlog.commit_log import CommitLog
+from binlog.commitlog.consume_queues import ConsumeQueues, is_topic
+from binlog.commitlog.dispatch import Dispatcher
+from binlog.commitlog.flush_services import FlushRealTimeService, FlushService, GroupCommitService
+from binlog.commitlog.message import Appended, Message
+from binlog.commitlog.options import Flush, StoreOptions
+from binlog.commitlog.ownership import Ownership
+from binlog.commitlog.queues_flushing import QueuesFlushing
+from binlog.commitlog.recovery import recover
+from binlog.errors import BinlogError, ClosedError
+from binlog.format.commitlog.consume_queue import parse_units
+from binlog.format.commitlog.message import StoredMessage
+from binlog.format.commitlog.names import COMMIT_LOG_FOLDER, INDEX_FOLDER, QUEUES_FOLDER
+from binlog.storage.files import make_directory, open_directory, sync_directory, sync_parent
+
+_DEFAULTS = StoreOptions()
+
+
+class MessageStore:
+    """The store in the folder `path`, which is made where it is missing.  Use as a context manager.
+
+    Any thread of this process may use it, no other process may write to it, and a forked child must not.
+    Opening recovers: what was promised to be on the disk is there, and the queues have all that the commit log has.
+    Raises, opening: BusyError where another process has it (`.holder`), AccessError, FullError, CorruptError where a
+    file has a size that it never had.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], options: StoreOptions = _DEFAULTS) -> None:
+        self.path = os.path.abspath(path)
+        self._options = options
+        self._closed = False
+        make_directory(self.path)
+        self._directory_fd = open_directory(self.path)
+        try:
+            for folder in (COMMIT_LOG_FOLDER, QUEUES_FOLDER, INDEX_FOLDER):
+                make_directory(os.path.join(self.path, folder))
+            sync_directory(self._directory_fd, self.path)
+            sync_parent(self._directory_fd, self.path)
+            self._ownership = Ownership(self.path, self._directory_fd)
+        except BaseException:
+            os.close(self._directory_fd)
+            raise
+        try:
+            self._open()
+        except BaseException:
+            self._ownership.release(clean=False)
+            os.close(self._directory_fd)
+            raise
+
+    def _open(self) -> None:
+        options = self._options
+        self._log = CommitLog(
+            os.path.join(self.path, COMMIT_LOG_FOLDER),
+            options.file_bytes,
+            store_host=options.store_host,
+            record_crc=options.record_crc,
+            body_bytes_max=options.body_bytes_max,
+        )
+        self._queues = ConsumeQueues(os.path.join(self.path, QUEUES_FOLDER), options.units_in_file)
+        self._dispatcher = Dispatcher(self._log, self._queues, self._readable_end, 0)
+        self._queues_flushing = QueuesFlushing(
+            self._log, self._queues, self._dispatcher, self._directory_fd, self.path, options.queues_pace
+        )
+        recover(self._log, self._queues, self._dispatcher, self._queues_flushing, crashed=self._ownership.crashed)
+        self._flushing = self._flush_service()
+        self._flushing.start()
+        self._dispatcher.start()
+        self._queues_flushing.start()
+
+    def _flush_service(self) -> FlushService:
+        if self._options.flush is Flush.SYNC:
+            return GroupCommitService(self._log.files, self._flushed, self._options.request_seconds)
+        return FlushRealTimeService(self._log.files, self._flushed, self._options.flush_pace)
+
+    def _flushed(self) -> None:
+        """More of the commit log is on the disk."""
+        if self._options.flush is Flush.SYNC:
+            self._dispatcher.wake()
+
+    def _readable_end(self) -> int:
+        """Up to where queues, and so consumers, may know of messages: with sync flush, of what is on the disk."""
+        return self._log.files.flushed_where if self._options.flush is Flush.SYNC else self._log.files.max_offset
+
+    def append(self, messages: Message | Sequence[Message]) -> Appended:
+        """Append a message, or several, which then lie together in one file.
+
+        Durable on return with Flush.SYNC.  Blocks: with that for a sync that is shared with other threads.
+        Raises: ValueError for a part that is too long, or a topic or queue that can have no folder; FullError;
+        PoisonedError; ClosedError; TimedOutError where the sync takes too long, and may still come.
+        """
+        if self._closed:
+            raise ClosedError(f"the store {self.path} is closed")
+        several = [messages] if isinstance(messages, Message) else messages
+        for message in several:
+            if not is_topic(message.topic) or message.queue_id < 0:
+                raise ValueError(f"no topic or queue can be {message.topic!r}, {message.queue_id}")
+        self._flushing.check()
+        appended = self._log.append(several)
+        self._dispatcher.wake()
+        self._flushing.appended(appended.next_offset)
+        return appended
+
+    def read(self, offset: int) -> StoredMessage:
+        """The message that lies at an offset of the commit log.  Raises: NotFoundError, CorruptError."""
+        return self._log.read(offset)
+
+    def pull(self, topic: str, queue_id: int, index: int, count: int) -> list[StoredMessage]:
+        """Up to so many messages of a queue, from a queue offset on; none where it has none, or is not known."""
+        queue = self._queues.get(topic, queue_id)
+        if queue is None:
+            return []
+        units = parse_units(queue.read(max(index, queue.min_index), count))
+        return [self._log.read(unit.offset) for unit in units]
+
+    def queue_range(self, topic: str, queue_id: int) -> range:
+        """The queue offsets that a queue has; none where it is not known."""
+        queue = self._queues.get(topic, queue_id)
+        return range(0) if queue is None else range(queue.min_index, queue.max_index)
+
+    @property
+    def max_offset(self) -> int:
+        """Where in the commit log the next message will lie, or the end of a file before it."""
+        return self._log.max_offset
+
+    def close(self) -> None:
+        """Put all that was appended on the disk, and end; a second call does nothing.
+
+        Raises: PoisonedError and others where that fails; it is closed then too, and who opens it next recovers it.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        clean = False
+        try:
+            self._flushing.stop()
+            self._dispatcher.stop()
+            self._queues_flushing.stop()
+            clean = self._dispatcher.offset == self._log.max_offset
+        finally:
+            self._log.close()
+            self._queues.close()
+            self._ownership.release(clean=clean)
+            os.close(self._directory_fd)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self.close()
+        except BinlogError:
+            if error is None:
+                raise

@@ -1,0 +1,258 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from binlog.commitlog.flush_services import Pace
+from binlog.commitlog.message import Message
+from binlog.commitlog.options import Flush, StoreOptions
+from binlog.commitlog.store import MessageStore
+from binlog.errors import BusyError, ClosedError, CorruptError, NotFoundError
+
+_NEVER = 3600.0
+_OPTIONS = StoreOptions(file_bytes=1 << 16, units_in_file=50)
+_ASYNC = StoreOptions(
+    file_bytes=1 << 16, units_in_file=50, flush=Flush.ASYNC, flush_pace=Pace(_NEVER, 4, _NEVER)
+)  # fmt: skip
+
+
+def _until(done: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not done():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+def _body(number: int) -> bytes:
+    return b"message %d " % number + bytes(number % 700)
+
+
+def _fill(store: MessageStore, count: int) -> None:
+    """So many messages, into two topics of two queues each."""
+    for number in range(count):
+        store.append(Message.of("ab"[number % 2], _body(number), queue_id=number // 2 % 2, tag="t"))
+
+
+def _ranges(store: MessageStore) -> list[range]:
+    return [store.queue_range(topic, queue) for topic in "ab" for queue in (0, 1)]
+
+
+def _bodies(store: MessageStore) -> set[bytes]:
+    return {
+        message.body for topic in "ab" for queue in (0, 1) for message in store.pull(topic, queue, 0, 10_000)
+    }  # fmt: skip
+
+
+def test_messages_are_pulled_from_their_queue_in_order(tmp_path: Path) -> None:
+    with MessageStore(tmp_path / "store", _OPTIONS) as store:
+        _fill(store, 400)
+        _until(lambda: sum(map(len, _ranges(store))) == 400)
+        found = store.pull("b", 1, 0, 1000)
+        assert [message.body for message in found] == [_body(number) for number in range(3, 400, 4)]
+        assert [message.queue_offset for message in found] == list(range(100))
+        assert [message.body for message in store.pull("b", 1, 98, 5)] == [_body(395), _body(399)]
+        assert store.pull("b", 1, 100, 5) == store.pull("b", 7, 0, 5) == store.pull("c", 0, 0, 5) == []
+        assert store.queue_range("c", 0) == range(0)
+        with pytest.raises(NotFoundError):
+            store.read(store.max_offset)
+
+
+@pytest.mark.parametrize("options", [_OPTIONS, _ASYNC], ids=["sync", "async"])
+def test_a_clean_stop_and_a_start_change_nothing(tmp_path: Path, options: StoreOptions) -> None:
+    with MessageStore(tmp_path / "store", options) as store:
+        _fill(store, 300)
+        end = store.max_offset
+    assert not (tmp_path / "store" / "abort").exists()
+    with MessageStore(tmp_path / "store", options) as store:
+        assert (tmp_path / "store" / "abort").read_text() == str(os.getpid())
+        assert store.max_offset == end
+        assert _ranges(store) == [range(75)] * 4
+        assert _bodies(store) == set(map(_body, range(300)))
+        assert store.append(Message("a", b"")).queue_offsets == [75]
+
+
+@pytest.mark.parametrize("crashed", [False, True])
+def test_a_damaged_last_message_is_dropped_and_nothing_else(tmp_path: Path, crashed: bool) -> None:
+    with MessageStore(tmp_path, _OPTIONS) as store:
+        _fill(store, 299)
+        last = store.append(Message.of("b", b"the last one", queue_id=1))
+        _until(lambda: sum(map(len, _ranges(store))) == 300)
+    path = tmp_path / "commitlog" / f"{last.offset - last.offset % _OPTIONS.file_bytes:020d}"
+    with path.open("r+b") as file:
+        file.seek(last.offset % _OPTIONS.file_bytes + last.message_bytes - 30)
+        file.write(b"\xff")
+    if crashed:
+        (tmp_path / "abort").touch()
+    with MessageStore(tmp_path, _OPTIONS) as store:
+        assert store.max_offset == last.offset
+        assert _ranges(store) == [range(75)] * 3 + [range(74)]
+        assert _bodies(store) == set(map(_body, range(299)))
+        again = store.append(Message.of("b", b"again", queue_id=1))
+        assert (again.offset, again.queue_offsets) == (last.offset, [74])
+        _until(lambda: store.queue_range("b", 1) == range(75))
+        assert store.pull("b", 1, 74, 5)[0].body == b"again"
+
+
+def test_what_was_behind_the_end_never_comes_back(tmp_path: Path) -> None:
+    """A shorter message in the place of a damaged one must not bring back those that were behind it."""
+    with MessageStore(tmp_path, _OPTIONS) as store:
+        places = [store.append(Message("a", bytes(200))).offset for _ in range(10)]
+    (path,) = (tmp_path / "commitlog").iterdir()
+    with path.open("r+b") as file:
+        file.seek(places[5] + 100)
+        file.write(b"\xff")
+    with MessageStore(tmp_path, _OPTIONS) as store:
+        assert store.max_offset == places[5]
+        store.append(Message("a", bytes(200)))  # just as long: what follows would follow again
+    with MessageStore(tmp_path, _OPTIONS) as store:
+        assert store.max_offset == places[6]
+        assert store.queue_range("a", 0) == range(6)
+
+
+def test_a_second_store_in_the_folder_is_refused_and_told_who_has_it(tmp_path: Path) -> None:
+    with MessageStore(tmp_path, _OPTIONS) as store:
+        store.append(Message("a", b"1"))
+        with pytest.raises(BusyError, match=f"belongs to process {os.getpid()}"):
+            MessageStore(tmp_path, _OPTIONS)
+        text = f"from binlog.commitlog.store import MessageStore; MessageStore({str(tmp_path)!r})"
+        other = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=False)
+        assert f"belongs to process {os.getpid()}" in other.stderr
+        store.append(Message("a", b"2"))
+    with MessageStore(tmp_path, _OPTIONS) as store:
+        assert store.queue_range("a", 0) == range(2)
+
+
+def test_with_sync_flush_nobody_sees_what_is_not_flushed(tmp_path: Path) -> None:
+    with MessageStore(tmp_path, _OPTIONS) as store:
+        file = store._log.files.last_file()
+        held = file._mutex
+        with held, ThreadPoolExecutor(1) as pool:
+            # A flush waits for the mutex.
+            wait = pool.submit(store.append, Message("a", b"data"))
+            _until(lambda: store.max_offset > 0)
+            store._dispatcher.run()
+            assert store.queue_range("a", 0) == range(0)
+            assert not wait.done()
+            held.release()
+            try:
+                wait.result()
+            finally:
+                held.acquire()
+        _until(lambda: store.queue_range("a", 0) == range(1))
+
+
+def test_with_async_flush_all_see_what_is_not_flushed(tmp_path: Path) -> None:
+    with MessageStore(tmp_path, _ASYNC) as store:
+        store.append(Message("a", b"data"))
+        _until(lambda: store.queue_range("a", 0) == range(1))
+        assert store._log.files.flushed_where == 0
+        assert store.pull("a", 0, 0, 1)[0].body == b"data"
+
+
+def test_many_threads_append_durably_and_each_queue_is_in_order(tmp_path: Path) -> None:
+    with MessageStore(tmp_path, _OPTIONS) as store:
+
+        def work(number: int) -> None:
+            for count in range(100):
+                appended = store.append(Message("a", b"%d %d" % (number, count), queue_id=number % 2))
+                assert store._log.files.flushed_where >= appended.next_offset
+
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(work, range(8)))
+    with MessageStore(tmp_path, _OPTIONS) as store:
+        for queue in (0, 1):
+            found = [tuple(map(int, message.body.split())) for message in store.pull("a", queue, 0, 1000)]
+            assert len(found) == 400
+            for number in range(queue, 8, 2):
+                assert [count for who, count in found if who == number] == list(range(100))
+
+
+def test_while_queues_were_not_told_of_all_the_abort_marker_stays(tmp_path: Path) -> None:
+    store = MessageStore(tmp_path, _ASYNC)
+    store.append(Message("a", b"1"))
+    _until(lambda: store.queue_range("a", 0) == range(1))
+    (tmp_path / "consumequeue" / "b").write_text("where a folder should be")
+    store.append(Message("b", b"2"))
+    with pytest.raises(OSError, match=r"Not a directory|File exists"):
+        store.close()
+    assert (tmp_path / "abort").exists()
+    (tmp_path / "consumequeue" / "b").unlink()
+    with MessageStore(tmp_path, _ASYNC) as store:
+        assert (store.queue_range("a", 0), store.queue_range("b", 0)) == (range(1), range(1))
+    assert not (tmp_path / "abort").exists()
+
+
+_PROGRAM = """
+import sys
+from binlog.commitlog.flush_services import Pace
+from binlog.commitlog.message import Message
+from binlog.commitlog.options import Flush, StoreOptions
+from binlog.commitlog.store import MessageStore
+
+options = StoreOptions(file_bytes=1 << 16, units_in_file=50, flush=Flush(sys.argv[2]), flush_pace=Pace(3600, 4, 3600))
+store = MessageStore(sys.argv[1], options)
+for number in range(10**9):
+    appended = store.append(Message("a", b"%d " % number + bytes(number % 300), queue_id=number % 3))
+    print(number, appended.offset, flush=True)
+"""
+
+
+@pytest.mark.parametrize("flush", ["sync", "async"])
+def test_a_killed_process_loses_nothing_that_it_told(tmp_path: Path, flush: str) -> None:
+    """The page cache lives; what survives a power cut is for stress/crash to show."""
+    command = [sys.executable, "-c", _PROGRAM, str(tmp_path), flush]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for _ in range(1500):
+            process.stdout.readline()
+        process.send_signal(signal.SIGKILL)
+        told = 1500 + len(process.stdout.readlines())
+    assert (tmp_path / "abort").exists()
+    with MessageStore(tmp_path, _OPTIONS) as store:
+        there = [store.queue_range("a", queue) for queue in range(3)]
+        count = sum(map(len, there))
+        assert told - 1 <= count <= told + 1  # a line may be cut, and a message not be told yet
+        numbers = [int(message.body.split()[0]) for queue in range(3) for message in store.pull("a", queue, 0, 10**6)]
+        assert sorted(numbers) == list(range(count))
+        assert all(there[number % 3][number // 3] == number // 3 for number in range(count))
+
+
+@pytest.mark.parametrize(("topic", "queue_id"), [("", 0), ("a/b", 0), ("..", 0), ("é", 0), ("t" * 256, 0), ("a", -1)])
+def test_what_can_have_no_folder_is_refused(tmp_path: Path, topic: str, queue_id: int) -> None:
+    with MessageStore(tmp_path, _OPTIONS) as store:
+        with pytest.raises(ValueError, match="no topic or queue"):
+            store.append([Message("a", b""), Message(topic, b"", queue_id=queue_id)])
+        assert store.max_offset == 0
+
+
+def test_a_closed_store_refuses(tmp_path: Path) -> None:
+    store = MessageStore(tmp_path, _OPTIONS)
+    store.close()
+    store.close()
+    with pytest.raises(ClosedError):
+        store.append(Message("a", b""))
+
+
+def test_a_store_with_files_of_another_size_is_refused_and_left_alone(tmp_path: Path) -> None:
+    with MessageStore(tmp_path, _OPTIONS) as store:
+        store.append(Message("a", b"data"))
+    with pytest.raises(CorruptError, match="and not 32768"):
+        MessageStore(tmp_path, StoreOptions(file_bytes=1 << 15))
+    with MessageStore(tmp_path, _OPTIONS) as store:
+        assert store.pull("a", 0, 0, 9)[0].body == b"data"
+
+
+def test_threads_end_with_the_store(tmp_path: Path) -> None:
+    before = threading.active_count()
+    with MessageStore(tmp_path, _OPTIONS):
+        assert threading.active_count() == before + 3
+    assert threading.active_count() == before
