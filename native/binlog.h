@@ -27,6 +27,9 @@ int binlog_map_populate(void *map, size_t offset, size_t bytes);
 void binlog_mapped_write(void *map, size_t offset, const void *data, size_t bytes);
 int binlog_erase(int fd, int64_t start, int64_t bytes);
 
+/* key_index.c: keys put into a mapped file */
+int64_t binlog_key_index_put(void *map, uint32_t slots, uint32_t entries_max, const int64_t *keys, int64_t count);
+
 /* lock.c: the open-file-description lock over a whole file */
 int binlog_lock(int fd);
 int binlog_try_lock(int fd);

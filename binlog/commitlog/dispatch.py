@@ -1,4 +1,4 @@
-"""Telling queues of what was appended to the commit log, in a thread of its own, so that no append waits for it."""
+"""Telling queues and key index what was appended to the commit log, in a thread, so that no append waits for it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from binlog.commitlog.commit_log import CommitLog
 from binlog.commitlog.consume_queues import ConsumeQueues
+from binlog.commitlog.key_index import KeyIndex
 from binlog.commitlog.service import Service
 from binlog.storage.messages import Walk
 
@@ -13,14 +14,16 @@ _SECONDS = 0.1
 
 
 class Dispatcher:
-    """Tells the queues of each message, in the order of the log.
+    """Tells the queues and the index of each message, in the order of the log.
 
-    offset: up to where they were told.  limit: up to where they may be told now.
+    offset: up to where they were told.  store_ms: when the last one was stored of which they were told.
+    limit: up to where they may be told now.
     """
 
-    def __init__(self, log: CommitLog, queues: ConsumeQueues, limit: Callable[[], int], offset: int) -> None:
-        self.offset = offset
+    def __init__(self, log: CommitLog, queues: ConsumeQueues, index: KeyIndex, limit: Callable[[], int]) -> None:
+        self.offset = 0
         self.store_ms = 0
+        self._index = index
         self._log = log
         self._queues = queues
         self._limit = limit
@@ -47,8 +50,9 @@ class Dispatcher:
             self.offset = end
 
     def tell(self, found: Walk) -> None:
-        """Tell the queues of some messages; of those they know they take no notice."""
+        """Tell of some messages; of those that are known nobody takes notice."""
         for run in found.runs:
             queue = self._queues.get_or_make(run.topic.decode("utf-8", "replace"), run.queue_id)
             queue.put(run.first_queue_offset, run.units)
+        self._index.put(found.keys)
         self.store_ms = found.store_ms or self.store_ms

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from binlog.commitlog.commit_log import BODY_BYTES_MAX, FILE_BYTES, LOCAL_HOST
 from binlog.commitlog.flush_services import FLUSH_PACE, REQUEST_SECONDS, Pace
+from binlog.commitlog.key_index import KeyIndexSize
 from binlog.format.commitlog.consume_queue import UNITS_IN_FILE
 from binlog.format.commitlog.host import Host
 
@@ -19,6 +20,7 @@ class Flush(enum.Enum):
 
 
 QUEUES_PACE = Pace(1.0, 2, 60.0)
+_KEY_INDEX = KeyIndexSize()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +29,8 @@ class StoreOptions:
 
     file_bytes, units_in_file: of the commit log's files and of the queues'; those of a store never change.
     flush, flush_pace: when the commit log comes to the disk; request_seconds: how long an append waits for that.
-    queues_pace: the same for the queues, which can be made again.
+    queues_pace: the same for the queues and the key index, which can be made again.
+    key_index: how large each of its files is.
     store_host: stands in each message.  record_crc: whether each has a CRC of the whole of it.
     body_bytes_max: a message with a larger body is refused.
     """
@@ -38,6 +41,7 @@ class StoreOptions:
     flush_pace: Pace = FLUSH_PACE
     request_seconds: float = REQUEST_SECONDS
     queues_pace: Pace = QUEUES_PACE
+    key_index: KeyIndexSize = _KEY_INDEX
     store_host: Host = LOCAL_HOST
     record_crc: bool = True
     body_bytes_max: int = BODY_BYTES_MAX

@@ -1,4 +1,4 @@
-"""Putting the consume queues on the disk now and then, and then the checkpoint that says so."""
+"""Putting consume queues and key index on the disk now and then, and then the checkpoint that says so."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from binlog.commitlog.commit_log import CommitLog
 from binlog.commitlog.consume_queues import ConsumeQueues
 from binlog.commitlog.dispatch import Dispatcher
 from binlog.commitlog.flush_services import Pace, Pacing
+from binlog.commitlog.key_index import KeyIndex
 from binlog.commitlog.service import Service
 from binlog.errors import NotFoundError
 from binlog.format.commitlog.checkpoint import CHECKPOINT_FILE_BYTES, StoreCheckpoint, parse_checkpoint
@@ -16,15 +17,16 @@ from binlog.storage.files import create_file, open_file, read_at, sync, sync_dir
 
 
 class QueuesFlushing:
-    """Flushes the queues at its pace, and keeps the checkpoint.
+    """Flushes queues and index at its pace, and keeps the checkpoint.
 
-    Invariant: what the checkpoint says of the queues was synced before the checkpoint was written.
+    Invariant: what the checkpoint says of them was synced before the checkpoint was written.
     """
 
     def __init__(
         self,
         log: CommitLog,
         queues: ConsumeQueues,
+        index: KeyIndex,
         dispatcher: Dispatcher,
         directory_fd: int,
         path: str,
@@ -32,6 +34,7 @@ class QueuesFlushing:
     ) -> None:
         self._log = log
         self._queues = queues
+        self._index = index
         self._dispatcher = dispatcher
         self._directory_fd = directory_fd
         self._path = os.path.join(path, CHECKPOINT_FILE)
@@ -54,12 +57,13 @@ class QueuesFlushing:
 
     def flush(self, least_pages: int) -> None:
         """Flush each queue where that is due; after a thorough one, with `least_pages` of 0, write the checkpoint."""
-        log_ms, queues_ms = self._log.flushed_ms, self._dispatcher.store_ms
+        log_ms, told_ms = self._log.flushed_ms, self._dispatcher.store_ms
         for queue in self._queues:
             while queue.files.flush(least_pages):
                 pass
         if least_pages == 0:
-            self._write(StoreCheckpoint(log_ms=log_ms, queues_ms=queues_ms))
+            self._index.flush()
+            self._write(StoreCheckpoint(log_ms=log_ms, queues_ms=told_ms, index_ms=told_ms))
 
     def read(self) -> StoreCheckpoint:
         """What the file says; zeros where there is none."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from binlog.commitlog.commit_log import CommitLog
 from binlog.commitlog.consume_queues import ConsumeQueues
 from binlog.commitlog.dispatch import Dispatcher
+from binlog.commitlog.key_index import KeyIndex
 from binlog.commitlog.mapped_file import MappedFile
 from binlog.commitlog.queues_flushing import QueuesFlushing
 from binlog.errors import CorruptError, NotFoundError
@@ -17,7 +18,13 @@ _FILES_AFTER_CLEAN_STOP = 3
 
 
 def recover(
-    log: CommitLog, queues: ConsumeQueues, dispatcher: Dispatcher, queues_flushing: QueuesFlushing, *, crashed: bool
+    log: CommitLog,
+    queues: ConsumeQueues,
+    index: KeyIndex,
+    dispatcher: Dispatcher,
+    queues_flushing: QueuesFlushing,
+    *,
+    crashed: bool,
 ) -> None:
     """Recover a store that nobody uses yet.
 
@@ -29,6 +36,9 @@ def recover(
     for queue in queues:
         queue.recover()
     recovery_ms = queues_flushing.read().recovery_ms
+    again_ms = index.load(believed_ms=recovery_ms if crashed else None)
+    if again_ms is not None:
+        recovery_ms = min(recovery_ms, again_ms - 1)
     start = _start_after_crash(log, recovery_ms) if crashed else _start_after_clean_stop(log)
     dispatcher.offset = end = start
     for stop, found in log.walks(start, log.files.max_offset, check=True):

@@ -11,6 +11,7 @@ from binlog.commitlog.commit_log import CommitLog
 from binlog.commitlog.consume_queues import ConsumeQueues, is_topic
 from binlog.commitlog.dispatch import Dispatcher
 from binlog.commitlog.flush_services import FlushRealTimeService, FlushService, GroupCommitService
+from binlog.commitlog.key_index import KeyIndex
 from binlog.commitlog.message import Appended, Message
 from binlog.commitlog.options import Flush, StoreOptions
 from binlog.commitlog.ownership import Ownership
@@ -20,6 +21,7 @@ from binlog.errors import BinlogError, ClosedError
 from binlog.format.commitlog.consume_queue import parse_units
 from binlog.format.commitlog.message import StoredMessage
 from binlog.format.commitlog.names import COMMIT_LOG_FOLDER, INDEX_FOLDER, QUEUES_FOLDER
+from binlog.format.commitlog.properties import KEYS, UNIQUE_KEY, parse_properties
 from binlog.storage.files import make_directory, open_directory, sync_directory, sync_parent
 
 _DEFAULTS = StoreOptions()
@@ -66,11 +68,19 @@ class MessageStore:
             body_bytes_max=options.body_bytes_max,
         )
         self._queues = ConsumeQueues(os.path.join(self.path, QUEUES_FOLDER), options.units_in_file)
-        self._dispatcher = Dispatcher(self._log, self._queues, self._readable_end, 0)
+        self._index = KeyIndex(os.path.join(self.path, INDEX_FOLDER), options.key_index)
+        self._dispatcher = Dispatcher(self._log, self._queues, self._index, self._readable_end)
         self._queues_flushing = QueuesFlushing(
-            self._log, self._queues, self._dispatcher, self._directory_fd, self.path, options.queues_pace
+            self._log, self._queues, self._index, self._dispatcher, self._directory_fd, self.path, options.queues_pace
         )
-        recover(self._log, self._queues, self._dispatcher, self._queues_flushing, crashed=self._ownership.crashed)
+        recover(
+            self._log,
+            self._queues,
+            self._index,
+            self._dispatcher,
+            self._queues_flushing,
+            crashed=self._ownership.crashed,
+        )
         self._flushing = self._flush_service()
         self._flushing.start()
         self._dispatcher.start()
@@ -121,6 +131,23 @@ class MessageStore:
         units = parse_units(queue.read(max(index, queue.min_index), count))
         return [self._log.read(unit.offset) for unit in units]
 
+    def find(
+        self, topic: str, key: str, *, begin_ms: int = 0, end_ms: int = 2**62, count: int = 64
+    ) -> list[StoredMessage]:
+        """The messages of a topic that have a key and were stored within these times, so many at most, newest first."""
+        found = map(self._log.read, self._index.find(topic, key, begin_ms=begin_ms, end_ms=end_ms, count=count))
+        return [message for message in found if message.topic == topic and key in _keys(message)]
+
+    def find_by_time(self, topic: str, queue_id: int, store_ms: int) -> int:
+        """The queue offset of the first message stored at a time or after it; the last one's, where all are before it.
+
+        0 for a queue that is not known, or has no message.
+        """
+        queue = self._queues.get(topic, queue_id)
+        if queue is None:
+            return 0
+        return queue.find_by_time(store_ms, lambda unit: self._log.read(unit.offset).store_ms)
+
     def queue_range(self, topic: str, queue_id: int) -> range:
         """The queue offsets that a queue has; none where it is not known."""
         queue = self._queues.get(topic, queue_id)
@@ -148,6 +175,7 @@ class MessageStore:
         finally:
             self._log.close()
             self._queues.close()
+            self._index.close()
             self._ownership.release(clean=clean)
             os.close(self._directory_fd)
 
@@ -162,3 +190,8 @@ class MessageStore:
         except BinlogError:
             if error is None:
                 raise
+
+
+def _keys(message: StoredMessage) -> list[str]:
+    properties = parse_properties(message.properties)
+    return [properties.get(UNIQUE_KEY, ""), *properties.get(KEYS, "").split(" ")]

@@ -16,9 +16,12 @@ from binlog.format.log_header import COMMIT_SLOT, LOG_HEADER
 from binlog.format.record import RECORD
 
 # Those that the C knows as well, and those that only Python does.
-_SHARED: tuple[Layout, ...] = (LOG_HEADER, COMMIT_SLOT, RECORD, INDEX_HEADER, INDEX_ENTRY, MESSAGE, QUEUE_UNIT)
+_KEY_INDEX = (KEY_INDEX_HEADER, KEY_INDEX_SLOT, KEY_INDEX_ENTRY)
+_SHARED: tuple[Layout, ...] = (
+    LOG_HEADER, COMMIT_SLOT, RECORD, INDEX_HEADER, INDEX_ENTRY, MESSAGE, QUEUE_UNIT, *_KEY_INDEX
+)  # fmt: skip
 _ARCHIVE = (ARCHIVE_START, SKIPPABLE, ARCHIVE_FACTS, SEEK_ENTRY, SEEK_FOOTER)
-_COMMIT_LOG = (BLANK, KEY_INDEX_HEADER, KEY_INDEX_SLOT, KEY_INDEX_ENTRY, STORE_CHECKPOINT)
+_COMMIT_LOG = (BLANK, STORE_CHECKPOINT)
 LAYOUTS: tuple[Layout, ...] = (*_SHARED, *_ARCHIVE, *_COMMIT_LOG)
 
 _TABLE = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)

@@ -26,7 +26,7 @@ class Mapping:
 
     def write(self, data: bytes | bytearray | memoryview, offset: int) -> None:
         """Store all of `data` at `offset`, where `make_ready` was before."""
-        map_ = self._address()
+        map_ = self.address()
         if offset < 0 or offset + len(data) > self._file_bytes:
             raise InternalError(f"{len(data)} bytes at {offset} are not within {self._path}")
         lib.binlog_mapped_write(map_, offset, ffi.from_buffer("uint8_t[]", data), len(data))
@@ -34,11 +34,11 @@ class Mapping:
     def read(self, size: int, offset: int) -> bytes:
         """Up to `size` bytes from `offset`; fewer only where the file ends."""
         size = max(min(size, self._file_bytes - offset), 0)
-        return bytes(ffi.buffer(ffi.cast("uint8_t *", self._address()) + offset, size))
+        return bytes(ffi.buffer(ffi.cast("uint8_t *", self.address()) + offset, size))
 
     def populate(self, offset: int, size: int) -> None:
         """Have the pages there be in memory.  Raises: PoisonedError where one cannot be."""
-        result = lib.binlog_map_populate(self._address(), offset, size)
+        result = lib.binlog_map_populate(self.address(), offset, size)
         if result != 0:
             raise poisoned(-result, self._path, "a page that cannot be had for writing")
 
@@ -55,7 +55,7 @@ class Mapping:
         if hasattr(self, "_map"):
             self.close()
 
-    def _address(self) -> object:
+    def address(self) -> object:
         if self._map == ffi.NULL:
             raise ClosedError(f"{self._path} is closed")
         if self._generation != fork_generation():

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import os
 import signal
 import subprocess
@@ -13,15 +14,17 @@ from pathlib import Path
 import pytest
 
 from binlog.commitlog.flush_services import Pace
+from binlog.commitlog.key_index import KeyIndexSize
 from binlog.commitlog.message import Message
 from binlog.commitlog.options import Flush, StoreOptions
 from binlog.commitlog.store import MessageStore
 from binlog.errors import BusyError, ClosedError, CorruptError, NotFoundError
 
 _NEVER = 3600.0
-_OPTIONS = StoreOptions(file_bytes=1 << 16, units_in_file=50)
+_INDEX = KeyIndexSize(slots=100, entries=150)
+_OPTIONS = StoreOptions(file_bytes=1 << 16, units_in_file=50, key_index=_INDEX)
 _ASYNC = StoreOptions(
-    file_bytes=1 << 16, units_in_file=50, flush=Flush.ASYNC, flush_pace=Pace(_NEVER, 4, _NEVER)
+    file_bytes=1 << 16, units_in_file=50, flush=Flush.ASYNC, flush_pace=Pace(_NEVER, 4, _NEVER), key_index=_INDEX
 )  # fmt: skip
 
 
@@ -39,7 +42,9 @@ def _body(number: int) -> bytes:
 def _fill(store: MessageStore, count: int) -> None:
     """So many messages, into two topics of two queues each."""
     for number in range(count):
-        store.append(Message.of("ab"[number % 2], _body(number), queue_id=number // 2 % 2, tag="t"))
+        store.append(
+            Message.of("ab"[number % 2], _body(number), queue_id=number // 2 % 2, tag="t", keys=[f"key-{number}"])
+        )
 
 
 def _ranges(store: MessageStore) -> list[range]:
@@ -77,6 +82,8 @@ def test_a_clean_stop_and_a_start_change_nothing(tmp_path: Path, options: StoreO
         assert store.max_offset == end
         assert _ranges(store) == [range(75)] * 4
         assert _bodies(store) == set(map(_body, range(300)))
+        found = [store.find("ab"[number % 2], f"key-{number}") for number in range(300)]
+        assert [[message.body for message in each] for each in found] == [[_body(number)] for number in range(300)]
         assert store.append(Message("a", b"")).queue_offsets == [75]
 
 
@@ -96,6 +103,8 @@ def test_a_damaged_last_message_is_dropped_and_nothing_else(tmp_path: Path, cras
         assert store.max_offset == last.offset
         assert _ranges(store) == [range(75)] * 3 + [range(74)]
         assert _bodies(store) == set(map(_body, range(299)))
+        found = [store.find("ab"[number % 2], f"key-{number}") for number in range(299)]
+        assert [[message.body for message in each] for each in found] == [[_body(number)] for number in range(299)]
         again = store.append(Message.of("b", b"again", queue_id=1))
         assert (again.offset, again.queue_offsets) == (last.offset, [74])
         _until(lambda: store.queue_range("b", 1) == range(75))
@@ -194,11 +203,16 @@ def test_while_queues_were_not_told_of_all_the_abort_marker_stays(tmp_path: Path
 _PROGRAM = """
 import sys
 from binlog.commitlog.flush_services import Pace
+from binlog.commitlog.key_index import KeyIndexSize
 from binlog.commitlog.message import Message
 from binlog.commitlog.options import Flush, StoreOptions
 from binlog.commitlog.store import MessageStore
 
-options = StoreOptions(file_bytes=1 << 16, units_in_file=50, flush=Flush(sys.argv[2]), flush_pace=Pace(3600, 4, 3600))
+index = KeyIndexSize(100, 150)
+pace = Pace(3600, 4, 3600)
+options = StoreOptions(
+    file_bytes=1 << 16, units_in_file=50, key_index=index, flush=Flush(sys.argv[2]), flush_pace=pace
+)
 store = MessageStore(sys.argv[1], options)
 for number in range(10**9):
     appended = store.append(Message("a", b"%d " % number + bytes(number % 300), queue_id=number % 3))
@@ -246,7 +260,7 @@ def test_a_store_with_files_of_another_size_is_refused_and_left_alone(tmp_path: 
     with MessageStore(tmp_path, _OPTIONS) as store:
         store.append(Message("a", b"data"))
     with pytest.raises(CorruptError, match="and not 32768"):
-        MessageStore(tmp_path, StoreOptions(file_bytes=1 << 15))
+        MessageStore(tmp_path, dataclasses.replace(_OPTIONS, file_bytes=1 << 15))
     with MessageStore(tmp_path, _OPTIONS) as store:
         assert store.pull("a", 0, 0, 9)[0].body == b"data"
 

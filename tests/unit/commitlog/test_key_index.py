@@ -1,0 +1,166 @@
+from __future__ import annotations
+
+import os
+from array import array
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from binlog.commitlog.key_index import KeyIndex, KeyIndexSize
+from binlog.errors import CorruptError
+from binlog.format.commitlog.key_index import key_hash
+
+_SIZE = KeyIndexSize(slots=7, entries=20)
+_BEGIN_MS = 1_700_000_000_000
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Iterator[Callable[[], KeyIndex]]:
+    made: list[KeyIndex] = []
+
+    def new() -> KeyIndex:
+        made.append(KeyIndex(str(tmp_path), _SIZE))
+        return made[-1]
+
+    yield new
+    for index in made:
+        index.close()
+
+
+_Make = Callable[[], KeyIndex]
+
+
+def _keys(*numbers: int, topic: str = "t", apart_ms: int = 1000) -> memoryview:
+    words = array("q")
+    for number in numbers:
+        words.extend((key_hash(topic, f"key {number}"), 100 * number, _BEGIN_MS + apart_ms * number))
+    return memoryview(words)
+
+
+def test_each_key_is_found_once_and_one_that_was_never_put_is_not(make: _Make) -> None:
+    index = make()
+    index.put(_keys(*range(19)))
+    assert [index.find("t", f"key {number}") for number in range(19)] == [[100 * number] for number in range(19)]
+    assert index.find("t", "key 19") == index.find("u", "key 1") == []
+
+
+def test_a_file_takes_one_key_fewer_than_it_has_entries(make: _Make, tmp_path: Path) -> None:
+    """Its entry 0 is none, as in RocketMQ; the next key begins a file."""
+    index = make()
+    index.put(_keys(*range(19)))
+    assert len(os.listdir(tmp_path)) == 1
+    (file,) = index._files
+    assert file.full
+    assert file.put(_keys(19)) == 0
+    index.put(_keys(*range(19, 50)))
+    assert len(os.listdir(tmp_path)) == 3
+    assert [index.find("t", f"key {number}") for number in range(50)] == [[100 * number] for number in range(50)]
+
+
+def test_messages_with_one_key_are_found_newest_first(make: _Make) -> None:
+    index = make()
+    same = [(key_hash("t", "same"), 100 * number, _BEGIN_MS + 1000 * number) for number in range(40)]
+    index.put(memoryview(array("q", [word for key in same for word in key])))
+    assert index.find("t", "same") == [100 * number for number in reversed(range(40))]
+    assert index.find("t", "same", count=3) == [3900, 3800, 3700]
+    within = index.find("t", "same", begin_ms=_BEGIN_MS + 10_000, end_ms=_BEGIN_MS + 12_000)
+    assert within == [1200, 1100, 1000]
+    assert index.find("t", "same", begin_ms=_BEGIN_MS + 50_000) == index.find("t", "same", end_ms=_BEGIN_MS - 1) == []
+
+
+def test_times_within_a_second_are_found(make: _Make) -> None:
+    """Entries have seconds, rounded down: who asks for milliseconds gets what may be meant."""
+    index = make()
+    index.put(_keys(*range(10), apart_ms=300))
+    assert index.find("t", "key 5", begin_ms=_BEGIN_MS + 1500, end_ms=_BEGIN_MS + 1500) == [500]
+
+
+def test_keys_are_there_after_a_reopening(make: _Make) -> None:
+    index = make()
+    index.put(_keys(*range(30)))
+    index.flush()
+    index.close()
+    again = make()
+    assert again.load(believed_ms=None) is None
+    assert again.end_offset == 2900
+    again.put(_keys(*range(25, 40)))  # some of them again
+    assert [again.find("t", f"key {number}") for number in range(40)] == [[100 * number] for number in range(40)]
+
+
+def test_after_a_crash_files_with_later_messages_are_made_anew(make: _Make, tmp_path: Path) -> None:
+    index = make()
+    index.put(_keys(*range(50)))
+    index.close()
+    again = make()
+    assert again.load(believed_ms=_BEGIN_MS + 18_000) == _BEGIN_MS + 19_000
+    assert len(os.listdir(tmp_path)) == 1
+    assert again.end_offset == 1800
+    again.put(_keys(*range(19, 50)))
+    assert [again.find("t", f"key {number}") for number in range(50)] == [[100 * number] for number in range(50)]
+
+
+def test_files_go_with_their_last_message(make: _Make, tmp_path: Path) -> None:
+    index = make()
+    index.put(_keys(*range(50)))
+    index.remove_before(1800)
+    assert len(os.listdir(tmp_path)) == 3
+    index.remove_before(1801)
+    assert len(os.listdir(tmp_path)) == 2
+    index.remove_before(10**9)
+    assert len(os.listdir(tmp_path)) == 1
+    assert index.find("t", "key 49") == [4900]
+
+
+def test_a_file_has_the_bytes_that_rocketmq_gives_it(make: _Make, tmp_path: Path) -> None:
+    index = make()
+    index.put(_keys(3, 4))
+    index._files[0].put(_keys(3))
+    index.flush()
+    (path,) = tmp_path.iterdir()
+    data = path.read_bytes()
+    hashes = [key_hash("t", f"key {number}") for number in (3, 4, 3)]
+    slots = [hash_ % 7 for hash_ in hashes]
+    begin = _BEGIN_MS + 3000
+
+    def number(at: int, size: int) -> int:
+        return int.from_bytes(data[at : at + size], "big", signed=True)
+
+    assert len(data) == 40 + 7 * 4 + 20 * 20
+    assert [number(at, 8) for at in (0, 8, 16, 24)] == [begin, begin, 300, 300]
+    assert [number(at, 4) for at in (32, 36)] == [len(set(slots)), 4]
+    newest = {slot: entry for entry, slot in enumerate(slots, 1)}
+    assert [number(40 + 4 * slot, 4) for slot in range(7)] == [newest.get(slot, 0) for slot in range(7)]
+    base = 40 + 7 * 4
+    assert data[base : base + 20] == bytes(20)
+    last = base + 3 * 20
+    previous = 2 if slots[1] == slots[0] else 1
+    assert [number(last, 4), number(last + 4, 8), number(last + 12, 4), number(last + 16, 4)] == [
+        hashes[2], 300, 0, previous,
+    ]  # fmt: skip
+
+
+def test_a_chain_that_leads_forward_ends(make: _Make, tmp_path: Path) -> None:
+    """No bytes that a crash or a disk leaves may have a search go on for ever."""
+    index = make()
+    index.put(_keys(3))
+    (path,) = tmp_path.iterdir()
+    with path.open("r+b") as file:
+        file.seek(40 + 7 * 4 + 20 + 16)
+        file.write((1).to_bytes(4, "big"))
+    assert index.find("t", "key 3") == [300]
+
+
+def test_a_file_of_another_size_is_refused(make: _Make, tmp_path: Path) -> None:
+    (tmp_path / "20260131235959123").write_bytes(bytes(100))
+    index = make()
+    with pytest.raises(CorruptError, match="100 bytes"):
+        index.load(believed_ms=None)
+
+
+def test_other_files_are_left_alone(make: _Make, tmp_path: Path) -> None:
+    (tmp_path / "README").write_text("not ours")
+    index = make()
+    index.load(believed_ms=0)
+    index.put(_keys(1))
+    assert sorted(len(name) for name in os.listdir(tmp_path)) == [6, 17]
