@@ -9,6 +9,6 @@ Any other Spark session knows the source too, wherever binlog is installed with 
 The columns are in `binlog.spark.schema`.  Importing this package imports neither PySpark nor PyArrow.
 """
 
-from binlog.spark.local_session import LOW_LATENCY, session
+from binlog.spark.local_session import LOW_LATENCY, session, session_beside
 
-__all__ = ["LOW_LATENCY", "session"]
+__all__ = ["LOW_LATENCY", "session", "session_beside"]

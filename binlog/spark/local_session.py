@@ -67,6 +67,24 @@ def session(
         spark = builder.getOrCreate()
     # Spark finds the source by itself, but for one case: installed under a path with a space, it looks for none (its
     # own jar's path comes to it with %20, is not there, and it takes Python to be missing; seen on 4.3).
+    return _registered(spark)
+
+
+def session_beside(spark: Any) -> Any:
+    """Return another session of the same application and settings, for one of several streams that run at one time.
+
+    All streams of one session share a table of environment variables that Spark changes as it begins one, while it may
+    be sending it with a task of another: that one then fails with Java's OptionalDataException (seen on 4.3, now and
+    then).  Each session has its own.  It is not to be stopped: that ends the application.
+    """
+    beside = spark.newSession()
+    for key, value in spark.conf.getAll.items():
+        if beside.conf.isModifiable(key):
+            beside.conf.set(key, value)
+    return _registered(beside)
+
+
+def _registered(spark: Any) -> Any:
     from binlog.spark.source import BinlogDataSource
 
     spark.dataSource.register(BinlogDataSource)

@@ -112,11 +112,11 @@ def parquet(spark: Any, path: str) -> dict[str, Any]:
 
 
 def refused(spark: Any, path: str, options: dict[str, str]) -> str:
-    """What is said where a log cannot be read."""
+    """What is said where a log cannot be read; empty where it can."""
     try:
         load(spark, path, options).count()
     except Exception as error:  # noqa: BLE001 - whatever Spark makes of it
-        return str(error)
+        return f"{type(error).__name__}: {error}"
     return ""
 
 

@@ -11,7 +11,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from binlog.spark import session
+from binlog.spark import session, session_beside
 
 SOURCE, TARGET, PARQUET = "log", "copy", "parquet"
 
@@ -20,9 +20,6 @@ _RECORDS_A_BATCH_LAST = 100_000
 
 _SETTINGS = {
     "spark.ui.showConsoleProgress": "false",
-    # Two queries of one session now and then break each other's task on its way to the executor (seen on 4.3: an
-    # OptionalDataException of Java's): so a task is tried again, as on a cluster.
-    "spark.master": "local[2, 4]",
     # It lives for seconds: code made ready quickly is worth more to it than code that is quick.
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }
@@ -30,7 +27,7 @@ _SETTINGS = {
 
 def _query(spark: Any, folder: Path, name: str, columns: tuple[str, ...], form: str, *, last: bool) -> Any:
     most = _RECORDS_A_BATCH_LAST if last else _RECORDS_A_BATCH
-    records = spark.readStream.format("binlog").option("maxRecordsPerTrigger", most)
+    records = session_beside(spark).readStream.format("binlog").option("maxRecordsPerTrigger", most)
     writing = (
         records.load(str(folder / SOURCE))
         .select(*columns)

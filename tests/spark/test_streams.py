@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from binlog import Ref, Writer
+from binlog.spark import session_beside
 from binlog.spark.options import local_path
 from tests.spark.commands import Run, rows
 from tests.support.logs import read_all
@@ -127,3 +128,26 @@ def test_following_a_parser(spark: Any, log: Path, out: Path) -> None:
         done = following.totals()
     assert (done.records, done.bad_records) == (2, 1)
     assert [(row["word"], row["bad"]) for row in rows(spark, out)] == [("one", None), (None, b"bad")]
+
+
+def test_a_session_beside_another_has_its_settings_and_shares_nothing_that_a_stream_changes(
+    spark: Any, log: Path
+) -> None:
+    """One that began while another's first task was sent broke it: they had one table of environment variables."""
+    with Writer(log) as writer:
+        writer.append(b"one")
+    spark.conf.set("spark.sql.session.timeZone", "Asia/Kathmandu")
+    try:
+        beside = session_beside(spark)
+        assert beside.conf.get("spark.sql.session.timeZone") == "Asia/Kathmandu"
+    finally:
+        spark.conf.unset("spark.sql.session.timeZone")
+    assert [row.data for row in beside.read.format("binlog").load(str(log)).collect()] == [b"one"]
+    assert _environment(beside) != _environment(spark)
+    assert _environment(spark.newSession()) == _environment(spark.newSession())  # as it is without
+
+
+def _environment(spark: Any) -> int:
+    """Which table it is that the source's functions have."""
+    source = spark._jsparkSession.sessionState().dataSourceManager().lookupDataSource("binlog")
+    return int(spark._jvm.java.lang.System.identityHashCode(source.dataSourceCls().envVars()))

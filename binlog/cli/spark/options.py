@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, TypeVar
 
@@ -42,15 +41,6 @@ class SparkOptions:
         """Spark's settings."""
         master = {} if self.master is None else {"spark.master": self.master}
         return {**_SETTINGS, **master, **dict(self.settings_given)}
-
-    def trying_again(self) -> SparkOptions:
-        """The same, but on this machine a task that fails is tried again, as on a cluster.
-
-        Two queries of one session now and then break each other's task on its way to the executor (seen on 4.3: an
-        OptionalDataException of Java's).
-        """
-        cores = len(os.sched_getaffinity(0))
-        return self if self.master is not None else replace(self, master=f"local[{cores}, 4]")
 
 
 def spark_options(command: _Command) -> _Command:

@@ -49,8 +49,6 @@ def run_stream(
         choose(selection)
         everything = choose(Selection(paths=selection.paths))
     bad_output = to.bad_output()
-    if bad_output is not None and interval is not None:
-        options = options.trying_again()
 
     def stream(part: str) -> StreamOptions:
         continuous = {} if interval is None else {"continuous": True, "interval": interval}
