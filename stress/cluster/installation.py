@@ -78,7 +78,8 @@ def install(folder: Path) -> Installation:
     arrow = f"pyarrow=={importlib.metadata.version('pyarrow')}"
     _pip("--python", python, "install", wheel, arrow, "fsspec", "aiohttp")
     other = folder / "other"
-    _pip("install", "--no-deps", "--target", other, wheel)
+    # Not compiled: what was, of a source as long and of the same second, would be taken for that of the changed one.
+    _pip("install", "--no-deps", "--no-compile", "--target", other, wheel)
     source = other / "binlog" / "__init__.py"
     source.write_text(
         re.sub(r'^__version__ = ".*"$', f'__version__ = "{OTHER_VERSION}"', source.read_text(), flags=re.MULTILINE)
