@@ -10,6 +10,8 @@ MAKEFLAGS += --no-builtin-rules
 
 # They would lead .venv's Python to another one's modules.
 unexport PYTHONHOME PYTHONPATH VIRTUAL_ENV
+# Each process would compile all modules anew, and the tests start hundreds: half of the time of a command.
+unexport PYTHONDONTWRITEBYTECODE
 
 # What must be there before Python can look for the rest (native/check_machine.py), then .venv with the extras named.
 set_up = @command -v $(PYTHON) >/dev/null || \

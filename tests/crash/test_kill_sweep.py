@@ -206,6 +206,7 @@ def test_a_writer_killed_while_it_finishes_what_a_killed_one_left_loses_nothing(
     )
 
 
+@pytest.mark.slow
 def test_the_sweep_finds_a_lie(in_memory: Path) -> None:
     """The canary: a writer that acknowledges before it appends is found out."""
 

@@ -13,12 +13,9 @@ from stress.crash.planted import PATCHES, PLANTED, apply_patch
 from tests.support.checkout import ROOT
 from tests.support.crashing import crash
 
-QUICK = ("tail-before-data",)
 
-
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in PLANTED]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PLANTED)
 def test_a_planted_mistake_is_found(tmp_path: Path, name: str) -> None:
     kept = tmp_path / "kept"
     done = crash("--planted", name, "--parts", PLANTED[name].part, "--stop", "--processes", 1, "--keep", kept)

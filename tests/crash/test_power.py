@@ -24,6 +24,7 @@ def test_no_power_cut_takes_what_was_acknowledged(tmp_path: Path, figure: Callab
     figure(f"power cuts: {rates} ({first})")
 
 
+@pytest.mark.slow
 def test_a_few_power_cuts_of_every_workload(tmp_path: Path) -> None:
     done = crash("--parts", "power", "--states", 1_500, "--processes", 1, "--keep", tmp_path / "kept")
     assert done.returncode == 0, done.stdout

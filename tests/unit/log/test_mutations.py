@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -127,6 +128,7 @@ def _first_difference(one: bytes, other: bytes) -> int:
     return next((at for at in range(both) if one[at] != other[at]), both)
 
 
+@pytest.mark.slow
 @settings(max_examples=400, deadline=None, print_blob=True)
 @given(number=st.integers(1, 2), changes=st.lists(CHANGES, min_size=1, max_size=3))
 @example(number=2, changes=[_flip(14, 4)])
