@@ -50,7 +50,7 @@ class CommitLog:
         record_crc: bool = True,
         body_bytes_max: int = BODY_BYTES_MAX,
         clock: Callable[[], float] = time.time,
-        buffer: Callable[[], Buffer | None] = lambda: None,
+        buffer: Callable[[int], Buffer | None] = lambda offset: None,
     ) -> None:
         self.body_bytes_max = body_bytes_max
         self.files = MappedFileQueue(folder, file_bytes, buffer=buffer)
@@ -91,7 +91,7 @@ class CommitLog:
                     limit = file.file_bytes - BLANK.size
                     raise FullError(f"{len(data)} bytes of messages; a file has {limit}", limit=limit, size=len(data))
                 if file.wrote:
-                    file.fill(BLANK.pack({"rest_bytes": file.file_bytes - file.wrote}))
+                    file.fill(_marker(file, file.wrote))
                     file = self.files.last_file()
             offset = file.offset + file.wrote
             store_ms = self._store_ms = max(int(self._clock() * 1000), self._store_ms)
@@ -125,6 +125,34 @@ class CommitLog:
             queue_offsets += range(start, start + count) if queued else [0] * count
             first += count
         return queue_offsets
+
+    def adopt(self, buffer: Buffer, offset: int) -> None:
+        """Write to the file at `offset` what its buffer has more of than it.  For recovery, before all else.
+
+        A file behind it may be whole already: one that got no buffer.
+        """
+        file = self.files.find(offset)
+        if file is None or file.offset != offset:
+            return  # it was removed
+        end = offset
+        for stop, _ in self.walks(offset, file.end, check=True):
+            end = stop
+        if end == file.end:
+            return
+        file.move(end - offset)
+        size = _WALK_BYTES
+        while not file.full:
+            position = file.wrote
+            data = bytes(buffer.view(position, min(position + size, file.file_bytes)))
+            found = walk(data, offset + position, check=True)
+            file.append(data[: found.consumed])
+            marker = _marker(file, file.wrote)
+            if found.stop is WalkStop.BLANK and data[found.consumed :].startswith(marker):
+                file.fill(marker)
+            elif found.stop is WalkStop.SHORT and position + size < file.file_bytes:
+                size = _WALK_BYTES if found.consumed else 2 * size
+            elif found.stop is not WalkStop.END or not data:
+                return
 
     def read(self, offset: int) -> StoredMessage:
         """The message that lies at an offset.
@@ -185,7 +213,12 @@ def _queue(message: Message) -> tuple[str, int, bool]:
 def _is_blank(file: MappedFile, offset: int) -> bool:
     """Whether the marker lies there that ends the file."""
     position = offset - file.offset
-    return file.read(BLANK.size, position) == BLANK.pack({"rest_bytes": file.file_bytes - position})
+    return file.read(BLANK.size, position) == _marker(file, position)
+
+
+def _marker(file: MappedFile, position: int) -> bytes:
+    """What ends a file of which the rest is not used."""
+    return BLANK.pack({"rest_bytes": file.file_bytes - position})
 
 
 def _parse(data: bytes, offset: int, path: str, position: int) -> StoredMessage:

@@ -106,10 +106,18 @@ class CommitRealTimeService:
     """Writes buffers to files at its pace, and has them flushed.
 
     A process that dies leaves what is in a buffer to the next one that opens the store; a power cut loses it.
+    committed: called whenever more is committed.
     """
 
-    def __init__(self, queue: MappedFileQueue, flushing: FlushRealTimeService, pace: Pace = COMMIT_PACE) -> None:
+    def __init__(
+        self,
+        queue: MappedFileQueue,
+        flushing: FlushRealTimeService,
+        committed: Callable[[], None],
+        pace: Pace = COMMIT_PACE,
+    ) -> None:
         self._queue = queue
+        self._committed = committed
         self._flushing = flushing
         self._pacing = Pacing(pace)
         self._service = Service("commit", pace.seconds, self._work)
@@ -141,6 +149,7 @@ class CommitRealTimeService:
         while self._queue.commit(least_pages):
             moved = True
         if moved:
+            self._committed()
             self._flushing.wake()
 
 

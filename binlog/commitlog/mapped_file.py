@@ -265,9 +265,10 @@ class MappedFile:
             self._life = Life.GONE
             self._mapping.close()
             os.close(self._fd)
-            if self._buffer is not None:
+            # What could not be committed stays in the buffer, for who opens the store next.
+            if self._buffer is not None and self.committed == self.wrote:
                 self._buffer.give_back()
-                self._buffer = None
+            self._buffer = None
 
     def _check(self) -> None:
         if self._life is Life.GONE:

@@ -26,10 +26,12 @@ class MappedFileQueue:
 
     flushed_where, committed_where: up to where all is flushed, and committed; offsets of the whole.
     flushed_ms: the `store_ms` of the file that was flushed last, as it was before; 0 for none.
-    buffer: called for a new file; the memory to append to, or None where there is none to be had.
+    buffer: called for a new file, with its offset; the memory to append to, or None where there is none to be had.
     """
 
-    def __init__(self, folder: str, file_bytes: int, *, buffer: Callable[[], Buffer | None] = lambda: None) -> None:
+    def __init__(
+        self, folder: str, file_bytes: int, *, buffer: Callable[[int], Buffer | None] = lambda offset: None
+    ) -> None:
         self.folder = folder
         self.file_bytes = file_bytes
         self.flushed_where = self.committed_where = 0
@@ -93,7 +95,7 @@ class MappedFileQueue:
             if self._files and not self._files[-1].full:
                 return self._files[-1]
             start = self._files[-1].end if self._files else offset - offset % self.file_bytes
-            file = MappedFile(self._directory_fd, self.folder, start, self.file_bytes, buffer=self._buffer())
+            file = MappedFile(self._directory_fd, self.folder, start, self.file_bytes, buffer=self._buffer(start))
             if not self._files:
                 self.flushed_where = self.committed_where = start
             self._files = (*self._files, file)

@@ -6,7 +6,7 @@ import enum
 from dataclasses import dataclass
 
 from binlog.commitlog.commit_log import BODY_BYTES_MAX, FILE_BYTES, LOCAL_HOST
-from binlog.commitlog.flush_services import FLUSH_PACE, REQUEST_SECONDS, Pace
+from binlog.commitlog.flush_services import COMMIT_PACE, FLUSH_PACE, REQUEST_SECONDS, Pace
 from binlog.commitlog.key_index import KeyIndexSize
 from binlog.format.commitlog.consume_queue import UNITS_IN_FILE
 from binlog.format.commitlog.host import Host
@@ -17,6 +17,7 @@ class Flush(enum.Enum):
 
     SYNC = "sync"  # when the append returns
     ASYNC = "async"  # soon after
+    POOLED = "pooled"  # soon after; until it is in the file, in shared memory
 
 
 QUEUES_PACE = Pace(1.0, 2, 60.0)
@@ -29,6 +30,7 @@ class StoreOptions:
 
     file_bytes, units_in_file: of the commit log's files and of the queues'; those of a store never change.
     flush, flush_pace: when the commit log comes to the disk; request_seconds: how long an append waits for that.
+    commit_pace, pool_buffers: with pooled flush, when it comes to the file, and how many files have a buffer at once.
     queues_pace: the same for the queues and the key index, which can be made again.
     key_index: how large each of its files is.
     store_host: stands in each message.  record_crc: whether each has a CRC of the whole of it.
@@ -40,6 +42,8 @@ class StoreOptions:
     flush: Flush = Flush.SYNC
     flush_pace: Pace = FLUSH_PACE
     request_seconds: float = REQUEST_SECONDS
+    commit_pace: Pace = COMMIT_PACE
+    pool_buffers: int = 2
     queues_pace: Pace = QUEUES_PACE
     key_index: KeyIndexSize = _KEY_INDEX
     store_host: Host = LOCAL_HOST

@@ -12,6 +12,7 @@ from binlog.commitlog.dispatch import Dispatcher
 from binlog.commitlog.key_index import KeyIndex
 from binlog.commitlog.mapped_file import MappedFile
 from binlog.commitlog.queues_flushing import QueuesFlushing
+from binlog.commitlog.transient_pool import TransientStorePool
 from binlog.errors import CorruptError, NotFoundError
 
 _FILES_AFTER_CLEAN_STOP = 3
@@ -23,6 +24,7 @@ def recover(
     index: KeyIndex,
     dispatcher: Dispatcher,
     queues_flushing: QueuesFlushing,
+    pool: TransientStorePool,
     *,
     crashed: bool,
 ) -> None:
@@ -32,6 +34,9 @@ def recover(
     message was stored before the checkpoint.  Otherwise the last three files are.
     """
     log.files.load()
+    left = pool.left()
+    for buffer in left:
+        log.adopt(buffer, buffer.offset or 0)
     queues.load()
     for queue in queues:
         queue.recover()
@@ -40,13 +45,16 @@ def recover(
     if again_ms is not None:
         recovery_ms = min(recovery_ms, again_ms - 1)
     start = _start_after_crash(log, recovery_ms) if crashed else _start_after_clean_stop(log)
-    dispatcher.offset = end = start
+    dispatcher.offset = start
     for stop, found in log.walks(start, log.files.max_offset, check=True):
         dispatcher.tell(found)
-        dispatcher.offset = end = stop
+        dispatcher.offset = stop
+    end = dispatcher.offset
     if log.files.files:
         log.files.sync(start)
         log.files.truncate(end)
+    for buffer in left:
+        buffer.remove()
     for queue in queues:
         queue.truncate(end)
         queue.correct_min_index(log.files.min_offset)

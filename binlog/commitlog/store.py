@@ -10,13 +10,19 @@ from typing import Self
 from binlog.commitlog.commit_log import CommitLog
 from binlog.commitlog.consume_queues import ConsumeQueues, is_topic
 from binlog.commitlog.dispatch import Dispatcher
-from binlog.commitlog.flush_services import FlushRealTimeService, FlushService, GroupCommitService
+from binlog.commitlog.flush_services import (
+    CommitRealTimeService,
+    FlushRealTimeService,
+    FlushService,
+    GroupCommitService,
+)
 from binlog.commitlog.key_index import KeyIndex
 from binlog.commitlog.message import Appended, Message
 from binlog.commitlog.options import Flush, StoreOptions
 from binlog.commitlog.ownership import Ownership
 from binlog.commitlog.queues_flushing import QueuesFlushing
 from binlog.commitlog.recovery import recover
+from binlog.commitlog.transient_pool import TransientStorePool
 from binlog.errors import BinlogError, ClosedError
 from binlog.format.commitlog.consume_queue import parse_units
 from binlog.format.commitlog.message import StoredMessage
@@ -60,12 +66,14 @@ class MessageStore:
 
     def _open(self) -> None:
         options = self._options
+        self._pool = TransientStorePool(self._directory_fd, options.file_bytes, options.pool_buffers)
         self._log = CommitLog(
             os.path.join(self.path, COMMIT_LOG_FOLDER),
             options.file_bytes,
             store_host=options.store_host,
             record_crc=options.record_crc,
             body_bytes_max=options.body_bytes_max,
+            buffer=self._pool.borrow,
         )
         self._queues = ConsumeQueues(os.path.join(self.path, QUEUES_FOLDER), options.units_in_file)
         self._index = KeyIndex(os.path.join(self.path, INDEX_FOLDER), options.key_index)
@@ -79,8 +87,11 @@ class MessageStore:
             self._index,
             self._dispatcher,
             self._queues_flushing,
+            self._pool,
             crashed=self._ownership.crashed,
         )
+        if options.flush is Flush.POOLED:
+            self._pool.fill()
         self._flushing = self._flush_service()
         self._flushing.start()
         self._dispatcher.start()
@@ -89,7 +100,10 @@ class MessageStore:
     def _flush_service(self) -> FlushService:
         if self._options.flush is Flush.SYNC:
             return GroupCommitService(self._log.files, self._flushed, self._options.request_seconds)
-        return FlushRealTimeService(self._log.files, self._flushed, self._options.flush_pace)
+        flushing = FlushRealTimeService(self._log.files, self._flushed, self._options.flush_pace)
+        if self._options.flush is Flush.POOLED:
+            return CommitRealTimeService(self._log.files, flushing, self._dispatcher.wake, self._options.commit_pace)
+        return flushing
 
     def _flushed(self) -> None:
         """More of the commit log is on the disk."""
@@ -97,8 +111,11 @@ class MessageStore:
             self._dispatcher.wake()
 
     def _readable_end(self) -> int:
-        """Up to where queues, and so consumers, may know of messages: with sync flush, of what is on the disk."""
-        return self._log.files.flushed_where if self._options.flush is Flush.SYNC else self._log.files.max_offset
+        """Up to where queues, and so consumers, may know of messages: what is in the file; with sync flush, on the disk."""
+        files = self._log.files
+        if self._options.flush is Flush.ASYNC:
+            return files.max_offset
+        return files.flushed_where if self._options.flush is Flush.SYNC else files.committed_where
 
     def append(self, messages: Message | Sequence[Message]) -> Appended:
         """Append a message, or several, which then lie together in one file.
@@ -176,6 +193,7 @@ class MessageStore:
             self._log.close()
             self._queues.close()
             self._index.close()
+            self._pool.close()
             self._ownership.release(clean=clean)
             os.close(self._directory_fd)
 

@@ -36,6 +36,11 @@ class Mapping:
         size = max(min(size, self._file_bytes - offset), 0)
         return bytes(ffi.buffer(ffi.cast("uint8_t *", self.address()) + offset, size))
 
+    def view(self, start: int, stop: int) -> memoryview:
+        """What lies from `start` to before `stop`; not to be kept until it is closed."""
+        size = max(min(stop, self._file_bytes) - start, 0)
+        return memoryview(ffi.buffer(ffi.cast("uint8_t *", self.address()) + start, size))
+
     def populate(self, offset: int, size: int) -> None:
         """Have the pages there be in memory.  Raises: PoisonedError where one cannot be."""
         result = lib.binlog_map_populate(self.address(), offset, size)

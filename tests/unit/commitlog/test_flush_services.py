@@ -188,18 +188,18 @@ def test_a_flush_that_failed_in_the_background_is_told_to_the_next_append(
 
 
 def test_what_lies_in_a_buffer_is_committed_and_then_flushed(tmp_path: Path, started: _Start) -> None:
-    queue = MappedFileQueue(str(tmp_path), _FILE_BYTES, buffer=_Buffer)
+    queue = MappedFileQueue(str(tmp_path), _FILE_BYTES, buffer=lambda offset: _Buffer())
     flushing = FlushRealTimeService(queue, lambda: None, Pace(_NEVER, 0, 0.0))
-    started(CommitRealTimeService(queue, flushing, Pace(0.005, 4, 0.02)))
+    started(CommitRealTimeService(queue, flushing, lambda: None, Pace(0.005, 4, 0.02)))
     offset = _append(queue, b"staged")
     _until(lambda: queue.flushed_where == offset)
     assert (tmp_path / f"{0:020d}").read_bytes()[:6] == b"staged"
 
 
 def test_a_service_over_buffers_that_stops_leaves_nothing_in_them(tmp_path: Path) -> None:
-    queue = MappedFileQueue(str(tmp_path), _FILE_BYTES, buffer=_Buffer)
+    queue = MappedFileQueue(str(tmp_path), _FILE_BYTES, buffer=lambda offset: _Buffer())
     flushing = FlushRealTimeService(queue, lambda: None, Pace(_NEVER, 4, _NEVER))
-    service = CommitRealTimeService(queue, flushing, Pace(_NEVER, 4, _NEVER))
+    service = CommitRealTimeService(queue, flushing, lambda: None, Pace(_NEVER, 4, _NEVER))
     service.start()
     for _ in range(2):
         _append(queue, b"x" * _FILE_BYTES)

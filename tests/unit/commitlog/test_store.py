@@ -19,13 +19,23 @@ from binlog.commitlog.message import Message
 from binlog.commitlog.options import Flush, StoreOptions
 from binlog.commitlog.store import MessageStore
 from binlog.errors import BusyError, ClosedError, CorruptError, NotFoundError
+from binlog.storage.shared_buffer import shared_names
+from tests.support.checkout import ROOT
 
 _NEVER = 3600.0
 _INDEX = KeyIndexSize(slots=100, entries=150)
 _OPTIONS = StoreOptions(file_bytes=1 << 16, units_in_file=50, key_index=_INDEX)
+_POOLED = dataclasses.replace(_OPTIONS, flush=Flush.POOLED, commit_pace=Pace(0.05, 0, 0.05))
+_NEVER_COMMITTED = dataclasses.replace(_POOLED, commit_pace=Pace(_NEVER, 0, _NEVER))
 _ASYNC = StoreOptions(
     file_bytes=1 << 16, units_in_file=50, flush=Flush.ASYNC, flush_pace=Pace(_NEVER, 4, _NEVER), key_index=_INDEX
 )  # fmt: skip
+
+
+def _buffers(path: Path) -> list[str]:
+    """What the store in a folder has in shared memory."""
+    status = path.stat()
+    return shared_names(f"binlog-pool-{status.st_dev:x}-{status.st_ino:x}-")
 
 
 def _until(done: Callable[[], bool]) -> None:
@@ -71,7 +81,7 @@ def test_messages_are_pulled_from_their_queue_in_order(tmp_path: Path) -> None:
             store.read(store.max_offset)
 
 
-@pytest.mark.parametrize("options", [_OPTIONS, _ASYNC], ids=["sync", "async"])
+@pytest.mark.parametrize("options", [_OPTIONS, _ASYNC, _POOLED], ids=["sync", "async", "pooled"])
 def test_a_clean_stop_and_a_start_change_nothing(tmp_path: Path, options: StoreOptions) -> None:
     with MessageStore(tmp_path / "store", options) as store:
         _fill(store, 300)
@@ -85,6 +95,7 @@ def test_a_clean_stop_and_a_start_change_nothing(tmp_path: Path, options: StoreO
         found = [store.find("ab"[number % 2], f"key-{number}") for number in range(300)]
         assert [[message.body for message in each] for each in found] == [[_body(number)] for number in range(300)]
         assert store.append(Message("a", b"")).queue_offsets == [75]
+    assert _buffers(tmp_path / "store") == []
 
 
 @pytest.mark.parametrize("crashed", [False, True])
@@ -220,7 +231,7 @@ for number in range(10**9):
 """
 
 
-@pytest.mark.parametrize("flush", ["sync", "async"])
+@pytest.mark.parametrize("flush", ["sync", "async", "pooled"])
 def test_a_killed_process_loses_nothing_that_it_told(tmp_path: Path, flush: str) -> None:
     """The page cache lives; what survives a power cut is for stress/crash to show."""
     command = [sys.executable, "-c", _PROGRAM, str(tmp_path), flush]
@@ -231,7 +242,9 @@ def test_a_killed_process_loses_nothing_that_it_told(tmp_path: Path, flush: str)
         process.send_signal(signal.SIGKILL)
         told = 1500 + len(process.stdout.readlines())
     assert (tmp_path / "abort").exists()
+    assert bool(_buffers(tmp_path)) == (flush == "pooled")
     with MessageStore(tmp_path, _OPTIONS) as store:
+        assert _buffers(tmp_path) == []
         there = [store.queue_range("a", queue) for queue in range(3)]
         count = sum(map(len, there))
         assert told - 1 <= count <= told + 1  # a line may be cut, and a message not be told yet
@@ -270,3 +283,40 @@ def test_threads_end_with_the_store(tmp_path: Path) -> None:
     with MessageStore(tmp_path, _OPTIONS):
         assert threading.active_count() == before + 3
     assert threading.active_count() == before
+
+
+_DIES = """
+import os, sys
+from binlog.commitlog.message import Message
+from binlog.commitlog.store import MessageStore
+from tests.unit.commitlog.test_store import _NEVER_COMMITTED, _until
+
+store = MessageStore(sys.argv[1], _NEVER_COMMITTED)
+for number in range(int(sys.argv[2])):
+    store.append(Message("a", b"%d" % number + bytes(1000)))
+    if number == int(sys.argv[3]):
+        while store._log.files.commit():
+            pass
+os._exit(0)
+"""
+
+
+@pytest.mark.parametrize(("count", "committed"), [(10, -1), (10, 5), (150, -1), (150, 20), (150, 70), (400, 10)])
+def test_what_a_dead_process_left_in_memory_is_written(tmp_path: Path, count: int, committed: int) -> None:
+    """A file has some sixty of them, and two files at once have buffers: without one, they are written at once.
+
+    The buffer of the first file, once that is committed, becomes the third one's, and has older messages behind its end.
+    """
+    command = [sys.executable, "-c", _DIES, str(tmp_path), str(count), str(committed)]
+    subprocess.run(command, check=True, cwd=ROOT)
+    assert _buffers(tmp_path)
+    with MessageStore(tmp_path, _OPTIONS) as store:
+        bodies = [message.body.rstrip(bytes(1)) for message in store.pull("a", 0, 0, 1000)]
+        assert bodies == [b"%d" % number for number in range(count)]
+    assert _buffers(tmp_path) == []
+
+
+def test_without_shared_memory_messages_go_to_the_file(tmp_path: Path) -> None:
+    with MessageStore(tmp_path, dataclasses.replace(_POOLED, pool_buffers=0)) as store:
+        _fill(store, 100)
+        _until(lambda: sum(map(len, _ranges(store))) == 100)
