@@ -111,7 +111,7 @@ class MessageStore:
             self._dispatcher.wake()
 
     def _readable_end(self) -> int:
-        """Up to where queues, and so consumers, may know of messages: what is in the file; with sync flush, on the disk."""
+        """Up to where queues, and so consumers, may know of messages: those in the file or, with sync, on the disk."""
         files = self._log.files
         if self._options.flush is Flush.ASYNC:
             return files.max_offset

@@ -305,7 +305,7 @@ os._exit(0)
 def test_what_a_dead_process_left_in_memory_is_written(tmp_path: Path, count: int, committed: int) -> None:
     """A file has some sixty of them, and two files at once have buffers: without one, they are written at once.
 
-    The buffer of the first file, once that is committed, becomes the third one's, and has older messages behind its end.
+    The first file's buffer, once that is committed, becomes the third one's, and has older messages behind its end.
     """
     command = [sys.executable, "-c", _DIES, str(tmp_path), str(count), str(committed)]
     subprocess.run(command, check=True, cwd=ROOT)
