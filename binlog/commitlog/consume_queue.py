@@ -94,15 +94,7 @@ class ConsumeQueue:
 
         stored: when a message was stored, in milliseconds since 1970 UTC.  0 for a queue without messages.
         """
-
-        def when(index: int) -> int:
-            unit = self.unit(index)
-            assert unit is not None
-            return stored(unit)
-
-        indexes = range(self.min_index, self.max_index)
-        found = bisect_left(indexes, store_ms, key=when)
-        return indexes[min(found, len(indexes) - 1)] if indexes else 0
+        return find_by_time(range(self.min_index, self.max_index), self.unit, store_ms, stored)
 
     def recover(self) -> int:
         """Have the queue end where its units do; where in the commit log its last message ends, 0 without one."""
@@ -150,6 +142,20 @@ class ConsumeQueue:
     def close(self) -> None:
         """Unmap its files."""
         self.files.close()
+
+
+def find_by_time(
+    indexes: range, unit: Callable[[int], QueueUnit | None], store_ms: int, stored: Callable[[QueueUnit], int]
+) -> int:
+    """Which index is that of the first message stored at a time or after it; see `ConsumeQueue.find_by_time`."""
+
+    def when(index: int) -> int:
+        found = unit(index)
+        # A reader's queue may lose its first units meanwhile: those were stored before all others.
+        return -1 if found is None else stored(found)
+
+    found = bisect_left(indexes, store_ms, key=when)
+    return indexes[min(found, len(indexes) - 1)] if indexes else 0
 
 
 def _is_blank(unit: QueueUnit) -> bool:

@@ -17,16 +17,24 @@ class Dispatcher:
     """Tells the queues and the index of each message, in the order of the log.
 
     offset: up to where they were told.  store_ms: when the last one was stored of which they were told.
-    limit: up to where they may be told now.
+    limit: up to where they may be told now.  told: called whenever more was told.
     """
 
-    def __init__(self, log: CommitLog, queues: ConsumeQueues, index: KeyIndex, limit: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        log: CommitLog,
+        queues: ConsumeQueues,
+        index: KeyIndex,
+        limit: Callable[[], int],
+        told: Callable[[], None],
+    ) -> None:
         self.offset = 0
         self.store_ms = 0
         self._index = index
         self._log = log
         self._queues = queues
         self._limit = limit
+        self._told = told
         self._service = Service("dispatch", _SECONDS, self.run)
 
     def start(self) -> None:
@@ -48,6 +56,7 @@ class Dispatcher:
         for end, found in self._log.walks(self.offset, self._limit(), check=False):
             self.tell(found)
             self.offset = end
+            self._told()
 
     def tell(self, found: Walk) -> None:
         """Tell of some messages; of those that are known nobody takes notice."""

@@ -22,12 +22,14 @@ from binlog.commitlog.options import Flush, StoreOptions
 from binlog.commitlog.ownership import Ownership
 from binlog.commitlog.queues_flushing import QueuesFlushing
 from binlog.commitlog.recovery import recover
+from binlog.commitlog.sidecar import Sidecar
 from binlog.commitlog.transient_pool import TransientStorePool
 from binlog.errors import BinlogError, ClosedError
 from binlog.format.commitlog.consume_queue import parse_units
 from binlog.format.commitlog.message import StoredMessage
 from binlog.format.commitlog.names import COMMIT_LOG_FOLDER, INDEX_FOLDER, QUEUES_FOLDER
 from binlog.format.commitlog.properties import KEYS, UNIQUE_KEY, parse_properties
+from binlog.format.commitlog.sidecar import News
 from binlog.storage.files import make_directory, open_directory, sync_directory, sync_parent
 
 _DEFAULTS = StoreOptions()
@@ -77,7 +79,7 @@ class MessageStore:
         )
         self._queues = ConsumeQueues(os.path.join(self.path, QUEUES_FOLDER), options.units_in_file)
         self._index = KeyIndex(os.path.join(self.path, INDEX_FOLDER), options.key_index)
-        self._dispatcher = Dispatcher(self._log, self._queues, self._index, self._readable_end)
+        self._dispatcher = Dispatcher(self._log, self._queues, self._index, self._readable_end, self._publish)
         self._queues_flushing = QueuesFlushing(
             self._log, self._queues, self._index, self._dispatcher, self._directory_fd, self.path, options.queues_pace
         )
@@ -92,6 +94,7 @@ class MessageStore:
         )
         if options.flush is Flush.POOLED:
             self._pool.fill()
+        self._sidecar = Sidecar(self._directory_fd, self.path, self._news())
         self._flushing = self._flush_service()
         self._flushing.start()
         self._dispatcher.start()
@@ -109,6 +112,13 @@ class MessageStore:
         """More of the commit log is on the disk."""
         if self._options.flush is Flush.SYNC:
             self._dispatcher.wake()
+
+    def _news(self) -> News:
+        return News(self._log.files.min_offset, self._dispatcher.offset)
+
+    def _publish(self) -> None:
+        """Tell readers in other processes of more messages."""
+        self._sidecar.publish(self._news())
 
     def _readable_end(self) -> int:
         """Up to where queues, and so consumers, may know of messages: those in the file or, with sync, on the disk."""
@@ -194,6 +204,7 @@ class MessageStore:
             self._queues.close()
             self._index.close()
             self._pool.close()
+            self._sidecar.close()
             self._ownership.release(clean=clean)
             os.close(self._directory_fd)
 

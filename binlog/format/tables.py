@@ -11,6 +11,7 @@ from binlog.format.commitlog.consume_queue import QUEUE_UNIT
 from binlog.format.commitlog.key_index import KEY_INDEX_ENTRY, KEY_INDEX_HEADER, KEY_INDEX_SLOT
 from binlog.format.commitlog.message import BLANK, MESSAGE
 from binlog.format.commitlog.pool_buffer import POOL_BUFFER
+from binlog.format.commitlog.sidecar import STORE_SIDECAR
 from binlog.format.index_file import INDEX_ENTRY, INDEX_HEADER
 from binlog.format.layout import Layout
 from binlog.format.log_header import COMMIT_SLOT, LOG_HEADER
@@ -22,7 +23,7 @@ _SHARED: tuple[Layout, ...] = (
     LOG_HEADER, COMMIT_SLOT, RECORD, INDEX_HEADER, INDEX_ENTRY, MESSAGE, QUEUE_UNIT, *_KEY_INDEX
 )  # fmt: skip
 _ARCHIVE = (ARCHIVE_START, SKIPPABLE, ARCHIVE_FACTS, SEEK_ENTRY, SEEK_FOOTER)
-_COMMIT_LOG = (BLANK, STORE_CHECKPOINT, POOL_BUFFER)
+_COMMIT_LOG = (BLANK, STORE_CHECKPOINT, STORE_SIDECAR, POOL_BUFFER)
 LAYOUTS: tuple[Layout, ...] = (*_SHARED, *_ARCHIVE, *_COMMIT_LOG)
 
 _TABLE = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)

@@ -1,0 +1,91 @@
+"""Reading a folder of mapped files that another process writes, by offsets of the whole."""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_right
+from collections import OrderedDict
+
+from binlog.errors import NotFoundError
+from binlog.format.commitlog.names import mapped_file_name, mapped_file_offset
+from binlog.storage.failures import own_errors
+from binlog.storage.files import open_directory, open_file, read_at
+
+_OPEN_FILES_MAX = 16
+
+
+class FilesReader:
+    """The files in `folder`.  Needs no permission to write.
+
+    One that is removed while it is open goes on being read; `refresh` forgets it.
+    Raises, in making one: AccessError, NotFoundError where the folder is missing.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+        self._directory_fd = open_directory(folder)
+        self._offsets: list[int] = []
+        self._open: OrderedDict[int, int] = OrderedDict()
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Look again which files there are."""
+        with own_errors(self.folder, "listing the folder"):
+            found = [mapped_file_offset(name) for name in os.listdir(self._directory_fd)]
+        self._offsets = sorted(offset for offset in found if offset is not None)
+        for offset in self._open.keys() - set(self._offsets):
+            os.close(self._open.pop(offset))
+
+    @property
+    def min_offset(self) -> int:
+        """Where the first file starts; 0 where there is none."""
+        return self._offsets[0] if self._offsets else 0
+
+    @property
+    def offsets(self) -> list[int]:
+        """Where each file starts."""
+        return self._offsets
+
+    @property
+    def end(self) -> int:
+        """Where the last file ends; 0 where there is none."""
+        return self._offsets[-1] + self.file_bytes(self._offsets[-1]) if self._offsets else 0
+
+    def file_bytes(self, offset: int) -> int:
+        """How long the file is that starts there.  Raises: NotFoundError."""
+        with own_errors(self.folder, "asking for sizes"):
+            return os.fstat(self._descriptor(offset)).st_size
+
+    def start_of(self, offset: int) -> int:
+        """Where the file starts that holds an offset, or the last one before it.  Raises: NotFoundError."""
+        if not self._offsets or not self._offsets[0] <= offset < self.end:
+            self.refresh()  # others may have come, or gone
+        index = bisect_right(self._offsets, offset) - 1
+        if index < 0:
+            raise NotFoundError(f"{self.folder}: no file has offset {offset}")
+        return self._offsets[index]
+
+    def read(self, size: int, offset: int) -> bytes:
+        """Up to `size` bytes from an offset, of one file.  Raises: NotFoundError."""
+        start = self.start_of(offset)
+        path = os.path.join(self.folder, mapped_file_name(start))
+        return read_at(self._descriptor(start), size, offset - start, path)
+
+    def _descriptor(self, start: int) -> int:
+        fd = self._open.get(start)
+        if fd is None:
+            name = mapped_file_name(start)
+            fd = open_file(self._directory_fd, name, os.path.join(self.folder, name), writable=False)
+            self._open[start] = fd
+            if len(self._open) > _OPEN_FILES_MAX:
+                os.close(self._open.popitem(last=False)[1])
+        self._open.move_to_end(start)
+        return fd
+
+    def close(self) -> None:
+        """Give its descriptors back."""
+        while self._open:
+            os.close(self._open.popitem()[1])
+        fd, self._directory_fd = self._directory_fd, -1
+        if fd >= 0:
+            os.close(fd)

@@ -1,0 +1,81 @@
+"""Telling readers in other processes what there is, and being told."""
+
+from __future__ import annotations
+
+import os
+
+from binlog.errors import NotFoundError
+from binlog.format.commitlog.sidecar import (
+    DOORBELL_OFFSET,
+    NEWS_OFFSET,
+    SIDECAR_BYTES,
+    SIDECAR_FILE,
+    News,
+    pack_news,
+    pack_sidecar,
+    parse_sidecar,
+)
+from binlog.storage.doorbell import Doorbell
+from binlog.storage.files import create_file, open_file, read_at, write_at
+
+_LOOKS_MAX = 100  # a look may meet a write that is half done
+
+
+class Sidecar:
+    """The owner's: publishes news, and wakes those who wait for them."""
+
+    def __init__(self, directory_fd: int, path: str, news: News) -> None:
+        self._path = os.path.join(path, SIDECAR_FILE)
+        try:
+            self._fd = open_file(directory_fd, SIDECAR_FILE, self._path, writable=True)
+        except NotFoundError:
+            self._fd = create_file(directory_fd, SIDECAR_FILE, self._path, mode=None)
+        found = parse_sidecar(read_at(self._fd, SIDECAR_BYTES, 0, self._path))
+        self._bell = (found[1] if found else 0) + 1 & 0xFFFFFFFF
+        write_at(self._fd, pack_sidecar(news, doorbell=self._bell), 0, self._path)
+        self._doorbell = Doorbell(self._fd, DOORBELL_OFFSET)
+        self._doorbell.wake()
+
+    def publish(self, news: News) -> None:
+        """Tell readers.  The news first, then the bell, then the waking: so that nobody sleeps over them."""
+        write_at(self._fd, pack_news(news), NEWS_OFFSET, self._path)
+        self._bell = self._bell + 1 & 0xFFFFFFFF
+        write_at(self._fd, self._bell.to_bytes(4, "big"), DOORBELL_OFFSET, self._path)
+        self._doorbell.wake()
+
+    def close(self) -> None:
+        """Give its descriptor back."""
+        self._doorbell.close()
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+
+class SidecarReader:
+    """A reader's.  Raises, in making one: NotFoundError where there is none; AccessError."""
+
+    def __init__(self, directory_fd: int, path: str) -> None:
+        self._path = os.path.join(path, SIDECAR_FILE)
+        self._fd = open_file(directory_fd, SIDECAR_FILE, self._path, writable=False)
+        self._doorbell = Doorbell(self._fd, DOORBELL_OFFSET)
+        self._seen = 0
+
+    def news(self) -> News | None:
+        """What was published last; None where the file is of another kind or version."""
+        for _ in range(_LOOKS_MAX):
+            found = parse_sidecar(read_at(self._fd, SIDECAR_BYTES, 0, self._path))
+            if found is not None:
+                news, self._seen = found
+                return news
+        return None
+
+    def wait(self, timeout: float) -> None:
+        """Wait until there may be other news than those given last, for `timeout` seconds at most."""
+        self._doorbell.wait(self._seen, timeout)
+
+    def close(self) -> None:
+        """Give its descriptor back."""
+        self._doorbell.close()
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)

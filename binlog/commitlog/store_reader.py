@@ -1,0 +1,189 @@
+"""Reading a store that another process writes, or nobody: by queue, by place, by time; and following a queue."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Self
+
+from binlog.commitlog.consume_queue import find_by_time
+from binlog.commitlog.files_reader import FilesReader
+from binlog.commitlog.queue_reader import QueueReader
+from binlog.commitlog.sidecar import SidecarReader
+from binlog.errors import ClosedError, CorruptError, NotFoundError
+from binlog.format.commitlog.consume_queue import BLANK_UNIT, QueueUnit
+from binlog.format.commitlog.java_hash import java_hash
+from binlog.format.commitlog.message import StoredMessage, parse_message
+from binlog.format.commitlog.names import COMMIT_LOG_FOLDER, QUEUES_FOLDER, mapped_file_name
+from binlog.format.commitlog.properties import TAGS, parse_properties
+from binlog.format.commitlog.sidecar import News
+from binlog.storage.files import open_directory
+
+LENGTH_BYTES = 4
+_UNITS_AT_ONCE = 256
+# A store that RocketMQ writes rings no bell; and an owner may die before it does.
+_LOOK_SECONDS = 0.05
+_LOOK_SECONDS_WITH_BELL = 5.0
+
+
+class StoreReader:
+    """The store in the folder `path`.  Use as a context manager.  For one thread.
+
+    With sync flush it sees only what is on the disk; otherwise what is in the files.  Needs no permission to write.
+    Raises: NotFoundError, AccessError.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = os.path.abspath(path)
+        self._closed = False
+        self._queues: dict[tuple[str, int], QueueReader] = {}
+        self._news: News | None = None
+        self._directory_fd = open_directory(self.path)
+        try:
+            self._log = FilesReader(os.path.join(self.path, COMMIT_LOG_FOLDER))
+        except BaseException:
+            os.close(self._directory_fd)
+            raise
+        self._sidecar: SidecarReader | None = None
+        self._look()
+
+    def _look(self) -> None:
+        """See what is new."""
+        if self._closed:
+            raise ClosedError(f"the reader of {self.path} is closed")
+        if self._sidecar is None:
+            try:
+                self._sidecar = SidecarReader(self._directory_fd, self.path)
+            except NotFoundError:
+                return
+        self._news = self._sidecar.news()
+
+    def _counts(self, unit: QueueUnit) -> bool:
+        if unit.offset < 0 or unit.message_bytes <= 0:
+            return False
+        return self._news is None or unit == BLANK_UNIT or unit.offset + unit.message_bytes <= self._news.readable_end
+
+    @property
+    def _log_start(self) -> int:
+        if self._news is not None:
+            return self._news.log_start
+        self._log.refresh()
+        return self._log.min_offset
+
+    def read(self, offset: int) -> StoredMessage:
+        """The message that lies at an offset of the commit log.
+
+        Raises: NotFoundError where none is so low or so high; CorruptError where none begins there.
+        """
+        start = self._log.start_of(offset)
+        path = os.path.join(self._log.folder, mapped_file_name(start))
+        size = int.from_bytes(self._log.read(LENGTH_BYTES, offset), "big")
+        if size == 0:
+            raise NotFoundError(f"{self._log.folder}: no message at {offset}")
+        rest = start + self._log.file_bytes(start) - offset
+        message = parse_message(self._log.read(min(size, rest), offset), path, offset - start)
+        if message.offset != offset:
+            raise CorruptError(path, offset - start, "offset", f"the message says that it lies at {message.offset}")
+        return message
+
+    def queue_range(self, topic: str, queue_id: int) -> range:
+        """The queue offsets that a queue has now; none where it is not there."""
+        self._look()
+        queue = self._queue(topic, queue_id)
+        return range(0) if queue is None else queue.indexes(self._log_start)
+
+    def pull(
+        self, topic: str, queue_id: int, index: int, count: int, *, tag: str | None = None
+    ) -> tuple[list[StoredMessage], int]:
+        """The messages among up to so many of a queue, from a queue offset on, and the queue offset to go on from.
+
+        tag: only those that have it.  Where messages are no longer there, it goes on with the first that is.
+        Raises: CorruptError.
+        """
+        self._look()
+        queue = self._queue(topic, queue_id)
+        if queue is None:
+            return [], index
+        units = queue.units(index, count)
+        if not units or units[0] == BLANK_UNIT or units[0].offset < self._log_start:
+            index = max(index, queue.indexes(self._log_start).start)
+            units = queue.units(index, count)
+        wanted = units if tag is None else [unit for unit in units if unit.tag_code == java_hash(tag)]
+        found = [self.read(unit.offset) for unit in wanted]
+        if tag is not None:
+            found = [message for message in found if parse_properties(message.properties).get(TAGS) == tag]
+        return found, index + len(units)
+
+    def follow(
+        self,
+        topic: str,
+        queue_id: int,
+        index: int | None = None,
+        *,
+        tag: str | None = None,
+        timeout: float | None = None,
+    ) -> Iterator[StoredMessage]:
+        """The messages of a queue from a queue offset on, and then those that come, as they come.
+
+        index: None begins with what comes next.  timeout: ends once none has come for so many seconds.
+        Blocks: until there is one.
+        """
+        at = self.queue_range(topic, queue_id).stop if index is None else index
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            found, after = self.pull(topic, queue_id, at, _UNITS_AT_ONCE, tag=tag)
+            yield from found
+            if after > at:
+                at = after
+                deadline = None if timeout is None else time.monotonic() + timeout
+                continue
+            left = _LOOK_SECONDS_WITH_BELL if deadline is None else deadline - time.monotonic()
+            if left <= 0:
+                return
+            self.wait(left)
+
+    def wait(self, timeout: float) -> None:
+        """Wait until something may be new since the last look, for `timeout` seconds at most, now and then for less."""
+        if self._sidecar is None:
+            time.sleep(min(timeout, _LOOK_SECONDS))
+        else:
+            self._sidecar.wait(min(timeout, _LOOK_SECONDS_WITH_BELL))
+
+    def find_by_time(self, topic: str, queue_id: int, store_ms: int) -> int:
+        """The queue offset of the first message stored at a time or after it; see `MessageStore.find_by_time`."""
+        queue = self._queue(topic, queue_id)
+        if queue is None:
+            return 0
+        indexes = self.queue_range(topic, queue_id)
+        return find_by_time(indexes, queue.unit, store_ms, lambda unit: self.read(unit.offset).store_ms)
+
+    def _queue(self, topic: str, queue_id: int) -> QueueReader | None:
+        found = self._queues.get((topic, queue_id))
+        if found is None:
+            folder = os.path.join(self.path, QUEUES_FOLDER, topic, str(queue_id))
+            if not os.path.isdir(folder):
+                return None
+            found = self._queues[topic, queue_id] = QueueReader(folder, self._counts)
+        return found
+
+    def close(self) -> None:
+        """Give its descriptors back; a second call does nothing."""
+        if self._closed:
+            return
+        self._closed = True
+        for queue in self._queues.values():
+            queue.close()
+        self._log.close()
+        if self._sidecar is not None:
+            self._sidecar.close()
+        os.close(self._directory_fd)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

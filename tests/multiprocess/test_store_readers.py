@@ -1,0 +1,150 @@
+"""Readers of a commit log's store, in processes of their own."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from binlog.commitlog.flush_services import Pace
+from binlog.commitlog.key_index import KeyIndexSize
+from binlog.commitlog.message import Message
+from binlog.commitlog.options import Flush, StoreOptions
+from binlog.commitlog.store import MessageStore
+from binlog.commitlog.store_reader import StoreReader
+from binlog.errors import AccessError, CorruptError, NotFoundError
+
+_OPTIONS = StoreOptions(file_bytes=1 << 16, units_in_file=50, key_index=KeyIndexSize(100, 150))
+_MODES = [
+    _OPTIONS,
+    dataclasses.replace(_OPTIONS, flush=Flush.ASYNC),
+    dataclasses.replace(_OPTIONS, flush=Flush.POOLED, commit_pace=Pace(0.01, 0, 0.01)),
+]
+
+_FOLLOWS = """
+import sys
+from binlog.commitlog.store_reader import StoreReader
+
+with StoreReader(sys.argv[1]) as reader:
+    print("ready", flush=True)
+    for number, message in enumerate(reader.follow("t", int(sys.argv[2]), 0), 1):
+        print(message.queue_offset, message.body.split()[0].decode(), flush=True)
+        if number == int(sys.argv[3]):
+            break
+"""
+
+
+def _follow(path: Path, queue_id: int, count: int) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", _FOLLOWS, str(path), str(queue_id), str(count)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+@pytest.mark.parametrize("options", _MODES, ids=["sync", "async", "pooled"])
+def test_followers_in_other_processes_get_each_message_once_and_in_order(tmp_path: Path, options: StoreOptions) -> None:
+    """Across files of the log and of the queues, from before the first message on."""
+    count = 300
+    with MessageStore(tmp_path, options) as store:
+        followers = [_follow(tmp_path, queue, count) for queue in range(3)]
+        for follower in followers:
+            assert follower.stdout is not None
+            assert follower.stdout.readline() == "ready\n"
+
+        def work(queue: int) -> None:
+            for number in range(count):
+                store.append(Message("t", b"%d " % number + bytes(number % 500), queue_id=queue))
+
+        with ThreadPoolExecutor(3) as pool:
+            list(pool.map(work, range(3)))
+        for follower in followers:
+            said, _ = follower.communicate(timeout=60)
+            assert said == "".join(f"{number} {number}\n" for number in range(count))
+
+
+def test_with_sync_flush_a_reader_sees_what_is_flushed_and_nothing_else(tmp_path: Path) -> None:
+    with MessageStore(tmp_path, _OPTIONS) as store, StoreReader(tmp_path) as reader:
+        store.append(Message("t", b"first"))
+        assert [message.body for message in reader.follow("t", 0, 0, timeout=1)] == [b"first"]
+        held = store._log.files.last_file()._mutex  # a flush waits for it
+        with held, ThreadPoolExecutor(1) as pool:
+            wait = pool.submit(store.append, Message("t", b"second"))
+            while store._log.max_offset == store._log.files.flushed_where:
+                time.sleep(0.001)
+            store._dispatcher.run()
+            assert reader.queue_range("t", 0) == range(1)
+            assert reader.pull("t", 0, 1, 5) == ([], 1)
+            held.release()
+            try:
+                wait.result()
+            finally:
+                held.acquire()
+        assert [message.body for message in reader.follow("t", 0, 1, timeout=5)] == [b"second"]
+
+
+def test_a_reader_finds_by_place_by_time_and_by_tag(tmp_path: Path) -> None:
+    with MessageStore(tmp_path, _OPTIONS) as store:
+        times = []
+        for number in range(120):
+            tag = ("even", "odd")[number % 2]
+            times.append(store.append(Message.of("t", b"%d" % number, tag=tag)).store_ms)
+            if number % 40 == 39:
+                time.sleep(0.05)
+    # Nobody has the store now.
+    with StoreReader(tmp_path) as reader:
+        assert reader.queue_range("t", 0) == range(120)
+        odd, after = reader.pull("t", 0, 0, 30, tag="odd")
+        assert ([message.body for message in odd], after) == ([b"%d" % number for number in range(1, 30, 2)], 30)
+        assert reader.read(odd[3].offset) == odd[3]
+        for number in (0, 41, 119):
+            found = reader.find_by_time("t", 0, times[number])
+            assert times[found] == times[number]
+            assert found == 0 or times[found - 1] < times[number]
+        assert reader.find_by_time("t", 0, 0) == 0
+        assert reader.find_by_time("t", 0, 2**60) == 119
+        assert list(reader.follow("t", 0, 118, timeout=0.1))[-1].body == b"119"
+        assert reader.queue_range("t", 5) == reader.queue_range("u", 0) == range(0)
+        assert reader.pull("u", 0, 7, 5) == ([], 7)
+        with pytest.raises(NotFoundError):
+            reader.read(10**9)
+        with pytest.raises(CorruptError):
+            reader.read(1)
+
+
+def test_a_store_without_a_sidecar_is_read_and_polled(tmp_path: Path) -> None:
+    """As one that RocketMQ has written."""
+    with MessageStore(tmp_path, _OPTIONS) as store:
+        store.append([Message("t", b"%d" % number) for number in range(60)])
+    (tmp_path / "binlog.sidecar").unlink()
+    with StoreReader(tmp_path) as reader:
+        assert reader.queue_range("t", 0) == range(60)
+        assert [message.body for message in reader.follow("t", 0, 55, timeout=0.2)] == [
+            b"%d" % n for n in range(55, 60)
+        ]
+
+
+def test_a_reader_that_came_first_follows_a_store_that_is_made_later(tmp_path: Path) -> None:
+    with pytest.raises((NotFoundError, AccessError)):
+        StoreReader(tmp_path / "store")
+    with MessageStore(tmp_path, _OPTIONS):
+        pass
+    with StoreReader(tmp_path) as reader, MessageStore(tmp_path, _OPTIONS) as store:
+        store.append(Message("t", b"data"))
+        assert [message.body for message in reader.follow("t", 0, 0, timeout=5)] == [b"data"]
+
+
+def test_a_reader_needs_no_permission_to_write(tmp_path: Path) -> None:
+    with MessageStore(tmp_path, _OPTIONS) as store:
+        store.append(Message("t", b"data"))
+    for folder, _, names in os.walk(tmp_path):
+        for name in names:
+            (Path(folder) / name).chmod(0o444)
+        Path(folder).chmod(0o555)
+    with StoreReader(tmp_path) as reader:
+        assert reader.pull("t", 0, 0, 5)[0][0].body == b"data"
+    for folder, _, _ in os.walk(tmp_path):
+        Path(folder).chmod(0o755)
