@@ -19,6 +19,7 @@ from binlog.storage.files import allocate, create_file, open_file, read_at, remo
 from binlog.storage.mapping import Mapping, erase, write_zeros
 
 PAGE_BYTES = 4096
+_BLOCK_BYTES = 512  # stat(2), whatever the file system's are
 # How far ahead of the stores the file is given zeros, which mostly are overwritten before they come to the disk.
 _AHEAD_BYTES = 4 << 20
 
@@ -83,12 +84,14 @@ class MappedFile:
             raise
 
     def _size(self) -> None:
-        found = os.fstat(self._fd).st_size
+        status = os.fstat(self._fd)
+        found = status.st_size
         if found == 0:
             self._make()
         elif found != self.file_bytes:
             raise CorruptError(self.path, 0, "file_bytes", f"the file has {found} bytes, and not {self.file_bytes}")
-        else:
+        elif status.st_blocks * _BLOCK_BYTES < self.file_bytes:
+            # Only where some are missing: giving blocks counts as writing, and old files go by when they were written.
             allocate(self._fd, 0, self.file_bytes, self.path)
 
     def _make(self) -> None:

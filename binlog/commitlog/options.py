@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from binlog.commitlog.commit_log import BODY_BYTES_MAX, FILE_BYTES, LOCAL_HOST
 from binlog.commitlog.flush_services import COMMIT_PACE, FLUSH_PACE, REQUEST_SECONDS, Pace
 from binlog.commitlog.key_index import KeyIndexSize
+from binlog.commitlog.retention import Retention
 from binlog.format.commitlog.consume_queue import UNITS_IN_FILE
 from binlog.format.commitlog.host import Host
 
@@ -22,6 +23,7 @@ class Flush(enum.Enum):
 
 QUEUES_PACE = Pace(1.0, 2, 60.0)
 _KEY_INDEX = KeyIndexSize()
+_RETENTION = Retention()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +35,7 @@ class StoreOptions:
     commit_pace, pool_buffers: with pooled flush, when it comes to the file, and how many files have a buffer at once.
     queues_pace: the same for the queues and the key index, which can be made again.
     key_index: how large each of its files is.
+    retention: what is removed when it is old, and when the disk is full.
     store_host: stands in each message.  record_crc: whether each has a CRC of the whole of it.
     body_bytes_max: a message with a larger body is refused.
     """
@@ -46,6 +49,7 @@ class StoreOptions:
     pool_buffers: int = 2
     queues_pace: Pace = QUEUES_PACE
     key_index: KeyIndexSize = _KEY_INDEX
+    retention: Retention = _RETENTION
     store_host: Host = LOCAL_HOST
     record_crc: bool = True
     body_bytes_max: int = BODY_BYTES_MAX

@@ -22,6 +22,7 @@ from binlog.commitlog.options import Flush, StoreOptions
 from binlog.commitlog.ownership import Ownership
 from binlog.commitlog.queues_flushing import QueuesFlushing
 from binlog.commitlog.recovery import recover
+from binlog.commitlog.retention import Cleaner
 from binlog.commitlog.sidecar import Sidecar
 from binlog.commitlog.transient_pool import TransientStorePool
 from binlog.errors import BinlogError, ClosedError
@@ -96,9 +97,11 @@ class MessageStore:
             self._pool.fill()
         self._sidecar = Sidecar(self._directory_fd, self.path, self._news())
         self._flushing = self._flush_service()
+        self._cleaner = Cleaner(self._log, self._queues, self._index, options.retention, self._publish)
         self._flushing.start()
         self._dispatcher.start()
         self._queues_flushing.start()
+        self._cleaner.start()
 
     def _flush_service(self) -> FlushService:
         if self._options.flush is Flush.SYNC:
@@ -141,6 +144,7 @@ class MessageStore:
             if not is_topic(message.topic) or message.queue_id < 0:
                 raise ValueError(f"no topic or queue can be {message.topic!r}, {message.queue_id}")
         self._flushing.check()
+        self._cleaner.check()
         appended = self._log.append(several)
         self._dispatcher.wake()
         self._flushing.appended(appended.next_offset)
@@ -180,6 +184,13 @@ class MessageStore:
         queue = self._queues.get(topic, queue_id)
         return range(0) if queue is None else range(queue.min_index, queue.max_index)
 
+    def remove_expired(self) -> int:
+        """Remove files that have expired, whatever the hour, so many as one run may; how many of the commit log went.
+
+        Their messages are gone from queues and key index too.  Blocks: for a pause between two files.
+        """
+        return self._cleaner.run(manual=True)
+
     @property
     def max_offset(self) -> int:
         """Where in the commit log the next message will lie, or the end of a file before it."""
@@ -195,6 +206,7 @@ class MessageStore:
         self._closed = True
         clean = False
         try:
+            self._cleaner.stop()
             self._flushing.stop()
             self._dispatcher.stop()
             self._queues_flushing.stop()

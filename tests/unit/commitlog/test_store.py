@@ -281,7 +281,7 @@ def test_a_store_with_files_of_another_size_is_refused_and_left_alone(tmp_path: 
 def test_threads_end_with_the_store(tmp_path: Path) -> None:
     before = threading.active_count()
     with MessageStore(tmp_path, _OPTIONS):
-        assert threading.active_count() == before + 3
+        assert threading.active_count() == before + 4
     assert threading.active_count() == before
 
 

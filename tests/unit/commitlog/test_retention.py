@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+import dataclasses
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from binlog.commitlog.key_index import KeyIndexSize
+from binlog.commitlog.message import Message
+from binlog.commitlog.options import StoreOptions
+from binlog.commitlog.retention import Retention
+from binlog.commitlog.store import MessageStore
+from binlog.commitlog.store_reader import StoreReader
+from binlog.errors import FullError, NotFoundError
+
+_FILE_BYTES = 1 << 14
+_HOUR = time.localtime().tm_hour
+# Never by itself: no disk is so full.
+_NEVER = Retention(at_hour=(_HOUR + 12) % 24, expire_ratio=2, force_ratio=2, full_ratio=2, pause_seconds=0.001)
+_OPTIONS = StoreOptions(
+    file_bytes=_FILE_BYTES, units_in_file=20, key_index=KeyIndexSize(100, 50), retention=_NEVER
+)  # fmt: skip
+
+
+def _options(**changes: object) -> StoreOptions:
+    return dataclasses.replace(_OPTIONS, retention=dataclasses.replace(_NEVER, **changes))  # type: ignore[arg-type]
+
+
+def _until(done: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not done():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+def _fill(store: MessageStore, files: int) -> int:
+    """Messages that fill so many files and begin the next; how many."""
+    count = 0
+    while len(store._log.files.files) <= files:
+        store.append(Message.of("t", bytes(2000), keys=[f"k{count}"]))
+        count += 1
+    _until(lambda: len(store.queue_range("t", 0)) == count)
+    return count
+
+
+def _numbers(path: Path) -> list[int]:
+    return sorted(int(name) // _FILE_BYTES for name in os.listdir(path / "commitlog"))
+
+
+def _age(path: Path, numbers: range, hours: float) -> None:
+    then = time.time() - 3600 * hours
+    for number in numbers:
+        os.utime(path / "commitlog" / f"{number * _FILE_BYTES:020d}", (then, then))
+
+
+def test_ten_files_at_most_go_in_a_run_and_queues_and_index_follow(tmp_path: Path) -> None:
+    with MessageStore(tmp_path, _OPTIONS) as store:
+        count = _fill(store, 15)
+        _age(tmp_path, range(13), 73)
+        assert store.remove_expired() == 10
+        assert _numbers(tmp_path) == list(range(10, 16))
+        there = store.queue_range("t", 0)
+        assert there.stop == count
+        assert store.pull("t", 0, there.start, 1)[0].offset == 10 * _FILE_BYTES
+        assert store.pull("t", 0, 0, 1)[0].offset == 10 * _FILE_BYTES
+        assert store.find("t", "k0") == []
+        assert store.find("t", f"k{there.start}")[0].offset == 10 * _FILE_BYTES
+        with pytest.raises(NotFoundError):
+            store.read(0)
+        with StoreReader(tmp_path) as reader:
+            assert reader.queue_range("t", 0) == there
+            found, after = reader.pull("t", 0, 0, 3)
+            assert (found[0].offset, after) == (10 * _FILE_BYTES, there.start + 3)
+        assert store.remove_expired() == 3
+        assert store.remove_expired() == 0
+        there = store.queue_range("t", 0)
+    with MessageStore(tmp_path, _OPTIONS) as store:
+        assert store.queue_range("t", 0) == there
+        assert store.pull("t", 0, 0, 1)[0].offset == 13 * _FILE_BYTES
+
+
+def test_files_that_were_written_lately_stay(tmp_path: Path) -> None:
+    with MessageStore(tmp_path, _OPTIONS) as store:
+        _fill(store, 5)
+        assert store.remove_expired() == 0
+        _age(tmp_path, range(2, 4), 100)  # not the first ones
+        assert store.remove_expired() == 0
+        assert _numbers(tmp_path) == list(range(6))
+
+
+@pytest.mark.parametrize(
+    ("changes", "left"),
+    [
+        ({"at_hour": _HOUR}, 3),
+        ({"at_hour": None}, 3),
+        ({"expire_ratio": 0.0}, 3),
+        ({"force_ratio": 0.0}, 6),  # nothing makes it look before the hour
+        ({"expire_ratio": 0.0, "force_ratio": 0.0}, 1),
+        ({}, 6),
+    ],
+)
+def test_what_goes_by_itself_depends_on_the_hour_and_on_how_full_the_disk_is(
+    tmp_path: Path, changes: dict[str, object], left: int
+) -> None:
+    with MessageStore(tmp_path, _OPTIONS) as store:
+        _fill(store, 5)
+        _age(tmp_path, range(3), 73)
+    # Opening a file for writing does not write it.
+    with MessageStore(tmp_path, _options(seconds=0.01, **changes)) as store:
+        _until(lambda: len(_numbers(tmp_path)) == left)
+        assert store._cleaner.run(manual=False) == 0
+        assert len(_numbers(tmp_path)) == left
+
+
+def test_while_the_disk_is_nearly_full_nothing_is_appended(tmp_path: Path) -> None:
+    with MessageStore(tmp_path, _options(full_ratio=0.0)) as store:
+        store._cleaner.run(manual=False)
+        with pytest.raises(FullError, match="% of the disk is in use"):
+            store.append(Message("t", b""))
+        store._cleaner._retention = _NEVER  # as if space had come
+        store._cleaner.run(manual=False)
+        store.append(Message("t", b""))
