@@ -11,6 +11,7 @@ from binlog.commitlog.service import Service
 from binlog.storage.messages import Walk
 
 _SECONDS = 0.1
+_PAUSE_SECONDS = 0.001  # as RocketMQ's; without it, each message would be told by itself, and appends wait for that
 
 
 class Dispatcher:
@@ -35,7 +36,7 @@ class Dispatcher:
         self._queues = queues
         self._limit = limit
         self._told = told
-        self._service = Service("dispatch", _SECONDS, self.run)
+        self._service = Service("dispatch", _SECONDS, self.run, pause_seconds=_PAUSE_SECONDS)
 
     def start(self) -> None:
         """Begin."""

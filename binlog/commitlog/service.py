@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 
 from binlog.errors import BinlogError, InternalError
@@ -11,13 +12,15 @@ from binlog.errors import BinlogError, InternalError
 class Service:
     """Calls `work` every `seconds`, and sooner after `wake`.
 
+    pause_seconds: it sleeps so long after each call, so that what comes meanwhile is one call's work.
     failure: what `work` raised, after which it is not called again; None while all is well.
     """
 
-    def __init__(self, name: str, seconds: float, work: Callable[[], None]) -> None:
+    def __init__(self, name: str, seconds: float, work: Callable[[], None], *, pause_seconds: float = 0.0) -> None:
         self.failure: BinlogError | None = None
         self._seconds = seconds
         self._work = work
+        self._pause_seconds = pause_seconds
         self._woken = threading.Event()
         self._stopping = False
         # A process that ends without closing its store must not wait for it.
@@ -29,7 +32,8 @@ class Service:
 
     def wake(self) -> None:
         """Have it work now."""
-        self._woken.set()
+        if not self._woken.is_set():  # setting it again takes a lock
+            self._woken.set()
 
     def stop(self) -> None:
         """Have it work once more, and end; waits for that.  Does nothing where it never began, or has ended."""
@@ -53,3 +57,5 @@ class Service:
                 self.failure.__cause__ = error
             if stopping:
                 return
+            if self._pause_seconds:
+                time.sleep(self._pause_seconds)

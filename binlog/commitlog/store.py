@@ -49,6 +49,7 @@ class MessageStore:
         self.path = os.path.abspath(path)
         self._options = options
         self._closed = False
+        self._topics: set[str] = set()  # those that were looked at
         make_directory(self.path)
         self._directory_fd = open_directory(self.path)
         try:
@@ -141,14 +142,19 @@ class MessageStore:
             raise ClosedError(f"the store {self.path} is closed")
         several = [messages] if isinstance(messages, Message) else messages
         for message in several:
-            if not is_topic(message.topic) or message.queue_id < 0:
-                raise ValueError(f"no topic or queue can be {message.topic!r}, {message.queue_id}")
+            if message.topic not in self._topics or message.queue_id < 0:
+                self._check_queue(message)
         self._flushing.check()
         self._cleaner.check()
         appended = self._log.append(several)
         self._dispatcher.wake()
         self._flushing.appended(appended.next_offset)
         return appended
+
+    def _check_queue(self, message: Message) -> None:
+        if not is_topic(message.topic) or message.queue_id < 0:
+            raise ValueError(f"no topic or queue can be {message.topic!r}, {message.queue_id}")
+        self._topics.add(message.topic)
 
     def read(self, offset: int) -> StoredMessage:
         """The message that lies at an offset of the commit log.  Raises: NotFoundError, CorruptError."""

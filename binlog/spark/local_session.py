@@ -85,9 +85,16 @@ def session_beside(spark: Any) -> Any:
 
 
 def _registered(spark: Any) -> Any:
+    from pyspark.errors import AnalysisException
+
     from binlog.spark.source import BinlogDataSource
 
-    spark.dataSource.register(BinlogDataSource)
+    try:
+        spark.dataSource.register(BinlogDataSource)
+    except AnalysisException as error:
+        # Spark 4.0 lets nobody replace the one that it has found by itself, which is this one.
+        if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+            raise
     return spark
 
 
