@@ -47,8 +47,12 @@ class LossyDisk:
         self._files: dict[int, _File] = {}
 
     def take(self, events: list[Event]) -> None:
-        """What the calls did, in their order."""
-        for event in events:
+        """What the calls did, in their order.
+
+        A process that died in a call was killed before it: that is how the striker kills, and the recorder, which is
+        asked first, has noted the call.
+        """
+        for event in (event for event in events if not event.died):
             file = self._files.setdefault(event.inode, _File())
             match event.kind:
                 case Kind.CREATE:

@@ -36,6 +36,7 @@ class Event:
     """One call that succeeded, one sync that failed, or one mark.
 
     start, end: ticks of one clock for all processes; `end` is past every tick where the process died in the call.
+    died: that it did; what the call was to do may be done, in part, or not at all.
     inode: of the file, or of the directory that was synced or made.
     directory, name: where a name was added or taken away; other_*: where a renamed file was before.
     offset: of a write; the new size of a truncation; the least size of an allocation.
@@ -53,6 +54,7 @@ class Event:
     offset: int
     data: bytes
     mark: tuple[int, ...]
+    died: bool = False
 
 
 class TraceError(Exception):
@@ -99,5 +101,6 @@ def _parse_record(trace: bytes, at: int, never: int) -> tuple[int, Event | None]
         name=trace[name_at:other_at].decode(), other_directory=other_directory,
         other_name=trace[other_at:data_at].decode(), offset=offset,
         data=trace[data_at : data_at + min(data_bytes, written_bytes)], mark=tuple(mark),
+        died=end == 0,
     )  # fmt: skip
     return bytes_, event

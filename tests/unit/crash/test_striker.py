@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import random
 import subprocess
@@ -130,3 +131,10 @@ def test_a_page_that_is_written_to_again_is_written_whole() -> None:
     assert _image(first, failed, _event(Kind.WRITE, 5, b"x"), _event(Kind.SYNC)) == b"new\0\0x"
     other = _image(first, failed, _event(Kind.WRITE, PAGE, b"x"), _event(Kind.SYNC))
     assert other == bytes(PAGE) + b"x"
+
+
+def test_a_call_before_which_a_process_was_killed_has_done_nothing() -> None:
+    """The model of the disk had its bytes, which nobody could read, and a power cut showed them beside later ones."""
+    written = _event(Kind.WRITE, 0, b"was written")
+    dead = dataclasses.replace(written, data=b"was not", died=True)
+    assert _image(written, dead, _event(Kind.SYNC)) == b"was written"
