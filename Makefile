@@ -10,8 +10,6 @@ MAKEFLAGS += --no-builtin-rules
 
 # They would lead .venv's Python to another one's modules.
 unexport PYTHONHOME PYTHONPATH VIRTUAL_ENV
-# Each process would compile all modules anew, and the tests start hundreds: half of the time of a command.
-unexport PYTHONDONTWRITEBYTECODE
 
 # What must be there before Python can look for the rest (native/check_machine.py), then .venv with the extras named.
 set_up = @command -v $(PYTHON) >/dev/null || \
@@ -22,7 +20,10 @@ set_up = @command -v $(PYTHON) >/dev/null || \
 
 # loadgroup: tests that share something dear, such as a Spark session, name a group and run on one worker.
 # No worker is replaced: with groups pytest-xdist 3.8 then waits for ever for the new one, and tells nothing.
-pytest = .venv/bin/python -m pytest --numprocesses auto --dist loadgroup --max-worker-restart 0
+# Compiled before: each of hundreds of processes would do that anew, which is half of the time of a command, or write what
+# it has compiled in the middle of what a test watches.
+pytest = .venv/bin/python -m compileall -q binlog pyspark_binlog stress tests && PYTHONDONTWRITEBYTECODE=1 \
+	.venv/bin/python -m pytest --numprocesses auto --dist loadgroup --max-worker-restart 0
 
 help:
 	@echo 'make demo         the main job, end to end (ARGS="--help" shows its options)'
