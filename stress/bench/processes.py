@@ -14,8 +14,8 @@ import os
 import select
 import signal
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, NoReturn, Self
 
@@ -32,6 +32,9 @@ _PAGE_BYTES = 4096
 # Longer than making ready or ending takes, whatever the machine.
 _SILENCE_SECONDS_MAX = 120
 _PR_SET_PDEATHSIG = 1
+
+# What whoever measures handles by raising KeyboardInterrupt.
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 _ffi = FFI()
 _ffi.cdef("int prctl(int option, unsigned long a, unsigned long b, unsigned long c, unsigned long d);")
@@ -78,7 +81,8 @@ def run_processes(opener: Opener, *, processes: int, seconds: float, keep_waits:
         go, theirs = os.pipe()
         children: list[_Child] = []
         try:
-            children.extend(_Child(opener, board, index, go) for index in range(processes))
+            with _held_signals():
+                children.extend(_Child(opener, board, index, go) for index in range(processes))
             for child in children:
                 child.wait_ready()
             os.write(theirs, bytes(processes))
@@ -92,6 +96,20 @@ def run_processes(opener: Opener, *, processes: int, seconds: float, keep_waits:
             os.close(go)
             os.close(theirs)
         return board.result()
+
+
+@contextmanager
+def _held_signals() -> Iterator[None]:
+    """What would end this process waits until all of it is done.
+
+    Python ignores what is raised in a hook that runs at a fork, and one that is raised between the fork and the note
+    of who was forked would leave a process that nobody ends.
+    """
+    held = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, held)
 
 
 class _Board:
@@ -187,8 +205,9 @@ class _Child:
 def _work(opener: Opener, board: _Board, index: int, go: int, parent: int) -> NoReturn:
     status = 1
     try:
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        for number in _ENDING:
             signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
         die_with_parent()
         with opener(index) as loop:
             work = Work(index, board.stop, board.waits(index))

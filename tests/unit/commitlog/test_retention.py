@@ -3,7 +3,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -17,12 +17,24 @@ from binlog.commitlog.store_reader import StoreReader
 from binlog.errors import FullError, NotFoundError
 
 _FILE_BYTES = 1 << 14
-_HOUR = time.localtime().tm_hour
+_HOUR = 12
 # Never by itself: no disk is so full.
 _NEVER = Retention(at_hour=(_HOUR + 12) % 24, expire_ratio=2, force_ratio=2, full_ratio=2, pause_seconds=0.001)
 _OPTIONS = StoreOptions(
     file_bytes=_FILE_BYTES, units_in_file=20, key_index=KeyIndexSize(100, 50), retention=_NEVER
 )  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _half_past_twelve(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A time zone in which it is, so that no hour ends during a test."""
+    now = time.gmtime()
+    west = now.tm_hour * 60 + now.tm_min - (_HOUR * 60 + 30)
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", f"BINLOG{'-' if west < 0 else '+'}{abs(west) // 60}:{abs(west) % 60:02d}")
+        time.tzset()
+        yield
+    time.tzset()
 
 
 def _options(**changes: object) -> StoreOptions:

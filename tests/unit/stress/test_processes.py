@@ -134,3 +134,24 @@ def test_nothing_goes_on_when_the_measuring_process_ends(tmp_path: Path, number:
         assert process.returncode == 130
         assert b"every process that it started has ended" in rest
         assert list(tmp_path.iterdir()) == []
+
+
+# The signal comes while Python runs the hooks of a fork, where it ignores what a handler raises.
+_INTERRUPTED = """
+import contextlib, os, signal
+from stress.bench.processes import run_processes
+
+os.register_at_fork(after_in_parent=lambda: os.kill(os.getpid(), signal.SIGINT))
+opener = lambda index: contextlib.nullcontext(lambda work: 1)
+try:
+    run_processes(opener, processes=2, seconds=600, keep_waits=False)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+def test_an_interrupt_in_the_middle_of_a_fork_counts() -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", _INTERRUPTED], check=False, cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
+    assert (ran.stdout, ran.stderr) == ("interrupted\n", "")
