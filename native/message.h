@@ -1,4 +1,4 @@
-/* Messages of a commit log, for what makes Python objects of them; message.c packs, walk.c reads. */
+/* Messages of a commit log, for what makes Python objects of them: message.c packs, mapped_store.c stores, walk.c reads. */
 #ifndef BINLOG_MESSAGE_H
 #define BINLOG_MESSAGE_H
 
@@ -25,5 +25,7 @@ void message_crc_property(uint8_t *property, const uint8_t *message, size_t byte
 PyObject *binlog_pack_messages(PyObject *module, PyObject *args);
 PyObject *binlog_stamp_messages(PyObject *module, PyObject *args);
 PyObject *binlog_walk_messages(PyObject *module, PyObject *args);
+PyObject *binlog_connect_mapped(PyObject *module, PyObject *args);
+PyObject *binlog_store_mapped(PyObject *module, PyObject *args);
 
 #endif

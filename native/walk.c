@@ -139,6 +139,38 @@ static int64_t key_hash(const struct found *found, const uint8_t *key, uint32_t 
     return value == INT32_MIN ? 0 : value < 0 ? -value : value;
 }
 
+/* How long the messages of each delay level wait, as in RocketMQ's MessageStoreConfig. */
+static const uint32_t delay_seconds[] = {1,   5,   10,  30,  60,  120, 180,  240,  300,
+                                         360, 420, 480, 540, 600, 1200, 1800, 3600, 7200};
+#define DELAY_LEVELS (sizeof delay_seconds / sizeof *delay_seconds)
+
+/* The delay level of a message that waits for its time, 0 for all others; the highest one for what is too high. */
+static uint32_t delay_level(const struct found *found)
+{
+    static const char topic[] = "SCHEDULE_TOPIC_XXXX";
+    uint32_t bytes, level = 0;
+    if (found->topic_bytes != sizeof topic - 1 || memcmp(found->topic, topic, sizeof topic - 1) != 0)
+        return 0;
+    const uint8_t *text = property(found, "DELAY", 5, &bytes);
+    for (uint32_t i = 0; text && i < bytes; i++) {
+        if (text[i] < '0' || text[i] > '9')
+            return 0;
+        level = level * 10 + (text[i] - '0');
+        level = level < DELAY_LEVELS ? level : (uint32_t)DELAY_LEVELS;
+    }
+    return level;
+}
+
+/* What the queue says of a message besides its place: when it is due, or the hash of its tag. */
+static uint64_t tag_code(const struct found *found)
+{
+    uint32_t bytes, level = delay_level(found);
+    if (level > 0)
+        return found->store_ms + UINT64_C(1000) * delay_seconds[level - 1];
+    const uint8_t *tag = property(found, "TAGS", 4, &bytes);
+    return tag ? (uint64_t)(int64_t)(int32_t)java_hash(0, tag, bytes) : 0;
+}
+
 /* What a walk has found so far. */
 struct walk {
     PyObject *runs;  /* of one queue each: (topic, queue id, first queue offset, units) */
@@ -200,12 +232,10 @@ static int add_unit(struct walk *walk, const struct found *found, uint64_t offse
             return -1;
         walk->first = *found;
     }
-    uint32_t bytes;
-    const uint8_t *tag = property(found, "TAGS", 4, &bytes);
     uint8_t *unit = walk->units + walk->unit_count++ * QUEUE_UNIT_BYTES;
     put_u64(unit + QUEUE_UNIT_OFFSET, offset);
     put_u32(unit + QUEUE_UNIT_MESSAGE_BYTES, found->bytes);
-    put_u64(unit + QUEUE_UNIT_TAG_CODE, tag ? (uint64_t)(int64_t)(int32_t)java_hash(0, tag, bytes) : 0);
+    put_u64(unit + QUEUE_UNIT_TAG_CODE, tag_code(found));
     return 0;
 }
 

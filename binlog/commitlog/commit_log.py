@@ -82,49 +82,38 @@ class CommitLog:
         """
         if not messages:
             raise ValueError("no message to append")
-        data, places = pack_messages(list(messages), self._host, self._record_crc, self.body_bytes_max)
-        starts = memoryview(places).cast("I")
+        messages = list(messages)
+        data, places = pack_messages(messages, self._host, self._record_crc, self.body_bytes_max)
+        runs = _runs(messages)
         with self._mutex:
-            file = self.files.last_file()
-            if len(data) + BLANK.size > file.file_bytes - file.wrote:
-                if len(data) + BLANK.size > file.file_bytes:
-                    limit = file.file_bytes - BLANK.size
-                    raise FullError(f"{len(data)} bytes of messages; a file has {limit}", limit=limit, size=len(data))
-                if file.wrote:
-                    file.fill(_marker(file, file.wrote))
-                    file = self.files.last_file()
+            file = self._file_for(len(data))
             offset = file.offset + file.wrote
             store_ms = self._store_ms = max(int(self._clock() * 1000), self._store_ms)
+            queue_offsets: list[int] = []
             after = dict[tuple[str, int], int]()
-            queue_offsets = self._stamp(messages, data, places, offset, store_ms, after)
+            for queue, queued, count in runs:
+                start = after.get(queue, self.queue_offsets.get(queue, 0)) if queued else 0
+                if queued:
+                    after[queue] = start + count
+                stamp_messages(data, places, len(queue_offsets), count, start, offset, store_ms, self._record_crc)
+                queue_offsets += range(start, start + count) if queued else [0] * count
             file.append(data)
             file.store_ms = store_ms
             self.queue_offsets.update(after)
+        starts = memoryview(places).cast("I").tolist()
         return Appended(offset, len(data), store_ms, [offset + start for start in starts[:-1]], queue_offsets)
 
-    def _stamp(
-        self,
-        messages: Sequence[Message],
-        data: bytearray,
-        places: bytes,
-        offset: int,
-        store_ms: int,
-        after: dict[tuple[str, int], int],
-    ) -> list[int]:
-        """Give the messages what is known now; their queue offsets, and in `after` those that come next."""
-        queue_offsets: list[int] = []
-        first = 0
-        for (topic, queue_id, queued), run in itertools.groupby(messages, _queue):
-            count = sum(1 for _ in run)
-            start = 0
-            if queued:
-                key = topic, queue_id
-                start = after.get(key, self.queue_offsets.get(key, 0))
-                after[key] = start + count
-            stamp_messages(data, places, first, count, start, offset, store_ms, self._record_crc)
-            queue_offsets += range(start, start + count) if queued else [0] * count
-            first += count
-        return queue_offsets
+    def _file_for(self, size: int) -> MappedFile:
+        """The file in which so many bytes are appended: the next one, where they do not fit in the last."""
+        file = self.files.last_file()
+        if size + BLANK.size <= file.file_bytes - file.wrote:
+            return file
+        if size + BLANK.size > file.file_bytes:
+            limit = file.file_bytes - BLANK.size
+            raise FullError(f"{size} bytes of messages; a file has {limit}", limit=limit, size=size)
+        if file.wrote:
+            file.fill(_marker(file, file.wrote))
+        return self.files.last_file()
 
     def adopt(self, buffer: Buffer, offset: int) -> None:
         """Write to the file at `offset` what its buffer has more of than it.  For recovery, before all else.
@@ -204,10 +193,17 @@ class CommitLog:
         self.files.close()
 
 
-def _queue(message: Message) -> tuple[str, int, bool]:
+def _queue(message: Message) -> tuple[tuple[str, int], bool]:
     """Which queue it is in, and whether it is in any."""
     queued = message.system_flag & TRANSACTION not in (PREPARED, ROLLBACK)
-    return message.topic, message.queue_id, queued
+    return (message.topic, message.queue_id), queued
+
+
+def _runs(messages: list[Message]) -> list[tuple[tuple[str, int], bool, int]]:
+    """The same of messages of one queue that follow one another, and how many they are."""
+    if len(messages) == 1:
+        return [(*_queue(messages[0]), 1)]
+    return [(*queue, len(list(run))) for queue, run in itertools.groupby(messages, _queue)]
 
 
 def _is_blank(file: MappedFile, offset: int) -> bool:

@@ -119,6 +119,11 @@ class ConsumeQueue:
         if index < self.max_index:
             self.files.truncate(index * UNIT_BYTES)
 
+    def clear(self) -> None:
+        """Remove all its files: it will be made anew from the commit log."""
+        self.files.clear()
+        self.min_index = 0
+
     def correct_min_index(self, log_start: int) -> None:
         """Have the queue begin with the first message that is still in the commit log, which begins at `log_start`."""
         indexes = range(self._first_index, self.max_index)

@@ -46,11 +46,14 @@ class Dispatcher:
         """There is more to tell."""
         self._service.wake()
 
+    def check(self) -> None:
+        """Raises: what telling raised, after which nothing more is done."""
+        self._service.check()
+
     def stop(self) -> None:
         """Tell what is left, and end.  Raises: what telling raised."""
         self._service.stop()
-        if self._service.failure is not None:
-            raise self._service.failure
+        self.check()
 
     def run(self) -> None:
         """Tell all up to the limit."""

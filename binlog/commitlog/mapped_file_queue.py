@@ -40,7 +40,9 @@ class MappedFileQueue:
         self._directory_fd = open_directory(folder)
         self._files: tuple[MappedFile, ...] = ()
         self._leaving: dict[MappedFile, float] = {}
+        self._ahead: MappedFile | None = None
         self._mutex = threading.Lock()
+        self._making = threading.Lock()  # taken first
 
     @property
     def files(self) -> tuple[MappedFile, ...]:
@@ -91,15 +93,31 @@ class MappedFileQueue:
 
         offset: where in the whole the first one of all is to begin, rounded down to what a file may start at.
         """
-        with self._mutex:
-            if self._files and not self._files[-1].full:
-                return self._files[-1]
+        files = self._files
+        if files and not files[-1].full:
+            return files[-1]
+        with self._making:  # waits for one that is being made ahead
             start = self._files[-1].end if self._files else offset - offset % self.file_bytes
-            file = MappedFile(self._directory_fd, self.folder, start, self.file_bytes, buffer=self._buffer(start))
-            if not self._files:
-                self.flushed_where = self.committed_where = start
-            self._files = (*self._files, file)
+            ahead, self._ahead = self._ahead, None
+            file = ahead or self._make(start)
+            with self._mutex:
+                if not self._files:
+                    self.flushed_where = self.committed_where = start
+                self._files = (*self._files, file)
             return file
+
+    def make_ahead(self) -> None:
+        """Make the file after the last one where that is half full, so that no append waits for it.
+
+        Raises: AccessError, FullError, PoisonedError.
+        """
+        with self._making:
+            files = self._files
+            if self._ahead is None and files and 2 * files[-1].wrote >= self.file_bytes:
+                self._ahead = self._make(files[-1].end)
+
+    def _make(self, start: int) -> MappedFile:
+        return MappedFile(self._directory_fd, self.folder, start, self.file_bytes, buffer=self._buffer(start))
 
     def find(self, offset: int, *, first_where_below: bool = False) -> MappedFile | None:
         """The file that holds an offset, or None; with `first_where_below` the first file where none is so low."""
@@ -142,6 +160,14 @@ class MappedFileQueue:
         for file in self._files:
             if file.end > offset:
                 file.sync()
+
+    def clear(self) -> None:
+        """Remove all files, durably, the last one first."""
+        for file in reversed(self._files):
+            with self._mutex:
+                file.shut_down()
+                self._forget(file)
+        sync_directory(self._directory_fd, self.folder)
 
     def truncate(self, offset: int) -> None:
         """Have it all end at an offset, durably: what lies behind is erased or removed, the last file first."""
@@ -196,7 +222,10 @@ class MappedFileQueue:
         self._files = tuple(each for each in self._files if each is not file)
 
     def close(self) -> None:
-        """Unmap all files, those that are held with their last hold."""
+        """Unmap all files, those that are held with their last hold; one made ahead is removed."""
+        if self._ahead is not None:
+            self._ahead.remove()
+            self._ahead.shut_down()
         for file in self._files:
             file.shut_down()
         fd, self._directory_fd = self._directory_fd, -1

@@ -45,11 +45,14 @@ class QueuesFlushing:
         """Begin."""
         self._service.start()
 
+    def check(self) -> None:
+        """Raises: what flushing raised, after which nothing more is done."""
+        self._service.check()
+
     def stop(self) -> None:
         """Flush all, write the checkpoint, and end.  Raises: what flushing raised."""
         self._service.stop()
-        if self._service.failure is not None:
-            raise self._service.failure
+        self.check()
         self.flush(0)
 
     def _work(self) -> None:

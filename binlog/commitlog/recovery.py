@@ -14,6 +14,7 @@ from binlog.commitlog.mapped_file import MappedFile
 from binlog.commitlog.queues_flushing import QueuesFlushing
 from binlog.commitlog.transient_pool import TransientStorePool
 from binlog.errors import CorruptError, NotFoundError
+from binlog.format.commitlog.consume_queue import UNIT_BYTES
 
 _FILES_AFTER_CLEAN_STOP = 3
 
@@ -45,10 +46,11 @@ def recover(
     if again_ms is not None:
         recovery_ms = min(recovery_ms, again_ms - 1)
     start = _start_after_crash(log, recovery_ms) if crashed else _start_after_clean_stop(log)
-    dispatcher.offset = start
-    for stop, found in log.walks(start, log.files.max_offset, check=True):
-        dispatcher.tell(found)
-        dispatcher.offset = stop
+    if not _tell(log, queues, dispatcher, start):
+        for queue in queues:
+            queue.clear()
+        start = log.files.min_offset
+        _tell(log, queues, dispatcher, start, anew=True)
     end = dispatcher.offset
     if log.files.files:
         log.files.sync(start)
@@ -60,6 +62,25 @@ def recover(
         queue.correct_min_index(log.files.min_offset)
     log.queue_offsets = {key: queue.max_index for key, queue in queues.items()}
     log.recovered(dispatcher.store_ms)
+
+
+def _tell(log: CommitLog, queues: ConsumeQueues, dispatcher: Dispatcher, start: int, *, anew: bool = False) -> bool:
+    """Tell of all messages from an offset on; False where a queue lacks some that lie before.
+
+    That is so where somebody removed files of it.  anew: no queue has any, so each begins with what comes first.
+    """
+    dispatcher.offset = start
+    ends = {queue_id: queue.max_index for queue_id, queue in queues.items()}
+    for stop, found in log.walks(start, log.files.max_offset, check=True):
+        for run in found.runs:
+            queue_id = run.topic.decode("utf-8", "replace"), run.queue_id
+            end = ends.get(queue_id, 0)
+            if run.first_queue_offset > end and not anew:
+                return False
+            ends[queue_id] = max(end, run.first_queue_offset + len(run.units) // UNIT_BYTES)
+        dispatcher.tell(found)
+        dispatcher.offset = stop
+    return True
 
 
 def _start_after_clean_stop(log: CommitLog) -> int:

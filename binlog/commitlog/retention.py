@@ -69,8 +69,7 @@ class Cleaner:
     def stop(self) -> None:
         """End.  Raises: what removing raised."""
         self._service.stop()
-        if self._service.failure is not None:
-            raise self._service.failure
+        self._service.check()
 
     def check(self) -> None:
         """Raises: FullError while the disk is so full that nothing may be appended."""

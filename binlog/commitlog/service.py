@@ -10,19 +10,22 @@ from binlog.errors import BinlogError, InternalError
 
 
 class Service:
-    """Calls `work` every `seconds`, and sooner after `wake`.
+    """Calls `work` every `seconds`, and sooner after `wake`; what it returns says otherwise for the next time.
 
+    stopping: the call that goes on, or comes, is the last one.
     pause_seconds: it sleeps so long after each call, so that what comes meanwhile is one call's work.
     failure: what `work` raised, after which it is not called again; None while all is well.
     """
 
-    def __init__(self, name: str, seconds: float, work: Callable[[], None], *, pause_seconds: float = 0.0) -> None:
+    def __init__(
+        self, name: str, seconds: float, work: Callable[[], float | None], *, pause_seconds: float = 0.0
+    ) -> None:
         self.failure: BinlogError | None = None
         self._seconds = seconds
         self._work = work
         self._pause_seconds = pause_seconds
         self._woken = threading.Event()
-        self._stopping = False
+        self.stopping = False
         # A process that ends without closing its store must not wait for it.
         self._thread = threading.Thread(target=self._run, name=f"binlog {name}", daemon=True)
 
@@ -35,21 +38,28 @@ class Service:
         if not self._woken.is_set():  # setting it again takes a lock
             self._woken.set()
 
+    def check(self) -> None:
+        """Raises: what `work` raised."""
+        if self.failure is not None:
+            raise self.failure
+
     def stop(self) -> None:
         """Have it work once more, and end; waits for that.  Does nothing where it never began, or has ended."""
-        self._stopping = True
+        self.stopping = True
         self._woken.set()
         if self._thread.is_alive():
             self._thread.join()
 
     def _run(self) -> None:
+        seconds = self._seconds
         while self.failure is None:
-            stopping = self._stopping
+            stopping = self.stopping
             if not stopping:
-                self._woken.wait(self._seconds)
+                self._woken.wait(seconds)
                 self._woken.clear()
             try:
-                self._work()
+                found = self._work()
+                seconds = self._seconds if found is None else found
             except BinlogError as error:
                 self.failure = error
             except Exception as error:  # noqa: BLE001 - nobody sees what a thread raises, and all ask for its failure

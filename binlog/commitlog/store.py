@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Sequence
 from types import TracebackType
@@ -9,6 +10,8 @@ from typing import Self
 
 from binlog.commitlog.commit_log import CommitLog
 from binlog.commitlog.consume_queues import ConsumeQueues, is_topic
+from binlog.commitlog.delay_offsets import DelayOffsets
+from binlog.commitlog.delays import DELAY_MARK, Delays, delayed
 from binlog.commitlog.dispatch import Dispatcher
 from binlog.commitlog.flush_services import (
     CommitRealTimeService,
@@ -23,17 +26,24 @@ from binlog.commitlog.ownership import Ownership
 from binlog.commitlog.queues_flushing import QueuesFlushing
 from binlog.commitlog.recovery import recover
 from binlog.commitlog.retention import Cleaner
+from binlog.commitlog.retries import RETRIES_MAX, retried
+from binlog.commitlog.service import Service
 from binlog.commitlog.sidecar import Sidecar
+from binlog.commitlog.transactions import Transactions
 from binlog.commitlog.transient_pool import TransientStorePool
-from binlog.errors import BinlogError, ClosedError
+from binlog.errors import BinlogError, ClosedError, FullError
 from binlog.format.commitlog.consume_queue import parse_units
 from binlog.format.commitlog.message import StoredMessage
 from binlog.format.commitlog.names import COMMIT_LOG_FOLDER, INDEX_FOLDER, QUEUES_FOLDER
 from binlog.format.commitlog.properties import KEYS, UNIQUE_KEY, parse_properties
 from binlog.format.commitlog.sidecar import News
+from binlog.format.commitlog.topics import is_waiting_topic
 from binlog.storage.files import make_directory, open_directory, sync_directory, sync_parent
 
 _DEFAULTS = StoreOptions()
+# Messages that went on and have the same unique key, of which one is looked for.
+_WAITED_MAX = 1024
+_ALLOCATION_SECONDS = 60.0
 
 
 class MessageStore:
@@ -43,12 +53,14 @@ class MessageStore:
     Opening recovers: what was promised to be on the disk is there, and the queues have all that the commit log has.
     Raises, opening: BusyError where another process has it (`.holder`), AccessError, FullError, CorruptError where a
     file has a size that it never had.
+
+    transactions: messages that nobody is given until they are committed.
     """
 
     def __init__(self, path: str | os.PathLike[str], options: StoreOptions = _DEFAULTS) -> None:
         self.path = os.path.abspath(path)
         self._options = options
-        self._closed = False
+        self._closed = self._clean = False
         self._topics: set[str] = set()  # those that were looked at
         make_directory(self.path)
         self._directory_fd = open_directory(self.path)
@@ -99,10 +111,18 @@ class MessageStore:
         self._sidecar = Sidecar(self._directory_fd, self.path, self._news())
         self._flushing = self._flush_service()
         self._cleaner = Cleaner(self._log, self._queues, self._index, options.retention, self._publish)
+        self._delays = Delays(self._append, self._find_since, self._log, self._queues, DelayOffsets(self.path))
+        self.transactions = Transactions(
+            self._append_open, self._check_queue, self._find_since, self._log, self._queues
+        )
+        self._allocation = Service("allocation", _ALLOCATION_SECONDS, self._make_ahead)
+        self._services = (self._flushing, self._cleaner, self._dispatcher, self._queues_flushing)
         self._flushing.start()
         self._dispatcher.start()
         self._queues_flushing.start()
         self._cleaner.start()
+        self._allocation.start()
+        self._delays.start()
 
     def _flush_service(self) -> FlushService:
         if self._options.flush is Flush.SYNC:
@@ -134,27 +154,65 @@ class MessageStore:
     def append(self, messages: Message | Sequence[Message]) -> Appended:
         """Append a message, or several, which then lie together in one file.
 
+        One with a delay level waits in another topic until it is due, and what is returned is of that one.
         Durable on return with Flush.SYNC.  Blocks: with that for a sync that is shared with other threads.
-        Raises: ValueError for a part that is too long, or a topic or queue that can have no folder; FullError;
-        PoisonedError; ClosedError; TimedOutError where the sync takes too long, and may still come.
+        Raises: ValueError for a part that is too long, or a topic or queue that can have no folder, or is kept for what
+        waits; FullError; PoisonedError; ClosedError; TimedOutError where the sync takes too long, and may still come.
         """
-        if self._closed:
-            raise ClosedError(f"the store {self.path} is closed")
         several = [messages] if isinstance(messages, Message) else messages
         for message in several:
             if message.topic not in self._topics or message.queue_id < 0:
                 self._check_queue(message)
-        self._flushing.check()
-        self._cleaner.check()
-        appended = self._log.append(several)
+        return self._append_open(several)
+
+    def _append_open(self, messages: Sequence[Message]) -> Appended:
+        """Append, where the store is open, messages of any topic."""
+        if self._closed:
+            raise ClosedError(f"the store {self.path} is closed")
+        for message in messages:
+            if DELAY_MARK in message.properties:
+                break
+        else:
+            return self._append(messages)
+        self._delays.check()
+        appended = self._append([delayed(message) for message in messages])
+        self._delays.wake()
+        return appended
+
+    def _append(self, messages: Sequence[Message]) -> Appended:
+        for service in self._services:
+            service.check()
+        appended = self._log.append(messages)
+        half = self._options.file_bytes // 2
+        if appended.offset // half != appended.next_offset // half:
+            self._allocation.wake()
         self._dispatcher.wake()
         self._flushing.appended(appended.next_offset)
         return appended
 
+    def _make_ahead(self) -> None:
+        if self._allocation.stopping:
+            return
+        # Where the disk is full the append that needs the file says so.
+        with contextlib.suppress(FullError):
+            self._log.files.make_ahead()
+
     def _check_queue(self, message: Message) -> None:
-        if not is_topic(message.topic) or message.queue_id < 0:
-            raise ValueError(f"no topic or queue can be {message.topic!r}, {message.queue_id}")
-        self._topics.add(message.topic)
+        topic = message.topic
+        if not is_topic(topic) or is_waiting_topic(topic) or message.queue_id < 0:
+            raise ValueError(f"no topic or queue of yours can be {topic!r}, {message.queue_id}")
+        self._topics.add(topic)
+
+    def send_back(
+        self, message: StoredMessage, group: str, *, delay_level: int = 0, count_max: int = RETRIES_MAX
+    ) -> Appended:
+        """Have a message given to a group of consumers again, which could not handle it.
+
+        It comes to the topic `%RETRY%` and the group's name, counted in `reconsume_count`, after ten seconds the first
+        time and later each time, or at a delay level; after `count_max` times, or for a negative level, it comes to the
+        topic `%DLQ%` and the group's name.  Durable, and raises: as `append`.
+        """
+        return self.append(retried(message, group, delay_level=delay_level, count_max=count_max))
 
     def read(self, offset: int) -> StoredMessage:
         """The message that lies at an offset of the commit log.  Raises: NotFoundError, CorruptError."""
@@ -174,6 +232,9 @@ class MessageStore:
         """The messages of a topic that have a key and were stored within these times, so many at most, newest first."""
         found = map(self._log.read, self._index.find(topic, key, begin_ms=begin_ms, end_ms=end_ms, count=count))
         return [message for message in found if message.topic == topic and key in _keys(message)]
+
+    def _find_since(self, topic: str, key: str, begin_ms: int) -> list[StoredMessage]:
+        return self.find(topic, key, begin_ms=begin_ms, count=_WAITED_MAX)
 
     def find_by_time(self, topic: str, queue_id: int, store_ms: int) -> int:
         """The queue offset of the first message stored at a time or after it; the last one's, where all are before it.
@@ -210,21 +271,27 @@ class MessageStore:
         if self._closed:
             return
         self._closed = True
-        clean = False
-        try:
-            self._cleaner.stop()
-            self._flushing.stop()
-            self._dispatcher.stop()
-            self._queues_flushing.stop()
-            clean = self._dispatcher.offset == self._log.max_offset
-        finally:
-            self._log.close()
-            self._queues.close()
-            self._index.close()
-            self._pool.close()
-            self._sidecar.close()
-            self._ownership.release(clean=clean)
-            os.close(self._directory_fd)
+        with contextlib.ExitStack() as ending:  # goes on whatever one of them raises
+            ending.callback(os.close, self._directory_fd)
+            ending.callback(self._release)
+            for part in (self._sidecar, self._delays, self._pool, self._index, self._queues, self._log):
+                ending.callback(part.close)
+            with contextlib.ExitStack() as stopping:
+                # The last one stops first.
+                for stop in (
+                    self._queues_flushing.stop,
+                    self._dispatcher.stop,
+                    self._flushing.stop,
+                    self._allocation.stop,
+                    self._delays.stop,
+                    self._cleaner.stop,
+                ):
+                    stopping.callback(stop)
+            self._delays.save()
+            self._clean = self._dispatcher.offset == self._log.max_offset
+
+    def _release(self) -> None:
+        self._ownership.release(clean=self._clean)
 
     def __enter__(self) -> Self:
         return self

@@ -8,7 +8,7 @@ import os
 from binlog.errors import ClosedError, InternalError, StateError
 from binlog.storage.failures import failure, poisoned, write_failure
 from binlog.storage.files import write_at
-from binlog.storage.native import ffi, fork_generation, lib
+from binlog.storage.native import address, ffi, fork_generation, lib, store_mapped
 
 _ZEROS = bytes(1 << 20)
 
@@ -23,13 +23,16 @@ class Mapping:
         self._map = lib.binlog_map(fd, file_bytes)
         if self._map == ffi.NULL:
             raise failure(ffi.errno, path, "mapping the file")
+        self._where = address(self._map)
 
     def write(self, data: bytes | bytearray | memoryview, offset: int) -> None:
         """Store all of `data` at `offset`, where `make_ready` was before."""
-        map_ = self.address()
-        if offset < 0 or offset + len(data) > self._file_bytes:
+        if not self._where:
+            raise ClosedError(f"{self._path} is closed")
+        result = store_mapped(self._where, self._file_bytes, self._generation, offset, data)
+        if result:
+            self.address()  # where this is a forked child, it says so
             raise InternalError(f"{len(data)} bytes at {offset} are not within {self._path}")
-        lib.binlog_mapped_write(map_, offset, ffi.from_buffer("uint8_t[]", data), len(data))
 
     def read(self, size: int, offset: int) -> bytes:
         """Up to `size` bytes from `offset`; fewer only where the file ends."""
@@ -49,7 +52,7 @@ class Mapping:
 
     def close(self) -> None:
         """Unmap it; a second call does nothing."""
-        map_, self._map = self._map, ffi.NULL
+        map_, self._map, self._where = self._map, ffi.NULL, 0
         if map_ == ffi.NULL or self._generation != fork_generation():
             return
         result = lib.binlog_unmap(map_, self._file_bytes)

@@ -23,7 +23,7 @@ class WalkStop(enum.IntEnum):
 class Run:
     """Messages of one queue that follow one another, in the log as in the queue.
 
-    topic: UTF-8.  units: of the queue, 20 bytes each, whose tag codes are hashes.
+    topic: UTF-8.  units: of the queue, 20 bytes each, whose tag codes are hashes, or times in the topic of delays.
     """
 
     topic: bytes

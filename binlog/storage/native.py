@@ -15,12 +15,14 @@ try:
         QuickSession,
         QuickWriter,
         connect,
+        connect_mapped,
         frame_records,
         gather_records,
         pack_messages,
         read_records,
         spread_records,
         stamp_messages,
+        store_mapped,
         wait_and_read,
         walk_messages,
     )
@@ -41,6 +43,7 @@ __all__ = [
     "read_records",
     "spread_records",
     "stamp_messages",
+    "store_mapped",
     "wait_and_read",
     "walk_messages",
 ]
@@ -59,9 +62,9 @@ def address(value: Any) -> int:
 
 
 # What makes Python objects is a module of its own, and must not have a second copy of what these know of forks.
-connect(
-    *(
-        address(ffi.addressof(lib, f"binlog_{name}"))
-        for name in ("fork_generation", "stage_record", "append_record", "abandon")
-    )
-)
+def _addresses(*names: str) -> list[int]:
+    return [address(ffi.addressof(lib, f"binlog_{name}")) for name in names]
+
+
+connect(*_addresses("fork_generation", "stage_record", "append_record", "abandon"))
+connect_mapped(*_addresses("fork_generation", "mapped_write"))

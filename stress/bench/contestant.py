@@ -16,6 +16,10 @@ FLOOR = "floor: "  # what the name of one begins with
 RECORD_BYTES = 500
 FRAMED_BYTES = 504
 
+# The body of a message in the rows of the commit log, and all of it there.
+BODY_BYTES = 1024
+MESSAGE_BYTES = 1149
+
 # How long who waits has slept before it is woken.
 IDLE_MS = 20
 

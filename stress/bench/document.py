@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from stress.bench import figures, table
-from stress.bench.contestant import RECORD_BYTES, Row
+from stress.bench.contestant import BODY_BYTES, RECORD_BYTES, Row
 from stress.bench.machine import Machine
 from stress.bench.peers.spark_process import MEGABYTES_A_SECOND as SPARK_MEGABYTES
 from stress.bench.rounds import Result, Results
@@ -44,15 +44,15 @@ def _opening(taken: Taken) -> list[str]:
         "Written by `make bench ARGS=--write`; do not edit it by hand. Figures are worth something beside those of the",
         "same run only: another disk, kernel or machine gives others.",
         "",
-        f"Records are of {RECORD_BYTES} bytes. There were {taken.rounds} rounds; in each of them everybody was",
-        f"measured once, for {taken.seconds:g} s (five times that in `stage`, two and a half times in `bulk`), one",
-        "after the other, each in an empty directory; every other round went through the list backwards. A figure is",
-        "the median of the rounds, beside it their range. A ratio is the median of the rounds' own ratios: more than 1",
-        "says that binlog's figure is the larger one. Processes are forked and made ready first, let go at once, and",
-        "stopped through a flag in shared memory; the time is from the first one's beginning to the last one's end.",
-        "Waits are those of single calls, of all processes: the median of the rounds' medians (p50), of their 99th",
-        "percentiles (p99) and of the longest one of each round. What a log holds afterwards is counted, and a peer",
-        "that holds another number than was told fails. In the rows of Spark all is done once a round, with",
+        f"Records are of {RECORD_BYTES} bytes, messages of {BODY_BYTES}. There were {taken.rounds} rounds; in each",
+        f"everybody was measured once, for {taken.seconds:g} s (five times that in `stage`, two and a half times in",
+        "`bulk`), one after the other, each in an empty directory; every other round went through the list backwards.",
+        "A figure is the median of the rounds, beside it their range. A ratio is the median of the rounds' own ratios:",
+        "more than 1 says that binlog's figure is the larger one. Processes are forked and made ready first, let go",
+        "at once, and stopped through a flag in shared memory; the time is from the first one's beginning to the last",
+        "one's end. Waits are those of single calls, of all processes: the median of the rounds' medians (p50), of",
+        "their 99th percentiles (p99) and of the longest one of each round. What a log holds afterwards is counted,",
+        "and a peer that holds another number than was told fails. In the rows of Spark all is done once a round, with",
         f"{SPARK_MEGABYTES * taken.seconds:,.0f} MB of records, in one session of two cores that was warm.",
         "",
     ]

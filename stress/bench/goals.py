@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from binlog.commitlog.options import Flush
 from stress.bench.contestant import OURS
 from stress.bench.rounds import Results, ratio
-from stress.bench.rows import durable, reading, spark, unsynced, waking
+from stress.bench.rows import commit_log, durable, reading, spark, unsynced, waking
 from stress.bench.sample import Spread
 
 
@@ -32,7 +33,7 @@ class Goal:
 
 def goals() -> list[Goal]:
     """All of them, in the order of the rows."""
-    return [*_durable(), *_unsynced(), *_reading(), _waking(), *_spark()]
+    return [*_durable(), *_unsynced(), *_reading(), _waking(), *_commit_log(), *_spark()]
 
 
 def _durable() -> list[Goal]:
@@ -85,6 +86,31 @@ def _waking() -> Goal:
         return ratio(ours, floor)
 
     return Goal("waking, to the floor", 2, reached, most=True)
+
+
+def _commit_log() -> list[Goal]:
+    one, eight = commit_log.row_name(Flush.SYNC), commit_log.row_name(Flush.SYNC, 8)
+    unsynced = (Flush.ASYNC, Flush.POOLED)
+    return [
+        Goal("commit log, sync, 8 threads, to our own 1", 2.5, _against_one(eight, one)),
+        *(
+            Goal(f"commit log, {flush.value}, one a call, messages/s", 100_000, _figure(commit_log.row_name(flush)))
+            for flush in unsynced
+        ),
+        *(
+            Goal(f"commit log, {flush.value}, 32 a call, messages/s", 300_000, _figure(commit_log.batch_name(flush)))
+            for flush in unsynced
+        ),
+        *(
+            Goal(
+                f"commit log, finding by {what}, µs",
+                1000,
+                _figure(commit_log.LOOKUP, commit_log.by_name(what)),
+                most=True,
+            )
+            for what in commit_log.BY
+        ),
+    ]
 
 
 def _spark() -> list[Goal]:

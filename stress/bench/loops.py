@@ -6,8 +6,10 @@ So a machine that is so busy that somebody has no turn in time gives a bad figur
 from __future__ import annotations
 
 import itertools
+import random
 import time
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from stress.bench.processes import Loop, Work
@@ -18,7 +20,7 @@ _RECORDS_A_LOOK = 50
 _Item = TypeVar("_Item")
 
 
-def append_loop(append: Callable[[bytes], object], record: bytes) -> Loop:
+def append_loop(append: Callable[[_Item], object], record: _Item) -> Loop:
     """One record a call; each call timed where waits are asked for."""
 
     def loop(work: Work) -> int:
@@ -29,9 +31,30 @@ def append_loop(append: Callable[[bytes], object], record: bytes) -> Loop:
     return loop
 
 
-def append_many_loop(append_many: Callable[[list[bytes]], object], records: list[bytes]) -> Loop:
+def append_many_loop(append_many: Callable[[list[_Item]], object], records: list[_Item]) -> Loop:
     """Many records a call."""
     return lambda work: _count(work, append_many, records, 1) * len(records)
+
+
+def in_threads(loop: Loop, threads: int) -> Loop:
+    """The loop in so many threads at once."""
+
+    def loops(work: Work) -> int:
+        with ThreadPoolExecutor(threads) as pool:
+            return sum(pool.map(lambda _: loop(work), range(threads)))
+
+    return loops
+
+
+def ask_loop(ask: Callable[[int], object], count: int) -> Loop:
+    """Ask for one of so many by its number, any of them, one after the other; each question timed."""
+
+    def loop(work: Work) -> int:
+        assert work.waits is not None
+        chance = random.Random(work.index)
+        return _count_and_time(work, work.waits, lambda all_: ask(chance.randrange(all_)), count)
+
+    return loop
 
 
 def pass_loop(read: Callable[[], object], records: int) -> Loop:
@@ -54,7 +77,7 @@ def take(records: Iterable[object]) -> None:
         pass
 
 
-def _count_and_time(work: Work, waits: memoryview, append: Callable[[bytes], object], record: bytes) -> int:
+def _count_and_time(work: Work, waits: memoryview, append: Callable[[_Item], object], record: _Item) -> int:
     stop, now = work.stop, time.monotonic_ns
     count = 0
     before = now()

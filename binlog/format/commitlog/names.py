@@ -7,9 +7,11 @@ import re
 COMMIT_LOG_FOLDER = "commitlog"
 QUEUES_FOLDER = "consumequeue"
 INDEX_FOLDER = "index"
+CONFIG_FOLDER = "config"
 CHECKPOINT_FILE = "checkpoint"
 ABORT_FILE = "abort"
 LOCK_FILE = "lock"
+DELAY_OFFSETS_FILE = "delayOffset.json"
 
 _OFFSET = re.compile(r"[0-9]{20}", re.ASCII)
 _INDEX = re.compile(r"[0-9]{17}", re.ASCII)

@@ -14,6 +14,12 @@ REAL_TOPIC = "REAL_TOPIC"
 REAL_QUEUE_ID = "REAL_QID"
 TRANSACTION_PREPARED = "TRAN_MSG"
 UNIQUE_KEY = "UNIQ_KEY"
+RETRY_TOPIC = "RETRY_TOPIC"
+ORIGIN_ID = "ORIGIN_MESSAGE_ID"
+# Ours: of a message that waited in another topic, where in the commit log it did.
+WAITED_AT = "WAITED_AT"
+# Ours: of a message that tells that half messages were ended, which one is the first that was not.
+LOWEST_HALF = "LOWEST_HALF"
 
 _NAME_END = "\x01"
 _VALUE_END = "\x02"

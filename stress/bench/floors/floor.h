@@ -27,6 +27,7 @@ int64_t floor_calls(const struct floor_work *work);
 int64_t floor_blocks(const struct floor_work *work);
 int64_t floor_blocks_synced(const struct floor_work *work);
 int64_t floor_copies(const struct floor_work *work);
+int64_t floor_mapped(const struct floor_work *work);
 int64_t floor_read(const struct floor_work *work);
 int64_t floor_ring(const struct floor_work *work);
 int64_t floor_wait(const struct floor_work *work);

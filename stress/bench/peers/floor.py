@@ -58,19 +58,19 @@ def on_growing_file(function: str, *, stored: bool = False) -> Prepare:
     return prepare
 
 
-def on_prepared_file(function: str) -> Prepare:
+def on_prepared_file(function: str, *, bytes_: int = FRAMED_BYTES, region_bytes: int = _REGION_BYTES) -> Prepare:
     """A floor on a file that is allocated and written, with a region for each process that it goes round in."""
 
     @contextmanager
     def prepare(directory: Path, processes: int) -> Iterator[Prepared]:
         path = directory / "floor"
         with path.open("wb") as file:
-            os.posix_fallocate(file.fileno(), 0, processes * _REGION_BYTES)
+            os.posix_fallocate(file.fileno(), 0, processes * region_bytes)
             for _ in range(processes):
-                file.write(bytes(_REGION_BYTES))
+                file.write(bytes(region_bytes))
             file.flush()
             os.fsync(file.fileno())
-        yield Prepared(_opener([function], path), None)
+        yield Prepared(_opener([function], path, bytes_, region_bytes), None)
 
     return prepare
 
@@ -97,7 +97,9 @@ def with_roles(*functions: str) -> Prepare:
     return prepare
 
 
-def _opener(functions: Sequence[str], path: Path) -> Opener:
+def _opener(
+    functions: Sequence[str], path: Path, bytes_: int = FRAMED_BYTES, region_bytes: int = _REGION_BYTES
+) -> Opener:
     calls = [getattr(library(), function) for function in functions]
 
     @contextmanager
@@ -112,9 +114,9 @@ def _opener(functions: Sequence[str], path: Path) -> Opener:
                 "struct floor_work *",
                 {
                     "path": name,
-                    "region_bytes": _REGION_BYTES,
+                    "region_bytes": region_bytes,
                     "index": index,
-                    "bytes": FRAMED_BYTES,
+                    "bytes": bytes_,
                     "idle_ms": IDLE_MS,
                     "stop": stop,
                     "waits": waits,

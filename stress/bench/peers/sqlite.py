@@ -34,7 +34,7 @@ def create(path: Path) -> None:
         connection.execute("CREATE TABLE log (sequence INTEGER PRIMARY KEY, record BLOB NOT NULL)")
 
 
-def one_a_transaction(synchronous: str) -> Prepare:
+def one_a_transaction(synchronous: str, record_bytes: int = RECORD_BYTES) -> Prepare:
     """One insert a transaction."""
 
     @contextmanager
@@ -46,14 +46,14 @@ def one_a_transaction(synchronous: str) -> Prepare:
         def opener(index: int) -> Iterator[Loop]:
             with closing(connect(path, synchronous)) as connection:
                 execute = connection.execute
-                yield append_loop(lambda record: execute(_INSERT, (record,)), os.urandom(RECORD_BYTES))
+                yield append_loop(lambda record: execute(_INSERT, (record,)), os.urandom(record_bytes))
 
         yield Prepared(opener, lambda: _stored(path))
 
     return prepare
 
 
-def many_a_transaction(synchronous: str, records: int) -> Prepare:
+def many_a_transaction(synchronous: str, records: int, record_bytes: int = RECORD_BYTES) -> Prepare:
     """So many inserts a transaction."""
 
     @contextmanager
@@ -70,7 +70,7 @@ def many_a_transaction(synchronous: str, records: int) -> Prepare:
                     connection.executemany(_INSERT, ((record,) for record in records))
                     connection.execute("COMMIT")
 
-                yield append_many_loop(append_many, [os.urandom(RECORD_BYTES)] * records)
+                yield append_many_loop(append_many, [os.urandom(record_bytes)] * records)
 
         yield Prepared(opener, lambda: _stored(path))
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from stress.bench.contestant import Row
-from stress.bench.rows import durable, reading, spark, unsynced, waking
+from stress.bench.rows import commit_log, durable, reading, spark, unsynced, waking
 
 
 def all_rows() -> list[Row]:
     """All of them."""
-    return [*durable.rows(), *unsynced.rows(), *reading.rows(), *waking.rows(), *spark.rows()]
+    return [*durable.rows(), *unsynced.rows(), *reading.rows(), *waking.rows(), *commit_log.rows(), *spark.rows()]
 
 
 def chosen(names: Sequence[str]) -> list[Row]:

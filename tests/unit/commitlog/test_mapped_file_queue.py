@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ from binlog.commitlog import mapped_file_queue
 from binlog.commitlog.mapped_file import PAGE_BYTES
 from binlog.commitlog.mapped_file_queue import MappedFileQueue
 from binlog.errors import CorruptError
+from binlog.format.commitlog.names import mapped_file_name
 
 _FILE_BYTES = 4 * PAGE_BYTES
 
@@ -183,3 +185,43 @@ def test_a_file_is_found_by_when_it_was_written(tmp_path: Path, queue: MappedFil
         os.utime(tmp_path / f"{number * _FILE_BYTES:020d}", (1000 * number, 1000 * number))
     found = [queue.find_by_time(seconds) for seconds in (0, 1, 1000, 1001, 9999)]
     assert [queue.files.index(file) for file in found if file] == [0, 1, 1, 2, 2]
+
+
+def test_a_file_is_made_ahead_once_the_last_one_is_half_full(tmp_path: Path) -> None:
+    queue = MappedFileQueue(str(tmp_path), _FILE_BYTES)
+    queue.make_ahead()
+    assert list(tmp_path.iterdir()) == []
+    file = queue.last_file()
+    file.append(bytes(_FILE_BYTES // 2 - 1))
+    queue.make_ahead()
+    assert len(list(tmp_path.iterdir())) == 1
+    file.append(b"1")
+    for _ in range(2):
+        queue.make_ahead()
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == [mapped_file_name(0), mapped_file_name(_FILE_BYTES)]
+    # Nobody sees it until the one before it is full.
+    assert [each.offset for each in queue] == [0]
+    assert queue.last_file() is file
+    file.append(bytes(_FILE_BYTES // 2))
+    assert queue.last_file().offset == _FILE_BYTES
+    assert [each.offset for each in queue] == [0, _FILE_BYTES]
+    queue.last_file().append(bytes(_FILE_BYTES - 1))
+    queue.make_ahead()
+    queue.close()
+    assert sorted(path.name for path in tmp_path.iterdir()) == names
+
+
+def test_an_append_that_needs_the_file_waits_while_it_is_made_ahead(tmp_path: Path) -> None:
+    queue = MappedFileQueue(str(tmp_path), _FILE_BYTES)
+    for _ in range(50):
+        queue.last_file().append(bytes(_FILE_BYTES))
+        makers = [threading.Thread(target=queue.make_ahead) for _ in range(3)]
+        for maker in makers:
+            maker.start()
+        queue.last_file()
+        for maker in makers:
+            maker.join()
+    assert [file.offset for file in queue] == [number * _FILE_BYTES for number in range(51)]
+    queue.close()
+    assert len(list(tmp_path.iterdir())) == 51

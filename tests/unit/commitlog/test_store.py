@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -281,7 +282,7 @@ def test_a_store_with_files_of_another_size_is_refused_and_left_alone(tmp_path: 
 def test_threads_end_with_the_store(tmp_path: Path) -> None:
     before = threading.active_count()
     with MessageStore(tmp_path, _OPTIONS):
-        assert threading.active_count() == before + 4
+        assert threading.active_count() == before + 6
     assert threading.active_count() == before
 
 
@@ -320,3 +321,32 @@ def test_without_shared_memory_messages_go_to_the_file(tmp_path: Path) -> None:
     with MessageStore(tmp_path, dataclasses.replace(_POOLED, pool_buffers=0)) as store:
         _fill(store, 100)
         _until(lambda: sum(map(len, _ranges(store))) == 100)
+
+
+@pytest.mark.parametrize("crashed", [False, True])
+@pytest.mark.parametrize("lost", ["", "a", "a/1", "b/0"])
+def test_queues_that_somebody_removed_are_made_anew(tmp_path: Path, lost: str, crashed: bool) -> None:
+    with MessageStore(tmp_path, _OPTIONS) as store:
+        _fill(store, 600)
+        _until(lambda: sum(map(len, _ranges(store))) == 600)
+        assert len(store._log.files.files) > 4
+    shutil.rmtree(tmp_path / "consumequeue" / lost)
+    if crashed:
+        (tmp_path / "abort").touch()
+    with MessageStore(tmp_path, _OPTIONS) as store:
+        assert _ranges(store) == [range(150)] * 4
+        assert _bodies(store) == set(map(_body, range(600)))
+        assert store.append(Message("a", b"", queue_id=1)).queue_offsets == [150]
+
+
+def test_a_queue_of_which_only_the_first_file_is_left_is_made_anew(tmp_path: Path) -> None:
+    with MessageStore(tmp_path, _OPTIONS) as store:
+        _fill(store, 600)
+    folder = tmp_path / "consumequeue" / "b" / "1"
+    files = sorted(folder.iterdir())
+    assert len(files) > 2
+    for file in files[1:]:
+        file.unlink()
+    with MessageStore(tmp_path, _OPTIONS) as store:
+        assert _ranges(store) == [range(150)] * 4
+        assert _bodies(store) == set(map(_body, range(600)))

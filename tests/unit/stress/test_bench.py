@@ -53,7 +53,9 @@ def test_every_row_that_can_run_here_gives_figures(tmp_path: Path, names: Sequen
                 (sample,) = contestant["samples"]
                 # From the return of an append that a reader can be faster than.
                 assert sample["value"] > 0 or (row["name"], contestant["name"]) == ("waking", "binlog")
-                assert (sample["waits"] is not None) == row["name"].startswith(("durable-", "waking"))
+                assert (sample["waits"] is not None) == row["name"].startswith(
+                    ("durable-", "waking", "commitlog-lookup")
+                )
         assert f"### {row['name']}\n" in written.read_text()
     assert list(place.iterdir()) == []
 

@@ -1,0 +1,180 @@
+"""Delayed messages: they wait in a topic with a queue for each level, until a thread appends them to their own.
+
+All messages of a level wait equally long, so the one that came first goes on first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable
+
+from binlog.commitlog.commit_log import CommitLog
+from binlog.commitlog.consume_queue import ConsumeQueue
+from binlog.commitlog.consume_queues import ConsumeQueues
+from binlog.commitlog.delay_offsets import DelayOffsets
+from binlog.commitlog.message import Appended, Message
+from binlog.commitlog.service import Service
+from binlog.commitlog.waiting import Find, own_queue, to_go_on, to_wait, went_on
+from binlog.errors import FullError, NotFoundError, TimedOutError
+from binlog.format.commitlog.consume_queue import parse_units
+from binlog.format.commitlog.message import PREPARED, ROLLBACK, TRANSACTION, StoredMessage
+from binlog.format.commitlog.properties import DELAY, parse_properties
+from binlog.format.commitlog.topics import DELAY_SECONDS, DELAY_TOPIC, HALF_TOPIC
+
+_LEVELS = range(1, len(DELAY_SECONDS) + 1)
+# In the properties of each message that has a delay level, and of few others.
+DELAY_MARK = f"{DELAY}\x01".encode()
+_IDLE_SECONDS = 60.0
+_SOON_SECONDS = 0.005
+# Whoever sets the clock forward, or wakes the machine, makes messages due.
+_LOOK_SECONDS = 1.0
+_SAVE_SECONDS = 10.0
+_AT_ONCE = 64
+_BYTES_AT_ONCE = 1 << 20
+
+
+def delayed(message: Message) -> Message:
+    """The message as it is appended: where it has a delay level, to the topic in which it waits.
+
+    A half message does not wait, but what is appended when it is committed.
+    Raises: ValueError for a level that is no number.
+    """
+    half = message.topic == HALF_TOPIC or message.system_flag & TRANSACTION in (PREPARED, ROLLBACK)
+    if half or DELAY_MARK not in message.properties:
+        return message
+    text = parse_properties(message.properties).get(DELAY, "0")
+    if not (text.isascii() and text.isdigit()):
+        raise ValueError(f"not a delay level: {text!r}")
+    level = min(int(text), _LEVELS[-1])
+    return to_wait(message, DELAY_TOPIC, level - 1) if level else message
+
+
+class Delays:
+    """Has each delayed message go on when it is due, once, whatever process dies when.
+
+    append, find: the store's.  What went on is known again after a crash by what was appended, so the file that says
+    how far each level is only spares looking; it never says more than what is on the disk.
+    """
+
+    def __init__(
+        self,
+        append: Callable[[list[Message]], Appended],
+        find: Find,
+        log: CommitLog,
+        queues: ConsumeQueues,
+        offsets: DelayOffsets,
+    ) -> None:
+        self._append = append
+        self._find = find
+        self._log = log
+        self._queues = queues
+        self._offsets = offsets
+        self._next: dict[int, int] = {}
+        self._log_end = 0
+        self._saved: dict[int, int] = {}
+        self._save_at = time.monotonic() + _SAVE_SECONDS
+        self._service = Service("delays", _IDLE_SECONDS, self._work)
+
+    def start(self) -> None:
+        """Begin.  For a store that was recovered."""
+        self._saved = self._offsets.read()
+        self._service.start()
+        self._service.wake()  # for those that wait already
+
+    def wake(self) -> None:
+        """A delayed message was appended."""
+        self._service.wake()
+
+    def check(self) -> None:
+        """Raises: that for which no message goes on any more."""
+        self._service.check()
+
+    def stop(self) -> None:
+        """End; what is not due goes on waiting.  Raises: as `check`."""
+        self._service.stop()
+        self.check()
+
+    def save(self) -> None:
+        """Keep how far each level is.  For a log that is flushed.  Raises: AccessError, FullError, PoisonedError."""
+        if self._next != self._saved:
+            self._offsets.write(self._next)
+            self._saved = dict(self._next)
+
+    def _work(self) -> float:
+        """Have go on what is due; in how many seconds to look again."""
+        if self._service.stopping:
+            return _IDLE_SECONDS
+        seconds = _IDLE_SECONDS
+        for level in _LEVELS:
+            try:
+                seconds = min(seconds, self._level(level))
+            except FullError:
+                seconds = min(seconds, _LOOK_SECONDS)  # nothing is lost: it goes on when there is room
+        if time.monotonic() >= self._save_at and self._log.files.flushed_where >= self._log_end:
+            self.save()
+            self._save_at = time.monotonic() + _SAVE_SECONDS
+        return seconds
+
+    def _queue(self, level: int) -> ConsumeQueue | None:
+        return self._queues.get(DELAY_TOPIC, level - 1)
+
+    def _level(self, level: int) -> float:
+        queue = self._queue(level)
+        appended = self._log.queue_offsets.get((DELAY_TOPIC, level - 1), 0)
+        if queue is None:
+            return _SOON_SECONDS if appended else _IDLE_SECONDS
+        index = self._next.get(level)
+        if index is None:
+            index = self._next[level] = self._first(queue, self._saved.get(level, 0))
+        while True:
+            index = max(index, queue.min_index)
+            units = list(parse_units(queue.read(index, _AT_ONCE)))
+            if not units:
+                # Of what was appended the queue hears a moment later.
+                return _SOON_SECONDS if index < appended else _IDLE_SECONDS
+            now_ms = time.time() * 1000
+            due = [unit.offset for unit in units if unit.tag_code <= now_ms]
+            if not due:
+                return min(max((units[0].tag_code - now_ms) / 1000, 0), _LOOK_SECONDS)
+            index = self._next[level] = index + self._pass_on(due)
+
+    def _first(self, queue: ConsumeQueue, index: int) -> int:
+        """The queue offset of the first message that did not go on yet."""
+        index = min(max(index, queue.min_index), queue.max_index)
+        while (unit := queue.unit(index)) is not None:
+            stored = self._stored(unit.offset)
+            if stored is not None and not went_on(stored, [own_queue(stored)[0]], self._find):
+                break
+            index += 1
+        return index
+
+    def _stored(self, offset: int) -> StoredMessage | None:
+        """The message that lies there; None once it was removed, which it is when it has expired."""
+        try:
+            return self._log.read(offset)
+        except NotFoundError:
+            return None
+
+    def _pass_on(self, offsets: list[int]) -> int:
+        """Append the messages that lie there to their own topics, as many as make one append; how many those are."""
+        messages: list[Message] = []
+        count, left = 0, _BYTES_AT_ONCE
+        for offset in offsets:
+            stored = self._stored(offset)
+            if stored is not None:
+                left -= stored.message_bytes
+                if left < 0 and messages:
+                    break
+                messages.append(to_go_on(stored, without=(DELAY,)))
+            count += 1
+        if messages:
+            # Where that takes too long they are appended all the same, and count as gone on once they are flushed.
+            with contextlib.suppress(TimedOutError):
+                self._append(messages)
+            self._log_end = self._log.max_offset
+        return count
+
+    def close(self) -> None:
+        """Give its descriptor back."""
+        self._offsets.close()

@@ -1,0 +1,222 @@
+"""Half messages: they are on the disk, and nobody is given them until they are committed.
+
+As in RocketMQ's TransactionalMessageServiceImpl a half message waits in a topic, and a message in another topic tells
+that it was ended.  A commit appends the message and that one together, in this order; who finds only the first after a
+power cut knows by where it waited that it was committed.
+"""
+
+from __future__ import annotations
+
+import heapq
+import threading
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from binlog.commitlog.commit_log import CommitLog
+from binlog.commitlog.consume_queue import ConsumeQueue
+from binlog.commitlog.consume_queues import ConsumeQueues
+from binlog.commitlog.message import Appended, Message
+from binlog.commitlog.waiting import Find, own_queue, to_go_on, to_wait, went_on
+from binlog.errors import CorruptError, FullError, NotFoundError, StateError
+from binlog.format.commitlog.consume_queue import parse_units
+from binlog.format.commitlog.message import COMMIT, StoredMessage
+from binlog.format.commitlog.properties import (
+    LOWEST_HALF,
+    TAGS,
+    TRANSACTION_PREPARED,
+    pack_properties,
+    parse_properties,
+)
+from binlog.format.commitlog.topics import DELAY_TOPIC, ENDED_TAG, ENDED_TOPIC, HALF_TOPIC
+
+_UNITS_AT_ONCE = 1024
+
+
+class Half(NamedTuple):
+    """A half message that was neither committed nor rolled back.
+
+    queue_offset: in the topic of half messages; names it.  offset: where it lies in the commit log.
+    store_ms: when it was stored, in milliseconds since 1970 UTC.
+    """
+
+    queue_offset: int
+    offset: int
+    store_ms: int
+
+
+class Transactions:
+    """The half messages of a store.  Any thread may use it.
+
+    append, check, find: the store's; so what an append says of when something is durable holds here.
+    """
+
+    def __init__(
+        self,
+        append: Callable[[list[Message]], Appended],
+        check: Callable[[Message], None],
+        find: Find,
+        log: CommitLog,
+        queues: ConsumeQueues,
+    ) -> None:
+        self._append = append
+        self._check = check
+        self._find = find
+        self._log = log
+        self._queues = queues
+        self._mutex = threading.Lock()
+        self._looked = False
+        self._halves: dict[int, Half] = {}
+        # Those that are being ended; also of which nobody knows whether they were.
+        self._ending: dict[int, Half] = {}
+        # All of both by queue offset, and some that are in neither any more.
+        self._order: list[int] = []
+        # What is being prepared gets no lower queue offsets.
+        self._floors: list[int] = []
+
+    def prepare(self, message: Message) -> Half:
+        """Append a half message.  Raises: as an append of the message would."""
+        self._check(message)
+        half = to_wait(message, HALF_TOPIC, 0)
+        properties = parse_properties(half.properties)
+        properties[TRANSACTION_PREPARED] = "true"
+        with self._mutex:
+            self._look()
+            floor = self._log.queue_offsets.get((HALF_TOPIC, 0), 0)
+            self._floors.append(floor)
+        # Where this fails the half message may be there all the same, for who opens the store next: the floor stays.
+        appended = self._append([half._replace(properties=pack_properties(properties))])
+        found = Half(appended.queue_offsets[0], appended.offset, appended.store_ms)
+        with self._mutex:
+            self._floors.remove(floor)
+            self._put(found)
+        return found
+
+    def commit(self, half: Half) -> Appended:
+        """Append the message to its topic, now for all to see.
+
+        Raises: StateError where it was ended before; NotFoundError where it has expired; CorruptError; as an append.
+        """
+        return self._end(half, committed=True)
+
+    def roll_back(self, half: Half) -> Appended:
+        """Have nobody ever see the message.  Raises: as `commit`."""
+        return self._end(half, committed=False)
+
+    def pending(self, *, before_ms: int | None = None) -> list[Half]:
+        """Those that were not ended, in their order: also what a process left that is dead by now.
+
+        before_ms: only those that were stored before.
+        """
+        with self._mutex:
+            self._look()
+            halves = sorted(self._halves.values())
+        start = self._log.files.min_offset
+        return [half for half in halves if half.offset >= start and (before_ms is None or half.store_ms < before_ms)]
+
+    def message(self, half: Half) -> StoredMessage:
+        """The half message as it waits.  Raises: NotFoundError where it has expired; CorruptError."""
+        return self._log.read(half.offset)
+
+    def _end(self, half: Half, *, committed: bool) -> Appended:
+        with self._mutex:
+            self._look()
+            if self._halves.pop(half.queue_offset, None) is None:
+                raise StateError(f"half message {half.queue_offset} is not pending")
+            self._ending[half.queue_offset] = half
+        try:
+            messages = [self._committed(half)] if committed else []
+            appended = self._append([*messages, self._ended(half)])
+        except (ValueError, FullError, NotFoundError, CorruptError):
+            # Nothing was appended.  After any other error that is not known, and it counts as ended until the store is
+            # opened again.
+            with self._mutex:
+                self._halves[half.queue_offset] = self._ending.pop(half.queue_offset)
+            raise
+        with self._mutex:
+            del self._ending[half.queue_offset]
+        return appended
+
+    def _committed(self, half: Half) -> Message:
+        message = to_go_on(self.message(half), without=(TRANSACTION_PREPARED,))
+        return message._replace(system_flag=message.system_flag | COMMIT, prepared_offset=half.offset)
+
+    def _ended(self, half: Half) -> Message:
+        """What tells that it was ended, and how far back one need look for those that were not."""
+        with self._mutex:
+            lowest = min([self._lowest(), *self._floors])
+        properties = pack_properties({TAGS: ENDED_TAG, LOWEST_HALF: str(lowest)})
+        return Message(ENDED_TOPIC, str(half.queue_offset).encode(), properties)
+
+    def _lowest(self) -> int:
+        start = self._log.files.min_offset
+        while True:
+            number = self._order[0]
+            half = self._halves.get(number)
+            if number in self._ending or (half is not None and half.offset >= start):
+                return number
+            heapq.heappop(self._order)
+
+    def _put(self, half: Half) -> None:
+        self._halves[half.queue_offset] = half
+        heapq.heappush(self._order, half.queue_offset)
+
+    def _look(self) -> None:
+        """Find those that the store has, before the first one of this process."""
+        if self._looked:
+            return
+        for half in self._pending_in_store():
+            self._put(half)
+        self._looked = True
+
+    def _pending_in_store(self) -> list[Half]:
+        halves_queue, ended_queue = self._queues.get(HALF_TOPIC, 0), self._queues.get(ENDED_TOPIC, 0)
+        if halves_queue is None:
+            return []
+        messages = self._messages(halves_queue, _lowest_half(self._log, ended_queue))
+        found = {message.queue_offset: message for message in messages}
+        if found and ended_queue is not None:
+            for number in self._ended_numbers(ended_queue, min(message.offset for message in found.values())):
+                found.pop(number, None)
+        return [
+            Half(message.queue_offset, message.offset, message.store_ms)
+            for message in found.values()
+            if not went_on(message, [own_queue(message)[0], DELAY_TOPIC], self._find)
+        ]
+
+    def _ended_numbers(self, queue: ConsumeQueue, log_start: int) -> Iterator[int]:
+        """Which half messages were ended, by what lies behind an offset of the log."""
+        indexes = range(queue.min_index, queue.max_index)
+        start = bisect_right(indexes, log_start, key=lambda index: _offset(queue, index))
+        for ended in self._messages(queue, queue.min_index + start):
+            for text in ended.body.decode("ascii", "replace").split(","):
+                if text.isascii() and text.isdigit():
+                    yield int(text)
+
+    def _messages(self, queue: ConsumeQueue, index: int) -> Iterator[StoredMessage]:
+        index = max(index, queue.min_index)
+        while units := list(parse_units(queue.read(index, _UNITS_AT_ONCE))):
+            for unit in units:
+                try:
+                    yield self._log.read(unit.offset)
+                except NotFoundError:
+                    continue  # it expired meanwhile
+            index += len(units)
+
+
+def _offset(queue: ConsumeQueue, index: int) -> int:
+    unit = queue.unit(index)
+    return -1 if unit is None else unit.offset
+
+
+def _lowest_half(log: CommitLog, ended: ConsumeQueue | None) -> int:
+    """Below which queue offset all half messages are ended, as the last one of ours that ended says."""
+    if ended is None or ended.max_index == ended.min_index:
+        return 0
+    unit = ended.unit(ended.max_index - 1)
+    try:
+        properties = {} if unit is None else parse_properties(log.read(unit.offset).properties)
+    except NotFoundError:
+        return 0
+    text = properties.get(LOWEST_HALF, "")
+    return int(text) if text.isascii() and text.isdigit() else 0

@@ -1,0 +1,155 @@
+"""binlog's commit log: appends by threads of one process, and looking for messages."""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from binlog.commitlog.message import Message
+from binlog.commitlog.options import Flush, StoreOptions
+from binlog.commitlog.store import MessageStore
+from stress.bench.contestant import BODY_BYTES, Measure
+from stress.bench.loops import append_loop, append_many_loop, ask_loop, in_threads
+from stress.bench.measuring import Prepare, Prepared, waiting
+from stress.bench.processes import Loop, Work
+from stress.bench.sample import MeasureError, Sample
+
+_TOPIC = "topic"
+_LOOK_SECONDS = 0.0002
+_TOLD_SECONDS_MAX = 60.0
+
+MESSAGES_A_SECOND = 2_500_000
+"""Messages among which is looked, for each second that a measurement takes; for the usual two it is 5 million."""
+
+_FOUND_BYTES = 100
+_FILLED_AT_ONCE = 1000
+
+
+def appending(flush: Flush, *, threads: int = 1, messages: int = 1, told: bool = False) -> Prepare:
+    """Messages that are appended, so many a call; each thread has a queue of its own.
+
+    told: it is done when the queues have all of them.
+    """
+
+    @contextmanager
+    def prepare(directory: Path, processes: int) -> Iterator[Prepared]:
+        path = directory / "store"
+        options = StoreOptions(flush=flush)
+
+        @contextmanager
+        def opener(index: int) -> Iterator[Loop]:
+            with MessageStore(path, options) as store:
+                loop = in_threads(_appends(store, messages), threads) if threads > 1 else _appends(store, messages)
+
+                def loop_and_wait(work: Work) -> int:
+                    count = loop(work)
+                    _wait_told(store, count)
+                    return count
+
+                yield loop_and_wait if told else loop
+
+        yield Prepared(opener, lambda: _stored(path, options))
+
+    return prepare
+
+
+def _appends(store: MessageStore, messages: int) -> Loop:
+    message = Message.of(_TOPIC, os.urandom(BODY_BYTES), tag="tag")
+    return append_loop(store.append, message) if messages == 1 else append_many_loop(store.append, [message] * messages)
+
+
+def _stored(path: Path, options: StoreOptions) -> int:
+    with MessageStore(path, options) as store:
+        return len(store.queue_range(_TOPIC, 0))
+
+
+def _wait_told(store: MessageStore, count: int) -> None:
+    deadline = time.monotonic() + _TOLD_SECONDS_MAX
+    while len(store.queue_range(_TOPIC, 0)) < count:
+        if time.monotonic() > deadline:
+            raise MeasureError(f"the queue has not heard of {count} messages after {_TOLD_SECONDS_MAX} s")
+        time.sleep(_LOOK_SECONDS)
+
+
+class _Filled:
+    """A store with so many messages, each with a key of its own.  Made when it is first needed, and gone with the run.
+
+    times: when each was stored.
+    """
+
+    def __init__(self, place: Path, count: int) -> None:
+        self.count = count
+        self.folder = Path(tempfile.mkdtemp(prefix="bench-store-", dir=place))
+        atexit.register(shutil.rmtree, self.folder, ignore_errors=True)
+        self.offsets: list[int] = []
+        self.times: list[int] = []
+        body = os.urandom(_FOUND_BYTES)
+        with MessageStore(self.folder, StoreOptions(flush=Flush.ASYNC)) as store:
+            for first in range(0, count, _FILLED_AT_ONCE):
+                numbers = range(first, min(first + _FILLED_AT_ONCE, count))
+                appended = store.append([Message.of(_TOPIC, body, keys=[str(number)]) for number in numbers])
+                self.offsets += appended.offsets
+                self.times += [appended.store_ms] * len(numbers)
+            _wait_told(store, count)
+
+
+_filled = functools.cache(_Filled)
+
+# By number of a message: looks for it, and says where in the commit log it was found.
+Ask = Callable[[MessageStore, _Filled, int], int]
+
+
+def by_offset(store: MessageStore, filled: _Filled, number: int) -> int:
+    """By where it lies in the commit log."""
+    return store.read(filled.offsets[number]).offset
+
+
+def by_queue_offset(store: MessageStore, filled: _Filled, number: int) -> int:
+    """By its number in its queue."""
+    return store.pull(_TOPIC, 0, number, 1)[0].offset
+
+
+def by_time(store: MessageStore, filled: _Filled, number: int) -> int:
+    """The first one that was stored at a time: it, or one that was stored in the same call."""
+    found = store.find_by_time(_TOPIC, 0, filled.times[number])
+    if filled.times[found] != filled.times[number]:
+        raise MeasureError(f"stored at {filled.times[number]} was found {found}, of {filled.times[found]}")
+    return filled.offsets[number]
+
+
+def by_key(store: MessageStore, filled: _Filled, number: int) -> int:
+    """By its key."""
+    (message,) = store.find(_TOPIC, str(number))
+    return message.offset
+
+
+def looking(ask: Ask) -> Measure:
+    """Measure how long it takes to find one."""
+
+    def measure(directory: Path, seconds: float) -> Sample:
+        filled = _filled(directory.parent, int(seconds * MESSAGES_A_SECOND))
+
+        @contextmanager
+        def prepare(directory: Path, processes: int) -> Iterator[Prepared]:
+            @contextmanager
+            def opener(index: int) -> Iterator[Loop]:
+                with MessageStore(filled.folder, StoreOptions(flush=Flush.ASYNC)) as store:
+
+                    def look(number: int) -> None:
+                        if ask(store, filled, number) != filled.offsets[number]:
+                            raise MeasureError(f"message {number} was not found")
+
+                    yield ask_loop(look, filled.count)
+
+            yield Prepared(opener, None)
+
+        return waiting(prepare, processes=1)(directory, seconds)
+
+    return measure

@@ -1,0 +1,195 @@
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from binlog.commitlog.key_index import KeyIndexSize
+from binlog.commitlog.message import Message
+from binlog.commitlog.options import Flush, StoreOptions
+from binlog.commitlog.store import MessageStore
+from binlog.errors import CorruptError
+from binlog.format.commitlog.properties import DELAY, UNIQUE_KEY, parse_properties
+from binlog.format.commitlog.topics import DELAY_SECONDS, DELAY_TOPIC, due_ms
+from tests.support.checkout import ROOT
+
+_OPTIONS = StoreOptions(file_bytes=1 << 16, units_in_file=100, key_index=KeyIndexSize(100, 1000))
+
+
+def _until(done: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not done():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+def _count(store: MessageStore, topic: str, queue_id: int = 0) -> int:
+    return len(store.queue_range(topic, queue_id))
+
+
+@pytest.mark.parametrize("flush", list(Flush))
+def test_a_message_goes_to_its_topic_when_its_time_has_come(tmp_path: Path, flush: Flush) -> None:
+    options = StoreOptions(file_bytes=1 << 16, units_in_file=100, key_index=KeyIndexSize(100, 1000), flush=flush)
+    with MessageStore(tmp_path, options) as store:
+        given = Message.of("t", b"body", queue_id=2, tag="tag", keys=["k"], delay_level=1, born_ms=5, flag=7)
+        appended = store.append(given)
+        (waiting,) = [store.read(appended.offset)] if flush is not Flush.POOLED else [None]
+        assert _count(store, "t", 2) == 0
+        _until(lambda: _count(store, "t", 2) == 1)
+        (message,) = store.pull("t", 2, 0, 10)
+        assert message.store_ms >= due_ms(appended.store_ms, 1) == appended.store_ms + 1000
+        assert (message.topic, message.queue_id, message.body, message.born_ms, message.flag) == ("t", 2, b"body", 5, 7)
+        properties = parse_properties(message.properties)
+        unique = properties.pop(UNIQUE_KEY)
+        assert properties == {"KEYS": "k", "TAGS": "tag", "WAITED_AT": str(appended.offset)}
+        if waiting is not None:
+            assert (waiting.topic, waiting.queue_id) == (DELAY_TOPIC, 0)
+            assert parse_properties(waiting.properties)[UNIQUE_KEY] == unique
+        assert [found.offset for found in store.find("t", "k")] == [message.offset]
+
+
+@pytest.mark.parametrize(("level", "seconds"), [(1, 1), (5, 60), (18, 7200), (19, 7200), (10**12, 7200)])
+def test_the_queue_of_a_level_says_when_its_messages_are_due(tmp_path: Path, level: int, seconds: int) -> None:
+    with MessageStore(tmp_path, _OPTIONS) as store:
+        appended = store.append(Message.of("t", b"", delay_level=level))
+        queue_id = min(level, 18) - 1
+        _until(lambda: _count(store, DELAY_TOPIC, queue_id) == 1)
+        queue = store._queues.get(DELAY_TOPIC, queue_id)
+        assert queue is not None
+        unit = queue.unit(0)
+        assert unit is not None
+        assert unit.tag_code == appended.store_ms + 1000 * seconds == due_ms(appended.store_ms, level)
+        assert DELAY_SECONDS[queue_id] == seconds
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_each_goes_on_once_though_nobody_says_which_did(tmp_path: Path, clean: bool) -> None:
+    with MessageStore(tmp_path, _OPTIONS) as store:
+        for number in range(300):
+            store.append(Message.of("t", b"%d" % number, delay_level=1))
+        late = store.append(Message.of("t", b"late", delay_level=3))
+        _until(lambda: _count(store, "t") == 300)
+    path = tmp_path / "config" / "delayOffset.json"
+    assert json.loads(path.read_text()) == {"offsetTable": {"1": 300, "3": 0}}
+    if not clean:
+        path.unlink()
+        (tmp_path / "abort").touch()
+    with MessageStore(tmp_path, _OPTIONS) as store:
+        store.append(Message.of("t", b"more", delay_level=1))
+        _until(lambda: _count(store, "t") == 302)
+        found = store.pull("t", 0, 0, 1000)
+        assert [message.body for message in found] == [*(b"%d" % number for number in range(300)), b"more", b"late"]
+        assert found[-1].store_ms >= late.store_ms + 10_000
+
+
+def test_the_file_of_rocketmq_is_read(tmp_path: Path) -> None:
+    with MessageStore(tmp_path, _OPTIONS) as store:
+        for number in range(10):
+            store.append(Message.of("t", b"%d" % number, delay_level=1))
+    (tmp_path / "config" / "delayOffset.json").write_text(
+        '{\n\t"dataVersion":{"counter":3},"offsetTable":{1:4,2:17}\n}'
+    )
+    with MessageStore(tmp_path, _OPTIONS) as store:
+        _until(lambda: _count(store, "t") == 6)
+        assert [message.body for message in store.pull("t", 0, 0, 100)] == [b"%d" % number for number in range(4, 10)]
+
+
+def test_a_message_that_says_not_where_it_goes_ends_it_with_a_word(tmp_path: Path) -> None:
+    with MessageStore(tmp_path, _OPTIONS) as store:
+        store._append([Message(DELAY_TOPIC, b"", b"DELAY\x011\x02")])
+        store.append(Message.of("t", b"", delay_level=2))
+        _until(lambda: store._delays._service.failure is not None)
+        with pytest.raises(CorruptError, match="does not say for which queue"):
+            store.append(Message.of("t", b"", delay_level=1))
+        store.append(Message("t", b"at once"))
+        with pytest.raises(CorruptError):
+            store.close()
+
+
+@pytest.mark.parametrize("level", ["x", "-1", "١"])
+def test_what_is_no_level_is_refused(tmp_path: Path, level: str) -> None:
+    with MessageStore(tmp_path, _OPTIONS) as store, pytest.raises(ValueError, match="not a delay level"):
+        store.append(Message.of("t", b"", properties={DELAY: level}))
+
+
+def test_what_is_sent_back_comes_again_and_is_counted(tmp_path: Path) -> None:
+    with MessageStore(tmp_path, _OPTIONS) as store:
+        store.append(Message.of("t", b"body", tag="tag", flag=7))
+        _until(lambda: _count(store, "t") == 1)
+        (message,) = store.pull("t", 0, 0, 1)
+        first = message
+        for count in range(1, 4):
+            store.send_back(message, "group", delay_level=1)
+            _until(lambda count=count: _count(store, "%RETRY%group") == count)  # type: ignore[misc]
+            (message,) = store.pull("%RETRY%group", 0, count - 1, 1)
+            assert (message.body, message.flag, message.reconsume_count) == (b"body", 7, count)
+            properties = parse_properties(message.properties)
+            assert properties["RETRY_TOPIC"] == "t"
+            assert properties["ORIGIN_MESSAGE_ID"] == f"7F00000100002A9F{first.offset:016X}"
+            assert properties["TAGS"] == "tag"
+        store.send_back(message, "group", count_max=3)
+        _until(lambda: _count(store, "%DLQ%group") == 1)
+        (dead,) = store.pull("%DLQ%group", 0, 0, 1)
+        assert (dead.body, dead.reconsume_count) == (b"body", 4)
+
+
+def test_without_a_level_what_is_sent_back_waits_longer_each_time(tmp_path: Path) -> None:
+    with MessageStore(tmp_path, _OPTIONS) as store:
+        appended = store.append(Message("t", b"body"))
+        message = store.read(appended.offset)
+        for count, queue_id in ((0, 2), (1, 3), (15, 17)):
+            store.send_back(dataclasses.replace(message, reconsume_count=count), "g")
+            _until(lambda queue_id=queue_id: _count(store, DELAY_TOPIC, queue_id) == 1)  # type: ignore[misc]
+        store.send_back(dataclasses.replace(message, reconsume_count=16), "g")
+        store.send_back(message, "g", delay_level=-1)
+        _until(lambda: _count(store, "%DLQ%g") == 2)
+
+
+_APPENDING = """
+import sys
+from binlog.commitlog.key_index import KeyIndexSize
+from binlog.commitlog.message import Message
+from binlog.commitlog.options import Flush, StoreOptions
+from binlog.commitlog.store import MessageStore
+
+options = StoreOptions(
+    file_bytes=1 << 16, units_in_file=100, key_index=KeyIndexSize(100, 1000), flush=Flush(sys.argv[2])
+)
+store = MessageStore(sys.argv[1], options)
+number = int(sys.argv[3])
+while True:
+    store.append(Message.of("t", b"%d" % number, delay_level=1))
+    print(number, flush=True)
+    number += 1
+"""
+
+
+@pytest.mark.parametrize("flush", [flush.value for flush in Flush])
+def test_a_process_that_is_killed_passes_each_on_once(tmp_path: Path, flush: str) -> None:
+    told: list[int] = []  # a process may die before it tells of its last one, and the next gives that number again
+    for _ in range(4):
+        command = [sys.executable, "-c", _APPENDING, str(tmp_path), flush, str(len(told))]
+        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            begun = time.monotonic()
+            lines = []
+            # So long that some have gone on, and others have not.
+            while time.monotonic() - begun < 1.6:
+                lines.append(process.stdout.readline())
+            os.kill(process.pid, signal.SIGKILL)
+            lines += process.stdout.readlines()
+        told += [int(line) for line in lines if line.endswith("\n")]
+    with MessageStore(tmp_path, _OPTIONS) as store:
+        waited = sum(_count(store, DELAY_TOPIC, level) for level in range(18))
+        _until(lambda: _count(store, "t") >= waited)
+        found = [int(message.body) for message in store.pull("t", 0, 0, 1 << 20)]
+        assert len(found) == waited
+        assert set(told) <= set(found)

@@ -1,0 +1,181 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from binlog.commitlog.key_index import KeyIndexSize
+from binlog.commitlog.message import Message
+from binlog.commitlog.options import StoreOptions
+from binlog.commitlog.store import MessageStore
+from binlog.errors import FullError, StateError
+from binlog.format.commitlog.message import COMMIT
+from binlog.format.commitlog.properties import LOWEST_HALF, TAGS, UNIQUE_KEY, parse_properties
+from binlog.format.commitlog.topics import ENDED_TOPIC, HALF_TOPIC
+from tests.support.checkout import ROOT
+
+_OPTIONS = StoreOptions(file_bytes=1 << 16, units_in_file=100, key_index=KeyIndexSize(100, 1000))
+
+
+def _until(done: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not done():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+def _bodies(store: MessageStore, topic: str, queue_id: int = 0) -> list[bytes]:
+    return [message.body for message in store.pull(topic, queue_id, 0, 10_000)]
+
+
+def test_nobody_is_given_a_half_message_until_it_is_committed(tmp_path: Path) -> None:
+    with MessageStore(tmp_path, _OPTIONS) as store:
+        half = store.transactions.prepare(
+            Message.of("t", b"body", queue_id=3, tag="tag", keys=["k"], born_ms=5, flag=7)
+        )
+        assert store.transactions.pending() == [half]
+        assert store.queue_range("t", 3) == range(0)
+        assert store.find("t", "k") == []
+        waiting = store.transactions.message(half)
+        assert (waiting.topic, waiting.queue_id, waiting.body, waiting.system_flag) == (HALF_TOPIC, 0, b"body", 0)
+
+        appended = store.transactions.commit(half)
+        _until(lambda: len(store.queue_range("t", 3)) == 1)
+        (message,) = store.pull("t", 3, 0, 2)
+        assert (message.body, message.born_ms, message.flag, message.offset) == (b"body", 5, 7, appended.offset)
+        assert (message.system_flag, message.prepared_offset) == (COMMIT, half.offset)
+        properties = parse_properties(message.properties)
+        unique = parse_properties(waiting.properties)[UNIQUE_KEY]
+        assert properties == {"KEYS": "k", TAGS: "tag", UNIQUE_KEY: unique, "WAITED_AT": str(half.offset)}
+        assert store.transactions.pending() == []
+
+
+def test_what_was_rolled_back_is_never_seen(tmp_path: Path) -> None:
+    with MessageStore(tmp_path, _OPTIONS) as store:
+        half = store.transactions.prepare(Message("t", b"body"))
+        store.transactions.roll_back(half)
+        for end in (store.transactions.commit, store.transactions.roll_back):
+            with pytest.raises(StateError, match="half message 0 is not pending"):
+                end(half)
+        end = store.append(Message("t", b"another"))
+        _until(lambda: store.queue_range("t", 0) == range(1))
+        assert end.queue_offsets == [0]
+        assert _bodies(store, "t") == [b"another"]
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_what_a_process_left_is_pending_for_the_next_one(tmp_path: Path, clean: bool) -> None:
+    with MessageStore(tmp_path, _OPTIONS) as store:
+        halves = [store.transactions.prepare(Message("t", b"%d" % number)) for number in range(600)]
+        for number in (0, 1, 2, 5, *range(7, 600)):
+            (store.transactions.commit if number % 2 else store.transactions.roll_back)(halves[number])
+        _until(lambda: len(store.queue_range("t", 0)) == 299)
+        before = store.transactions.pending()
+        assert before == [halves[3], halves[4], halves[6]]
+    if not clean:
+        (tmp_path / "abort").touch()
+    with MessageStore(tmp_path, _OPTIONS) as store:
+        assert store.transactions.pending() == before
+        assert store.transactions.pending(before_ms=before[0].store_ms) == []
+        store.transactions.commit(before[1])
+        with pytest.raises(StateError):
+            store.transactions.commit(halves[599])
+        _until(lambda: _bodies(store, "t")[-1] == b"4")
+        last = store.pull(ENDED_TOPIC, 0, store.queue_range(ENDED_TOPIC, 0)[-1], 1)
+        assert parse_properties(last[0].properties)[LOWEST_HALF] == "3"
+
+
+def test_a_commit_of_which_only_the_message_is_left_is_not_made_twice(tmp_path: Path) -> None:
+    with MessageStore(tmp_path, _OPTIONS) as store:
+        kept = store.transactions.prepare(Message("t", b"kept"))
+        half = store.transactions.prepare(Message("t", b"once"))
+        committed = store.transactions.commit(half)
+    # As a power cut leaves it that comes between the two: the second one was not written.
+    with (tmp_path / "commitlog" / f"{0:020d}").open("r+b") as file:
+        file.seek(committed.offsets[1])
+        file.write(bytes(committed.message_bytes))
+    (tmp_path / "abort").touch()
+    with MessageStore(tmp_path, _OPTIONS) as store:
+        assert store.queue_range(ENDED_TOPIC, 0) == range(0)
+        assert _bodies(store, "t") == [b"once"]
+        assert store.transactions.pending() == [kept]
+
+
+def test_what_could_not_be_appended_can_be_ended_again(tmp_path: Path) -> None:
+    with MessageStore(tmp_path, _OPTIONS) as store:
+        half = store.transactions.prepare(Message("t", bytes(40_000)))
+        store._cleaner._full = 0.95
+        with pytest.raises(FullError):
+            store.transactions.commit(half)
+        assert store.transactions.pending() == [half]
+        store._cleaner._full = None
+        store.transactions.commit(half)
+        assert store.transactions.pending() == []
+
+
+def test_a_committed_message_with_a_delay_waits_for_its_time(tmp_path: Path) -> None:
+    with MessageStore(tmp_path, _OPTIONS) as store:
+        half = store.transactions.prepare(Message.of("t", b"later", delay_level=1))
+        time.sleep(1.1)  # its time begins with the commit
+        appended = store.transactions.commit(half)
+        _until(lambda: len(store.queue_range("t", 0)) == 1)
+        (message,) = store.pull("t", 0, 0, 1)
+        assert message.store_ms - appended.store_ms >= 1000
+        assert message.body == b"later"
+
+
+@pytest.mark.parametrize("topic", ["", "a/b", HALF_TOPIC, ENDED_TOPIC])
+def test_a_half_message_needs_a_topic_that_it_can_go_to(tmp_path: Path, topic: str) -> None:
+    with MessageStore(tmp_path, _OPTIONS) as store:
+        with pytest.raises(ValueError, match="no topic or queue"):
+            store.transactions.prepare(Message(topic, b""))
+        assert store.transactions.pending() == []
+
+
+_ENDING = """
+import sys
+from binlog.commitlog.key_index import KeyIndexSize
+from binlog.commitlog.message import Message
+from binlog.commitlog.options import Flush, StoreOptions
+from binlog.commitlog.store import MessageStore
+
+options = StoreOptions(
+    file_bytes=1 << 16, units_in_file=100, key_index=KeyIndexSize(100, 1000), flush=Flush(sys.argv[2])
+)
+store = MessageStore(sys.argv[1], options)
+number = 0
+while True:
+    half = store.transactions.prepare(Message("t", b"%d" % number))
+    print("p", number, flush=True)
+    (store.transactions.commit if number % 3 else store.transactions.roll_back)(half)
+    print("e", number, flush=True)
+    number += 1
+"""
+
+
+@pytest.mark.parametrize("flush", ["sync", "async", "pooled"])
+def test_a_process_that_is_killed_leaves_each_transaction_whole(tmp_path: Path, flush: str) -> None:
+    command = [sys.executable, "-c", _ENDING, str(tmp_path), flush]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        lines = [process.stdout.readline() for _ in range(201)]
+        os.kill(process.pid, signal.SIGKILL)
+        lines += process.stdout.readlines()
+    told = [line.split() for line in lines if line.endswith("\n")]
+    prepared = max(int(number) for kind, number in told if kind == "p")
+    ended = max(int(number) for kind, number in told if kind == "e")
+    with MessageStore(tmp_path, _OPTIONS) as store:
+        seen = [int(body) for body in _bodies(store, "t")]
+        left = [int(store.transactions.message(half).body) for half in store.transactions.pending()]
+        assert seen == sorted(set(seen))
+        assert {number for number in range(ended + 1) if number % 3} <= set(seen)
+        assert all(number % 3 for number in seen)
+        assert not set(seen) & set(left)
+        assert all(number > ended for number in left)
+        assert prepared <= ended or prepared in {*seen, *left} or prepared % 3 == 0
