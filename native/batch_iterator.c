@@ -270,6 +270,7 @@ static PyMethodDef module_methods[] = {
     {"stamp_messages", binlog_stamp_messages, METH_VARARGS, "See native/message.c."},
     {"walk_messages", binlog_walk_messages, METH_VARARGS, "See native/walk.c."},
     {"connect_mapped", binlog_connect_mapped, METH_VARARGS, "See native/mapped_store.c."},
+    {"read_cached", binlog_read_cached, METH_VARARGS, "See native/cached_read.c."},
     {"store_mapped", binlog_store_mapped, METH_VARARGS, "See native/mapped_store.c."},
     {"wait_and_read", binlog_wait_and_read, METH_VARARGS, "See native/wake.c."},
     {"connect", binlog_connect, METH_VARARGS, "See native/quick_append.c."},

@@ -1,4 +1,5 @@
-/* Messages of a commit log, for what makes Python objects of them: message.c packs, mapped_store.c stores, walk.c reads. */
+/* Messages of a commit log, for what makes Python objects of them: message.c packs, mapped_store.c stores,
+ * cached_read.c reads, walk.c goes through them. */
 #ifndef BINLOG_MESSAGE_H
 #define BINLOG_MESSAGE_H
 
@@ -25,6 +26,7 @@ void message_crc_property(uint8_t *property, const uint8_t *message, size_t byte
 PyObject *binlog_pack_messages(PyObject *module, PyObject *args);
 PyObject *binlog_stamp_messages(PyObject *module, PyObject *args);
 PyObject *binlog_walk_messages(PyObject *module, PyObject *args);
+PyObject *binlog_read_cached(PyObject *module, PyObject *args);
 PyObject *binlog_connect_mapped(PyObject *module, PyObject *args);
 PyObject *binlog_store_mapped(PyObject *module, PyObject *args);
 

@@ -28,7 +28,7 @@ from binlog.storage.messages import Walk, WalkStop, pack_messages, stamp_message
 
 FILE_BYTES = 1 << 30
 BODY_BYTES_MAX = 4 << 20
-_WALK_BYTES = 4 << 20
+_WALK_BYTES = 1 << 20
 LOCAL_HOST = Host.parse("127.0.0.1:10911")
 
 
@@ -100,8 +100,8 @@ class CommitLog:
             file.append(data)
             file.store_ms = store_ms
             self.queue_offsets.update(after)
-        starts = memoryview(places).cast("I").tolist()
-        return Appended(offset, len(data), store_ms, [offset + start for start in starts[:-1]], queue_offsets)
+        offsets = [offset] if len(messages) == 1 else _offsets(offset, places)
+        return Appended(offset, len(data), store_ms, offsets, queue_offsets)
 
     def _file_for(self, size: int) -> MappedFile:
         """The file in which so many bytes are appended: the next one, where they do not fit in the last."""
@@ -204,6 +204,11 @@ def _runs(messages: list[Message]) -> list[tuple[tuple[str, int], bool, int]]:
     if len(messages) == 1:
         return [(*_queue(messages[0]), 1)]
     return [(*queue, len(list(run))) for queue, run in itertools.groupby(messages, _queue)]
+
+
+def _offsets(offset: int, places: bytes) -> list[int]:
+    """Where messages lie, by where they begin in what lies at `offset`."""
+    return [offset + start for start in memoryview(places).cast("I").tolist()[:-1]]
 
 
 def _is_blank(file: MappedFile, offset: int) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 from binlog.commitlog.commit_log import CommitLog
@@ -11,6 +12,8 @@ from binlog.commitlog.service import Service
 from binlog.storage.messages import Walk
 
 _SECONDS = 0.1
+# Saying it takes some system calls, and after each of them another thread has its turn.
+_SAYING_SECONDS = 0.01
 _PAUSE_SECONDS = 0.001  # as RocketMQ's; without it, each message would be told by itself, and appends wait for that
 
 
@@ -28,6 +31,7 @@ class Dispatcher:
         index: KeyIndex,
         limit: Callable[[], int],
         told: Callable[[], None],
+        concerns: set[str] | None = None,
     ) -> None:
         self.offset = 0
         self.store_ms = 0
@@ -36,7 +40,7 @@ class Dispatcher:
         self._queues = queues
         self._limit = limit
         self._told = told
-        self._service = Service("dispatch", _SECONDS, self.run, pause_seconds=_PAUSE_SECONDS)
+        self._service = Service("dispatch", _SECONDS, self.run, pause_seconds=_PAUSE_SECONDS, concerns=concerns)
 
     def start(self) -> None:
         """Begin."""
@@ -57,9 +61,14 @@ class Dispatcher:
 
     def run(self) -> None:
         """Tell all up to the limit."""
+        said_at, said = time.monotonic(), self.offset
         for end, found in self._log.walks(self.offset, self._limit(), check=False):
             self.tell(found)
             self.offset = end
+            if time.monotonic() - said_at >= _SAYING_SECONDS:
+                self._told()
+                said_at, said = time.monotonic(), end
+        if self.offset != said:
             self._told()
 
     def tell(self, found: Walk) -> None:

@@ -71,11 +71,17 @@ class FlushRealTimeService:
     flushed: called whenever more is flushed.
     """
 
-    def __init__(self, queue: MappedFileQueue, flushed: Callable[[], None], pace: Pace = FLUSH_PACE) -> None:
+    def __init__(
+        self,
+        queue: MappedFileQueue,
+        flushed: Callable[[], None],
+        pace: Pace = FLUSH_PACE,
+        concerns: set[str] | None = None,
+    ) -> None:
         self._queue = queue
         self._flushed = flushed
         self._pacing = Pacing(pace)
-        self._service = Service("flush", pace.seconds, self._work)
+        self._service = Service("flush", pace.seconds, self._work, concerns=concerns)
 
     def start(self) -> None:
         """Begin."""
@@ -115,12 +121,13 @@ class CommitRealTimeService:
         flushing: FlushRealTimeService,
         committed: Callable[[], None],
         pace: Pace = COMMIT_PACE,
+        concerns: set[str] | None = None,
     ) -> None:
         self._queue = queue
         self._committed = committed
         self._flushing = flushing
         self._pacing = Pacing(pace)
-        self._service = Service("commit", pace.seconds, self._work)
+        self._service = Service("commit", pace.seconds, self._work, concerns=concerns)
 
     def start(self) -> None:
         """Begin."""
@@ -145,10 +152,8 @@ class CommitRealTimeService:
 
     def _work(self) -> None:
         least_pages = self._pacing.least_pages()
-        moved = False
-        while self._queue.commit(least_pages):
-            moved = True
-        if moved:
+        stop = self._queue.wrote_where  # more may come for as long as this takes
+        while self._queue.committed_where < stop and self._queue.commit(least_pages):
             self._committed()
             self._flushing.wake()
 
@@ -159,13 +164,19 @@ class GroupCommitService:
     seconds: how long somebody waits for an answer before TimedOutError.
     """
 
-    def __init__(self, queue: MappedFileQueue, flushed: Callable[[], None], seconds: float = REQUEST_SECONDS) -> None:
+    def __init__(
+        self,
+        queue: MappedFileQueue,
+        flushed: Callable[[], None],
+        seconds: float = REQUEST_SECONDS,
+        concerns: set[str] | None = None,
+    ) -> None:
         self._queue = queue
         self._flushed = flushed
         self._seconds = seconds
         self._answered = threading.Condition()
         self._wanted = 0
-        self._service = Service("group commit", GROUP_SECONDS, self._work)
+        self._service = Service("group commit", GROUP_SECONDS, self._work, concerns=concerns)
         self._stopped = False
 
     def start(self) -> None:
@@ -218,11 +229,9 @@ class GroupCommitService:
 
 
 def _flush(queue: MappedFileQueue, least_pages: int, flushed: Callable[[], None]) -> None:
-    """Flush file by file, as far as that is due."""
-    moved = False
-    while queue.flush(least_pages):
-        moved = True
-    if moved:
+    """Flush file by file, as far as that is due of what is there now."""
+    stop = queue.wrote_where
+    while queue.flushed_where < stop and queue.flush(least_pages):
         flushed()
 
 

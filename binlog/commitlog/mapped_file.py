@@ -7,15 +7,26 @@ where a file has a buffer: bytes are then appended to that, and a commit writes 
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import os
 import threading
+from collections.abc import Iterator
 from typing import Protocol
 
 from binlog.errors import ClosedError, CorruptError, GoneError, NotFoundError, PoisonedError
 from binlog.format.commitlog.names import mapped_file_name
 from binlog.storage.failures import own_errors
-from binlog.storage.files import allocate, create_file, open_file, read_at, remove_file, sync, sync_directory, write_at
+from binlog.storage.files import (
+    allocate,
+    create_file,
+    open_file,
+    read_soon_at,
+    remove_file,
+    sync,
+    sync_directory,
+    write_at,
+)
 from binlog.storage.mapping import Mapping, erase, write_zeros
 
 PAGE_BYTES = 4096
@@ -66,6 +77,8 @@ class MappedFile:
         self.store_ms = 0
         self._directory_fd = directory_fd
         self._buffer = buffer
+        # Who commits or flushes may take long, and nobody who reads waits for that.
+        self._putting = threading.Lock()
         self._mutex = threading.Lock()
         self._holds = 0
         self._life = Life.OPEN
@@ -126,10 +139,16 @@ class MappedFile:
 
     def append(self, data: bytes | bytearray | memoryview) -> bool:
         """Append the bytes, all or none; whether they fit.  Durable once they are flushed."""
-        stop = self.wrote + len(data)
+        start = self.wrote
+        stop = start + len(data)
         if stop > self.file_bytes:
             return False
-        self._put(data, stop)
+        if self._buffer is None and stop <= self._ready and self._poison is None:
+            # What mostly is so; where it was unmapped, the mapping says so.
+            self._mapping.write(data, start)
+            self.wrote = self.committed = stop
+        else:
+            self._put(data, stop)
         return True
 
     def fill(self, marker: bytes) -> int:
@@ -171,9 +190,11 @@ class MappedFile:
 
     def commit(self, least_pages: int = 0) -> int:
         """Write what is in the buffer to the file, where that is due; up to where it is committed."""
-        with self._mutex:
+        if self._buffer is None or not self.is_able_to_commit(least_pages):
+            return self.committed
+        with self._putting, self._mapped():
             stop = self.wrote
-            if self._buffer is None or not self.is_able_to_commit(least_pages):
+            if self._buffer is None or stop == self.committed:
                 return self.committed
             self._check()
             with self._poisoning():
@@ -186,10 +207,10 @@ class MappedFile:
 
     def flush(self, least_pages: int = 0) -> int:
         """Sync what is committed, where that is due; up to where it is flushed, which a failure does not move."""
-        with self._mutex:
+        if not self.is_able_to_flush(least_pages):
+            return self.flushed
+        with self._putting, self._mapped():
             stop = self.committed
-            if not self.is_able_to_flush(least_pages):
-                return self.flushed
             self._check()
             with self._poisoning():
                 sync(self._fd, self.path)
@@ -201,13 +222,13 @@ class MappedFile:
         if not self.hold():
             raise GoneError(f"{self.path} is being removed, or closed")
         try:
-            return read_at(self._fd, max(min(size, self.committed - position), 0), position, self.path)
+            return read_soon_at(self._fd, max(min(size, self.committed - position), 0), position, self.path)
         finally:
             self.release()
 
     def move(self, position: int) -> None:
         """Have it end there, for good: what lies behind is erased, and that is synced.  For recovery."""
-        with self._mutex:
+        with self._putting, self._mapped():
             self._check()
             with self._poisoning():
                 erase(self._fd, position, self.file_bytes, self.path)
@@ -244,6 +265,18 @@ class MappedFile:
                 return False
             self._holds += 1
             return True
+
+    @contextlib.contextmanager
+    def _mapped(self) -> Iterator[None]:
+        """Keep it mapped, also while it is being shut down.  Raises: ClosedError where it is unmapped."""
+        with self._mutex:
+            if self._life is Life.GONE:
+                raise ClosedError(f"{self.path} is closed")
+            self._holds += 1
+        try:
+            yield
+        finally:
+            self.release()
 
     def release(self) -> None:
         """Give back a hold."""

@@ -94,7 +94,7 @@ class MappedFileQueue:
         offset: where in the whole the first one of all is to begin, rounded down to what a file may start at.
         """
         files = self._files
-        if files and not files[-1].full:
+        if files and files[-1].wrote != self.file_bytes:
             return files[-1]
         with self._making:  # waits for one that is being made ahead
             start = self._files[-1].end if self._files else offset - offset % self.file_bytes

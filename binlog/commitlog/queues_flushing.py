@@ -31,6 +31,7 @@ class QueuesFlushing:
         directory_fd: int,
         path: str,
         pace: Pace,
+        concerns: set[str] | None = None,
     ) -> None:
         self._log = log
         self._queues = queues
@@ -39,7 +40,7 @@ class QueuesFlushing:
         self._directory_fd = directory_fd
         self._path = os.path.join(path, CHECKPOINT_FILE)
         self._pacing = Pacing(pace)
-        self._service = Service("queues", pace.seconds, self._work)
+        self._service = Service("queues", pace.seconds, self._work, concerns=concerns)
 
     def start(self) -> None:
         """Begin."""

@@ -53,6 +53,7 @@ class Cleaner:
         index: KeyIndex,
         retention: Retention,
         removed: Callable[[], None],
+        concerns: set[str] | None = None,
     ) -> None:
         self._log = log
         self._queues = queues
@@ -60,7 +61,8 @@ class Cleaner:
         self._retention = retention
         self._removed = removed
         self._full: float | None = None
-        self._service = Service("retention", retention.seconds, self._work)
+        self._concerns = set[str]() if concerns is None else concerns
+        self._service = Service("retention", retention.seconds, self._work, concerns=concerns)
 
     def start(self) -> None:
         """Begin."""
@@ -84,6 +86,7 @@ class Cleaner:
         retention = self._retention
         ratio = self._ratio()
         self._full = ratio if ratio >= retention.full_ratio else None
+        (self._concerns.discard if self._full is None else self._concerns.add)("full")
         now = time.time()
         timely = retention.at_hour is None or time.localtime(now).tm_hour == retention.at_hour
         self._log.files.remove_left()

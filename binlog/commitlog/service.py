@@ -14,16 +14,24 @@ class Service:
 
     stopping: the call that goes on, or comes, is the last one.
     pause_seconds: it sleeps so long after each call, so that what comes meanwhile is one call's work.
+    concerns: its name is put there when it fails; whoever shares it among many need look at one thing.
     failure: what `work` raised, after which it is not called again; None while all is well.
     """
 
     def __init__(
-        self, name: str, seconds: float, work: Callable[[], float | None], *, pause_seconds: float = 0.0
+        self,
+        name: str,
+        seconds: float,
+        work: Callable[[], float | None],
+        *,
+        pause_seconds: float = 0.0,
+        concerns: set[str] | None = None,
     ) -> None:
         self.failure: BinlogError | None = None
         self._seconds = seconds
         self._work = work
         self._pause_seconds = pause_seconds
+        self._concerns = set[str]() if concerns is None else concerns
         self._woken = threading.Event()
         self.stopping = False
         # A process that ends without closing its store must not wait for it.
@@ -65,6 +73,8 @@ class Service:
             except Exception as error:  # noqa: BLE001 - nobody sees what a thread raises, and all ask for its failure
                 self.failure = InternalError(f"{self._thread.name}: {error!r}")
                 self.failure.__cause__ = error
+            if self.failure is not None:
+                self._concerns.add(self._thread.name)
             if stopping:
                 return
             if self._pause_seconds:

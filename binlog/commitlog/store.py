@@ -62,6 +62,7 @@ class MessageStore:
         self._options = options
         self._closed = self._clean = False
         self._topics: set[str] = set()  # those that were looked at
+        self._concerns: set[str] = set()  # empty while nothing keeps messages from being appended
         make_directory(self.path)
         self._directory_fd = open_directory(self.path)
         try:
@@ -93,9 +94,18 @@ class MessageStore:
         )
         self._queues = ConsumeQueues(os.path.join(self.path, QUEUES_FOLDER), options.units_in_file)
         self._index = KeyIndex(os.path.join(self.path, INDEX_FOLDER), options.key_index)
-        self._dispatcher = Dispatcher(self._log, self._queues, self._index, self._readable_end, self._publish)
+        self._dispatcher = Dispatcher(
+            self._log, self._queues, self._index, self._readable_end, self._publish, self._concerns
+        )
         self._queues_flushing = QueuesFlushing(
-            self._log, self._queues, self._index, self._dispatcher, self._directory_fd, self.path, options.queues_pace
+            self._log,
+            self._queues,
+            self._index,
+            self._dispatcher,
+            self._directory_fd,
+            self.path,
+            options.queues_pace,
+            self._concerns,
         )
         recover(
             self._log,
@@ -110,7 +120,7 @@ class MessageStore:
             self._pool.fill()
         self._sidecar = Sidecar(self._directory_fd, self.path, self._news())
         self._flushing = self._flush_service()
-        self._cleaner = Cleaner(self._log, self._queues, self._index, options.retention, self._publish)
+        self._cleaner = Cleaner(self._log, self._queues, self._index, options.retention, self._publish, self._concerns)
         self._delays = Delays(self._append, self._find_since, self._log, self._queues, DelayOffsets(self.path))
         self.transactions = Transactions(
             self._append_open, self._check_queue, self._find_since, self._log, self._queues
@@ -126,10 +136,12 @@ class MessageStore:
 
     def _flush_service(self) -> FlushService:
         if self._options.flush is Flush.SYNC:
-            return GroupCommitService(self._log.files, self._flushed, self._options.request_seconds)
-        flushing = FlushRealTimeService(self._log.files, self._flushed, self._options.flush_pace)
+            return GroupCommitService(self._log.files, self._flushed, self._options.request_seconds, self._concerns)
+        flushing = FlushRealTimeService(self._log.files, self._flushed, self._options.flush_pace, self._concerns)
         if self._options.flush is Flush.POOLED:
-            return CommitRealTimeService(self._log.files, flushing, self._dispatcher.wake, self._options.commit_pace)
+            return CommitRealTimeService(
+                self._log.files, flushing, self._dispatcher.wake, self._options.commit_pace, self._concerns
+            )
         return flushing
 
     def _flushed(self) -> None:
@@ -180,8 +192,9 @@ class MessageStore:
         return appended
 
     def _append(self, messages: Sequence[Message]) -> Appended:
-        for service in self._services:
-            service.check()
+        if self._concerns:
+            for service in self._services:
+                service.check()
         appended = self._log.append(messages)
         half = self._options.file_bytes // 2
         if appended.offset // half != appended.next_offset // half:

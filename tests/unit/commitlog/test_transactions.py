@@ -13,6 +13,7 @@ import pytest
 from binlog.commitlog.key_index import KeyIndexSize
 from binlog.commitlog.message import Message
 from binlog.commitlog.options import StoreOptions
+from binlog.commitlog.retention import Retention
 from binlog.commitlog.store import MessageStore
 from binlog.errors import FullError, StateError
 from binlog.format.commitlog.message import COMMIT
@@ -110,11 +111,13 @@ def test_a_commit_of_which_only_the_message_is_left_is_not_made_twice(tmp_path: 
 def test_what_could_not_be_appended_can_be_ended_again(tmp_path: Path) -> None:
     with MessageStore(tmp_path, _OPTIONS) as store:
         half = store.transactions.prepare(Message("t", bytes(40_000)))
-        store._cleaner._full = 0.95
-        with pytest.raises(FullError):
-            store.transactions.commit(half)
-        assert store.transactions.pending() == [half]
-        store._cleaner._full = None
+        for ratio in (0.0, 2.0):
+            store._cleaner._retention = Retention(at_hour=None, expire_ratio=2, force_ratio=2, full_ratio=ratio)
+            store._cleaner.run(manual=False)
+            if ratio == 0:
+                with pytest.raises(FullError):
+                    store.transactions.commit(half)
+                assert store.transactions.pending() == [half]
         store.transactions.commit(half)
         assert store.transactions.pending() == []
 
