@@ -31,5 +31,7 @@ int64_t floor_mapped(const struct floor_work *work);
 int64_t floor_read(const struct floor_work *work);
 int64_t floor_ring(const struct floor_work *work);
 int64_t floor_wait(const struct floor_work *work);
+int64_t floor_append_ring(const struct floor_work *work);
+int64_t floor_append_wait(const struct floor_work *work);
 
 #endif

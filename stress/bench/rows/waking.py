@@ -9,6 +9,7 @@ from stress.bench.peers import floor, ours_waking
 
 NAME = "waking"
 FLOOR = "floor: futex"
+CALLS = "floor: append, futex, read"
 FROM_THE_CALL = f"{OURS}, flush"
 
 
@@ -47,6 +48,12 @@ def rows() -> list[Row]:
                     how="Two C loops and a word that both map: from before `FUTEX_WAKE` in the one to after "
                     "`FUTEX_WAIT` in the other.",
                     measure=waiting(floor.with_roles("floor_ring", "floor_wait"), processes=2),
+                ),
+                Contestant(
+                    name=CALLS,
+                    how="Two C loops of the system calls of an append in `Mode.FLUSH`, and of waking up and reading "
+                    "it: from before the first to after the last.",
+                    measure=waiting(floor.with_roles("floor_append_ring", "floor_append_wait"), processes=2),
                 ),
             ),
         )
