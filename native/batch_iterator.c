@@ -272,6 +272,8 @@ static PyMethodDef module_methods[] = {
     {"connect_mapped", binlog_connect_mapped, METH_VARARGS, "See native/mapped_store.c."},
     {"read_cached", binlog_read_cached, METH_VARARGS, "See native/cached_read.c."},
     {"store_mapped", binlog_store_mapped, METH_VARARGS, "See native/mapped_store.c."},
+    {"pick_messages", binlog_pick_messages, METH_VARARGS, "See native/pick.c."},
+    {"message_columns", binlog_message_columns, METH_VARARGS, "See native/columns.c."},
     {"wait_and_read", binlog_wait_and_read, METH_VARARGS, "See native/wake.c."},
     {"connect", binlog_connect, METH_VARARGS, "See native/quick_append.c."},
     {NULL, NULL, 0, NULL},

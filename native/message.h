@@ -1,5 +1,5 @@
 /* Messages of a commit log, for what makes Python objects of them: message.c packs, mapped_store.c stores,
- * cached_read.c reads, walk.c goes through them. */
+ * cached_read.c reads, walk.c goes through them; pick.c and columns.c read those of one queue. */
 #ifndef BINLOG_MESSAGE_H
 #define BINLOG_MESSAGE_H
 
@@ -29,5 +29,7 @@ PyObject *binlog_walk_messages(PyObject *module, PyObject *args);
 PyObject *binlog_read_cached(PyObject *module, PyObject *args);
 PyObject *binlog_connect_mapped(PyObject *module, PyObject *args);
 PyObject *binlog_store_mapped(PyObject *module, PyObject *args);
+PyObject *binlog_pick_messages(PyObject *module, PyObject *args);
+PyObject *binlog_message_columns(PyObject *module, PyObject *args);
 
 #endif

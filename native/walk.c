@@ -1,117 +1,14 @@
-/* Walking through the messages of a commit log: what a queue and a key index are to be told of each.
- *
- * The bytes are hostile: every length is checked before it is used.  A message counts where it says that it lies there; its
- * CRCs are compared where that is asked for.
- */
+/* Walking through the messages of a commit log: what a queue and a key index are to be told of each. */
 #define Py_LIMITED_API 0x030B0000
 #define PY_SSIZE_T_CLEAN
 #include "message.h"
 
+#include "found.h"
+
 #include "big_endian.h"
-#include "binlog.h"
 #include "layout.h"
 
 #include <string.h>
-
-enum walk_stop { WALK_END, WALK_SHORT, WALK_BLANK, WALK_INVALID };
-
-/* A message where it lies. */
-struct found {
-    const uint8_t *data, *topic, *properties;
-    uint32_t bytes, topic_bytes, properties_bytes;
-    uint32_t queue_id, flag;
-    uint64_t queue_offset, store_ms;
-};
-
-/* A run of bytes in which reading goes on: NULL once a length leads out of it. */
-struct rest {
-    const uint8_t *at, *end;
-};
-
-static const uint8_t *take(struct rest *rest, uint64_t bytes)
-{
-    const uint8_t *taken = rest->at;
-    if (!taken || bytes > (uint64_t)(rest->end - taken)) {
-        rest->at = NULL;
-        return NULL;
-    }
-    rest->at += bytes;
-    return taken;
-}
-
-static uint32_t take_length(struct rest *rest, int width)
-{
-    const uint8_t *at = take(rest, (uint64_t)width);
-    return !at ? 0 : width == 1 ? at[0] : width == 2 ? get_u16(at) : get_u32(at);
-}
-
-static int has_record_crc(const struct found *found)
-{
-    return found->properties_bytes >= MESSAGE_CRC_BYTES &&
-           memcmp(found->properties + found->properties_bytes - MESSAGE_CRC_BYTES, MESSAGE_CRC_NAME,
-                  MESSAGE_CRC_NAME_BYTES) == 0;
-}
-
-static int crcs_hold(const struct found *found, const uint8_t *body, uint32_t body_bytes)
-{
-    uint8_t property[MESSAGE_CRC_BYTES];
-
-    if ((binlog_crc32(0, body, body_bytes) & INT32_MAX) != get_u32(found->data + MESSAGE_BODY_CRC))
-        return 0;
-    if (!has_record_crc(found))
-        return 1;
-    message_crc_property(property, found->data, found->bytes - MESSAGE_CRC_BYTES);
-    return memcmp(property, found->data + found->bytes - MESSAGE_CRC_BYTES, MESSAGE_CRC_BYTES) == 0;
-}
-
-/* The message at `data`, of which `bytes` are there, and which lies at `offset` of the log. */
-static enum walk_stop look(const uint8_t *data, size_t bytes, uint64_t offset, int check, struct found *found)
-{
-    if (bytes < 8)
-        return WALK_SHORT;
-    uint32_t magic = get_u32(data + MESSAGE_MAGIC);
-    if (magic == MESSAGE_BLANK)
-        return WALK_BLANK;
-    found->data = data;
-    found->bytes = get_u32(data + MESSAGE_MESSAGE_BYTES);
-    if ((magic != MESSAGE_V1 && magic != MESSAGE_V2) || found->bytes > INT32_MAX || found->bytes < MESSAGE_BYTES)
-        return WALK_INVALID;
-    if (bytes < found->bytes)
-        return WALK_SHORT;
-    found->flag = get_u32(data + MESSAGE_SYSTEM_FLAG);
-    found->queue_id = get_u32(data + MESSAGE_QUEUE_ID);
-    found->queue_offset = get_u64(data + MESSAGE_QUEUE_OFFSET);
-    uint32_t born = found->flag & MESSAGE_BORN_HOST_V6 ? MESSAGE_IPV6_MORE : 0;
-    uint32_t store = found->flag & MESSAGE_STORE_HOST_V6 ? MESSAGE_IPV6_MORE : 0;
-    struct rest rest = {data, data + found->bytes};
-    take(&rest, (uint64_t)MESSAGE_BODY_BYTES + born + store);
-    uint32_t body_bytes = take_length(&rest, 4);
-    const uint8_t *body = take(&rest, body_bytes);
-    found->topic_bytes = take_length(&rest, magic == MESSAGE_V1 ? 1 : 2);
-    found->topic = take(&rest, found->topic_bytes);
-    found->properties_bytes = take_length(&rest, 2);
-    found->properties = take(&rest, found->properties_bytes);
-    if (rest.at != rest.end || get_u64(data + MESSAGE_OFFSET) != offset)
-        return WALK_INVALID;
-    found->store_ms = get_u64(data + MESSAGE_STORE_MS + born);
-    return check && !crcs_hold(found, body, body_bytes) ? WALK_INVALID : WALK_END;
-}
-
-/* The value of a property, or NULL; as in a table of which the last one of a name counts. */
-static const uint8_t *property(const struct found *found, const char *name, uint32_t name_bytes, uint32_t *value_bytes)
-{
-    const uint8_t *at = found->properties, *end = at + found->properties_bytes, *value = NULL;
-    while (at < end) {
-        const uint8_t *stop = memchr(at, 2, (size_t)(end - at));
-        stop = stop ? stop : end;
-        if ((size_t)(stop - at) > name_bytes && at[name_bytes] == 1 && memcmp(at, name, name_bytes) == 0) {
-            value = at + name_bytes + 1;
-            *value_bytes = (uint32_t)(stop - value);
-        }
-        at = stop + 1;
-    }
-    return value;
-}
 
 /* Java's String.hashCode goes over UTF-16 units, and these bytes are UTF-8: a lead byte tells how many follow it. */
 static uint32_t java_hash(uint32_t hash, const uint8_t *text, uint32_t bytes)
@@ -151,7 +48,7 @@ static uint32_t delay_level(const struct found *found)
     uint32_t bytes, level = 0;
     if (found->topic_bytes != sizeof topic - 1 || memcmp(found->topic, topic, sizeof topic - 1) != 0)
         return 0;
-    const uint8_t *text = property(found, "DELAY", 5, &bytes);
+    const uint8_t *text = find_property(found, "DELAY", 5, &bytes);
     for (uint32_t i = 0; text && i < bytes; i++) {
         if (text[i] < '0' || text[i] > '9')
             return 0;
@@ -167,7 +64,7 @@ static uint64_t tag_code(const struct found *found)
     uint32_t bytes, level = delay_level(found);
     if (level > 0)
         return found->store_ms + UINT64_C(1000) * delay_seconds[level - 1];
-    const uint8_t *tag = property(found, "TAGS", 4, &bytes);
+    const uint8_t *tag = find_property(found, "TAGS", 4, &bytes);
     return tag ? (uint64_t)(int64_t)(int32_t)java_hash(0, tag, bytes) : 0;
 }
 
@@ -207,10 +104,10 @@ static int add_key(struct walk *walk, const struct found *found, uint64_t offset
 static int add_keys(struct walk *walk, const struct found *found, uint64_t offset)
 {
     uint32_t bytes;
-    const uint8_t *key = property(found, "UNIQ_KEY", 8, &bytes);
+    const uint8_t *key = find_property(found, "UNIQ_KEY", 8, &bytes);
     if (key && bytes > 0 && add_key(walk, found, offset, key, bytes) != 0)
         return -1;
-    key = property(found, "KEYS", 4, &bytes);
+    key = find_property(found, "KEYS", 4, &bytes);
     for (const uint8_t *end = key ? key + bytes : NULL; key && key < end;) {
         const uint8_t *stop = memchr(key, ' ', (size_t)(end - key));
         stop = stop ? stop : end;
@@ -270,7 +167,8 @@ PyObject *binlog_walk_messages(PyObject *module, PyObject *args)
     int failed = !walk.runs || !walk.keys || !walk.units;
     while (!failed && at < data.len) {
         struct found found;
-        stop = look((const uint8_t *)data.buf + at, (size_t)(data.len - at), offset + (uint64_t)at, check, &found);
+        const uint8_t *from = (const uint8_t *)data.buf + at;
+        stop = find_message(from, (size_t)(data.len - at), offset + (uint64_t)at, check, &found);
         if (stop != WALK_END)
             break;
         failed = add(&walk, &found, offset + (uint64_t)at) != 0;

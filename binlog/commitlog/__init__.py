@@ -1,5 +1,6 @@
 """The commit log: messages with topics, queues, tags, keys and times, in the files of Apache RocketMQ's store."""
 
+from binlog.commitlog.column_reader import ColumnReader, MessageColumns
 from binlog.commitlog.flush_services import Pace
 from binlog.commitlog.key_index import KeyIndexSize
 from binlog.commitlog.message import Appended, Message
@@ -8,18 +9,20 @@ from binlog.commitlog.retention import Retention
 from binlog.commitlog.store import MessageStore
 from binlog.commitlog.store_reader import StoreReader
 from binlog.commitlog.transactions import Half, Transactions
-from binlog.format.commitlog.host import Host
+from binlog.format.commitlog.host import Host, unpack_host
 from binlog.format.commitlog.message import StoredMessage
 from binlog.format.commitlog.message_id import message_id, parse_message_id
 from binlog.format.commitlog.properties import parse_properties
 
 __all__ = [
     "Appended",
+    "ColumnReader",
     "Flush",
     "Half",
     "Host",
     "KeyIndexSize",
     "Message",
+    "MessageColumns",
     "MessageStore",
     "Pace",
     "Retention",
@@ -30,4 +33,5 @@ __all__ = [
     "message_id",
     "parse_message_id",
     "parse_properties",
+    "unpack_host",
 ]

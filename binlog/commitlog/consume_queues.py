@@ -23,6 +23,18 @@ def is_topic(name: str) -> bool:
     return _TOPIC.fullmatch(name) is not None
 
 
+def list_queues(folder: str) -> list[tuple[str, int]]:
+    """The topic and id of each queue that has a folder below this one.  Raises: AccessError."""
+    with own_errors(folder, "listing the queues"):
+        return [
+            (topic.name, int(queue.name))
+            for topic in Path(folder).iterdir()
+            if is_topic(topic.name)
+            for queue in topic.iterdir()
+            if queue.name.isascii() and queue.name.isdigit()
+        ]
+
+
 class ConsumeQueues:
     """The queues below `folder`.  Any thread may look one up; one at a time may make one."""
 
@@ -34,15 +46,7 @@ class ConsumeQueues:
 
     def load(self) -> None:
         """Open those that are there.  Raises: CorruptError where a file has another size."""
-        with own_errors(self._folder, "listing the queues"):
-            found = [
-                (topic.name, int(queue.name))
-                for topic in Path(self._folder).iterdir()
-                if is_topic(topic.name)
-                for queue in topic.iterdir()
-                if queue.name.isascii() and queue.name.isdigit()
-            ]
-        for topic, queue_id in found:
+        for topic, queue_id in list_queues(self._folder):
             self.get_or_make(topic, queue_id).load()
 
     def get(self, topic: str, queue_id: int) -> ConsumeQueue | None:

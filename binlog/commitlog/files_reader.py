@@ -7,9 +7,11 @@ from bisect import bisect_right
 from collections import OrderedDict
 
 from binlog.errors import NotFoundError
+from binlog.format.commitlog.consume_queue import parse_unit
 from binlog.format.commitlog.names import mapped_file_name, mapped_file_offset
 from binlog.storage.failures import own_errors
 from binlog.storage.files import open_directory, open_file, read_at
+from binlog.storage.message_columns import pick_messages
 
 _OPEN_FILES_MAX = 16
 
@@ -70,6 +72,16 @@ class FilesReader:
         start = self.start_of(offset)
         path = os.path.join(self.folder, mapped_file_name(start))
         return read_at(self._descriptor(start), size, offset - start, path)
+
+    def pick(self, units: memoryview, bytes_max: int) -> tuple[bytes, int]:
+        """The bytes of messages to which units of a queue lead, one behind the other, and how many they are.
+
+        Those of one file, and no more than `bytes_max`, but for the first; none where the first is not in its file.
+        Raises: NotFoundError where that lies before the first file.
+        """
+        start = self.start_of(parse_unit(units).offset)
+        with own_errors(os.path.join(self.folder, mapped_file_name(start)), "reading messages"):
+            return pick_messages(self._descriptor(start), start, self.file_bytes(start), units, bytes_max)
 
     def _descriptor(self, start: int) -> int:
         fd = self._open.get(start)

@@ -42,17 +42,20 @@ class QueueReader:
 
     def units(self, index: int, count: int) -> list[QueueUnit]:
         """Up to so many units from a queue offset on, of one file."""
-        try:
-            data = self._files.read(count * UNIT_BYTES, index * UNIT_BYTES)
-        except NotFoundError:
-            return []
-        whole = parse_units(data[: len(data) // UNIT_BYTES * UNIT_BYTES])
         found = []
-        for unit in whole:
+        for unit in parse_units(self.packed_units(index, count)):
             if not self._counts(unit):
                 break
             found.append(unit)
         return found
+
+    def packed_units(self, index: int, count: int) -> bytes:
+        """The same as they lie in the file, whether they count or not."""
+        try:
+            data = self._files.read(count * UNIT_BYTES, index * UNIT_BYTES)
+        except NotFoundError:
+            return b""
+        return data[: len(data) // UNIT_BYTES * UNIT_BYTES]
 
     def close(self) -> None:
         """Give its descriptors back."""

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from binlog.commitlog.consume_queue import find_by_time
+from binlog.commitlog.consume_queues import list_queues
 from binlog.commitlog.files_reader import FilesReader
 from binlog.commitlog.queue_reader import QueueReader
 from binlog.commitlog.sidecar import SidecarReader
@@ -87,6 +88,10 @@ class StoreReader:
         if message.offset != offset:
             raise CorruptError(path, offset - start, "offset", f"the message says that it lies at {message.offset}")
         return message
+
+    def queues(self) -> list[tuple[str, int]]:
+        """The topic and the id of each queue that is there."""
+        return sorted(list_queues(os.path.join(self.path, QUEUES_FOLDER)))
 
     def queue_range(self, topic: str, queue_id: int) -> range:
         """The queue offsets that a queue has now; none where it is not there."""

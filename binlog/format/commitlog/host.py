@@ -40,3 +40,8 @@ class Host(NamedTuple):
 def pack_host(host: Host) -> bytes:
     """Address and port, as a message id holds them."""
     return host.address + host.port.to_bytes(4, "big", signed=True)
+
+
+def unpack_host(data: bytes) -> Host:
+    """The reverse of pack_host."""
+    return Host(data[:-4], int.from_bytes(data[-4:], "big", signed=True))

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 
-from binlog.format.commitlog.host import Host, pack_host
+from binlog.format.commitlog.host import Host, pack_host, unpack_host
 
 _OFFSET_BYTES = 8
-_PORT_BYTES = 4
 # Hosts of IPv4 and of IPv6.
 _ID = re.compile(r"(?:[0-9A-Fa-f]{32}|[0-9A-Fa-f]{56})", re.ASCII)
 
@@ -22,6 +21,4 @@ def parse_message_id(text: str) -> tuple[Host, int]:
     if _ID.fullmatch(text) is None:
         raise ValueError(f"not the id of a message, which has 32 or 56 hexadecimal digits: {text!r}")
     data = bytes.fromhex(text)
-    address = data[: -_PORT_BYTES - _OFFSET_BYTES]
-    port = data[len(address) : -_OFFSET_BYTES]
-    return Host(address, int.from_bytes(port, "big", signed=True)), int.from_bytes(data[-_OFFSET_BYTES:], "big")
+    return unpack_host(data[:-_OFFSET_BYTES]), int.from_bytes(data[-_OFFSET_BYTES:], "big")

@@ -7,6 +7,7 @@ HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 ENDED_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 ENDED_TAG = "d"
 DELAY_TOPIC = "SCHEDULE_TOPIC_XXXX"
+_SYSTEM_PREFIX = "RMQ_SYS_"
 _RETRY_PREFIX = "%RETRY%"
 _DEAD_PREFIX = "%DLQ%"
 
@@ -22,6 +23,11 @@ def retry_topic(group: str) -> str:
 def dead_topic(group: str) -> str:
     """Where messages end that a group of consumers was given too often."""
     return _DEAD_PREFIX + group
+
+
+def is_system_topic(topic: str) -> bool:
+    """Whether RocketMQ keeps it for itself."""
+    return topic.startswith(_SYSTEM_PREFIX) or topic == DELAY_TOPIC
 
 
 def is_waiting_topic(topic: str) -> bool:
