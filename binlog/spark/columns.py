@@ -10,7 +10,7 @@ Facts relied on:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -35,7 +35,12 @@ class Damage(NamedTuple):
 
 def arrow_schema(fields: Sequence[Field]) -> pa.Schema:
     """The schema of the batches that are made here."""
-    kinds = [_TYPES[field.column] if field.kind is None else arrow_type(field.kind) for field in fields]
+    return schema_of_types(fields, _TYPES)
+
+
+def schema_of_types(fields: Sequence[Field], types: Mapping[str, pa.DataType]) -> pa.Schema:
+    """The schema of these fields.  types: by column, of those whose fields do not say it themselves."""
+    kinds = [types[field.column] if field.kind is None else arrow_type(field.kind) for field in fields]
     each = zip(fields, kinds, strict=True)
     return pa.schema([pa.field(field.name, kind, field.nullable) for field, kind in each])
 

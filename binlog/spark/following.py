@@ -1,54 +1,35 @@
-"""Following logs with Structured Streaming: one batch after the other, each from where the last one ended.
-
-Facts relied on (PySpark 4.2 and 4.3):
-
-- An offset is a dict of dicts that Spark keeps as JSON, and compares as text: so its keys are always in one order.
-- `initialOffset` is asked for a new query only; a restarted one begins with what its checkpoint has, and asks for
-  `partitions` of a batch that may not have been finished with the very offsets of that batch.
-- One object in one process of the driver is asked for all offsets of a query, and is pickled to the tasks.
-- With a limit of ReadAllAvailable the options' limits do not count (Trigger.Once).
-- With Trigger.AvailableNow, `prepareForTriggerAvailableNow` is called once, and `latestOffset` until it gives what it
-  was given: so that must be an end fixed before.
-"""
+"""Following logs with Structured Streaming: one batch after the other, each from where the last one ended."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
-
-from pyspark.sql.datasource import DataSourceStreamReader
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxBytes,
-    ReadMaxRows,
-    SupportsTriggerAvailableNow,
-)
 
 from binlog import FileStat, Reader, Ref, Start, forward
 from binlog.errors import GoneError
 from binlog.spark.options import ReadOptions
-from binlog.spark.partitions import FileRange, Task, directories, divide, ranges_between
+from binlog.spark.partitions import FileRange, directories, divide, ranges_between
 from binlog.spark.positions import earliest, latest, ref_from_json, ref_to_json, resolve
-from binlog.spark.reading import TaskReader
+from binlog.spark.reading import RangesReader
 from binlog.spark.schema import Field
 from binlog.spark.snapshot import take_snapshot
+from binlog.spark.stream import LimitedReader, Offset, shares
+from binlog.spark.tasks import Task
 
-Offset = dict[str, dict[str, Any]]
-"""For each log's directory: `number` and `offset` of the ref, and `log`, the log's identity, where its files tell."""
 
-
-class StreamReader(TaskReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
+class StreamReader(RangesReader, LimitedReader):
     """Gives what is published, in the order of each log.
 
+    An offset has, for each log's directory, `number` and `offset` of a ref, and `log`, the log's identity, where its
+    files tell.
     What another program adds to a closed file after the stream went past its end is not seen.
     """
 
     def __init__(self, options: ReadOptions, fields: Sequence[Field]) -> None:
-        super().__init__(options, fields)
-        self._final: Offset | None = None
+        RangesReader.__init__(self, options, fields)
+        LimitedReader.__init__(self, options)
 
-    def initialOffset(self) -> Offset:  # noqa: N802 - Spark's names, here and below
+    def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
         """Where a new query begins.  Raises: ValueError, GoneError, AccessError, CorruptError, VersionError."""
         places: Offset = {}
         for path in directories(self._options):
@@ -58,31 +39,7 @@ class StreamReader(TaskReader, DataSourceStreamReader, SupportsTriggerAvailableN
                 places[path] = _place(start, _identity(files))
         return places
 
-    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """What the options say; where there are two limits, `latestOffset` sees to both."""
-        if self._options.records_per_trigger is not None:
-            return ReadMaxRows(self._options.records_per_trigger)
-        if self._options.bytes_per_trigger is not None:
-            return ReadMaxBytes(self._options.bytes_per_trigger)
-        return ReadAllAvailable()
-
-    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Fix the end of what this query reads."""
-        self._final = self._ends({})
-
-    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
-        """How far the next batch goes: to the published end of each log, or as far as the limits allow."""
-        ends = self._ends(start) if self._final is None else self._final
-        # A log that has shrunk, or is gone, is found out by `partitions`.
-        if isinstance(limit, ReadAllAvailable) or ends == start:
-            return _in_order({**start, **ends})
-        return _in_order({**start, **self._within_limits(start, ends)})
-
-    def reportLatestOffset(self) -> Offset:  # noqa: N802
-        """What there is, for a query's progress."""
-        return self._ends({})
-
-    def partitions(self, start: Offset, end: Offset) -> list[Task]:
+    def partitions(self, start: Offset, end: Offset) -> list[Task[FileRange]]:
         """The tasks of one batch.  Raises: GoneError where it cannot be had any more; CorruptError, AccessError."""
         return divide([part for path in end for part in self._ranges(path, start, end)], self._options)
 
@@ -133,20 +90,6 @@ class StreamReader(TaskReader, DataSourceStreamReader, SupportsTriggerAvailableN
         return reached
 
 
-def shares(limit: int | None, sizes: Mapping[str, int]) -> dict[str, int]:
-    """A limit divided by size, and 1 at least for each where it suffices for that; empty for no limit."""
-    if limit is None:
-        return {}
-    total = sum(sizes.values())
-    least = min(1, limit // max(len(sizes), 1))
-    found = {path: max(limit * size // total, least) for path, size in sizes.items()}
-    # What those got that were raised to the least, the largest give up; what is left over, they get.
-    for path in sorted(sizes, key=lambda each: sizes[each], reverse=True):
-        rest = limit - sum(found.values())
-        found[path] = max(found[path] + rest, least)
-    return found
-
-
 def _reach(
     ranges: Sequence[FileRange], end: dict[str, Any], records: int | None, size: int | None
 ) -> dict[str, Any] | None:
@@ -188,8 +131,3 @@ def _closed_end(files: Sequence[FileStat]) -> Ref:
 
 def _place(ref: Ref, log: str | None) -> dict[str, Any]:
     return {**ref_to_json(ref), **({} if log is None else {"log": log})}
-
-
-def _in_order(places: Offset) -> Offset:
-    """As Spark compares it: the same places in the same order."""
-    return dict(sorted(places.items()))

@@ -5,16 +5,18 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from binlog import Start
+from binlog.spark.option_values import boolean, count, record_bytes, refuse_unknown, size, some_text
 from binlog.spark.positions import Position, parse_position
 
 _MIB = 1 << 20
-_RECORD_BYTES_FORMAT_MAX = 2**31 - 1
+# Which of binlog's engines is to be read: it decides which options there are, and is taken out before they are parsed.
+ENGINE = "engine"
 
 # The second form is fsspec's, of one file system over another: simplecache::s3://bucket/log.
 _URL = re.compile(r"(?!file:)[a-z][a-z0-9+.-]*://|[a-z0-9]+::[a-z][a-z0-9+.:-]*//", re.ASCII | re.IGNORECASE)
@@ -65,7 +67,7 @@ def parse_options(options: Mapping[str, str]) -> ReadOptions:
         text = given.pop(name.lower(), None)
         if text is not None:
             found[field] = parse(name, text)
-    refuse_unknown(given, tuple(_OPTIONS))
+    refuse_unknown(given, (*_OPTIONS, ENGINE))
     if "parser_schema" in found and "parser" not in found:
         raise ValueError("binlog: parserSchema says what a parser gives, and there is none: see the option parser")
     return ReadOptions(paths=tuple(each.rstrip("/") if is_url(each) else local_path(each) for each in named), **found)
@@ -79,19 +81,12 @@ def _paths(given: dict[str, str]) -> list[str]:
     return named
 
 
-def one_path(given: dict[str, str]) -> str:
-    """The one path among the options given, taken out of them.  Raises: ValueError."""
+def one_path(given: dict[str, str], why: str) -> str:
+    """The one path among the options given, taken out of them.  why: there may be no other.  Raises: ValueError."""
     named = _paths(given)
     if len(named) > 1:
-        raise ValueError("binlog: what is written goes to one log")
+        raise ValueError(f"binlog: {why}")
     return named[0]
-
-
-def refuse_unknown(given: Mapping[str, str], known: Sequence[str]) -> None:
-    """Raise ValueError where options are left that nobody has taken."""
-    if given:
-        names = ", ".join(map(repr, sorted(given)))
-        raise ValueError(f"binlog: there is no option {names}; there are path, {', '.join(known)}")
 
 
 def is_glob(path: str) -> bool:
@@ -104,60 +99,25 @@ def is_url(path: str) -> bool:
     return _URL.match(path) is not None
 
 
-def _count(name: str, text: str) -> int:
-    if not text.strip().isdecimal() or int(text) < 1:
-        raise ValueError(f"binlog: {name} is a whole number from 1 on, not {text!r}")
-    return int(text)
-
-
-_UNITS = {"": 0, "b": 0, "k": 10, "m": 20, "g": 30, "t": 40}
-
-
-def _bytes(name: str, text: str) -> int:
-    # As Spark's own settings write sizes, in which k is 1024.
-    parts = re.fullmatch(r"(\d+)\s*([kmgt]?)(?:i?b)?", text.strip().lower())
-    size = 0 if parts is None else int(parts[1]) << _UNITS[parts[2]]
-    if size < 1:
-        raise ValueError(f"binlog: {name} is a size such as 1048576, 64m or 1g, not {text!r}")
-    return size
-
-
-def record_bytes(name: str, text: str) -> int:
-    """The size of a record.  Raises: ValueError."""
-    return min(_bytes(name, text), _RECORD_BYTES_FORMAT_MAX)
-
-
-def _boolean(name: str, text: str) -> bool:
-    if text.strip().lower() not in ("true", "false"):
-        raise ValueError(f"binlog: {name} is true or false, not {text!r}")
-    return text.strip().lower() == "true"
-
-
 def _mode(name: str, text: str) -> bool:
     if text.strip().upper() not in ("FAILFAST", "PERMISSIVE"):
         raise ValueError(f"binlog: {name} is FAILFAST or PERMISSIVE, not {text!r}")
     return text.strip().upper() == "PERMISSIVE"
 
 
-def _text(name: str, text: str) -> str:
-    if not text.strip():
-        raise ValueError(f"binlog: {name} is empty")
-    return text.strip()
-
-
 _OPTIONS: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "startingPosition": ("start", parse_position),
     "endingPosition": ("end", parse_position),
-    "minPartitions": ("partitions_min", _count),
-    "maxPartitionBytes": ("partition_bytes", _bytes),
+    "minPartitions": ("partitions_min", count),
+    "maxPartitionBytes": ("partition_bytes", size),
     "maxRecordBytes": ("record_bytes_max", record_bytes),
-    "failOnDataLoss": ("fail_on_data_loss", _boolean),
-    "includeOpenFile": ("include_open_file", _boolean),
+    "failOnDataLoss": ("fail_on_data_loss", boolean),
+    "includeOpenFile": ("include_open_file", boolean),
     "mode": ("permissive", _mode),
-    "maxRecordsPerTrigger": ("records_per_trigger", _count),
-    "maxBytesPerTrigger": ("bytes_per_trigger", _bytes),
-    "parser": ("parser", _text),
-    "parserSchema": ("parser_schema", _text),
+    "maxRecordsPerTrigger": ("records_per_trigger", count),
+    "maxBytesPerTrigger": ("bytes_per_trigger", size),
+    "parser": ("parser", some_text),
+    "parserSchema": ("parser_schema", some_text),
 }
 
 

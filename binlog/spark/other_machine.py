@@ -14,10 +14,11 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
-from binlog import RangeReader
 from binlog.errors import NotFoundError
-from binlog.spark.partitions import FileRange
+
+T = TypeVar("T")
 
 _SECONDS_MAX = 60.0
 _LOOK_SECONDS = 0.1
@@ -29,16 +30,17 @@ def this_machine() -> str:
     return _BOOT_ID.read_text(encoding="ascii").strip()
 
 
-def open_range(part: FileRange, planned_on: str, *, record_bytes_max: int) -> RangeReader:
-    """A reader of a range.  planned_on: `this_machine()` where it was planned.
+def when_seen(attempt: Callable[[], T], planned_on: str) -> T:
+    """What an attempt gives to open something.  planned_on: `this_machine()` where it was seen last.
 
-    Blocks: where that was elsewhere, for a minute at most, until this machine sees as much of the file.
-    Raises: as RangeReader.
+    Blocks: where that was elsewhere, for a minute at most, until this machine sees as much of it: until then attempts
+    raise NotFoundError or ValueError.
+    Raises: what the last attempt does.
     """
     late = _clock(planned_on)
     while True:
         try:
-            return RangeReader(part.path, part.number, part.start, part.end, record_bytes_max=record_bytes_max)
+            return attempt()
         except (NotFoundError, ValueError):
             if late():
                 raise

@@ -7,17 +7,13 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from pyspark.sql.datasource import InputPartition
-
 from binlog import FileStat, Ref, split
 from binlog.spark.options import ReadOptions, is_glob, is_url
 from binlog.spark.positions import resolve
 from binlog.spark.pushdown import Wanted
 from binlog.spark.remote_log import remote_files, resolve_remote, split_remote
 from binlog.spark.snapshot import take_snapshot
-
-# What a task may have over what it should, so that a last small piece does not become a task.
-_OVER = 1.2
+from binlog.spark.tasks import OVER, Task, put_together, target_bytes
 
 
 @dataclass(frozen=True)
@@ -33,12 +29,10 @@ class FileRange:
     end: int
     uuid: str | None
 
-
-@dataclass(frozen=True)
-class Task(InputPartition):
-    """What one task reads, in order."""
-
-    ranges: tuple[FileRange, ...]
+    @property
+    def size(self) -> int:
+        """In bytes."""
+        return self.end - self.start
 
 
 def directories(options: ReadOptions) -> list[str]:
@@ -54,7 +48,7 @@ def directories(options: ReadOptions) -> list[str]:
     return list(found)
 
 
-def plan(options: ReadOptions, wanted: Wanted) -> list[Task]:
+def plan(options: ReadOptions, wanted: Wanted) -> list[Task[FileRange]]:
     """The tasks for what is in the logs now.
 
     Raises: ValueError, GoneError, AccessError, CorruptError, VersionError.
@@ -86,7 +80,7 @@ def ranges_between(
 
 def narrowed(part: FileRange, wanted: Wanted) -> FileRange | None:
     """Without what the index proves that nobody wants; None where nothing is left."""
-    if not wanted.anything_of(part.number):
+    if not wanted.allow("number", part.number):
         return None
     if is_url(part.path):
         return part  # what would tell more has to be read over the network first
@@ -94,25 +88,15 @@ def narrowed(part: FileRange, wanted: Wanted) -> FileRange | None:
     return replace(part, start=start, end=end) if start < end else None
 
 
-def divide(ranges: Sequence[FileRange], options: ReadOptions) -> list[Task]:
+def divide(ranges: Sequence[FileRange], options: ReadOptions) -> list[Task[FileRange]]:
     """Tasks of about the size asked for."""
-    total = sum(part.end - part.start for part in ranges)
-    target = max(min(options.partition_bytes, -(-total // options.partitions_min)), 1)
-    tasks: list[Task] = []
-    together: list[FileRange] = []
-    size = 0
-    for piece in _pieces(ranges, target):
-        if together and size + piece.end - piece.start > target * _OVER:
-            tasks.append(Task(tuple(together)))
-            together, size = [], 0
-        together.append(piece)
-        size += piece.end - piece.start
-    return [*tasks, Task(tuple(together))] if together else tasks
+    target = target_bytes(ranges, options)
+    return put_together(_pieces(ranges, target), target)
 
 
 def _pieces(ranges: Iterable[FileRange], target: int) -> Iterator[FileRange]:
     for part in ranges:
-        if part.end - part.start <= target * _OVER:
+        if part.size <= target * OVER:
             yield part
         else:
             cut = split_remote if is_url(part.path) else split

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from binlog import FileStat, Reader, Ref, Since, Start
 from binlog.errors import GoneError
+
+T = TypeVar("T")
 
 Position = Start | Since | Ref | Mapping[str, Ref]
 """The beginning, the end, a time, a ref, or a ref for each directory."""
@@ -19,24 +21,33 @@ or {"DIRECTORY":{"number":1,"offset":256}}"""
 
 def parse_position(option: str, text: str) -> Position:
     """What an option says.  Raises: ValueError."""
+    return parse_place(option, text, _FORMS, _refs)
+
+
+def parse_place(option: str, text: str, forms: str, own: Callable[[str], T | None]) -> Start | Since | T:
+    """The beginning, the end, or a time; or what `own` makes of a text, which gives None for what it does not know.
+
+    forms: how all of these are written.  Raises: ValueError.
+    """
     text = text.strip()
     named = {"earliest": Start.BEGINNING, "latest": Start.END}.get(text.lower())
     if named is not None:
         return named
     try:
-        if text.startswith("{"):
-            return _from_json(json.loads(text))
-        if text.replace(":", "").isdecimal():
-            return Ref.parse(text)
-        return Since(datetime.fromisoformat(text))
-    except (ValueError, TypeError, KeyError) as error:
-        raise ValueError(f"binlog: {option} is {_FORMS}; not {text!r} ({error})") from error
+        found = own(text)
+        return Since(datetime.fromisoformat(text)) if found is None else found
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise ValueError(f"binlog: {option} is {forms}; not {text!r} ({error})") from error
 
 
-def _from_json(value: Any) -> Position:
-    if "number" in value:
-        return ref_from_json(value)
-    return {str(directory): ref_from_json(ref) for directory, ref in value.items()}
+def _refs(text: str) -> Ref | Mapping[str, Ref] | None:
+    """A ref, or one for each directory."""
+    if text.startswith("{"):
+        value = json.loads(text)
+        if "number" in value:
+            return ref_from_json(value)
+        return {str(directory): ref_from_json(ref) for directory, ref in value.items()}
+    return Ref.parse(text) if text.replace(":", "").isdecimal() else None
 
 
 def ref_from_json(value: Mapping[str, Any]) -> Ref:

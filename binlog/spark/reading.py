@@ -2,58 +2,40 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader
 
-import binlog
-from binlog import Stretch
-from binlog.errors import CorruptError, GoneError, NotFoundError, StateError
+from binlog import RangeReader, Stretch
+from binlog.errors import CorruptError, GoneError, NotFoundError
 from binlog.spark.columns import Damage, arrow_schema, damage_batch, record_batch
 from binlog.spark.options import ReadOptions, is_url
-from binlog.spark.other_machine import open_range, this_machine
-from binlog.spark.partitions import FileRange, Task, plan
+from binlog.spark.other_machine import this_machine, when_seen
+from binlog.spark.partitions import FileRange, plan
 from binlog.spark.pushdown import Wanted
 from binlog.spark.record_parser import RecordParser, load_parser
 from binlog.spark.remote import shown
 from binlog.spark.remote_log import read_remote
 from binlog.spark.schema import Field
-from binlog.spark.worker import settle_worker
+from binlog.spark.tasks import Task, TaskReader
 
 _SEQUENCE_MAX = 2**63 - 1
 
 
-class TaskReader:
-    """Reads what one task is told to.  Made on the driver, and pickled to the tasks."""
+class RangesReader(TaskReader[FileRange]):
+    """Reads ranges of files."""
 
     def __init__(self, options: ReadOptions, fields: Sequence[Field]) -> None:
+        super().__init__(fail_on_data_loss=options.fail_on_data_loss)
         self._options = options
         self._fields = tuple(fields)
-        self._version = binlog.__version__
-        self._machine = this_machine()
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        if state["_version"] != binlog.__version__:
-            raise StateError(f"the driver has binlog {state['_version']}, and this executor {binlog.__version__}")
-        self.__dict__.update(state)
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The records of one task, in order.
-
-        Raises: CorruptError, AccessError, GoneError, FullError for a record over the limit.
-        """
-        # Where there is nothing to read, Spark makes up a partition of its own.
-        if not isinstance(partition, Task):
-            return
-        settle_worker()
+    def _begin(self) -> Callable[[FileRange], Iterator[pa.RecordBatch]]:
         schema = arrow_schema(self._fields)
-        parser = self._parser(schema)
-        for part in partition.ranges:
-            yield from self._read(part, schema, parser)
+        return partial(self._read, schema=schema, parser=self._parser(schema))
 
     def _parser(self, schema: pa.Schema) -> RecordParser | None:
         """What makes the columns `parsed`, `bad` and `error`, where one of them is asked for."""
@@ -64,18 +46,13 @@ class TaskReader:
 
     def _read(self, part: FileRange, schema: pa.Schema, parser: RecordParser | None) -> Iterator[pa.RecordBatch]:
         source = shown(part.path) if is_url(part.path) else part.path
-        try:
-            for found in self._found(part):
-                if isinstance(found, Stretch):
-                    yield record_batch(found, source, self._fields, schema, parser)
-                elif self._options.permissive:
-                    yield damage_batch(source, part.number, found, self._fields, schema)
-                else:
-                    raise found.error
-        except GoneError as error:
-            if self._options.fail_on_data_loss:
-                raise
-            print(f"binlog: passed over, with failOnDataLoss=false: {error}", file=sys.stderr)
+        for found in self._found(part):
+            if isinstance(found, Stretch):
+                yield record_batch(found, source, self._fields, schema, parser)
+            elif self._options.permissive:
+                yield damage_batch(source, part.number, found, self._fields, schema)
+            else:
+                raise found.error
 
     def _found(self, part: FileRange) -> Iterator[Stretch | Damage]:
         read = partial(read_range, record_bytes_max=self._options.record_bytes_max)
@@ -84,14 +61,14 @@ class TaskReader:
         return read(part, planned_on=self._machine)
 
 
-class BatchReader(TaskReader, DataSourceReader):
+class BatchReader(RangesReader, DataSourceReader):
     """Reads what the logs hold when the query is planned."""
 
     def __init__(self, options: ReadOptions, fields: Sequence[Field]) -> None:
         super().__init__(options, fields)
         self._wanted = Wanted()
 
-    def partitions(self) -> list[Task]:
+    def partitions(self) -> list[Task[FileRange]]:
         """Raises: ValueError, GoneError, AccessError, CorruptError, VersionError."""
         return plan(self._options, self._wanted)
 
@@ -110,9 +87,13 @@ class FilteringReader(BatchReader):
 
 
 def read_range(part: FileRange, *, planned_on: str, record_bytes_max: int) -> Iterator[Stretch | Damage]:
-    """Every record of a range.  planned_on: see `open_range`.  Raises: as `TaskReader.read`, but for damage."""
+    """Every record of a range.  planned_on: `this_machine()` at its planning.  Raises: as a task, but for damage."""
+
+    def opened() -> RangeReader:
+        return RangeReader(part.path, part.number, part.start, part.end, record_bytes_max=record_bytes_max)
+
     try:
-        with open_range(part, planned_on, record_bytes_max=record_bytes_max) as reader:
+        with when_seen(opened, planned_on) as reader:
             if reader.uuid != part.uuid:
                 raise GoneError(f"{part.path}: file {part.number} belongs to another log than when it was planned")
             for found in reader:

@@ -62,7 +62,10 @@ def ddl(offered: Sequence[Column]) -> str:
 
 
 class Field(NamedTuple):
-    """A column as a read asks for it: under the user's spelling of its name.  kind: Spark's type of `parsed`."""
+    """A column as a read asks for it: under the user's spelling of its name.
+
+    kind: Spark's type, where it has parts: as the user says whether those may be null.
+    """
 
     column: str
     name: str
@@ -82,18 +85,24 @@ def chosen_fields(
         offered = (SOURCE, *offered)
     if parsing:
         offered = (*offered, parsed("..."), BAD, ERROR)
-    by_name = {column.name: column for column in offered}
-    fields = tuple(_chosen_field(field, by_name) for field in schema.fields)
-    if not fields:
-        raise ValueError(f"binlog: the schema has no columns; there are {ddl(offered)}")
+    fields = chosen_among(schema, offered)
     names = {field.column for field in fields}
-    if len(names) < len(fields):
-        raise ValueError("binlog: the schema names a column twice")
     if permissive and DAMAGE.name not in names:
         text = "binlog: with mode=PERMISSIVE the schema has to have a column"
         raise ValueError(f"{text} {ddl([DAMAGE])}, so that damage is seen")
     if ("parsed" in names) != (BAD.name in names) or (ERROR.name in names and BAD.name not in names):
         raise ValueError(f"binlog: the columns parsed and {ddl([BAD])} go together, so that no record is lost")
+    return fields
+
+
+def chosen_among(schema: Any, offered: Sequence[Column]) -> tuple[Field, ...]:
+    """The fields of a StructType, each of which is one of the columns offered.  Raises: ValueError."""
+    by_name = {column.name: column for column in offered}
+    fields = tuple(_chosen_field(field, by_name) for field in schema.fields)
+    if not fields:
+        raise ValueError(f"binlog: the schema has no columns; there are {ddl(offered)}")
+    if len({field.column for field in fields}) < len(fields):
+        raise ValueError("binlog: the schema names a column twice")
     return fields
 
 
@@ -110,4 +119,5 @@ def _chosen_field(field: Any, by_name: dict[str, Column]) -> Field:
         raise ValueError(f"binlog: the column {column.name!r} is of type {column.spark_type}, not {asked}")
     if not (field.nullable or column.known):
         raise ValueError(f"binlog: the column {column.name!r} cannot be NOT NULL: {column.meaning}")
-    return Field(column.name, field.name, field.nullable)
+    kind = field.dataType if column.spark_type.startswith(("array<", "map<")) else None
+    return Field(column.name, field.name, field.nullable, kind)

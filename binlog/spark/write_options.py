@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from binlog import FileSystem
-from binlog.spark.options import local_path, one_path, record_bytes, refuse_unknown
+from binlog.spark.option_values import record_bytes, refuse_unknown
+from binlog.spark.options import local_path, one_path
 
 _TYPES = ("binary", "string")
 _COLUMN = "data"
@@ -35,7 +36,7 @@ class WriteOptions:
 def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
     """The options of a write, as Spark hands them over.  Raises: ValueError for one that is missing or not known."""
     given = {name.lower(): value for name, value in options.items()}
-    path = local_path(one_path(given))
+    path = local_path(one_path(given, "what is written goes to one log"))
     size = record_bytes("maxRecordBytes", given.pop("maxrecordbytes", "64m"))
     # A stream's own, which Spark hands over with ours.
     for name in ("checkpointlocation", "queryname"):

@@ -184,7 +184,7 @@ def test_a_log_that_a_glob_finds_later_is_read_from_its_beginning(log: Path, tmp
 
 @given(st.integers(1, 1000), st.dictionaries(st.text("abc", min_size=1), st.integers(1, 10**9), min_size=1))
 def test_shares_are_of_the_limit_and_leave_nobody_out(limit: int, sizes: dict[str, int]) -> None:
-    from binlog.spark.following import shares
+    from binlog.spark.stream import shares
 
     found = shares(limit, sizes)
     assert sum(found.values()) == limit

@@ -33,7 +33,7 @@ def planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], 
             writer.append(b"one")
             before = path.read_bytes()
             writer.append(b"two")
-            monkeypatch.setattr("binlog.spark.reading.this_machine", lambda: machine)
+            monkeypatch.setattr("binlog.spark.tasks.this_machine", lambda: machine)
             reader = BatchReader(ReadOptions((str(tmp_path),)), DATA)
             [task] = reader.partitions()
         after = path.read_bytes()

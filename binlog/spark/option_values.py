@@ -1,0 +1,52 @@
+"""What the text of an option stands for, and which options there are."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+_RECORD_BYTES_FORMAT_MAX = 2**31 - 1
+
+_UNITS = {"": 0, "b": 0, "k": 10, "m": 20, "g": 30, "t": 40}
+
+
+def refuse_unknown(given: Mapping[str, str], known: Sequence[str]) -> None:
+    """Raise ValueError where options are left that nobody has taken."""
+    if given:
+        names = ", ".join(map(repr, sorted(given)))
+        raise ValueError(f"binlog: there is no option {names}; there are path, {', '.join(known)}")
+
+
+def count(name: str, text: str) -> int:
+    """A whole number from 1 on.  Raises: ValueError, as all of these do."""
+    if not text.strip().isdecimal() or int(text) < 1:
+        raise ValueError(f"binlog: {name} is a whole number from 1 on, not {text!r}")
+    return int(text)
+
+
+def size(name: str, text: str) -> int:
+    """Bytes, as Spark's own settings write sizes, in which k is 1024."""
+    parts = re.fullmatch(r"(\d+)\s*([kmgt]?)(?:i?b)?", text.strip().lower())
+    found = 0 if parts is None else int(parts[1]) << _UNITS[parts[2]]
+    if found < 1:
+        raise ValueError(f"binlog: {name} is a size such as 1048576, 64m or 1g, not {text!r}")
+    return found
+
+
+def record_bytes(name: str, text: str) -> int:
+    """The size of a record."""
+    return min(size(name, text), _RECORD_BYTES_FORMAT_MAX)
+
+
+def boolean(name: str, text: str) -> bool:
+    """Whether it is true."""
+    if text.strip().lower() not in ("true", "false"):
+        raise ValueError(f"binlog: {name} is true or false, not {text!r}")
+    return text.strip().lower() == "true"
+
+
+def some_text(name: str, text: str) -> str:
+    """A text that is not empty."""
+    if not text.strip():
+        raise ValueError(f"binlog: {name} is empty")
+    return text.strip()
