@@ -3,25 +3,42 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
 
 from pyspark.sql.datasource import DataSource
 
-from binlog.spark.options import ReadOptions, is_url, parse_options
-from binlog.spark.reading import BatchReader, FilteringReader
-from binlog.spark.record_parser import schema_of
-from binlog.spark.remote import shown
-from binlog.spark.schema import Field, chosen_fields, columns, ddl
+from binlog.spark.commitlog.engine import CommitLogEngine
+from binlog.spark.log_engine import LogEngine
+from binlog.spark.options import ENGINE
 from binlog.spark.write_options import WriteOptions, chosen_column, parse_write_options
 
 # What the one process has loaded that asks a reader for its filters.
 _PUSHDOWN = "pyspark.sql.worker.data_source_pushdown_filters"
 
 
-class BinlogDataSource(DataSource):
-    """Reads logs: `spark.read.format("binlog").load(path)`, and `spark.readStream`.
+class Engine(Protocol):
+    """One of binlog's engines, as it is read."""
 
-    The options are in binlog.spark.options, the columns in binlog.spark.schema.  A batch query reads what the log held
+    def schema(self) -> str:
+        """All columns that it has."""
+
+    def reader(self, schema: Any, *, filtering: bool) -> Any:
+        """A reader of the columns in a StructType.  filtering: whether it may be asked for its filters."""
+
+    def stream_reader(self, schema: Any) -> Any:
+        """The same for a stream."""
+
+
+_LOG = "log"
+_ENGINES: dict[str, Callable[[Mapping[str, str]], Engine]] = {_LOG: LogEngine, "commitlog": CommitLogEngine}
+
+
+class BinlogDataSource(DataSource):
+    """Reads logs: `spark.read.format("binlog").load(path)`, and `spark.readStream`; with another engine, what that has.
+
+    The options are in binlog.spark.options, the columns in binlog.spark.schema; those of commit logs in
+    binlog.spark.commitlog.  A batch query reads what the log held
     when it was planned.  PySpark 4.3 plans a frame once, when it is first used, and 4.0 each of its queries (seen): so
     load() again for what came since.
     Raises: ValueError for options.
@@ -39,31 +56,30 @@ class BinlogDataSource(DataSource):
     def schema(self) -> str:
         """All columns, for a user who asks for none in particular."""
         # Asked for by load(): that is where a user looks for the mistake in an option, not where the query runs.
-        parsed = parse_options(self._given)
-        fields = parsed.parser_schema
-        if fields is None and parsed.parser is not None:
-            fields = schema_of(parsed.parser)
-        return ddl(columns(several=parsed.several, permissive=parsed.permissive, parsed_fields=fields))
+        return self._engine().schema()
 
-    def reader(self, schema: Any) -> BatchReader:
+    def reader(self, schema: Any) -> Any:
         """A reader of the columns in a StructType.  Raises: ValueError for one that the source cannot give."""
-        kind = FilteringReader if _PUSHDOWN in sys.modules else BatchReader
-        return kind(*self._read(schema))
+        return self._engine().reader(schema, filtering=_PUSHDOWN in sys.modules)
 
     def streamReader(self, schema: Any) -> Any:  # noqa: N802 - Spark's name
         """The same for a stream.  Raises: ValueError, also where PySpark is older than 4.2, the first with limits."""
+        engine = self._engine()
         try:
-            from binlog.spark.following import StreamReader
+            return engine.stream_reader(schema)
         except ImportError as error:
             raise ValueError(f"binlog: following a log takes PySpark 4.2 or later ({error})") from error
-        options, fields = self._read(schema)
-        remote = [path for path in options.paths if is_url(path)]
-        if remote:
-            text = (
-                f"binlog: {shown(remote[0])!r} cannot be followed: in a remote file system there are closed files only"
-            )
-            raise ValueError(f"{text}; a stream reads a directory of this machine, or one that is mounted here")
-        return StreamReader(options, fields)
+
+    def _engine(self) -> Engine:
+        """What reads.  Raises: ValueError for options."""
+        given = {name: value for name, value in self._given.items() if name.lower() != ENGINE}
+        return _ENGINES[self._engine_name()](given)
+
+    def _engine_name(self) -> str:
+        [text] = [value for name, value in self._given.items() if name.lower() == ENGINE] or [_LOG]
+        if text.strip().lower() not in _ENGINES:
+            raise ValueError(f"binlog: {ENGINE} is {' or '.join(_ENGINES)}, not {text!r}")
+        return text.strip().lower()
 
     def writer(self, schema: Any, overwrite: bool) -> Any:
         """Appends rows.  Raises: ValueError for an option or column, and for mode("overwrite")."""
@@ -79,13 +95,10 @@ class BinlogDataSource(DataSource):
             raise ValueError(f"binlog: writing a stream takes PySpark 4.1 or later ({error})") from error
         return StreamWriter(*self._write(schema, overwrite=overwrite))
 
-    def _read(self, schema: Any) -> tuple[ReadOptions, tuple[Field, ...]]:
-        parsed = parse_options(self._given)
-        parsing = parsed.parser is not None
-        fields = chosen_fields(schema, several=parsed.several, permissive=parsed.permissive, parsing=parsing)
-        return parsed, fields
-
     def _write(self, schema: Any, *, overwrite: bool) -> tuple[WriteOptions, str]:
+        if self._engine_name() != _LOG:
+            raise ValueError("binlog: a commit log is written by the one process that has its store open, not by Spark")
+        given = {name: value for name, value in self._given.items() if name.lower() != ENGINE}
         if overwrite:
             raise ValueError('binlog: a log is only ever appended to: use mode("append")')
-        return parse_write_options(self._given), chosen_column(schema)
+        return parse_write_options(given), chosen_column(schema)

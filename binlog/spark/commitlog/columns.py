@@ -1,0 +1,166 @@
+"""Arrow columns from those of messages, with no Python object for any message.
+
+Facts relied on: see binlog/spark/columns.py.  And a list in Arrow, or a map, has no validity of its own where it has
+no buffer for it: so one whose bounds are equal is empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from functools import cached_property
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from binlog.commitlog import MessageColumns, unpack_host
+from binlog.spark.columns import schema_of_types
+from binlog.spark.commitlog.partitions import QueueRange
+from binlog.spark.schema import Field
+
+_TIME = pa.timestamp("us", "UTC")
+_TYPES = {
+    "topic": pa.string(),
+    "queue_id": pa.int32(),
+    "queue_offset": pa.int64(),
+    "offset": pa.int64(),
+    "message_id": pa.string(),
+    "body": pa.binary(),
+    "tag": pa.string(),
+    "keys": pa.list_(pa.field("element", pa.string())),
+    "properties": pa.map_(pa.string(), pa.field("value", pa.string())),
+    "flag": pa.int32(),
+    "system_flag": pa.int32(),
+    "born_time": _TIME,
+    "born_host": pa.string(),
+    "store_time": _TIME,
+    "store_host": pa.string(),
+    "reconsume_count": pa.int32(),
+    "prepared_offset": pa.int64(),
+    "message_bytes": pa.int32(),
+}
+# What has to be asked for to make a column, where that has another name; all messages are of one queue.
+_MADE_OF = {"topic": (), "queue_id": (), "tag": ("properties",), "keys": ("properties",)}
+# In microseconds; a year less at either end than Python's, for it may count them in any time zone.
+_TIMES = tuple(int(datetime(year, 1, 1, tzinfo=UTC).timestamp()) * 1_000_000 for year in (2, 9999))
+_TAG, _KEYS, _KEY_END = "TAGS", "KEYS", " "  # as RocketMQ names them
+
+
+def arrow_schema(fields: Sequence[Field]) -> pa.Schema:
+    """The schema of the batches that are made here."""
+    return schema_of_types(fields, _TYPES)
+
+
+def needed(fields: Sequence[Field]) -> set[str]:
+    """What has to be asked for of the messages to make these columns."""
+    return {name for field in fields for name in _MADE_OF.get(field.column, (field.column,))}
+
+
+def record_batch(found: MessageColumns, part: QueueRange, fields: Sequence[Field], schema: pa.Schema) -> pa.RecordBatch:
+    """The columns asked for.  part: of the queue that the messages are of.  schema: `arrow_schema(fields)`."""
+    making = _Making(found, part)
+    arrays = [_BUILDERS[field.column](making, field.column, to.type) for field, to in zip(fields, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+class _Making:
+    """What columns of one batch are made of."""
+
+    def __init__(self, found: MessageColumns, part: QueueRange) -> None:
+        self.count = found.count
+        self.columns = found.columns
+        self.part = part
+
+    def binary(self, name: str) -> pa.Array:
+        """A column of bytes."""
+        return _binary(self.columns[name], self.count)
+
+    @cached_property
+    def properties(self) -> tuple[pa.Array, pa.Array, pa.Array]:
+        """The bounds of each message's properties; the names of all, and what they have."""
+        bounds, names, values = self.columns["properties"]
+        offsets = pa.Array.from_buffers(pa.int32(), self.count + 1, [None, pa.py_buffer(bounds)])
+        total = offsets[self.count].as_py()
+        return offsets, _text(_binary(names, total)), _text(_binary(values, total))
+
+    def property(self, name: str) -> pa.Array:
+        """What each message has of a property; null for none."""
+        return pc.map_lookup(pa.MapArray.from_arrays(*self.properties), pa.scalar(name), "last")
+
+
+def _binary(packed: tuple[bytes, bytes], count: int) -> pa.Array:
+    bounds, values = packed
+    return pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(bounds), pa.py_buffer(values)])
+
+
+def _text(values: pa.Array) -> pa.Array:
+    """Bytes as text; what is no UTF-8 in them, as the character that stands for that."""
+    try:
+        return values.cast(pa.string())
+    except pa.ArrowInvalid:
+        return pa.array([value.decode("utf-8", "replace") for value in values.to_pylist()], pa.string())
+
+
+def _of_queue(making: _Making, name: str, kind: pa.DataType) -> pa.Array:
+    return pa.repeat(pa.scalar(getattr(making.part, name), kind), making.count)
+
+
+def _number(making: _Making, name: str, kind: pa.DataType) -> pa.Array:
+    return pa.Array.from_buffers(kind, making.count, [None, pa.py_buffer(making.columns[name])])
+
+
+def _time(making: _Making, name: str, kind: pa.DataType) -> pa.Array:
+    """Who makes a message may write any number, and Python has no time for some: so those are null."""
+    times = _number(making, name, pa.int64())
+    if all(_TIMES[0] <= time.as_py() < _TIMES[1] for time in pc.min_max(times).values()):
+        return times.view(kind)
+    there = pc.and_(pc.greater_equal(times, _TIMES[0]), pc.less(times, _TIMES[1]))
+    return pc.if_else(there, times, None).view(kind)
+
+
+def _body(making: _Making, name: str, _: pa.DataType) -> pa.Array:
+    return making.binary(name)
+
+
+def _message_id(making: _Making, name: str, kind: pa.DataType) -> pa.Array:
+    return making.binary(name).cast(kind)
+
+
+def _host(making: _Making, name: str, kind: pa.DataType) -> pa.Array:
+    """There are few, so each is made once."""
+    hosts = making.binary(name).dictionary_encode()
+    texts = pa.array([str(unpack_host(host)) for host in hosts.dictionary.to_pylist()], kind)
+    return texts.take(hosts.indices)
+
+
+def _properties(making: _Making, _: str, kind: pa.DataType) -> pa.Array:
+    return pa.MapArray.from_arrays(*making.properties, type=kind)
+
+
+def _tag(making: _Making, _: str, __: pa.DataType) -> pa.Array:
+    return making.property(_TAG)
+
+
+def _keys(making: _Making, _: str, kind: pa.DataType) -> pa.Array:
+    texts = making.property(_KEYS)
+    lists = pc.split_pattern(texts, _KEY_END)
+    if pc.any(pc.equal(lists.values, "")).as_py():
+        split = [[key for key in text.split(_KEY_END) if key] if text else [] for text in texts.to_pylist()]
+        return pa.array(split, kind)
+    return pa.ListArray.from_arrays(lists.offsets, lists.values, type=kind)
+
+
+_BUILDERS: dict[str, Callable[[_Making, str, pa.DataType], pa.Array]] = {
+    **dict.fromkeys(_TYPES, _number),
+    "topic": _of_queue,
+    "queue_id": _of_queue,
+    "message_id": _message_id,
+    "born_time": _time,
+    "store_time": _time,
+    "body": _body,
+    "tag": _tag,
+    "keys": _keys,
+    "properties": _properties,
+    "born_host": _host,
+    "store_host": _host,
+}

@@ -1,0 +1,116 @@
+"""How a read of a store is divided into tasks: queues, and parts of those that are large."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from binlog import Start
+from binlog.commitlog import ColumnReader
+from binlog.spark.commitlog.options import StoreReadOptions
+from binlog.spark.commitlog.positions import Position, Queue, resolve
+from binlog.spark.commitlog.pushdown import WantedMessages
+from binlog.spark.tasks import OVER, Task, put_together, target_bytes
+
+
+@dataclass(frozen=True)
+class QueueRange:
+    """The messages of one queue from queue offset `start` up to `stop`.
+
+    message_bytes: what each of them takes about.
+    """
+
+    topic: str
+    queue_id: int
+    start: int
+    stop: int
+    message_bytes: int
+
+    @property
+    def count(self) -> int:
+        """How many they are."""
+        return self.stop - self.start
+
+    @property
+    def size(self) -> int:
+        """About how many bytes they take."""
+        return self.count * self.message_bytes
+
+
+def chosen_queues(store: ColumnReader, options: StoreReadOptions) -> dict[Queue, range]:
+    """The queues that are read, and the queue offsets that each has now."""
+    queues = store.queues_of(options.topics)
+    return {queue: store.queue_range(*queue) for queue in queues if options.queue_id in (None, queue[1])}
+
+
+def plan(options: StoreReadOptions, wanted: WantedMessages) -> list[Task[QueueRange]]:
+    """The tasks for what is in the store now.  Raises: ValueError, GoneError, AccessError, CorruptError."""
+    with ColumnReader(options.path) as store:
+        there = chosen_queues(store, options)
+        _check_topics(store, options, there)
+        starts, ends = (
+            places(position, default, store, there, fail_on_data_loss=options.fail_on_data_loss)
+            for position, default in ((options.start, Start.BEGINNING), (options.end, Start.END))
+        )
+        ranges = [
+            part
+            for queue in there
+            if wanted.anything_of(queue)
+            and (part := queue_range(store, queue, wanted.narrow(store, queue, range(starts[queue], ends[queue]))))
+        ]
+    return divide(ranges, options)
+
+
+def _check_topics(store: ColumnReader, options: StoreReadOptions, there: Mapping[Queue, range]) -> None:
+    """Raise ValueError for a topic or queue that is named and is not there.  A stream waits for it to come."""
+    missing = (options.topics or frozenset()) - {topic for topic, _ in there}
+    if missing:
+        names = ", ".join(map(repr, sorted(missing)))
+        queue = "" if options.queue_id is None else f", or it has no queue {options.queue_id}"
+        raise ValueError(f"binlog: {store.path} has no topic {names}{queue}")
+
+
+def places(
+    position: Position, default: Start, store: ColumnReader, there: Mapping[Queue, range], *, fail_on_data_loss: bool
+) -> dict[Queue, int]:
+    """The queue offset that a position means in each queue.  default: where queues are that it does not name.
+
+    Raises: ValueError where it names one that is not there, or lies behind its end; GoneError.
+    """
+    if isinstance(position, Mapping):
+        for topic, queue_id in position.keys() - there.keys():
+            raise ValueError(f"binlog: {store.path}: there is a position for {topic}/{queue_id}, and no such queue")
+    return {
+        queue: resolve(
+            default if isinstance(position, Mapping) and queue not in position else position,
+            store,
+            queue,
+            indexes,
+            fail_on_data_loss=fail_on_data_loss,
+        )
+        for queue, indexes in there.items()
+    }
+
+
+def queue_range(store: ColumnReader, queue: Queue, indexes: range) -> QueueRange | None:
+    """Some messages of a queue; None for none."""
+    if not indexes:
+        return None
+    return QueueRange(*queue, indexes.start, indexes.stop, store.message_bytes(*queue, indexes))
+
+
+def divide(ranges: Iterable[QueueRange], options: StoreReadOptions) -> list[Task[QueueRange]]:
+    """Tasks of about the size asked for."""
+    whole = list(ranges)
+    target = target_bytes(whole, options)
+    return put_together(_pieces(whole, target), target)
+
+
+def _pieces(ranges: Iterable[QueueRange], target: int) -> Iterator[QueueRange]:
+    for part in ranges:
+        if part.size <= target * OVER:
+            yield part
+            continue
+        count = max(target // part.message_bytes, 1)
+        for start in range(part.start, part.stop, count):
+            yield replace(part, start=start, stop=min(start + count, part.stop))

@@ -1,0 +1,21 @@
+"""Stores of a commit log, small ones, for tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from binlog.commitlog.key_index import KeyIndexSize
+from binlog.commitlog.message import Message
+from binlog.commitlog.options import StoreOptions
+from binlog.commitlog.store import MessageStore
+
+SMALL = StoreOptions(file_bytes=1 << 16, units_in_file=100, key_index=KeyIndexSize(100, 1000))
+
+
+def append_numbers(path: Path, start: int, end: int, *, topic: str = "t", queues: int = 1, body_bytes: int = 0) -> None:
+    """Append messages whose bodies are the numbers, to so many queues in turn; each queue's tags are even and odd."""
+    with MessageStore(path, SMALL) as store:
+        for number in range(start, end):
+            body = (b"%d" % number).ljust(body_bytes)
+            tag = "odd" if number // queues % 2 else "even"
+            store.append(Message.of(topic, body, queue_id=number % queues, tag=tag, keys=[f"k{number}"]))
