@@ -1,10 +1,11 @@
 """binlog: a durable log that many processes share through a directory, without a server."""
 
 from binlog import errors
+from binlog.format.problem import Problem
 from binlog.format.ref import Ref
 from binlog.log.archive import Archived, Dictionary, archive
 from binlog.log.batch import Batch, Entry
-from binlog.log.check import Problem, check, file_sizes
+from binlog.log.check import check, file_sizes
 from binlog.log.index_check import DamagedRange
 from binlog.log.once import Turn
 from binlog.log.options import Background

@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import NamedTuple
 
-from binlog.errors import BinlogError, CorruptError, NotFoundError, VersionError
+from binlog.errors import BinlogError, NotFoundError
 from binlog.format.log_header import FIRST_OFFSET, LOG_HEADER, SLOT_BYTES, Flag, LogHeader, parse_slot
 from binlog.format.names import archive_file_name, damaged_file_range, log_file_name
+from binlog.format.problem import Problem, problem_of
 from binlog.log.chain import walk
 from binlog.log.directory import LogDirectory
 from binlog.log.header_reading import check_size, settled_header
@@ -21,22 +21,6 @@ from binlog.log.index import index_path, open_index
 from binlog.log.index_check import DamagedRange, IndexCheck
 from binlog.log.opened_file import OpenedFile
 from binlog.storage.content import Content, LostFrameError
-
-
-class Problem(NamedTuple):
-    """One thing that is wrong: the file, where in it, a short name of the rule that is broken, and a sentence.
-
-    end: where what is wrong ends in the file, where that is known.
-    """
-
-    path: str
-    offset: int
-    rule: str
-    text: str
-    end: int | None = None
-
-    def __str__(self) -> str:
-        return f"{self.path} at offset {self.offset}: {self.text} [{self.rule}]"
 
 
 def check(path: str | os.PathLike[str], *, number: int | None = None) -> list[Problem]:
@@ -94,18 +78,12 @@ def _check(directory: LogDirectory, only: int | None) -> Iterator[Problem]:
             continue
         except BinlogError as error:
             if wanted:
-                yield _problem(error, path)
+                yield problem_of(error, path)
         if wanted and before is not None and header is not None:
             yield from _check_succession(before, header, directory)
         before = header
     if before is not None and only in (None, last):
         yield from _check_last(before, directory)
-
-
-def _problem(error: BinlogError, path: str) -> Problem:
-    if isinstance(error, CorruptError):
-        return Problem(error.path, error.offset, error.rule, error.text)
-    return Problem(path, 0, "version" if isinstance(error, VersionError) else "unreadable", str(error))
 
 
 def _check_one(directory: LogDirectory, file: OpenedFile, header: LogHeader) -> Iterator[Problem]:
