@@ -13,6 +13,7 @@ from binlog.cli.exits import opening
 from binlog.cli.options import directory_argument, json_option
 from binlog.cli.output import printable, write_line
 from binlog.cli.records import object_line
+from binlog.cli.tables import write_table
 
 _COLUMNS = ("FILE", "STATE", "RECORDS", "FIRST SEQUENCE", "TAIL", "DURABLE", "ON DISK", "PREPARED", "CREATED")
 
@@ -38,7 +39,7 @@ def command(directory: str, as_json: bool) -> None:
     if notes := list(_notes(log)):
         write_line("; ".join(notes))
     if log.files:
-        _write_table([_COLUMNS, *(_row(file) for file in log.files)])
+        write_table(_COLUMNS, [_row(file) for file in log.files])
 
 
 def record_count(log: binlog.LogStat) -> int | None:
@@ -106,9 +107,3 @@ def _row(file: binlog.FileStat) -> tuple[str, ...]:
         size_text(file.prepared_bytes),
         time_text(file.created_ns),
     )
-
-
-def _write_table(rows: list[tuple[str, ...]]) -> None:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_COLUMNS))]
-    for row in rows:
-        write_line("  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)))

@@ -24,7 +24,8 @@ from binlog.cli.spark.options import (
 from binlog.cli.spark.output_options import OutputOptions, batch_bytes_option, output_options
 from binlog.cli.spark.running import need_spark, spark_session
 from binlog.cli.spark.streaming import default_checkpoint, run_stream
-from binlog.cli.spark.tables import rate_text, seconds_text, size_or_unknown, write_table
+from binlog.cli.spark.tables import rate_text, seconds_text, size_or_unknown
+from binlog.cli.tables import write_table
 
 if TYPE_CHECKING:
     from binlog.spark.jobs import Extracted, Parsing, Selection

@@ -22,7 +22,8 @@ from binlog.cli.spark.options import (
     time_option,
 )
 from binlog.cli.spark.running import need_spark, spark_session
-from binlog.cli.spark.tables import byte_rate_text, rate_text, seconds_text, write_table
+from binlog.cli.spark.tables import byte_rate_text, rate_text, seconds_text
+from binlog.cli.tables import write_table
 
 if TYPE_CHECKING:
     from binlog.spark.jobs import Stats

@@ -14,7 +14,8 @@ from binlog.cli.spark.options import SparkOptions
 from binlog.cli.spark.output_options import OutputOptions
 from binlog.cli.spark.running import need_spark, spark_session
 from binlog.cli.spark.signals import KeptSignals
-from binlog.cli.spark.tables import rate_text, seconds_text, write_table
+from binlog.cli.spark.tables import rate_text, seconds_text
+from binlog.cli.tables import write_table
 
 if TYPE_CHECKING:
     from binlog.spark.jobs import Followed, Following, Selection

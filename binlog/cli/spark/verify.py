@@ -14,7 +14,8 @@ from binlog.cli.records import object_line
 from binlog.cli.spark.display import Display
 from binlog.cli.spark.options import SparkOptions, directories_argument, spark_options
 from binlog.cli.spark.running import need_spark, spark_session
-from binlog.cli.spark.tables import byte_rate_text, seconds_text, write_table
+from binlog.cli.spark.tables import byte_rate_text, seconds_text
+from binlog.cli.tables import write_table
 
 
 @click.command("verify", short_help="Check many files side by side.")

@@ -20,7 +20,7 @@ from binlog.cli.spark import SparkCommands
 from binlog.cli.spark.options import columns_from, day_from, parser_from, records_from
 from binlog.cli.spark.running import error_text
 from binlog.cli.spark.signals import kept_signals
-from binlog.cli.spark.tables import write_table
+from binlog.cli.tables import write_table
 from tests.unit.cli.running import ENVIRONMENT, fill
 
 CONTEXT: Any = None
