@@ -22,7 +22,7 @@ from binlog.format.commitlog.message import (
     ROLLBACK,
     TRANSACTION,
     StoredMessage,
-    parse_message,
+    parse_message_at,
 )
 from binlog.storage.messages import Walk, WalkStop, pack_messages, stamp_messages, walk
 
@@ -55,6 +55,7 @@ class CommitLog:
         self.body_bytes_max = body_bytes_max
         self.files = MappedFileQueue(folder, file_bytes, buffer=buffer)
         self.queue_offsets: dict[tuple[str, int], int] = {}
+        self._store_host = store_host
         self._host = pack_host(store_host)
         self._record_crc = record_crc
         self._clock = clock
@@ -101,7 +102,7 @@ class CommitLog:
             file.store_ms = store_ms
             self.queue_offsets.update(after)
         offsets = [offset] if len(messages) == 1 else _offsets(offset, places)
-        return Appended(offset, len(data), store_ms, offsets, queue_offsets)
+        return Appended(offset, len(data), store_ms, offsets, queue_offsets, self._store_host)
 
     def _file_for(self, size: int) -> MappedFile:
         """The file in which so many bytes are appended: the next one, where they do not fit in the last."""
@@ -154,7 +155,7 @@ class CommitLog:
         position = offset - file.offset
         head = file.read(BLANK.size, position)
         size = int.from_bytes(head[:4], "big")
-        return _parse(file.read(size, position), offset, file.path, position)
+        return parse_message_at(file.read(size, position), offset, file.path, position)
 
     def walks(self, offset: int, limit: int, *, check: bool) -> Iterator[tuple[int, Walk]]:
         """What the messages from an offset to before `limit` tell, some megabytes at a time, and where each walk ends.
@@ -220,11 +221,3 @@ def _is_blank(file: MappedFile, offset: int) -> bool:
 def _marker(file: MappedFile, position: int) -> bytes:
     """What ends a file of which the rest is not used."""
     return BLANK.pack({"rest_bytes": file.file_bytes - position})
-
-
-def _parse(data: bytes, offset: int, path: str, position: int) -> StoredMessage:
-    """A message that lies at `offset`, and says so.  What a file had before its present use says otherwise."""
-    message = parse_message(data, path, position)
-    if message.offset != offset:
-        raise CorruptError(path, position, "offset", f"the message there says that it lies at {message.offset}")
-    return message

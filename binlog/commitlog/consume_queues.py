@@ -3,36 +3,21 @@
 from __future__ import annotations
 
 import os
-import re
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 
 from binlog.commitlog.consume_queue import ConsumeQueue
 from binlog.errors import CorruptError
 from binlog.format.commitlog.consume_queue import UNITS_IN_FILE
-from binlog.storage.failures import own_errors
-from binlog.storage.files import make_directory, open_directory, sync_directory
-
-# What RocketMQ's brokers allow, of as many characters as a folder's name may have.
-_TOPIC = re.compile(r"[%|a-zA-Z0-9_-]{1,255}", re.ASCII)
+from binlog.format.commitlog.names import is_queue_name, is_topic
+from binlog.storage.files import list_folder, make_directory, open_directory, sync_directory
 
 
-def is_topic(name: str) -> bool:
-    """Whether a topic can have queues: letters, digits and `%|_-` of ASCII, 255 at most."""
-    return _TOPIC.fullmatch(name) is not None
-
-
-def list_queues(folder: str) -> list[tuple[str, int]]:
-    """The topic and id of each queue that has a folder below this one.  Raises: AccessError."""
-    with own_errors(folder, "listing the queues"):
-        return [
-            (topic.name, int(queue.name))
-            for topic in Path(folder).iterdir()
-            if is_topic(topic.name)
-            for queue in topic.iterdir()
-            if queue.name.isascii() and queue.name.isdigit()
-        ]
+def list_queues(folder: str, topic: str | None = None) -> list[tuple[str, int]]:
+    """The topic and id of each queue that has a folder below this one, of one topic or of all.  Raises: AccessError."""
+    topics = [name for name in (list_folder(folder) if topic is None else [topic]) if is_topic(name)]
+    found = [(name, queue) for name in topics for queue in list_folder(os.path.join(folder, name))]
+    return sorted((name, int(queue)) for name, queue in found if is_queue_name(queue))
 
 
 class ConsumeQueues:

@@ -70,8 +70,16 @@ class FilesReader:
     def read(self, size: int, offset: int) -> bytes:
         """Up to `size` bytes from an offset, of one file.  Raises: NotFoundError."""
         start = self.start_of(offset)
-        path = os.path.join(self.folder, mapped_file_name(start))
-        return read_at(self._descriptor(start), size, offset - start, path)
+        return read_at(self._descriptor(start), size, offset - start, self.path_of(start))
+
+    def path_of(self, start: int) -> str:
+        """The path of the file that starts there."""
+        return os.path.join(self.folder, mapped_file_name(start))
+
+    def disk_bytes(self, start: int) -> int:
+        """What that file takes on the disk.  Raises: NotFoundError."""
+        with own_errors(self.folder, "asking for sizes"):
+            return 512 * os.fstat(self._descriptor(start)).st_blocks
 
     def pick(self, units: memoryview, bytes_max: int) -> tuple[bytes, int]:
         """The bytes of messages to which units of a queue lead, one behind the other, and how many they are.
@@ -86,8 +94,7 @@ class FilesReader:
     def _descriptor(self, start: int) -> int:
         fd = self._open.get(start)
         if fd is None:
-            name = mapped_file_name(start)
-            fd = open_file(self._directory_fd, name, os.path.join(self.folder, name), writable=False)
+            fd = open_file(self._directory_fd, mapped_file_name(start), self.path_of(start), writable=False)
             self._open[start] = fd
             if len(self._open) > _OPEN_FILES_MAX:
                 os.close(self._open.popitem(last=False)[1])

@@ -6,21 +6,15 @@ It is made from the commit log, in files of a fixed size, one after the other; e
 from __future__ import annotations
 
 import datetime as dt
+import itertools
 import os
-from bisect import bisect_right
-from collections.abc import Iterator
-from dataclasses import dataclass
+import threading
+from bisect import bisect_left
+from collections.abc import Callable
 
+from binlog.commitlog.key_chain import find_offsets
 from binlog.errors import CorruptError
-from binlog.format.commitlog.key_index import (
-    ENTRY_COUNT,
-    KEY_INDEX_ENTRY,
-    KEY_INDEX_HEADER,
-    KEY_INDEX_SLOT,
-    SLOT_COUNT,
-    key_hash,
-    key_index_bytes,
-)
+from binlog.format.commitlog.key_index import KEY_INDEX_ENTRY, KEY_INDEX_HEADER, KEY_INDEX_SLOT, KeyIndexSize, key_hash
 from binlog.format.commitlog.names import is_index_name
 from binlog.storage.failures import own_errors
 from binlog.storage.files import (
@@ -36,19 +30,6 @@ from binlog.storage.mapping import Mapping
 from binlog.storage.native import ffi, lib
 
 
-@dataclass(frozen=True, slots=True)
-class KeyIndexSize:
-    """How many slots and entries each file has; RocketMQ's unless told."""
-
-    slots: int = SLOT_COUNT
-    entries: int = ENTRY_COUNT
-
-    @property
-    def file_bytes(self) -> int:
-        """How long a file is."""
-        return key_index_bytes(self.slots, self.entries)
-
-
 class KeyIndexFile:
     """One file.  One thread at a time may put; any may find."""
 
@@ -56,7 +37,7 @@ class KeyIndexFile:
         """Open it, or make it.  Raises: CorruptError where it has another size; AccessError, FullError."""
         self.name = name
         self.path = os.path.join(folder, name)
-        self._size = size
+        self.size = size
         self._directory_fd = directory_fd
         if new:
             self._fd = create_file(directory_fd, name, self.path, mode=None)
@@ -71,12 +52,12 @@ class KeyIndexFile:
 
     def _prepare(self, *, new: bool) -> None:
         found = os.fstat(self._fd).st_size
-        if not new and found != self._size.file_bytes:
-            raise CorruptError(self.path, 0, "file_bytes", f"the file has {found} bytes, not {self._size.file_bytes}")
+        if not new and found != self.size.file_bytes:
+            raise CorruptError(self.path, 0, "file_bytes", f"the file has {found} bytes, not {self.size.file_bytes}")
         try:
             with own_errors(self.path, "sizing the file"):
-                os.ftruncate(self._fd, self._size.file_bytes)
-            allocate(self._fd, 0, self._size.file_bytes, self.path)  # a store to a page without a block is SIGBUS
+                os.ftruncate(self._fd, self.size.file_bytes)
+            allocate(self._fd, 0, self.size.file_bytes, self.path)  # a store to a page without a block is SIGBUS
         except BaseException:
             if new:
                 remove_file(self._directory_fd, self.name, self.path)
@@ -93,34 +74,42 @@ class KeyIndexFile:
     @property
     def full(self) -> bool:
         """Whether no key can be put any more."""
-        return self.header["entry_count"] >= self._size.entries
+        return self.header["entry_count"] >= self.size.entries
 
     def put(self, keys: memoryview) -> int:
         """Put keys, as a Walk has them; how many were, fewer where the file is full."""
         view = ffi.from_buffer("int64_t[]", keys)
         map_ = self._mapping.address()
-        return int(lib.binlog_key_index_put(map_, self._size.slots, self._size.entries, view, len(keys) // 3))
+        return int(lib.binlog_key_index_put(map_, self.size.slots, self.size.entries, view, len(keys) // 3))
 
-    def find(self, hash_: int, begin_ms: int, end_ms: int) -> Iterator[int]:
-        """Where messages lie whose key has this hash and which were stored within these times, newest first.
+    def read(self, size: int, offset: int) -> bytes:
+        """Up to `size` bytes from `offset`."""
+        return self._mapping.read(size, offset)
 
-        Other keys may have the hash, so the messages must be looked at.
+    def entry(self, number: int) -> dict[str, int]:
+        """The fields of an entry."""
+        return KEY_INDEX_ENTRY.unpack(self.read(KEY_INDEX_ENTRY.size, self.size.entry_at(number)))
+
+    def cut(self, log_end: int, stored_ms: Callable[[int], int]) -> bool:
+        """Leave out the entries of messages at or behind the log's end; whether any is left.
+
+        stored_ms: when the message at an offset was stored.  A death in between changes nothing: the count comes last.
         """
         header = self.header
         count = header["entry_count"]
-        slot_at = KEY_INDEX_HEADER.size + hash_ % self._size.slots * KEY_INDEX_SLOT.size
-        entry = KEY_INDEX_SLOT.unpack(self._mapping.read(KEY_INDEX_SLOT.size, slot_at), 0)["newest"]
-        base = KEY_INDEX_HEADER.size + self._size.slots * KEY_INDEX_SLOT.size
-        while 0 < entry < count:
-            data = self._mapping.read(KEY_INDEX_ENTRY.size, base + entry * KEY_INDEX_ENTRY.size)
-            found = KEY_INDEX_ENTRY.unpack(data, 0)
-            # Seconds are rounded down, so the message was stored within this one.
-            stored_ms = header["begin_ms"] + found["seconds"] * 1000
-            if found["key_hash"] == hash_ and begin_ms < stored_ms + 1000 and stored_ms <= end_ms:
-                yield found["offset"]
-            if found["previous"] >= entry:
-                return  # a chain leads to older entries only
-            entry = found["previous"]
+        kept = 1 + bisect_left(range(1, count), log_end, key=lambda number: self.entry(number)["offset"])
+        if kept >= count:
+            return True
+        for number in range(count - 1, kept - 1, -1):
+            entry = self.entry(number)
+            previous = entry["previous"] if 0 <= entry["previous"] < number else 0
+            self._mapping.write(KEY_INDEX_SLOT.pack({"newest": previous}), self.size.slot_at(entry["key_hash"]))
+            header["slot_count"] -= previous == 0
+        if kept > 1:
+            last = self.entry(kept - 1)["offset"]
+            header |= {"entry_count": kept, "end_offset": last, "end_ms": stored_ms(last)}
+            self._mapping.write(KEY_INDEX_HEADER.pack(header), 0)
+        return kept > 1
 
     def flush(self) -> None:
         """Sync it.  Raises: PoisonedError."""
@@ -140,13 +129,17 @@ class KeyIndexFile:
 
 
 class KeyIndex:
-    """The files in `folder`, by when they were made."""
+    """The files in `folder`, by when they were made.  One thread at a time may put; any may find, flush and remove.
+
+    Invariant: who holds the mutex alone changes the tuple of files, and closes one; so none is closed that is read.
+    """
 
     def __init__(self, folder: str, size: KeyIndexSize) -> None:
         self._folder = folder
         self._size = size
         self._directory_fd = open_directory(folder)
         self._files: tuple[KeyIndexFile, ...] = ()
+        self._mutex = threading.Lock()
 
     def load(self, *, believed_ms: int | None) -> int | None:
         """Open what is there; when the first message was stored whose key is to be put again, None where none is.
@@ -170,11 +163,20 @@ class KeyIndex:
     @property
     def end_offset(self) -> int:
         """Where the last message lies that it has; -1 for none."""
-        return max((file.header["end_offset"] for file in self._files if file.header["entry_count"] > 1), default=-1)
+        with self._mutex:
+            return max(
+                (file.header["end_offset"] for file in self._files if file.header["entry_count"] > 1), default=-1
+            )
 
     def put(self, keys: memoryview) -> None:
-        """Put keys, as a Walk has them, in a new file where the last one is full; not those of messages it has."""
-        known = bisect_right(range(len(keys) // 3), self.end_offset, key=lambda number: keys[3 * number + 1])
+        """Put keys, as a Walk has them, in a new file where the last one is full; not those that it has.
+
+        Of the last message it may have some: whoever put them died before the others.
+        """
+        end = self.end_offset
+        known = bisect_left(range(len(keys) // 3), end, key=lambda number: keys[3 * number + 1])
+        if known < len(keys) // 3 and keys[3 * known + 1] == end:
+            known += self._count_last(end)
         keys = keys[3 * known :]
         while keys:
             if not self._files or self._files[-1].full:
@@ -182,40 +184,56 @@ class KeyIndex:
             done = self._files[-1].put(keys)
             keys = keys[3 * done :]
 
+    def _count_last(self, offset: int) -> int:
+        """How many of the last entries are of the message at an offset."""
+        count = 0
+        with self._mutex:
+            for file in reversed(self._files):
+                for number in range(file.header["entry_count"] - 1, 0, -1):
+                    if file.entry(number)["offset"] != offset:
+                        return count
+                    count += 1
+        return count
+
     def _begin(self) -> None:
-        if self._files:
-            self._files[-1].flush()
+        self.flush()
         now = dt.datetime.now(dt.UTC)
         while (name := f"{now:%Y%m%d%H%M%S}{now.microsecond // 1000:03d}") in {file.name for file in self._files}:
             now += dt.timedelta(milliseconds=1)
-        self._files = (*self._files, KeyIndexFile(self._directory_fd, self._folder, name, self._size, new=True))
+        file = KeyIndexFile(self._directory_fd, self._folder, name, self._size, new=True)
+        with self._mutex:
+            self._files = (*self._files, file)
 
     def find(self, topic: str, key: str, *, begin_ms: int = 0, end_ms: int = 2**62, count: int = 64) -> list[int]:
         """Where messages lie that may have the key, stored within these times: so many at most, newest first."""
-        hash_ = key_hash(topic, key)
-        found: list[int] = []
-        for file in reversed(self._files):
-            header = file.header
-            if header["entry_count"] <= 1 or header["begin_ms"] > end_ms:
-                continue
-            if header["end_ms"] < begin_ms:
-                break
-            for offset in file.find(hash_, begin_ms, end_ms):
-                found.append(offset)
-                if len(found) == count:
-                    return found
-        return found
+        with self._mutex:
+            files = reversed(self._files)
+            return list(itertools.islice(find_offsets(files, key_hash(topic, key), begin_ms, end_ms), count))
 
     def flush(self) -> None:
         """Sync the last file; those before were, when they were full.  Raises: PoisonedError."""
-        if self._files:
-            self._files[-1].flush()
+        with self._mutex:
+            if self._files:
+                self._files[-1].flush()
+
+    def truncate(self, log_end: int, stored_ms: Callable[[int], int]) -> None:
+        """Leave out the keys of messages at or behind the commit log's end; stored_ms: see `KeyIndexFile.cut`."""
+        with self._mutex:
+            for file in reversed(self._files):
+                if file.header["entry_count"] <= 1:
+                    continue
+                if file.cut(log_end, stored_ms):
+                    break
+                file.remove()
+                self._files = tuple(each for each in self._files if each is not file)
+        sync_directory(self._directory_fd, self._folder)
 
     def remove_before(self, log_start: int) -> None:
         """Remove files all of whose messages are no more in the commit log; never the last one."""
-        while len(self._files) > 1 and self._files[0].header["end_offset"] < log_start:
-            self._files[0].remove()
-            self._files = self._files[1:]
+        with self._mutex:
+            while len(self._files) > 1 and self._files[0].header["end_offset"] < log_start:
+                self._files[0].remove()
+                self._files = self._files[1:]
         sync_directory(self._directory_fd, self._folder)
 
     def close(self) -> None:

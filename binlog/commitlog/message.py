@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import NamedTuple, Self
 
 from binlog.format.commitlog.host import Host, pack_host
+from binlog.format.commitlog.message_id import message_id
 from binlog.format.commitlog.properties import DELAY, KEYS, TAGS, pack_properties
 
 _LOCAL = pack_host(Host.parse("127.0.0.1:0"))
@@ -69,6 +70,7 @@ class Appended(NamedTuple):
 
     offset: of the first one, in the commit log.  message_bytes: what all take.  store_ms: when they were stored.
     offsets: of each, in the commit log.  queue_offsets: of each, in its queue; 0 for a half message.
+    store_host: who stores them.
     """
 
     offset: int
@@ -76,6 +78,12 @@ class Appended(NamedTuple):
     store_ms: int
     offsets: list[int]
     queue_offsets: list[int]
+    store_host: Host
+
+    @property
+    def ids(self) -> list[str]:
+        """The id of each: see binlog/format/commitlog/message_id.py."""
+        return [message_id(self.store_host, offset) for offset in self.offsets]
 
     @property
     def next_offset(self) -> int:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from binlog.commitlog.commit_log import BODY_BYTES_MAX, FILE_BYTES, LOCAL_HOST
 from binlog.commitlog.flush_services import COMMIT_PACE, FLUSH_PACE, REQUEST_SECONDS, Pace
-from binlog.commitlog.key_index import KeyIndexSize
 from binlog.commitlog.retention import Retention
 from binlog.format.commitlog.consume_queue import UNITS_IN_FILE
 from binlog.format.commitlog.host import Host
+from binlog.format.commitlog.key_index import KeyIndexSize
 
 
 class Flush(enum.Enum):

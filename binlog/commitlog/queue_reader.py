@@ -27,9 +27,11 @@ class QueueReader:
         self._files.refresh()
         all_ = range(self._files.min_offset // UNIT_BYTES, self._files.end // UNIT_BYTES)
         stop = all_.start + bisect_left(all_, True, key=lambda index: self.unit(index) is None)
-        those = range(all_.start, stop)
-        start = all_.start + bisect_left(those, log_start, key=self._log_offset)
-        return range(start, stop)
+        return range(self.index_of(range(all_.start, stop), log_start), stop)
+
+    def index_of(self, indexes: range, offset: int) -> int:
+        """Which of these queue offsets is the first whose message lies at an offset of the commit log or behind it."""
+        return indexes.start + bisect_left(indexes, offset, key=self._log_offset)
 
     def _log_offset(self, index: int) -> int:
         unit = self.unit(index)

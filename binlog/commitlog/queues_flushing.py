@@ -10,10 +10,11 @@ from binlog.commitlog.dispatch import Dispatcher
 from binlog.commitlog.flush_services import Pace, Pacing
 from binlog.commitlog.key_index import KeyIndex
 from binlog.commitlog.service import Service
+from binlog.commitlog.store_state import read_checkpoint
 from binlog.errors import NotFoundError
-from binlog.format.commitlog.checkpoint import CHECKPOINT_FILE_BYTES, StoreCheckpoint, parse_checkpoint
+from binlog.format.commitlog.checkpoint import StoreCheckpoint
 from binlog.format.commitlog.names import CHECKPOINT_FILE
-from binlog.storage.files import create_file, open_file, read_at, sync, sync_directory, write_at
+from binlog.storage.files import create_file, open_file, sync, sync_directory, write_at
 
 
 class QueuesFlushing:
@@ -71,14 +72,7 @@ class QueuesFlushing:
 
     def read(self) -> StoreCheckpoint:
         """What the file says; zeros where there is none."""
-        try:
-            fd = open_file(self._directory_fd, CHECKPOINT_FILE, self._path, writable=False)
-        except NotFoundError:
-            return StoreCheckpoint()
-        try:
-            return parse_checkpoint(read_at(fd, CHECKPOINT_FILE_BYTES, 0, self._path))
-        finally:
-            os.close(fd)
+        return read_checkpoint(self._directory_fd, self._path) or StoreCheckpoint()
 
     def _write(self, checkpoint: StoreCheckpoint) -> None:
         try:

@@ -57,6 +57,7 @@ def recover(
         log.files.truncate(end)
     for buffer in left:
         buffer.remove()
+    index.truncate(end, lambda offset: log.read(offset).store_ms)
     for queue in queues:
         queue.truncate(end)
         queue.correct_min_index(log.files.min_offset)

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from binlog.commitlog.commit_log import CommitLog
-from binlog.commitlog.consume_queues import ConsumeQueues, is_topic
+from binlog.commitlog.consume_queues import ConsumeQueues
 from binlog.commitlog.delay_offsets import DelayOffsets
 from binlog.commitlog.delays import DELAY_MARK, Delays, delayed
 from binlog.commitlog.dispatch import Dispatcher
@@ -19,6 +19,7 @@ from binlog.commitlog.flush_services import (
     FlushService,
     GroupCommitService,
 )
+from binlog.commitlog.key_chain import messages_with_key
 from binlog.commitlog.key_index import KeyIndex
 from binlog.commitlog.message import Appended, Message
 from binlog.commitlog.options import Flush, StoreOptions
@@ -34,8 +35,7 @@ from binlog.commitlog.transient_pool import TransientStorePool
 from binlog.errors import BinlogError, ClosedError, FullError
 from binlog.format.commitlog.consume_queue import parse_units
 from binlog.format.commitlog.message import StoredMessage
-from binlog.format.commitlog.names import COMMIT_LOG_FOLDER, INDEX_FOLDER, QUEUES_FOLDER
-from binlog.format.commitlog.properties import KEYS, UNIQUE_KEY, parse_properties
+from binlog.format.commitlog.names import COMMIT_LOG_FOLDER, INDEX_FOLDER, QUEUES_FOLDER, is_topic
 from binlog.format.commitlog.sidecar import News
 from binlog.format.commitlog.topics import is_waiting_topic
 from binlog.storage.files import make_directory, open_directory, sync_directory, sync_parent
@@ -150,7 +150,7 @@ class MessageStore:
             self._dispatcher.wake()
 
     def _news(self) -> News:
-        return News(self._log.files.min_offset, self._dispatcher.offset)
+        return News(self._log.files.min_offset, self._dispatcher.offset, self._options.key_index.slots)
 
     def _publish(self) -> None:
         """Tell readers in other processes of more messages."""
@@ -243,8 +243,8 @@ class MessageStore:
         self, topic: str, key: str, *, begin_ms: int = 0, end_ms: int = 2**62, count: int = 64
     ) -> list[StoredMessage]:
         """The messages of a topic that have a key and were stored within these times, so many at most, newest first."""
-        found = map(self._log.read, self._index.find(topic, key, begin_ms=begin_ms, end_ms=end_ms, count=count))
-        return [message for message in found if message.topic == topic and key in _keys(message)]
+        offsets = self._index.find(topic, key, begin_ms=begin_ms, end_ms=end_ms, count=count)
+        return messages_with_key(offsets, self._log.read, topic, key, begin_ms, end_ms, count)
 
     def _find_since(self, topic: str, key: str, begin_ms: int) -> list[StoredMessage]:
         return self.find(topic, key, begin_ms=begin_ms, count=_WAITED_MAX)
@@ -317,8 +317,3 @@ class MessageStore:
         except BinlogError:
             if error is None:
                 raise
-
-
-def _keys(message: StoredMessage) -> list[str]:
-    properties = parse_properties(message.properties)
-    return [properties.get(UNIQUE_KEY, ""), *properties.get(KEYS, "").split(" ")]

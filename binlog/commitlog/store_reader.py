@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import OrderedDict
 from collections.abc import Iterator
 from types import TracebackType
 from typing import Self
@@ -11,19 +12,23 @@ from typing import Self
 from binlog.commitlog.consume_queue import find_by_time
 from binlog.commitlog.consume_queues import list_queues
 from binlog.commitlog.files_reader import FilesReader
+from binlog.commitlog.key_chain import messages_with_key
+from binlog.commitlog.key_index_reader import KeyIndexReader, slots_of
+from binlog.commitlog.log_scan import LogScan
 from binlog.commitlog.queue_reader import QueueReader
 from binlog.commitlog.sidecar import SidecarReader
-from binlog.errors import ClosedError, CorruptError, NotFoundError
+from binlog.errors import ClosedError, NotFoundError
 from binlog.format.commitlog.consume_queue import BLANK_UNIT, QueueUnit
 from binlog.format.commitlog.java_hash import java_hash
-from binlog.format.commitlog.message import StoredMessage, parse_message
-from binlog.format.commitlog.names import COMMIT_LOG_FOLDER, QUEUES_FOLDER, mapped_file_name
+from binlog.format.commitlog.message import StoredMessage, parse_message_at
+from binlog.format.commitlog.names import COMMIT_LOG_FOLDER, INDEX_FOLDER, QUEUES_FOLDER
 from binlog.format.commitlog.properties import TAGS, parse_properties
 from binlog.format.commitlog.sidecar import News
 from binlog.storage.files import open_directory
 
 LENGTH_BYTES = 4
 _UNITS_AT_ONCE = 256
+_OPEN_QUEUES_MAX = 64
 # A store that RocketMQ writes rings no bell; and an owner may die before it does.
 _LOOK_SECONDS = 0.05
 _LOOK_SECONDS_WITH_BELL = 5.0
@@ -36,10 +41,13 @@ class StoreReader:
     Raises: NotFoundError, AccessError.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, key_slots: int | None = None) -> None:
+        """key_slots: of each file of the key index; as the owner tells unless given, or else as RocketMQ has it."""
         self.path = os.path.abspath(path)
         self._closed = False
-        self._queues: dict[tuple[str, int], QueueReader] = {}
+        self._key_slots = key_slots
+        self._index: KeyIndexReader | None = None
+        self._queues: OrderedDict[tuple[str, int], QueueReader] = OrderedDict()
         self._news: News | None = None
         self._directory_fd = open_directory(self.path)
         try:
@@ -76,22 +84,70 @@ class StoreReader:
     def read(self, offset: int) -> StoredMessage:
         """The message that lies at an offset of the commit log.
 
-        Raises: NotFoundError where none is so low or so high; CorruptError where none begins there.
+        Raises: NotFoundError where none is so low, or none may be read so high; CorruptError where none begins there.
         """
+        if not self._is_readable(offset):
+            self._look()
+            if not self._is_readable(offset):
+                raise NotFoundError(f"{self._log.folder}: no message at {offset} that may be read")
         start = self._log.start_of(offset)
-        path = os.path.join(self._log.folder, mapped_file_name(start))
         size = int.from_bytes(self._log.read(LENGTH_BYTES, offset), "big")
         if size == 0:
             raise NotFoundError(f"{self._log.folder}: no message at {offset}")
         rest = start + self._log.file_bytes(start) - offset
-        message = parse_message(self._log.read(min(size, rest), offset), path, offset - start)
-        if message.offset != offset:
-            raise CorruptError(path, offset - start, "offset", f"the message says that it lies at {message.offset}")
-        return message
+        data = self._log.read(min(size, rest), offset)
+        return parse_message_at(data, offset, self._log.path_of(start), offset - start)
 
-    def queues(self) -> list[tuple[str, int]]:
-        """The topic and the id of each queue that is there."""
-        return sorted(list_queues(os.path.join(self.path, QUEUES_FOLDER)))
+    def _is_readable(self, offset: int) -> bool:
+        return self._news is None or offset < self._news.readable_end
+
+    def scan(self, offset: int | None = None) -> Iterator[StoredMessage]:
+        """The messages that may be read now, whatever their topic, in the order of the commit log.
+
+        offset: of the one to begin with; None for the first one that is there.  Those that are removed are left out.
+        Raises: ValueError where a message lies about the offset, and not at it; CorruptError.
+        """
+        self._look()
+        scan = LogScan(self._log, None if self._news is None else self._news.readable_end)
+        if offset is not None:
+            scan.check_place(offset)
+        return scan.messages(self._log_start if offset is None else offset)
+
+    def log_range(self) -> tuple[int, int | None]:
+        """Where in the commit log its first file starts, and up to where it may be read; None where nobody tells."""
+        self._look()
+        return self._log_start, None if self._news is None else self._news.readable_end
+
+    def log_offset_by_time(self, store_ms: int) -> int:
+        """Where in the commit log the first message lies that was stored at a time or after it; the end, for none."""
+        self._look()
+        return LogScan(self._log, None if self._news is None else self._news.readable_end).offset_by_time(store_ms)
+
+    def find(
+        self, topic: str, key: str, *, begin_ms: int = 0, end_ms: int = 2**62, count: int = 64
+    ) -> list[StoredMessage]:
+        """The messages of a topic that have a key and were stored within these times, so many at most, newest first.
+
+        Raises: CorruptError.
+        """
+        self._look()
+        index = self._key_index()
+        if index is None:
+            return []
+        end = 2**63 if self._news is None else self._news.readable_end
+        # What lies behind is being told of just now, and may not be on the disk.
+        offsets = (offset for offset in index.find(topic, key, begin_ms, end_ms) if self._log_start <= offset < end)
+        return messages_with_key(offsets, self.read, topic, key, begin_ms, end_ms, count)
+
+    def _key_index(self) -> KeyIndexReader | None:
+        folder = os.path.join(self.path, INDEX_FOLDER)
+        if self._index is None and os.path.isdir(folder):
+            self._index = KeyIndexReader(folder, slots_of(self._key_slots, self._news))
+        return self._index
+
+    def queues(self, topic: str | None = None) -> list[tuple[str, int]]:
+        """The topic and the id of each queue that is there, of one topic or of all."""
+        return list_queues(os.path.join(self.path, QUEUES_FOLDER), topic)
 
     def queue_range(self, topic: str, queue_id: int) -> range:
         """The queue offsets that a queue has now; none where it is not there."""
@@ -164,6 +220,21 @@ class StoreReader:
         indexes = self.queue_range(topic, queue_id)
         return find_by_time(indexes, queue.unit, store_ms, lambda unit: self.read(unit.offset).store_ms)
 
+    def find_by_offset(self, topic: str, queue_id: int, offset: int) -> int:
+        """The queue offset of the first message that lies at an offset of the log or behind it; the end, for none."""
+        indexes = self.queue_range(topic, queue_id)
+        queue = self._queue(topic, queue_id)
+        return indexes.start if queue is None else queue.index_of(indexes, offset)
+
+    def log_offsets(self, topic: str, queue_id: int, indexes: range) -> list[tuple[int, int]]:
+        """The queue offset of each message of a range, and where in the commit log it lies."""
+        queue = self._queue(topic, queue_id)
+        found: list[tuple[int, int]] = []
+        while queue is not None and indexes and (units := queue.units(indexes.start, len(indexes))):
+            found += [(index, unit.offset) for index, unit in zip(indexes, units, strict=False)]
+            indexes = indexes[len(units) :]
+        return found
+
     def _queue(self, topic: str, queue_id: int) -> QueueReader | None:
         found = self._queues.get((topic, queue_id))
         if found is None:
@@ -171,6 +242,9 @@ class StoreReader:
             if not os.path.isdir(folder):
                 return None
             found = self._queues[topic, queue_id] = QueueReader(folder, self._counts)
+            if len(self._queues) > _OPEN_QUEUES_MAX:
+                self._queues.popitem(last=False)[1].close()
+        self._queues.move_to_end((topic, queue_id))
         return found
 
     def close(self) -> None:
@@ -181,6 +255,8 @@ class StoreReader:
         for queue in self._queues.values():
             queue.close()
         self._log.close()
+        if self._index is not None:
+            self._index.close()
         if self._sidecar is not None:
             self._sidecar.close()
         os.close(self._directory_fd)

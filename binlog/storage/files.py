@@ -47,6 +47,13 @@ def open_directory(path: str) -> int:
         return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
 
+def list_folder(path: str) -> list[str]:
+    """The names in a folder; none where it is not there, or is none.  Raises: AccessError."""
+    with own_errors(path, "listing the folder"), suppress(FileNotFoundError, NotADirectoryError):
+        return sorted(os.listdir(path))
+    return []
+
+
 def make_directory(path: str) -> None:
     """Make the directory where there is none; its parent must be there.  Not durable yet: see `sync_parent`."""
     with own_errors(path, "making the directory"), suppress(FileExistsError):

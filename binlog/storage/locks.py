@@ -58,6 +58,11 @@ def try_lock(fd: int) -> bool:
 unlock = lib.binlog_unlock
 
 
+def is_locked(fd: int) -> bool:
+    """Whether anybody else holds a lock on the file; whoever opened it, to read or to write, may ask."""
+    return bool(lib.binlog_lock_owner(fd) != 0)
+
+
 def holder(fd: int) -> str | None:
     """A text that names the process with a lock on the file, or None where none can be found."""
     owner = lib.binlog_lock_owner(fd)

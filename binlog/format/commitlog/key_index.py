@@ -6,6 +6,8 @@ it, and that one the number of the one before; 0 ends the chain, so entry 0 is n
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from binlog.format.commitlog.java_hash import java_hash
 from binlog.format.layout import Field, Layout
 
@@ -45,11 +47,46 @@ KEY_INDEX_ENTRY = Layout(
 SLOT_COUNT = 5_000_000
 ENTRY_COUNT = 20_000_000
 _INT_MIN = -(2**31)
+_INT_MAX = 2**31 - 1
 
 
 def key_index_bytes(slot_count: int, entry_count: int) -> int:
     """How long such a file is."""
     return KEY_INDEX_HEADER.size + slot_count * KEY_INDEX_SLOT.size + entry_count * KEY_INDEX_ENTRY.size
+
+
+@dataclass(frozen=True, slots=True)
+class KeyIndexSize:
+    """How many slots and entries each file has; RocketMQ's unless told."""
+
+    slots: int = SLOT_COUNT
+    entries: int = ENTRY_COUNT
+
+    @classmethod
+    def of(cls, file_bytes: int, slots: int) -> KeyIndexSize:
+        """That of a file of so many bytes with so many slots.  Raises: ValueError where there is none."""
+        entries, rest = divmod(file_bytes - key_index_bytes(slots, 0), KEY_INDEX_ENTRY.size)
+        if slots < 1 or entries < 1 or rest:
+            raise ValueError(f"{file_bytes} bytes are no key index of {slots} slots")
+        return cls(slots, entries)
+
+    @property
+    def file_bytes(self) -> int:
+        """How long a file is."""
+        return key_index_bytes(self.slots, self.entries)
+
+    def slot_at(self, hash_: int) -> int:
+        """Where the slot lies that a hash leads to."""
+        return KEY_INDEX_HEADER.size + hash_ % self.slots * KEY_INDEX_SLOT.size
+
+    def entry_at(self, number: int) -> int:
+        """Where an entry lies."""
+        return key_index_bytes(self.slots, number)
+
+
+def seconds_between(begin_ms: int, store_ms: int) -> int:
+    """What an entry says of when a message was stored, in a file that begins at `begin_ms`."""
+    return 0 if begin_ms <= 0 or store_ms < begin_ms else min((store_ms - begin_ms) // 1000, _INT_MAX)
 
 
 def key_hash(topic: str, key: str) -> int:

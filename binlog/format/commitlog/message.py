@@ -11,10 +11,13 @@ from __future__ import annotations
 import itertools
 import struct
 import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from binlog.errors import CorruptError
 from binlog.format.commitlog.host import Host
+from binlog.format.commitlog.message_id import message_id
 from binlog.format.layout import Field, Layout
 
 MAGIC_V1 = 0xDAA320A7
@@ -86,6 +89,11 @@ BLANK = Layout(
     ),
 )
 
+# The length and, what lies between left out, the system flag.
+_HEAD = struct.Struct(f">I{MESSAGE.offset('system_flag') - 4}xI")
+_STORE_MS = struct.Struct(">q")
+_STORE_MS_AT = tuple(_BY_HOSTS[born, _ADDRESS_BYTES[0]].offset("store_ms") for born in _ADDRESS_BYTES)
+
 _PROPERTIES_LENGTH = struct.Struct(">H")
 _TOPIC_LENGTH = {MAGIC_V1: struct.Struct(">B"), MAGIC_V2: struct.Struct(">H")}
 
@@ -127,6 +135,22 @@ class StoredMessage:
     def transaction(self) -> int:
         """0, PREPARED, COMMIT or ROLLBACK."""
         return self.system_flag & TRANSACTION
+
+    @property
+    def id(self) -> str:
+        """By which it is found again: see message_id.py."""
+        return message_id(self.store_host, self.offset)
+
+
+class Head(NamedTuple):
+    """The little of a message that says where the next one is.
+
+    at: where it lies in the bytes given.
+    """
+
+    at: int
+    message_bytes: int
+    store_ms: int
 
 
 def crc(data: bytes | memoryview) -> int:
@@ -217,6 +241,32 @@ def parse_message(data: bytes | memoryview, path: str, at: int) -> StoredMessage
         len(view),
         record_crc,
     )
+
+
+def ends_file(data: bytes | memoryview, rest_bytes: int) -> bool:
+    """Whether `data` begins with the marker that ends a file of which so many bytes are left."""
+    return bytes(data[: BLANK.size]) == BLANK.pack({"rest_bytes": rest_bytes})
+
+
+def parse_message_at(data: bytes | memoryview, offset: int, path: str, at: int) -> StoredMessage:
+    """The message that lies at an offset of the commit log, and says so.
+
+    What a file had before its present use says otherwise.  Raises: CorruptError, as parse_message.
+    """
+    message = parse_message(data, path, at)
+    if message.offset != offset:
+        raise CorruptError(path, at, "offset", f"the message there says that it lies at {message.offset}")
+    return message
+
+
+def heads(data: bytes | memoryview) -> Iterator[Head]:
+    """Each of the messages that `data` holds: whole ones, of which somebody has looked at the lengths."""
+    at = 0
+    while at < len(data):
+        message_bytes, flag = _HEAD.unpack_from(data, at)
+        (store_ms,) = _STORE_MS.unpack_from(data, at + _STORE_MS_AT[bool(flag & BORN_HOST_V6)])
+        yield Head(at, message_bytes, store_ms)
+        at += message_bytes
 
 
 def _layout(data: bytes | memoryview, path: str, at: int) -> Layout:

@@ -14,6 +14,9 @@ LOCK_FILE = "lock"
 DELAY_OFFSETS_FILE = "delayOffset.json"
 
 _OFFSET = re.compile(r"[0-9]{20}", re.ASCII)
+# What RocketMQ's brokers allow, of as many characters as a folder's name may have.
+_TOPIC = re.compile(r"[%|a-zA-Z0-9_-]{1,255}", re.ASCII)
+_QUEUE = re.compile(r"[0-9]{1,10}", re.ASCII)
 _INDEX = re.compile(r"[0-9]{17}", re.ASCII)
 
 
@@ -30,3 +33,13 @@ def mapped_file_offset(name: str) -> int | None:
 def is_index_name(name: str) -> bool:
     """Whether it is the name of a key index: when it was made, as yyyyMMddHHmmssSSS."""
     return _INDEX.fullmatch(name) is not None
+
+
+def is_topic(name: str) -> bool:
+    """Whether a topic can have queues: letters, digits and `%|_-` of ASCII, 255 at most."""
+    return _TOPIC.fullmatch(name) is not None
+
+
+def is_queue_name(name: str) -> bool:
+    """Whether it is the name of a queue's folder: its id, in decimal digits."""
+    return _QUEUE.fullmatch(name) is not None

@@ -21,7 +21,7 @@ STORE_SIDECAR = Layout(
         Field("doorbell", "u32", "a futex word, raised after each change that readers wait for"),
         Field("log_start", "i64", "where the commit log's first file starts"),
         Field("readable_end", "i64", "queues and key index have been told of all messages before"),
-        Field("reserved", "u32", "zero", const=0),
+        Field("key_slots", "u32", "how many slots each file of the key index has; 0 where that is not told"),
         Field("crc", "u32", "CRC-32C of 16..35"),
     ),
 )
@@ -34,10 +34,11 @@ _CRC_OFFSET = STORE_SIDECAR.offset("crc")
 
 
 class News(NamedTuple):
-    """What readers are told."""
+    """What readers are told: see the table."""
 
     log_start: int
     readable_end: int
+    key_slots: int = 0
 
 
 def pack_sidecar(news: News, *, doorbell: int) -> bytes:
@@ -61,4 +62,4 @@ def parse_sidecar(data: bytes) -> tuple[News, int] | None:
     known = (STORE_SIDECAR.const("magic"), STORE_SIDECAR.const("version"))
     if (found["magic"], found["version"]) != known or found["crc"] != crc32c(data[NEWS_OFFSET:_CRC_OFFSET]):
         return None
-    return News(found["log_start"], found["readable_end"]), found["doorbell"]
+    return News(*(found[name] for name in News._fields)), found["doorbell"]

@@ -88,6 +88,20 @@ def test_keys_are_there_after_a_reopening(make: _Make) -> None:
     assert [again.find("t", f"key {number}") for number in range(40)] == [[100 * number] for number in range(40)]
 
 
+def test_keys_of_a_message_that_were_put_in_part_are_completed(make: _Make) -> None:
+    """A file is full after some of them, and then whoever puts them dies."""
+    keys = _keys(*range(17), *[17] * 4)
+    for known in range(22):
+        index = make()
+        index.put(keys[: 3 * known])
+        index.put(keys)
+        assert index.find("t", "key 17") == [1700] * 4
+        assert [index.find("t", f"key {number}") for number in range(17)] == [[100 * number] for number in range(17)]
+        while index._files:
+            index._files[-1].remove()
+            index._files = index._files[:-1]
+
+
 def test_after_a_crash_files_with_later_messages_are_made_anew(make: _Make, tmp_path: Path) -> None:
     index = make()
     index.put(_keys(*range(50)))

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from binlog.commitlog.check import check_store
 from binlog.commitlog.flush_services import Pace
 from binlog.commitlog.key_index import KeyIndexSize
 from binlog.commitlog.message import Message
@@ -123,6 +124,25 @@ def test_a_damaged_last_message_is_dropped_and_nothing_else(tmp_path: Path, cras
         assert store.pull("b", 1, 74, 5)[0].body == b"again"
 
 
+@pytest.mark.parametrize("count", [1, 3, 200])
+def test_keys_of_dropped_messages_go_with_them(tmp_path: Path, count: int) -> None:
+    """Those of messages that come in their places are put, and found."""
+    with MessageStore(tmp_path, _OPTIONS) as store:
+        _fill(store, 100)
+        dropped = [store.append(Message.of("a", b"x" * 90, keys=["same", f"old-{n}"])) for n in range(count)]
+    path = tmp_path / "commitlog" / f"{dropped[0].offset - dropped[0].offset % _OPTIONS.file_bytes:020d}"
+    with path.open("r+b") as file:
+        file.seek(dropped[0].offset % _OPTIONS.file_bytes + 100)
+        file.write(b"\xff")
+    with MessageStore(tmp_path, _OPTIONS) as store:
+        assert store.max_offset == dropped[0].offset
+        assert store.find("a", "same") == store.find("a", "old-0") == []
+        added = [store.append(Message.of("a", b"%d" % n, keys=["new"])) for n in range(3)]
+        _until(lambda: len(store.find("a", "new")) == 3)
+        assert [message.offset for message in store.find("a", "new")] == [each.offset for each in reversed(added)]
+    assert check_store(tmp_path) == []
+
+
 def test_what_was_behind_the_end_never_comes_back(tmp_path: Path) -> None:
     """A shorter message in the place of a damaged one must not bring back those that were behind it."""
     with MessageStore(tmp_path, _OPTIONS) as store:
@@ -214,6 +234,7 @@ def test_while_queues_were_not_told_of_all_the_abort_marker_stays(tmp_path: Path
 
 _PROGRAM = """
 import sys
+from binlog.commitlog.check import check_store
 from binlog.commitlog.flush_services import Pace
 from binlog.commitlog.key_index import KeyIndexSize
 from binlog.commitlog.message import Message

@@ -1,0 +1,151 @@
+"""Finding by key as a reader does, whatever state the index's files are in."""
+
+from __future__ import annotations
+
+import os
+import random
+import struct
+import time
+from array import array
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from binlog.commitlog.message import Message
+from binlog.commitlog.store import MessageStore
+from binlog.commitlog.store_reader import StoreReader
+from binlog.errors import BinlogError, CorruptError, NotFoundError
+from binlog.format.commitlog.key_index import KEY_INDEX_ENTRY, KEY_INDEX_HEADER, key_hash
+from tests.support.checked_stores import KEY_INDEX, OPTIONS, body, fill, make, overwrite
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    return make(tmp_path / "store")
+
+
+def _bodies(path: Path, topic: str, key: str, **options: int) -> list[bytes]:
+    with StoreReader(path) as reader:
+        return [message.body for message in reader.find(topic, key, **options)]
+
+
+def test_a_reader_finds_what_the_owner_finds(store: Path) -> None:
+    with MessageStore(store, OPTIONS) as owner, StoreReader(store) as reader:
+        for topic, key in [("a", "same"), ("b", "same"), ("a", "key-4"), ("b", "key-4"), ("c", "same"), ("a", "none")]:
+            assert reader.find(topic, key) == owner.find(topic, key)
+        assert [message.body for message in reader.find("a", "same", count=3)] == [body(62), body(60), body(58)]
+        times = [message.store_ms for message in reader.find("a", "same")]
+        some = reader.find("a", "same", begin_ms=times[20], end_ms=times[10])
+        assert some == owner.find("a", "same", begin_ms=times[20], end_ms=times[10])
+        assert [message.store_ms for message in some] == [ms for ms in times if times[20] <= ms <= times[10]]
+
+
+def test_keys_are_found_as_they_come_and_in_files_that_come(tmp_path: Path) -> None:
+    with MessageStore(tmp_path, OPTIONS) as owner, StoreReader(tmp_path) as reader:
+        assert reader.find("a", "key-0") == []
+        for number in range(0, 60, 2):
+            fill(owner, 1, first=number)
+            while not (found := reader.find("a", f"key-{number}")):
+                reader.wait(1)
+            assert [message.body for message in found] == [body(number)]
+            assert len(reader.find("a", "same")) == number // 2 + 1
+
+
+def test_with_sync_flush_a_key_is_found_once_its_message_is_flushed(tmp_path: Path) -> None:
+    with MessageStore(tmp_path, OPTIONS) as owner, StoreReader(tmp_path) as reader:
+        first = owner.append(Message.of("t", b"first", keys=["k"]))
+        assert next(reader.follow("t", 0, 0, timeout=30)).body == b"first"
+        held = owner._log.files.last_file()._mutex  # a flush waits for it
+        with held, ThreadPoolExecutor(1) as pool:
+            wait = pool.submit(owner.append, Message.of("t", b"second", keys=["k"]))
+            while owner._log.max_offset == owner._log.files.flushed_where:
+                time.sleep(0.001)
+            # Told too early, as no owner of ours does.
+            owner._index.put(memoryview(array("q", [key_hash("t", "k"), first.next_offset, first.store_ms])))
+            assert len(owner._index.find("t", "k")) == 2
+            assert [message.body for message in reader.find("t", "k")] == [b"first"]
+            with pytest.raises(NotFoundError, match="may be read"):
+                reader.read(first.next_offset)
+            held.release()
+            try:
+                wait.result()
+            finally:
+                held.acquire()
+        assert next(reader.follow("t", 0, 1, timeout=30)).body == b"second"
+        assert [message.body for message in reader.find("t", "k")] == [b"second", b"first"]
+
+
+def test_files_in_the_making_are_passed_over_and_those_removed_are_forgotten(store: Path) -> None:
+    with StoreReader(store) as reader:
+        whole = [message.body for message in reader.find("a", "same")]
+        (store / "index" / "29990101000000000").touch()
+        assert [message.body for message in reader.find("a", "same")] == whole
+        (store / "index" / "29990101000000000").write_bytes(bytes(KEY_INDEX.file_bytes))
+        assert [message.body for message in reader.find("a", "same")] == whole
+        min((store / "index").iterdir()).unlink()
+        less = [message.body for message in reader.find("a", "same")]
+        assert less == whole[: len(less)]
+        assert 0 < len(less) < len(whole)
+        assert reader.find("a", "key-0") == []
+
+
+def test_a_store_without_a_key_index_has_no_keys(store: Path) -> None:
+    for path in (store / "index").iterdir():
+        path.unlink()
+    assert _bodies(store, "a", "same") == []
+    (store / "index").rmdir()
+    assert _bodies(store, "a", "same") == []
+
+
+def test_entries_that_do_not_count_yet_hide_none_that_do(store: Path) -> None:
+    """Entry and slot are written, the count is not: so a slot leads beyond it."""
+    path = max((store / "index").iterdir())
+    whole = _bodies(store, "b", "same")
+    header = KEY_INDEX_HEADER.unpack(path.read_bytes()[: KEY_INDEX_HEADER.size])
+    count, slot_at = header["entry_count"], KEY_INDEX.slot_at(key_hash("b", "same"))
+    previous = int.from_bytes(path.read_bytes()[slot_at : slot_at + 4], "big")
+    entry = {"key_hash": key_hash("b", "same"), "offset": 0, "seconds": 0, "previous": previous}
+    overwrite(path, KEY_INDEX.entry_at(count), KEY_INDEX_ENTRY.pack(entry))
+    overwrite(path, slot_at, struct.pack(">i", count))
+    assert _bodies(store, "b", "same") == whole
+    with MessageStore(store, OPTIONS) as owner:
+        assert [message.body for message in owner.find("b", "same")] == whole
+
+
+def test_a_key_whose_messages_retention_has_removed_is_not_found_and_no_error(store: Path) -> None:
+    whole = _bodies(store, "a", "same")
+    with MessageStore(store, OPTIONS) as owner:
+        min((store / "commitlog").iterdir()).unlink()
+        owner._log.files._files = owner._log.files._files[1:]
+        owner._publish()
+        less = [message.body for message in owner.find("a", "same")]
+        assert less == whole[: len(less)]
+        assert 0 < len(less) < len(whole)
+        assert _bodies(store, "a", "same") == less
+
+
+def test_an_index_of_another_size_is_an_error_that_says_so(store: Path) -> None:
+    os.truncate(max((store / "index").iterdir()), 100)
+    with pytest.raises(CorruptError, match="100 bytes are no key index of 7 slots"):
+        _bodies(store, "a", "same")
+    with StoreReader(store, key_slots=8) as reader, pytest.raises(CorruptError, match="no key index of 8 slots"):
+        reader.find("a", "same")
+
+
+def test_bytes_of_chance_end_in_errors_of_ours_or_in_messages_that_have_the_key(store: Path) -> None:
+    chance = random.Random(5)
+    paths = sorted((store / "index").iterdir())
+    whole = {path: path.read_bytes() for path in paths}
+    for _ in range(200):
+        path = chance.choice(paths)
+        data = bytearray(whole[path])
+        start = chance.randrange(len(data))
+        data[start : start + chance.randrange(1, 60)] = chance.randbytes(chance.randrange(1, 60))
+        path.write_bytes(data)
+        try:
+            assert set(_bodies(store, "a", "key-4")) <= {body(4)}
+            assert len(_bodies(store, "a", "same")) <= 64
+        except BinlogError:
+            pass
+        path.write_bytes(whole[path])
