@@ -22,6 +22,11 @@ def command(directory: str, as_json: bool) -> ExitCode:
     """
     with opening():
         problems = binlog.check(directory)
+    return tell(problems, as_json=as_json)
+
+
+def tell(problems: list[binlog.Problem], *, as_json: bool) -> ExitCode:
+    """Print a line for each problem, and what the process then returns."""
     for problem in problems:
         write_line(object_line(problem._asdict()) if as_json else printable(str(problem)))
     if not problems and not as_json:

@@ -6,7 +6,8 @@ import importlib
 
 import click
 
-NAMES = ("append", "cat", "tail", "monitor", "cutover", "prune", "archive", "stat", "check", "repair", "shell", "spark")
+_OF_A_LOG = ("append", "cat", "tail", "monitor", "cutover", "prune", "archive", "stat", "check", "repair", "shell")
+NAMES = (*_OF_A_LOG, "commitlog", "spark")
 
 
 class Commands(click.Group):

@@ -31,7 +31,7 @@ def lines(records: Iterable[bytes]) -> bytes:
 
 def json_lines(entries: list[binlog.Entry]) -> bytes:
     """Each as {"ref":"1:256","number":1,"offset":256,"text":"..."}, with "base64" where it is not UTF-8."""
-    return "".join([f"{ref_json(entry.ref)},{_content(entry.data)}}}\n" for entry in entries]).encode()
+    return "".join([f"{ref_json(entry.ref)},{content_json(entry.data)}}}\n" for entry in entries]).encode()
 
 
 def ref_lines(refs: Iterable[binlog.Ref]) -> bytes:
@@ -46,11 +46,12 @@ def ref_json(ref: binlog.Ref) -> str:
 
 
 # Not ASCII only: a person looks for words in this, too.
-_quoted = json.JSONEncoder(ensure_ascii=False).encode
+quoted = json.JSONEncoder(ensure_ascii=False).encode
 
 
-def _content(data: bytes) -> str:
+def content_json(data: bytes) -> str:
+    """Bytes as a member of an object: "text", or "base64" where they are not UTF-8."""
     try:
-        return f'"text":{_quoted(data.decode())}'
+        return f'"text":{quoted(data.decode())}'
     except UnicodeDecodeError:
         return f'"base64":"{base64.b64encode(data).decode("ascii")}"'

@@ -1,37 +1,48 @@
 """The commit log: messages with topics, queues, tags, keys and times, in the files of Apache RocketMQ's store."""
 
+from binlog.commitlog.check import check_store
 from binlog.commitlog.column_reader import ColumnReader, MessageColumns
 from binlog.commitlog.flush_services import Pace
-from binlog.commitlog.key_index import KeyIndexSize
 from binlog.commitlog.message import Appended, Message
 from binlog.commitlog.options import Flush, StoreOptions
 from binlog.commitlog.retention import Retention
+from binlog.commitlog.stat import KeyIndexStat, QueueStat, StoreFileStat, StoreStat, stat_store
 from binlog.commitlog.store import MessageStore
 from binlog.commitlog.store_reader import StoreReader
+from binlog.commitlog.topic_reader import TopicReader
 from binlog.commitlog.transactions import Half, Transactions
 from binlog.format.commitlog.host import Host, unpack_host
+from binlog.format.commitlog.key_index import KeyIndexSize
 from binlog.format.commitlog.message import StoredMessage
 from binlog.format.commitlog.message_id import message_id, parse_message_id
-from binlog.format.commitlog.properties import parse_properties
+from binlog.format.commitlog.properties import TAGS, parse_properties
 
 __all__ = [
+    "TAGS",
     "Appended",
     "ColumnReader",
     "Flush",
     "Half",
     "Host",
     "KeyIndexSize",
+    "KeyIndexStat",
     "Message",
     "MessageColumns",
     "MessageStore",
     "Pace",
+    "QueueStat",
     "Retention",
+    "StoreFileStat",
     "StoreOptions",
     "StoreReader",
+    "StoreStat",
     "StoredMessage",
+    "TopicReader",
     "Transactions",
+    "check_store",
     "message_id",
     "parse_message_id",
     "parse_properties",
+    "stat_store",
     "unpack_host",
 ]

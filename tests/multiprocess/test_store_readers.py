@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from binlog.commitlog.check import check_store
 from binlog.commitlog.flush_services import Pace
 from binlog.commitlog.key_index import KeyIndexSize
 from binlog.commitlog.message import Message
@@ -19,6 +21,8 @@ from binlog.commitlog.options import Flush, StoreOptions
 from binlog.commitlog.store import MessageStore
 from binlog.commitlog.store_reader import StoreReader
 from binlog.errors import AccessError, CorruptError, NotFoundError
+from tests.support.checked_stores import MANUAL_RETENTION
+from tests.support.checkout import ROOT
 
 _OPTIONS = StoreOptions(file_bytes=1 << 16, units_in_file=50, key_index=KeyIndexSize(100, 150))
 _MODES = [
@@ -148,3 +152,109 @@ def test_a_reader_needs_no_permission_to_write(tmp_path: Path) -> None:
         assert reader.pull("t", 0, 0, 5)[0][0].body == b"data"
     for folder, _, _ in os.walk(tmp_path):
         Path(folder).chmod(0o755)
+
+
+_FINDS = """
+import sys
+from binlog.commitlog import StoreReader
+
+with StoreReader(sys.argv[1]) as reader:
+    print("ready", flush=True)
+    most = 0
+    while most < int(sys.argv[2]):
+        found = [int(message.body) for message in reader.find("t", "same", count=10**6)]
+        assert found == list(range(len(found) - 1, -1, -1)), found
+        assert len(found) >= most, (len(found), most)
+        most = len(found)
+        if most:
+            assert [int(message.body) for message in reader.find("t", f"key-{most - 1}")] == [most - 1]
+        reader.wait(1)
+"""
+
+
+@pytest.mark.parametrize("options", _MODES, ids=["sync", "async", "pooled"])
+def test_finders_in_other_processes_miss_none_that_they_found_before(tmp_path: Path, options: StoreOptions) -> None:
+    """Across many files of the index, while keys are put."""
+    count = 500
+    with MessageStore(tmp_path, options) as store:
+        command = [sys.executable, "-c", _FINDS, str(tmp_path), str(count)]
+        finders = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+        for finder in finders:
+            assert finder.stdout is not None
+            assert finder.stdout.readline() == "ready\n"
+        for number in range(count):
+            store.append(Message.of("t", b"%d" % number, keys=["same", f"key-{number}"]))
+        for finder in finders:
+            finder.communicate(timeout=60)
+            assert finder.returncode == 0
+
+
+_CHECKS = """
+import sys
+from binlog.commitlog import check_store
+
+print("ready", flush=True)
+count = 0
+while True:
+    problems = check_store(sys.argv[1])
+    assert problems == [], problems
+    count += 1
+    print(count, flush=True)
+"""
+
+
+@pytest.mark.parametrize("options", _MODES, ids=["sync", "async", "pooled"])
+def test_a_check_while_another_process_writes_tells_nothing(tmp_path: Path, options: StoreOptions) -> None:
+    """What is in flight is no problem, nor what retention removes meanwhile, nor that the owner comes and goes."""
+    options = dataclasses.replace(options, retention=MANUAL_RETENTION)
+    with MessageStore(tmp_path, options):
+        pass
+    command = [sys.executable, "-c", _CHECKS, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as checker:
+        assert checker.stdout is not None
+        assert checker.stderr is not None
+        assert checker.stdout.readline() == "ready\n"
+        number = 0
+        for _ in range(5):
+            with MessageStore(tmp_path, options) as store:
+                for _ in range(400):
+                    body = b"%d" % number + bytes(number % 900)
+                    message = Message.of("tu"[number % 2], body, queue_id=number % 3, tag="t", keys=[f"key-{number}"])
+                    store.append([message, message])
+                    number += 1
+                while store._dispatcher.offset < store.max_offset:
+                    time.sleep(0.001)
+                store.remove_expired()
+        seen = checker.stdout.readline()
+        checker.kill()
+        assert seen.strip().isdigit(), checker.stderr.read()
+        assert checker.stderr.read() == ""
+
+
+_APPENDS = """
+import sys
+from binlog.commitlog import Message, MessageStore
+from tests.multiprocess.test_store_readers import _MODES
+
+store = MessageStore(sys.argv[1], _MODES[int(sys.argv[2])])
+for number in range(10**9):
+    body = b"%d " % number + bytes(number % 300)
+    store.append(Message.of("t", body, queue_id=number % 3, keys=[f"{number}", "same"]))
+    print(number, flush=True)
+"""
+
+
+@pytest.mark.parametrize("mode", range(3))
+def test_after_a_kill_a_check_tells_nothing_before_recovery_and_after_it(tmp_path: Path, mode: int) -> None:
+    command = [sys.executable, "-c", _APPENDS, str(tmp_path), str(mode)]
+    for lines in (1, 40, 300, 700):
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
+            assert process.stdout is not None
+            for _ in range(lines):
+                process.stdout.readline()
+            process.send_signal(signal.SIGKILL)
+        assert (tmp_path / "abort").exists()
+        assert check_store(tmp_path) == []
+        with MessageStore(tmp_path, _MODES[mode]):
+            assert check_store(tmp_path) == []
+        assert check_store(tmp_path) == []
