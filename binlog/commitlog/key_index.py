@@ -9,12 +9,20 @@ import datetime as dt
 import itertools
 import os
 import threading
+from array import array
 from bisect import bisect_left
 from collections.abc import Callable
 
 from binlog.commitlog.key_chain import find_offsets
 from binlog.errors import CorruptError
-from binlog.format.commitlog.key_index import KEY_INDEX_ENTRY, KEY_INDEX_HEADER, KEY_INDEX_SLOT, KeyIndexSize, key_hash
+from binlog.format.commitlog.key_index import (
+    KEY_INDEX_ENTRY,
+    KEY_INDEX_HEADER,
+    KEY_INDEX_SLOT,
+    KeyIndexSize,
+    key_hash,
+    parse_slots,
+)
 from binlog.format.commitlog.names import is_index_name
 from binlog.storage.failures import own_errors
 from binlog.storage.files import (
@@ -90,6 +98,27 @@ class KeyIndexFile:
         """The fields of an entry."""
         return KEY_INDEX_ENTRY.unpack(self.read(KEY_INDEX_ENTRY.size, self.size.entry_at(number)))
 
+    def mend_slots(self) -> None:
+        """Have slots lead to the newest entries that count again, where a crash has kept the count from the file."""
+        count = self.header["entry_count"]
+        slots = self.read_slots()
+        beyond = (
+            {slot for slot, newest in enumerate(slots) if newest >= count} if max(slots) >= max(count, 1) else set()
+        )
+        if not beyond:
+            return
+        right = dict.fromkeys(beyond, 0)
+        for number in range(1, count):
+            slot = self.entry(number)["key_hash"] % self.size.slots
+            if slot in right:
+                right[slot] = number
+        for slot, newest in right.items():
+            self._mapping.write(KEY_INDEX_SLOT.pack({"newest": newest}), self.size.slot_at(slot))
+
+    def read_slots(self) -> array[int]:
+        """What all slots say."""
+        return parse_slots(self.read(self.size.slots * KEY_INDEX_SLOT.size, KEY_INDEX_HEADER.size))
+
     def cut(self, log_end: int, stored_ms: Callable[[int], int]) -> bool:
         """Leave out the entries of messages at or behind the log's end; whether any is left.
 
@@ -157,6 +186,8 @@ class KeyIndex:
                 file.remove()
             else:
                 self._files = (*self._files, file)
+        if believed_ms is not None and self._files:
+            self._files[-1].mend_slots()
         sync_directory(self._directory_fd, self._folder)
         return again_ms
 

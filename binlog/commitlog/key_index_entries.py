@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import struct
-import sys
 from array import array
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -15,7 +14,7 @@ from typing import NamedTuple
 from binlog.commitlog.key_index_reader import KeyIndexFileReader, KeyIndexReader
 from binlog.commitlog.settled import Settled
 from binlog.errors import CorruptError
-from binlog.format.commitlog.key_index import KEY_INDEX_ENTRY, KEY_INDEX_HEADER, KEY_INDEX_SLOT
+from binlog.format.commitlog.key_index import KEY_INDEX_ENTRY, KEY_INDEX_HEADER, KEY_INDEX_SLOT, parse_slots
 from binlog.format.commitlog.names import is_index_name
 from binlog.format.problem import Problem, problem_of
 from binlog.storage.files import list_folder
@@ -146,10 +145,7 @@ class KeyIndexEntries:
 
     def _check_slots(self, file: KeyIndexFileReader, newest: array[int], count: int, *, writing: bool) -> None:
         """Whether each slot leads to the newest entry of its chain.  An owner may have put newer ones meanwhile."""
-        there = array("i")
-        there.frombytes(file.read(file.size.slots * KEY_INDEX_SLOT.size, KEY_INDEX_HEADER.size))
-        if sys.byteorder == "little":
-            there.byteswap()
+        there = parse_slots(file.read(file.size.slots * KEY_INDEX_SLOT.size, KEY_INDEX_HEADER.size))
         if there == newest:
             return
         for slot, (found, wanted) in enumerate(zip(there, newest, strict=True)):

@@ -6,6 +6,8 @@ it, and that one the number of the one before; 0 ends the chain, so entry 0 is n
 
 from __future__ import annotations
 
+import sys
+from array import array
 from dataclasses import dataclass
 
 from binlog.format.commitlog.java_hash import java_hash
@@ -82,6 +84,15 @@ class KeyIndexSize:
     def entry_at(self, number: int) -> int:
         """Where an entry lies."""
         return key_index_bytes(self.slots, number)
+
+
+def parse_slots(data: bytes) -> array[int]:
+    """What the slots say that `data` holds."""
+    slots = array("i")
+    slots.frombytes(data)
+    if sys.byteorder == "little":
+        slots.byteswap()
+    return slots
 
 
 def seconds_between(begin_ms: int, store_ms: int) -> int:

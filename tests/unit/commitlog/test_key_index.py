@@ -114,6 +114,24 @@ def test_after_a_crash_files_with_later_messages_are_made_anew(make: _Make, tmp_
     assert [again.find("t", f"key {number}") for number in range(50)] == [[100 * number] for number in range(50)]
 
 
+def test_a_count_that_a_crash_has_taken_back_loses_no_older_key(make: _Make, tmp_path: Path) -> None:
+    """The slots lead beyond it; whatever is put next must not hide what the chains had before."""
+    index = make()
+    index.put(_keys(*range(8)))
+    (path,) = tmp_path.iterdir()
+    header = path.read_bytes()[:40]
+    index.put(_keys(*range(8, 19)))
+    index.close()
+    with path.open("r+b") as file:
+        file.write(header)
+    again = make()
+    assert again.load(believed_ms=_BEGIN_MS + 10**6) is None
+    assert again.end_offset == 700
+    again.put(_keys(*range(8, 12), 100, 101))
+    wanted = [*range(12), 100, 101]
+    assert [again.find("t", f"key {number}") for number in wanted] == [[100 * number] for number in wanted]
+
+
 def test_files_go_with_their_last_message(make: _Make, tmp_path: Path) -> None:
     index = make()
     index.put(_keys(*range(50)))
