@@ -60,7 +60,8 @@ class MappedFile:
     """A file of `file_bytes` that starts at `offset` of the whole.
 
     One thread at a time may append; any may commit, flush and read.  Each needs it open.
-    Raises, in all that touches the file: AccessError, FullError; PoisonedError, after which nothing more is done.
+    Raises, in all that touches the file: AccessError, FullError; PoisonedError, after which nothing more is done;
+    StateError in a forked child.
     """
 
     def __init__(
@@ -309,6 +310,7 @@ class MappedFile:
     def _check(self) -> None:
         if self._life is Life.GONE:
             raise ClosedError(f"{self.path} is closed")
+        self._mapping.address()  # a forked child has none: its zeros would lie over what its parent appended meanwhile
         if self._poison is not None:
             raise PoisonedError(str(self._poison)) from self._poison
 

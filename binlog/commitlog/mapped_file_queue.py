@@ -12,10 +12,11 @@ import time
 from collections.abc import Callable, Iterator
 
 from binlog.commitlog.mapped_file import Buffer, MappedFile
-from binlog.errors import CorruptError
+from binlog.errors import CorruptError, StateError
 from binlog.format.commitlog.names import mapped_file_name, mapped_file_offset
 from binlog.storage.failures import own_errors
 from binlog.storage.files import open_directory, remove_file, sync_directory
+from binlog.storage.native import fork_generation
 
 # A file that is held is removed all the same once it is so long due.
 FORCED_SECONDS = 120.0
@@ -43,6 +44,7 @@ class MappedFileQueue:
         self._ahead: MappedFile | None = None
         self._mutex = threading.Lock()
         self._making = threading.Lock()  # taken first
+        self._generation = fork_generation()
 
     @property
     def files(self) -> tuple[MappedFile, ...]:
@@ -96,6 +98,8 @@ class MappedFileQueue:
         files = self._files
         if files and files[-1].wrote != self.file_bytes:
             return files[-1]
+        if self._generation != fork_generation():
+            raise StateError(f"{self.folder} is the parent process's to write")
         with self._making:  # waits for one that is being made ahead
             start = self._files[-1].end if self._files else offset - offset % self.file_bytes
             ahead, self._ahead = self._ahead, None

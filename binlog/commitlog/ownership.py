@@ -56,9 +56,14 @@ class Ownership:
             return False
         return True
 
+    @property
+    def inherited(self) -> bool:
+        """Whether this is a forked child, and the store its parent's."""
+        return self._lock.inherited
+
     def release(self, *, clean: bool) -> None:
         """Give the store up.  clean: all that was appended is on the disk, and the queues were told of it."""
-        if clean and not self._lock.inherited:
+        if clean and not self.inherited:
             with own_errors(self._path, "ending cleanly"):
                 remove_file(self._directory_fd, ABORT_FILE, self._path)
             sync_directory(self._directory_fd, self._path)

@@ -32,7 +32,7 @@ from binlog.commitlog.service import Service
 from binlog.commitlog.sidecar import Sidecar
 from binlog.commitlog.transactions import Transactions
 from binlog.commitlog.transient_pool import TransientStorePool
-from binlog.errors import BinlogError, ClosedError, FullError
+from binlog.errors import BinlogError, ClosedError, FullError, StateError
 from binlog.format.commitlog.consume_queue import parse_units
 from binlog.format.commitlog.message import StoredMessage
 from binlog.format.commitlog.names import COMMIT_LOG_FOLDER, INDEX_FOLDER, QUEUES_FOLDER, is_topic
@@ -268,7 +268,12 @@ class MessageStore:
         """Remove files that have expired, whatever the hour, so many as one run may; how many of the commit log went.
 
         Their messages are gone from queues and key index too.  Blocks: for a pause between two files.
+        Raises: ClosedError; StateError in a forked child.
         """
+        if self._closed:
+            raise ClosedError(f"the store {self.path} is closed")
+        if self._ownership.inherited:
+            raise StateError(f"the store {self.path} is the parent process's")
         return self._cleaner.run(manual=True)
 
     @property
@@ -284,6 +289,8 @@ class MessageStore:
         if self._closed:
             return
         self._closed = True
+        if self._ownership.inherited:
+            return  # all that there is to put away is the parent's, which goes on with it
         with contextlib.ExitStack() as ending:  # goes on whatever one of them raises
             ending.callback(os.close, self._directory_fd)
             ending.callback(self._release)

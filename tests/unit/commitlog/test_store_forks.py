@@ -1,0 +1,90 @@
+"""A fork while a store is open: the child has no part in it, whatever it does, and the parent loses nothing."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from binlog.commitlog.flush_services import Pace
+from binlog.commitlog.key_index import KeyIndexSize
+from binlog.commitlog.message import Message
+from binlog.commitlog.options import Flush, StoreOptions
+from binlog.commitlog.store import MessageStore
+from binlog.errors import StateError
+from binlog.storage.shared_buffer import shared_names
+
+_INDEX = KeyIndexSize(100, 1000)
+
+
+def _until(done: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not done():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+def _in_child(act: Callable[[], object], begin: int | None = None) -> int:
+    """Fork, and have the child do it, once `begin` can be read; its process id."""
+    child = os.fork()
+    if child:
+        return child
+    try:
+        if begin is not None:
+            os.read(begin, 1)
+        act()
+        os._exit(0)
+    except StateError:
+        os._exit(7)
+    finally:
+        os._exit(8)
+
+
+def _code(child: int) -> int:
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+@pytest.mark.parametrize("flush", list(Flush))
+def test_a_child_that_leaves_the_with_block_takes_nothing_away(tmp_path: Path, flush: Flush) -> None:
+    options = StoreOptions(file_bytes=1 << 16, key_index=_INDEX, flush=flush, commit_pace=Pace(60.0, 1000, 60.0))
+    with MessageStore(tmp_path, options) as store:
+        store.append(Message("t", bytes(40_000)))
+        _until(lambda: len(list((tmp_path / "commitlog").iterdir())) == 2)  # one made ahead
+        status = tmp_path.stat()
+        prefix = f"binlog-pool-{status.st_dev:x}-{status.st_ino:x}-"
+        names = shared_names(prefix)
+        assert len(names) == (2 if flush is Flush.POOLED else 0)
+        files = sorted((tmp_path / "commitlog").iterdir())
+        assert _code(_in_child(store.close)) == 0
+        assert sorted((tmp_path / "commitlog").iterdir()) == files
+        assert shared_names(prefix) == names
+        for _ in range(60):
+            store.append(Message("t", bytes(1000)))
+    with MessageStore(tmp_path, options) as store:
+        assert store.queue_range("t", 0) == range(61)
+
+
+def test_what_the_parent_appends_after_a_fork_is_not_written_over(tmp_path: Path) -> None:
+    options = StoreOptions(file_bytes=32 << 20, key_index=_INDEX)
+    with MessageStore(tmp_path, options) as store:
+        store.append(Message("t", b"first"))
+        begin, go = os.pipe()
+        # More than the zeros that were written ahead of the stores at the time of the fork.
+        child = _in_child(lambda: store.append(Message("t", bytes(4 << 20))), begin)
+        bodies = [bytes([number]) * (1 << 20) for number in range(20)]
+        for body in bodies:
+            store.append(Message("t", body))
+        os.write(go, b"!")
+        assert _code(child) == 7
+        _until(lambda: store.queue_range("t", 0) == range(21))
+        assert [message.body for message in store.pull("t", 0, 1, 100)] == bodies
+
+
+def test_a_child_makes_and_removes_no_files(tmp_path: Path) -> None:
+    with MessageStore(tmp_path, StoreOptions(file_bytes=1 << 16, key_index=_INDEX)) as store:
+        for act in (lambda: store.append(Message("t", b"")), store.remove_expired):
+            assert _code(_in_child(act)) == 7
+        assert list((tmp_path / "commitlog").iterdir()) == []
