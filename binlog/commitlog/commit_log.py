@@ -76,15 +76,17 @@ class CommitLog:
         """The last message that is there was stored then, and all are flushed; later ones are stored no earlier."""
         self._store_ms = self.files.flushed_ms = store_ms
 
-    def append(self, messages: Sequence[Message]) -> Appended:
+    def append(self, messages: Sequence[Message], *, body_bytes_max: int | None = None) -> Appended:
         """Append messages, which lie in one file, together; durable once the log is flushed up to `next_offset`.
 
+        body_bytes_max: in place of the log's.
         Raises: ValueError for none, or a part that is too long; FullError where a file cannot hold them, or the disk.
         """
         if not messages:
             raise ValueError("no message to append")
         messages = list(messages)
-        data, places = pack_messages(messages, self._host, self._record_crc, self.body_bytes_max)
+        limit = self.body_bytes_max if body_bytes_max is None else body_bytes_max
+        data, places = pack_messages(messages, self._host, self._record_crc, limit)
         runs = _runs(messages)
         with self._mutex:
             file = self._file_for(len(data))

@@ -51,7 +51,7 @@ class DelayOffsets:
         try:
             table = json.loads(_BARE_NAME.sub(r'\1"\2"\3', text))[_TABLE]
             return {int(level): int(offset) for level, offset in table.items()}
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
             return {}
 
     def write(self, offsets: dict[int, int]) -> None:

@@ -6,6 +6,7 @@ All messages of a level wait equally long, so the one that came first goes on fi
 from __future__ import annotations
 
 import contextlib
+import itertools
 import time
 from collections.abc import Callable
 
@@ -16,7 +17,7 @@ from binlog.commitlog.delay_offsets import DelayOffsets
 from binlog.commitlog.message import Appended, Message
 from binlog.commitlog.service import Service
 from binlog.commitlog.waiting import Find, own_queue, to_go_on, to_wait, went_on
-from binlog.errors import FullError, NotFoundError, TimedOutError
+from binlog.errors import FullError, GoneError, NotFoundError, TimedOutError
 from binlog.format.commitlog.consume_queue import parse_units
 from binlog.format.commitlog.message import PREPARED, ROLLBACK, TRANSACTION, StoredMessage
 from binlog.format.commitlog.properties import DELAY, parse_properties
@@ -29,6 +30,9 @@ _IDLE_SECONDS = 60.0
 _SOON_SECONDS = 0.005
 # Whoever sets the clock forward, or wakes the machine, makes messages due.
 _LOOK_SECONDS = 1.0
+# What would wait longer than its level says, and so much more, was stored before somebody set the clock back.  It goes
+# on at once, as in RocketMQ's ScheduleMessageService: nobody knows when it should have.
+_CLOCK_BACK_MS = 60_000
 _SAVE_SECONDS = 10.0
 _AT_ONCE = 64
 _BYTES_AT_ONCE = 1 << 20
@@ -70,15 +74,19 @@ class Delays:
         self._log = log
         self._queues = queues
         self._offsets = offsets
+        self._saved = offsets.read()
         self._next: dict[int, int] = {}
         self._log_end = 0
-        self._saved: dict[int, int] = {}
         self._save_at = time.monotonic() + _SAVE_SECONDS
         self._service = Service("delays", _IDLE_SECONDS, self._work)
 
     def start(self) -> None:
-        """Begin.  For a store that was recovered."""
-        self._saved = self._offsets.read()
+        """Begin.  For a store that was recovered, before anything is appended.  Raises: as `save`."""
+        ends = {level: queue.max_index for level in _LEVELS if (queue := self._queue(level)) is not None}
+        known = {level: min(index, ends.get(level, 0)) for level, index in self._saved.items()}
+        if known != self._saved:
+            # The log is another one, or lost its end.  Messages that come now would be taken for ones that went on.
+            self._write(known)
         self._service.start()
         self._service.wake()  # for those that wait already
 
@@ -97,9 +105,13 @@ class Delays:
 
     def save(self) -> None:
         """Keep how far each level is.  For a log that is flushed.  Raises: AccessError, FullError, PoisonedError."""
-        if self._next != self._saved:
-            self._offsets.write(self._next)
-            self._saved = dict(self._next)
+        offsets = {**self._saved, **self._next}  # a level may not have been looked at yet
+        if offsets != self._saved:
+            self._write(offsets)
+
+    def _write(self, offsets: dict[int, int]) -> None:
+        self._offsets.write(offsets)
+        self._saved = offsets
 
     def _work(self) -> float:
         """Have go on what is due; in how many seconds to look again."""
@@ -112,8 +124,9 @@ class Delays:
             except FullError:
                 seconds = min(seconds, _LOOK_SECONDS)  # nothing is lost: it goes on when there is room
         if time.monotonic() >= self._save_at and self._log.files.flushed_where >= self._log_end:
-            self.save()
             self._save_at = time.monotonic() + _SAVE_SECONDS
+            with contextlib.suppress(FullError):  # the older file is as good, and costs looking
+                self.save()
         return seconds
 
     def _queue(self, level: int) -> ConsumeQueue | None:
@@ -127,17 +140,19 @@ class Delays:
         index = self._next.get(level)
         if index is None:
             index = self._next[level] = self._first(queue, self._saved.get(level, 0))
-        while True:
-            index = max(index, queue.min_index)
-            units = list(parse_units(queue.read(index, _AT_ONCE)))
-            if not units:
-                # Of what was appended the queue hears a moment later.
-                return _SOON_SECONDS if index < appended else _IDLE_SECONDS
-            now_ms = time.time() * 1000
-            due = [unit.offset for unit in units if unit.tag_code <= now_ms]
-            if not due:
-                return min(max((units[0].tag_code - now_ms) / 1000, 0), _LOOK_SECONDS)
-            index = self._next[level] = index + self._pass_on(due)
+        index = max(index, queue.min_index)
+        units = list(parse_units(queue.read(index, _AT_ONCE)))
+        if not units:
+            # Of what was appended the queue hears a moment later.
+            return _SOON_SECONDS if index < appended else _IDLE_SECONDS
+        now_ms = time.time() * 1000
+        last_ms = now_ms + 1000 * DELAY_SECONDS[level - 1] + _CLOCK_BACK_MS
+        # In their order, for who counts them counts from the first.
+        due = list(itertools.takewhile(lambda unit: not now_ms < unit.tag_code <= last_ms, units))
+        if not due:
+            return min(max((units[0].tag_code - now_ms) / 1000, 0), _LOOK_SECONDS)
+        self._next[level] = index + self._pass_on([unit.offset for unit in due])
+        return 0.0  # the other levels are next, and then what is left of this one
 
     def _first(self, queue: ConsumeQueue, index: int) -> int:
         """The queue offset of the first message that did not go on yet."""
@@ -153,13 +168,14 @@ class Delays:
         """The message that lies there; None once it was removed, which it is when it has expired."""
         try:
             return self._log.read(offset)
-        except NotFoundError:
+        except (NotFoundError, GoneError):
             return None
 
     def _pass_on(self, offsets: list[int]) -> int:
         """Append the messages that lie there to their own topics, as many as make one append; how many those are."""
         messages: list[Message] = []
-        count, left = 0, _BYTES_AT_ONCE
+        # Together they must fit in a file.
+        count, left = 0, min(_BYTES_AT_ONCE, self._log.files.file_bytes // 2)
         for offset in offsets:
             stored = self._stored(offset)
             if stored is not None:

@@ -34,7 +34,7 @@ from binlog.commitlog.transactions import Transactions
 from binlog.commitlog.transient_pool import TransientStorePool
 from binlog.errors import BinlogError, ClosedError, FullError, StateError
 from binlog.format.commitlog.consume_queue import parse_units
-from binlog.format.commitlog.message import StoredMessage
+from binlog.format.commitlog.message import MESSAGE_BYTES_MAX, StoredMessage
 from binlog.format.commitlog.names import COMMIT_LOG_FOLDER, INDEX_FOLDER, QUEUES_FOLDER, is_topic
 from binlog.format.commitlog.sidecar import News
 from binlog.format.commitlog.topics import is_waiting_topic
@@ -121,7 +121,7 @@ class MessageStore:
         self._sidecar = Sidecar(self._directory_fd, self.path, self._news())
         self._flushing = self._flush_service()
         self._cleaner = Cleaner(self._log, self._queues, self._index, options.retention, self._publish, self._concerns)
-        self._delays = Delays(self._append, self._find_since, self._log, self._queues, DelayOffsets(self.path))
+        self._delays = Delays(self._pass_on, self._find_since, self._log, self._queues, DelayOffsets(self.path))
         self.transactions = Transactions(
             self._append_open, self._check_queue, self._find_since, self._log, self._queues
         )
@@ -191,11 +191,15 @@ class MessageStore:
         self._delays.wake()
         return appended
 
-    def _append(self, messages: Sequence[Message]) -> Appended:
+    def _pass_on(self, messages: Sequence[Message]) -> Appended:
+        """Append what waited: it is there, however large a message may be by now."""
+        return self._append(messages, body_bytes_max=MESSAGE_BYTES_MAX)
+
+    def _append(self, messages: Sequence[Message], *, body_bytes_max: int | None = None) -> Appended:
         if self._concerns:
             for service in self._services:
                 service.check()
-        appended = self._log.append(messages)
+        appended = self._log.append(messages, body_bytes_max=body_bytes_max)
         half = self._options.file_bytes // 2
         if appended.offset // half != appended.next_offset // half:
             self._allocation.wake()

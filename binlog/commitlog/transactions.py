@@ -18,19 +18,23 @@ from binlog.commitlog.consume_queue import ConsumeQueue
 from binlog.commitlog.consume_queues import ConsumeQueues
 from binlog.commitlog.message import Appended, Message
 from binlog.commitlog.waiting import Find, own_queue, to_go_on, to_wait, went_on
-from binlog.errors import CorruptError, FullError, NotFoundError, StateError
+from binlog.errors import CorruptError, FullError, GoneError, NotFoundError, StateError
 from binlog.format.commitlog.consume_queue import parse_units
-from binlog.format.commitlog.message import COMMIT, StoredMessage
+from binlog.format.commitlog.message import COMMIT, PROPERTIES_BYTES_MAX, TRANSACTION, StoredMessage
 from binlog.format.commitlog.properties import (
     LOWEST_HALF,
     TAGS,
     TRANSACTION_PREPARED,
     pack_properties,
+    parse_count,
     parse_properties,
 )
 from binlog.format.commitlog.topics import DELAY_TOPIC, ENDED_TAG, ENDED_TOPIC, HALF_TOPIC
 
 _UNITS_AT_ONCE = 1024
+# At most, what a commit has besides the body and the properties of the half message, and what it adds to these.
+_COMMIT_BYTES = 1024
+_COMMIT_PROPERTIES_BYTES = 64
 
 
 class Half(NamedTuple):
@@ -80,17 +84,35 @@ class Transactions:
         half = to_wait(message, HALF_TOPIC, 0)
         properties = parse_properties(half.properties)
         properties[TRANSACTION_PREPARED] = "true"
+        flag = half.system_flag & ~TRANSACTION  # those of a half message are not in the queue of those that wait
+        half = half._replace(properties=pack_properties(properties), system_flag=flag)
+        self._check_room(half)
         with self._mutex:
             self._look()
             floor = self._log.queue_offsets.get((HALF_TOPIC, 0), 0)
             self._floors.append(floor)
-        # Where this fails the half message may be there all the same, for who opens the store next: the floor stays.
-        appended = self._append([half._replace(properties=pack_properties(properties))])
+        try:
+            appended = self._append([half])
+        except (ValueError, FullError):
+            # Nothing was appended.  After any other error it may be there all the same, for who opens the store next,
+            # and the floor stays.
+            with self._mutex:
+                self._floors.remove(floor)
+            raise
         found = Half(appended.queue_offsets[0], appended.offset, appended.store_ms)
         with self._mutex:
             self._floors.remove(floor)
             self._put(found)
         return found
+
+    def _check_room(self, half: Message) -> None:
+        """Raises: FullError, ValueError where a half message fits, and what commits it would not."""
+        size = len(half.body) + len(half.properties) + _COMMIT_BYTES
+        limit = self._log.files.file_bytes
+        if size > limit:
+            raise FullError(f"a commit of {size} bytes; a file has {limit}", limit=limit, size=size)
+        if len(half.properties) + _COMMIT_PROPERTIES_BYTES > PROPERTIES_BYTES_MAX:
+            raise ValueError(f"properties of {len(half.properties)} bytes, to which a commit adds more: too long")
 
     def commit(self, half: Half) -> Appended:
         """Append the message to its topic, now for all to see.
@@ -121,13 +143,16 @@ class Transactions:
     def _end(self, half: Half, *, committed: bool) -> Appended:
         with self._mutex:
             self._look()
-            if self._halves.pop(half.queue_offset, None) is None:
+            found = self._halves.get(half.queue_offset)
+            if found is None:
                 raise StateError(f"half message {half.queue_offset} is not pending")
-            self._ending[half.queue_offset] = half
+            if found.offset < self._log.files.min_offset:
+                raise NotFoundError(f"half message {half.queue_offset} has expired")
+            half = self._ending[half.queue_offset] = self._halves.pop(half.queue_offset)
         try:
             messages = [self._committed(half)] if committed else []
             appended = self._append([*messages, self._ended(half)])
-        except (ValueError, FullError, NotFoundError, CorruptError):
+        except (ValueError, FullError, NotFoundError, GoneError, CorruptError):
             # Nothing was appended.  After any other error that is not known, and it counts as ended until the store is
             # opened again.
             with self._mutex:
@@ -139,7 +164,8 @@ class Transactions:
 
     def _committed(self, half: Half) -> Message:
         message = to_go_on(self.message(half), without=(TRANSACTION_PREPARED,))
-        return message._replace(system_flag=message.system_flag | COMMIT, prepared_offset=half.offset)
+        flag = message.system_flag & ~TRANSACTION | COMMIT
+        return message._replace(system_flag=flag, prepared_offset=half.offset)
 
     def _ended(self, half: Half) -> Message:
         """What tells that it was ended, and how far back one need look for those that were not."""
@@ -190,8 +216,9 @@ class Transactions:
         start = bisect_right(indexes, log_start, key=lambda index: _offset(queue, index))
         for ended in self._messages(queue, queue.min_index + start):
             for text in ended.body.decode("ascii", "replace").split(","):
-                if text.isascii() and text.isdigit():
-                    yield int(text)
+                number = parse_count(text)
+                if number is not None:
+                    yield number
 
     def _messages(self, queue: ConsumeQueue, index: int) -> Iterator[StoredMessage]:
         index = max(index, queue.min_index)
@@ -199,7 +226,7 @@ class Transactions:
             for unit in units:
                 try:
                     yield self._log.read(unit.offset)
-                except NotFoundError:
+                except (NotFoundError, GoneError):
                     continue  # it expired meanwhile
             index += len(units)
 
@@ -216,7 +243,6 @@ def _lowest_half(log: CommitLog, ended: ConsumeQueue | None) -> int:
     unit = ended.unit(ended.max_index - 1)
     try:
         properties = {} if unit is None else parse_properties(log.read(unit.offset).properties)
-    except NotFoundError:
+    except (NotFoundError, GoneError):
         return 0
-    text = properties.get(LOWEST_HALF, "")
-    return int(text) if text.isascii() and text.isdigit() else 0
+    return parse_count(properties.get(LOWEST_HALF, "")) or 0

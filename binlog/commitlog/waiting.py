@@ -11,24 +11,30 @@ from collections.abc import Callable, Iterable
 from binlog.commitlog.message import Message
 from binlog.errors import CorruptError
 from binlog.format.commitlog.host import pack_host
-from binlog.format.commitlog.message import StoredMessage
+from binlog.format.commitlog.message import QUEUE_ID_MAX, StoredMessage
+from binlog.format.commitlog.names import is_topic
 from binlog.format.commitlog.properties import (
     REAL_QUEUE_ID,
     REAL_TOPIC,
     UNIQUE_KEY,
     WAITED_AT,
     pack_properties,
+    parse_count,
     parse_properties,
 )
+from binlog.format.commitlog.topics import is_waiting_topic
 
 # The messages of a topic that have a key, stored at a time or after it.
 Find = Callable[[str, str, int], list[StoredMessage]]
 
 
 def to_wait(message: Message, topic: str, queue_id: int) -> Message:
-    """The message as it waits in a queue of another topic."""
+    """The message as it waits in a queue of another topic.  Raises: ValueError for a queue that it can never go to."""
+    if not 0 <= message.queue_id <= QUEUE_ID_MAX:
+        raise ValueError(f"no queue can be {message.queue_id}")
     properties = parse_properties(message.properties)
-    properties.setdefault(UNIQUE_KEY, uuid.uuid4().hex.upper())
+    if not properties.get(UNIQUE_KEY):  # an empty one is in no key index
+        properties[UNIQUE_KEY] = uuid.uuid4().hex.upper()
     properties[REAL_TOPIC] = message.topic
     properties[REAL_QUEUE_ID] = str(message.queue_id)
     return message._replace(topic=topic, queue_id=queue_id, properties=pack_properties(properties))
@@ -51,9 +57,10 @@ def own_queue(stored: StoredMessage) -> tuple[str, int]:
     """Topic and queue that a message waits for.  Raises: CorruptError where it does not say."""
     properties = parse_properties(stored.properties)
     topic, queue_id = properties.get(REAL_TOPIC, ""), properties.get(REAL_QUEUE_ID, "")
-    if not topic or not (queue_id.isascii() and queue_id.isdigit()):
+    number = parse_count(queue_id)
+    if not is_topic(topic) or is_waiting_topic(topic) or number is None or number > QUEUE_ID_MAX:
         raise CorruptError(stored.topic, stored.offset, "properties", "it waits, and does not say for which queue")
-    return topic, int(queue_id)
+    return topic, number
 
 
 def again(stored: StoredMessage, properties: dict[str, str]) -> Message:

@@ -21,6 +21,9 @@ WAITED_AT = "WAITED_AT"
 # Ours: of a message that tells that half messages were ended, which one is the first that was not.
 LOWEST_HALF = "LOWEST_HALF"
 
+# Of an i64, which is as far as anything is counted.
+_DIGITS_MAX = 19
+
 _NAME_END = "\x01"
 _VALUE_END = "\x02"
 
@@ -43,3 +46,8 @@ def parse_properties(data: bytes) -> dict[str, str]:
     text = data.decode("utf-8", "surrogateescape")
     pairs = (item.partition(_NAME_END) for item in text.split(_VALUE_END))
     return {name: value for name, end, value in pairs if end}
+
+
+def parse_count(text: str) -> int | None:
+    """A number as a property says it, in decimal digits; None for anything else, and for one that is too long."""
+    return int(text) if len(text) <= _DIGITS_MAX and text.isascii() and text.isdigit() else None

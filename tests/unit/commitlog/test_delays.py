@@ -17,7 +17,7 @@ from binlog.commitlog.message import Message
 from binlog.commitlog.options import Flush, StoreOptions
 from binlog.commitlog.store import MessageStore
 from binlog.errors import CorruptError
-from binlog.format.commitlog.properties import DELAY, UNIQUE_KEY, parse_properties
+from binlog.format.commitlog.properties import DELAY, UNIQUE_KEY, pack_properties, parse_properties
 from binlog.format.commitlog.topics import DELAY_SECONDS, DELAY_TOPIC, due_ms
 from tests.support.checkout import ROOT
 
@@ -195,3 +195,139 @@ def test_a_process_that_is_killed_passes_each_on_once(tmp_path: Path, flush: str
         found = [int(message.body) for message in store.pull("t", 0, 0, 1 << 20)]
         assert len(found) == waited
         assert set(told) <= set(found)
+
+
+def test_a_file_that_says_more_than_there_is_makes_nothing_be_left_out(tmp_path: Path) -> None:
+    """As where the log's folders were removed, or it lost its end, and the file with the offsets is the old one."""
+    MessageStore(tmp_path, _OPTIONS).close()
+    path = tmp_path / "config" / "delayOffset.json"
+    path.write_text('{"offsetTable":{"1":17,"99":3}}')
+    with MessageStore(tmp_path, _OPTIONS) as store:
+        assert json.loads(path.read_text()) == {"offsetTable": {"1": 0, "99": 0}}
+        for number in range(3):
+            store.append(Message.of("t", b"%d" % number, delay_level=1))
+        _until(lambda: _count(store, "t") == 3)
+
+
+def test_a_level_that_nobody_looked_at_keeps_its_offset(tmp_path: Path) -> None:
+    with MessageStore(tmp_path, _OPTIONS) as store:
+        store.append(Message.of("t", b"", delay_level=1))
+        _until(lambda: _count(store, "t") == 1)
+    with MessageStore(tmp_path, _OPTIONS) as store:
+        store._delays._next = {}  # as where it is closed before the thread's first round
+        store._delays.stop()
+        store._delays._next = {}
+        store._delays.save()
+    assert json.loads((tmp_path / "config" / "delayOffset.json").read_text()) == {"offsetTable": {"1": 1}}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['{"offsetTable":{"1":1e400}}', "[" * 100_000, '{"offsetTable":{"1":%s}}' % ("9" * 5000), '{"offsetTable":[1]}'],
+    ids=["infinite", "deep", "digits", "list"],
+)
+def test_a_file_of_any_content_is_read_as_one_that_says_nothing(tmp_path: Path, text: str) -> None:
+    with MessageStore(tmp_path, _OPTIONS) as store:
+        store.append(Message.of("t", b"", delay_level=1))
+    (tmp_path / "config" / "delayOffset.json").write_text(text)
+    with MessageStore(tmp_path, _OPTIONS) as store:
+        _until(lambda: _count(store, "t") == 1)
+
+
+def test_nothing_can_wait_that_could_not_go_on(tmp_path: Path) -> None:
+    with MessageStore(tmp_path, _OPTIONS) as store:
+        with pytest.raises(ValueError, match="no queue can be 2147483648"):
+            store.append(Message.of("t", b"", queue_id=2**31, delay_level=1))
+        store.append(Message.of("t", b"", queue_id=2**31 - 1, delay_level=1))
+        _until(lambda: _count(store, "t", 2**31 - 1) == 1)
+
+
+@pytest.mark.slow
+def test_more_than_a_file_holds_goes_on_in_several_appends(tmp_path: Path) -> None:
+    with MessageStore(tmp_path, _OPTIONS) as store:
+        store._delays.stop()
+        for number in range(40):
+            store._append_open([Message.of("t", b"%d" % number + bytes(4000), delay_level=1)])
+        _until(lambda: _count(store, DELAY_TOPIC) == 40)
+    time.sleep(1.1)  # all are due together
+    with MessageStore(tmp_path, _OPTIONS) as store:
+        _until(lambda: _count(store, "t") == 40)
+
+
+def test_what_waits_goes_on_though_a_message_may_not_be_so_large_any_more(tmp_path: Path) -> None:
+    with MessageStore(tmp_path, _OPTIONS) as store:
+        store.append(Message.of("t", bytes(3000), delay_level=1))
+    with MessageStore(tmp_path, dataclasses.replace(_OPTIONS, body_bytes_max=2000)) as store:
+        _until(lambda: _count(store, "t") == 1)
+
+
+@pytest.mark.parametrize(
+    ("topic", "queue_id"),
+    [("a/b", "0"), ("t", str(2**31)), ("t", "9" * 5000), (DELAY_TOPIC, "0")],
+    ids=["folder", "queue", "digits", "waiting"],
+)
+def test_where_no_message_can_go_none_is_sent(tmp_path: Path, topic: str, queue_id: str) -> None:
+    """A message in the log whose topic can have no queue keeps the store from being opened ever again."""
+    properties = {DELAY: "1", "REAL_TOPIC": topic, "REAL_QID": queue_id}
+    for round_ in range(2):
+        store = MessageStore(tmp_path, _OPTIONS)
+        if round_ == 0:
+            store._append([Message(DELAY_TOPIC, b"", pack_properties(properties))])
+            store._delays.wake()
+        _until(lambda store=store: store._delays._service.failure is not None)  # type: ignore[misc]
+        with pytest.raises(CorruptError, match="does not say for which queue"):
+            store.close()
+
+
+@pytest.mark.slow
+def test_messages_go_on_in_their_order_whatever_their_times_say(tmp_path: Path) -> None:
+    with MessageStore(tmp_path, _OPTIONS) as store:
+        for number in range(3):
+            store.append(Message.of("t", b"%d" % number, delay_level=5))
+    (path,) = (tmp_path / "consumequeue" / DELAY_TOPIC / "4").iterdir()
+    now = int(time.time() * 1000)
+    with path.open("r+b") as file:
+        for number, due in enumerate((now + 3000, 0, now + 3000)):
+            file.seek(20 * number + 12)
+            file.write(due.to_bytes(8, "big"))
+    with MessageStore(tmp_path, _OPTIONS) as store:
+        _until(lambda: _count(store, "t") == 3)
+        assert [message.body for message in store.pull("t", 0, 0, 10)] == [b"0", b"1", b"2"]
+
+
+@pytest.mark.parametrize("ahead_ms", [3_600_000, 2**62])
+def test_a_clock_that_was_set_back_keeps_no_message_for_long(tmp_path: Path, ahead_ms: int) -> None:
+    with MessageStore(tmp_path, _OPTIONS) as store:
+        store.append(Message.of("t", b"", delay_level=5))
+    (path,) = (tmp_path / "consumequeue" / DELAY_TOPIC / "4").iterdir()
+    with path.open("r+b") as file:
+        file.seek(12)
+        file.write((int(time.time() * 1000) + ahead_ms).to_bytes(8, "big"))
+    with MessageStore(tmp_path, _OPTIONS) as store:
+        _until(lambda: _count(store, "t") == 1)
+
+
+def test_an_empty_unique_key_is_as_none(tmp_path: Path) -> None:
+    with MessageStore(tmp_path, _OPTIONS) as store:
+        store.append(Message.of("t", b"", delay_level=1, properties={UNIQUE_KEY: ""}))
+        _until(lambda: _count(store, "t") == 1)
+        (message,) = store.pull("t", 0, 0, 1)
+        assert len(parse_properties(message.properties)[UNIQUE_KEY]) == 32
+
+
+@pytest.mark.slow
+def test_a_store_is_closed_while_much_is_due(tmp_path: Path) -> None:
+    options = dataclasses.replace(
+        _OPTIONS, file_bytes=1 << 24, key_index=KeyIndexSize(1000, 100_000), flush=Flush.ASYNC
+    )
+    with MessageStore(tmp_path, options) as store:
+        store._delays.stop()
+        for _ in range(100):
+            store._append_open([Message.of("t", b"", delay_level=1)] * 200)
+    time.sleep(1.1)
+    with MessageStore(tmp_path, options) as store:
+        store.append(Message.of("u", b"", delay_level=2))
+    with MessageStore(tmp_path, options) as store:
+        assert _count(store, "t") < 20_000
+        _until(lambda: _count(store, "u") == 1)
+        _until(lambda: _count(store, "t") == 20_000)

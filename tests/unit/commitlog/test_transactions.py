@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import os
 import signal
 import subprocess
@@ -15,8 +16,8 @@ from binlog.commitlog.message import Message
 from binlog.commitlog.options import StoreOptions
 from binlog.commitlog.retention import Retention
 from binlog.commitlog.store import MessageStore
-from binlog.errors import FullError, StateError
-from binlog.format.commitlog.message import COMMIT
+from binlog.errors import FullError, NotFoundError, StateError
+from binlog.format.commitlog.message import COMMIT, PREPARED
 from binlog.format.commitlog.properties import LOWEST_HALF, TAGS, UNIQUE_KEY, parse_properties
 from binlog.format.commitlog.topics import ENDED_TOPIC, HALF_TOPIC
 from tests.support.checkout import ROOT
@@ -182,3 +183,57 @@ def test_a_process_that_is_killed_leaves_each_transaction_whole(tmp_path: Path, 
         assert not set(seen) & set(left)
         assert all(number > ended for number in left)
         assert prepared <= ended or prepared in {*seen, *left} or prepared % 3 == 0
+
+
+def test_a_half_message_that_says_so_itself_is_found_again(tmp_path: Path) -> None:
+    with MessageStore(tmp_path, _OPTIONS) as store:
+        halves = [store.transactions.prepare(Message("t", b"%d" % n, system_flag=PREPARED)) for n in range(2)]
+    with MessageStore(tmp_path, _OPTIONS) as store:
+        assert store.transactions.pending() == halves
+        store.transactions.commit(halves[1])
+        _until(lambda: _bodies(store, "t") == [b"1"])
+
+
+def test_a_half_message_is_the_one_that_its_queue_offset_names(tmp_path: Path) -> None:
+    with MessageStore(tmp_path, _OPTIONS) as store:
+        first, second = (store.transactions.prepare(Message("t", body)) for body in (b"first", b"second"))
+        store.transactions.commit(first._replace(offset=second.offset))
+        _until(lambda: _bodies(store, "t") == [b"first"])
+        assert store.transactions.pending() == [second]
+
+
+def test_a_half_message_that_expired_cannot_be_ended_any_more(tmp_path: Path) -> None:
+    options = dataclasses.replace(_OPTIONS, retention=Retention(hours=0))
+    with MessageStore(tmp_path, options) as store:
+        old = store.transactions.prepare(Message("t", b"old"))
+        for _ in range(10):
+            store.append(Message("t", bytes(20_000)))
+        late = store.transactions.prepare(Message("t", b"late"))
+        _until(lambda: store.remove_expired() > 0)
+        assert store.transactions.pending() == [late]
+        store.transactions.commit(late)
+        for end in (store.transactions.roll_back, store.transactions.commit):
+            with pytest.raises(NotFoundError, match="half message 0 has expired"):
+                end(old)
+
+
+def test_what_could_not_be_committed_is_not_prepared(tmp_path: Path) -> None:
+    with MessageStore(tmp_path, _OPTIONS) as store:
+        refused = 0
+        for size in range(64_000, 65_537, 8):
+            try:
+                half = store.transactions.prepare(Message("t", bytes(size)))
+            except FullError:
+                refused += 1
+            else:
+                store.transactions.commit(half)
+        assert 0 < refused < 192
+        for size in range(32_500, 32_768):
+            try:
+                half = store.transactions.prepare(Message.of("t", b"", delay_level=18, properties={"p": "x" * size}))
+            except ValueError:
+                refused += 1
+            else:
+                store.transactions.commit(half)
+        assert store.transactions.pending() == []
+        assert store.transactions._floors == []
