@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from binlog.commitlog.mapped_file import Buffer, MappedFile
 from binlog.commitlog.mapped_file_queue import MappedFileQueue
 from binlog.commitlog.message import Appended, Message
-from binlog.errors import CorruptError, FullError, NotFoundError
+from binlog.errors import ClosedError, CorruptError, FullError, NotFoundError
 from binlog.format.commitlog.host import Host, pack_host
 from binlog.format.commitlog.message import (
     BLANK,
@@ -61,6 +61,7 @@ class CommitLog:
         self._clock = clock
         self._store_ms = 0
         self._mutex = threading.Lock()
+        self._stopped = False
 
     @property
     def max_offset(self) -> int:
@@ -80,7 +81,8 @@ class CommitLog:
         """Append messages, which lie in one file, together; durable once the log is flushed up to `next_offset`.
 
         body_bytes_max: in place of the log's.
-        Raises: ValueError for none, or a part that is too long; FullError where a file cannot hold them, or the disk.
+        Raises: ValueError for none, or a part that is too long; FullError where a file cannot hold them, or the disk;
+        ClosedError.
         """
         if not messages:
             raise ValueError("no message to append")
@@ -89,6 +91,8 @@ class CommitLog:
         data, places = pack_messages(messages, self._host, self._record_crc, limit)
         runs = _runs(messages)
         with self._mutex:
+            if self._stopped:
+                raise ClosedError(f"{self.files.folder} is closed")
             file = self._file_for(len(data))
             offset = file.offset + file.wrote
             store_ms = self._store_ms = max(int(self._clock() * 1000), self._store_ms)
@@ -190,6 +194,11 @@ class CommitLog:
                 return
             yield message
             offset += message.message_bytes
+
+    def stop(self) -> None:
+        """Have nothing more be appended; waits for an append that has begun, so that no file is unmapped under it."""
+        with self._mutex:
+            self._stopped = True
 
     def close(self) -> None:
         """Unmap the files."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
-from binlog.errors import NotFoundError
+from binlog.errors import GoneError, NotFoundError
 from binlog.format.commitlog.key_index import KEY_INDEX_ENTRY, KEY_INDEX_HEADER, KEY_INDEX_SLOT, KeyIndexSize
 from binlog.format.commitlog.message import StoredMessage
 from binlog.format.commitlog.properties import KEYS, UNIQUE_KEY, parse_properties
@@ -77,7 +77,7 @@ def messages_with_key(
             break
         try:
             message = read(offset)
-        except NotFoundError:
+        except (NotFoundError, GoneError):
             continue
         if message.topic == topic and key in keys_of(message) and begin_ms <= message.store_ms <= end_ms:
             found.append(message)

@@ -121,7 +121,13 @@ class MappedFileQueue:
                 self._ahead = self._make(files[-1].end)
 
     def _make(self, start: int) -> MappedFile:
-        return MappedFile(self._directory_fd, self.folder, start, self.file_bytes, buffer=self._buffer(start))
+        buffer = self._buffer(start)
+        try:
+            return MappedFile(self._directory_fd, self.folder, start, self.file_bytes, buffer=buffer)
+        except BaseException:
+            if buffer is not None:
+                buffer.give_back()
+            raise
 
     def find(self, offset: int, *, first_where_below: bool = False) -> MappedFile | None:
         """The file that holds an offset, or None; with `first_where_below` the first file where none is so low."""
@@ -204,13 +210,18 @@ class MappedFileQueue:
             sync_directory(self._directory_fd, self.folder)
         return count
 
-    def remove_left(self) -> None:
-        """Remove files that were held when they should have gone, and are no more, or for too long."""
+    def remove_left(self) -> int:
+        """Remove files that were held when they should have gone, and are no more, or for too long; how many went."""
+        count = 0
         with self._mutex:
             due = [file for file, since in self._leaving.items() if time.monotonic() - since >= FORCED_SECONDS]
             for file in list(self._leaving):
                 if file.shut_down() or file in due:
                     self._forget(file)
+                    count += 1
+        if count:
+            sync_directory(self._directory_fd, self.folder)
+        return count
 
     def _destroy(self, file: MappedFile) -> bool:
         with self._mutex:

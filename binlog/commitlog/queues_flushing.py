@@ -68,11 +68,16 @@ class QueuesFlushing:
                 pass
         if least_pages == 0:
             self._index.flush()
-            self._write(StoreCheckpoint(log_ms=log_ms, queues_ms=told_ms, index_ms=told_ms))
+            index_ms = 0 if self._index.empty else told_ms
+            self._write(StoreCheckpoint(log_ms=log_ms, queues_ms=told_ms, index_ms=index_ms))
 
     def read(self) -> StoreCheckpoint:
         """What the file says; zeros where there is none."""
         return read_checkpoint(self._directory_fd, self._path) or StoreCheckpoint()
+
+    def forget(self) -> None:
+        """Have the checkpoint say that nothing is on the disk, durably: queues and key index are to be made anew."""
+        self._write(StoreCheckpoint())
 
     def _write(self, checkpoint: StoreCheckpoint) -> None:
         try:

@@ -41,17 +41,33 @@ def recover(
     queues.load()
     for queue in queues:
         queue.recover()
-    recovery_ms = queues_flushing.read().recovery_ms
+    checkpoint = queues_flushing.read()
+    if crashed:
+        queues_flushing.forget()  # another crash, in the middle of this, leaves what it says of queues and index untrue
+    recovery_ms = checkpoint.recovery_ms
     again_ms = index.load(believed_ms=recovery_ms if crashed else None)
+    removed = index.empty and again_ms is None and checkpoint.index_ms > 0
     if again_ms is not None:
         recovery_ms = min(recovery_ms, again_ms - 1)
-    start = _start_after_crash(log, recovery_ms) if crashed else _start_after_clean_stop(log)
+    anew = bool(log.files.files) and (removed or not any(queue.max_index for queue in queues))
+    if anew:
+        start = log.files.min_offset  # somebody removed the files
+        queues_flushing.forget()
+    else:
+        start = _start_after_crash(log, recovery_ms) if crashed else _start_after_clean_stop(log)
     if not _tell(log, queues, dispatcher, start):
+        anew = True
+        queues_flushing.forget()
         for queue in queues:
             queue.clear()
         start = log.files.min_offset
         _tell(log, queues, dispatcher, start, anew=True)
     end = dispatcher.offset
+    if index.end_offset >= end:
+        anew = True
+        queues_flushing.forget()
+        behind_ms = index.remove_behind(end)
+        _tell(log, queues, dispatcher, _start_after_crash(log, behind_ms - 1))
     if log.files.files:
         log.files.sync(start)
         log.files.truncate(end)
@@ -63,6 +79,8 @@ def recover(
         queue.correct_min_index(log.files.min_offset)
     log.queue_offsets = {key: queue.max_index for key, queue in queues.items()}
     log.recovered(dispatcher.store_ms)
+    if crashed or anew:
+        queues_flushing.flush(0)
 
 
 def _tell(log: CommitLog, queues: ConsumeQueues, dispatcher: Dispatcher, start: int, *, anew: bool = False) -> bool:

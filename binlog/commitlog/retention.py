@@ -43,6 +43,7 @@ class Retention:
 class Cleaner:
     """Removes what the retention says, in a thread of its own.
 
+    told: up to where queues and key index were told of messages: none of these goes before.
     removed: called after files were removed.  The commit log's files decide; queues and key index follow.
     """
 
@@ -52,6 +53,7 @@ class Cleaner:
         queues: ConsumeQueues,
         index: KeyIndex,
         retention: Retention,
+        told: Callable[[], int],
         removed: Callable[[], None],
         concerns: set[str] | None = None,
     ) -> None:
@@ -59,6 +61,7 @@ class Cleaner:
         self._queues = queues
         self._index = index
         self._retention = retention
+        self._told = told
         self._removed = removed
         self._full: float | None = None
         self._concerns = set[str]() if concerns is None else concerns
@@ -89,13 +92,16 @@ class Cleaner:
         (self._concerns.discard if self._full is None else self._concerns.add)("full")
         now = time.time()
         timely = retention.at_hour is None or time.localtime(now).tm_hour == retention.at_hour
-        self._log.files.remove_left()
-        count = 0
+        count = self._log.files.remove_left()
         if manual or timely or ratio >= retention.expire_ratio:
             before = now - 3600 * retention.hours
             forced = ratio >= retention.force_ratio
-            count = self._log.files.remove_first(
-                lambda file: forced or file.modified < before, retention.files_max, retention.pause_seconds
+            # Who flushes, or tells, goes on where it was, and would find nothing there.
+            done = min(self._log.files.flushed_where, self._told())
+            count += self._log.files.remove_first(
+                lambda file: file.end <= done and (forced or file.modified < before),
+                retention.files_max,
+                retention.pause_seconds,
             )
         if count:
             start = self._log.files.min_offset

@@ -120,7 +120,15 @@ class MessageStore:
             self._pool.fill()
         self._sidecar = Sidecar(self._directory_fd, self.path, self._news())
         self._flushing = self._flush_service()
-        self._cleaner = Cleaner(self._log, self._queues, self._index, options.retention, self._publish, self._concerns)
+        self._cleaner = Cleaner(
+            self._log,
+            self._queues,
+            self._index,
+            options.retention,
+            lambda: self._dispatcher.offset,
+            self._publish,
+            self._concerns,
+        )
         self._delays = Delays(self._pass_on, self._find_since, self._log, self._queues, DelayOffsets(self.path))
         self.transactions = Transactions(
             self._append_open, self._check_queue, self._find_since, self._log, self._queues
@@ -307,6 +315,7 @@ class MessageStore:
                     self._dispatcher.stop,
                     self._flushing.stop,
                     self._allocation.stop,
+                    self._log.stop,
                     self._delays.stop,
                     self._cleaner.stop,
                 ):

@@ -1,0 +1,206 @@
+"""What a store makes anew: queues and key index that were removed, or damaged, or were being made in a crash."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from binlog.commitlog.flush_services import Pace
+from binlog.commitlog.key_index import KeyIndexSize
+from binlog.commitlog.message import Message
+from binlog.commitlog.options import Flush, StoreOptions
+from binlog.commitlog.retention import Retention
+from binlog.commitlog.store import MessageStore
+from binlog.errors import AccessError, ClosedError
+from binlog.format.commitlog.key_index import KEY_INDEX_HEADER
+from tests.support.checkout import ROOT
+
+_OPTIONS = StoreOptions(file_bytes=1 << 16, units_in_file=100, key_index=KeyIndexSize(100, 1000))
+_NO_PAUSE = Retention(hours=0, at_hour=None, pause_seconds=0, seconds=100)
+
+
+def _until(done: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not done():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+@pytest.mark.parametrize("folder", ["consumequeue", "index"])
+@pytest.mark.parametrize("crashed", [False, True])
+def test_what_somebody_removed_is_made_anew_whole(tmp_path: Path, folder: str, crashed: bool) -> None:
+    """Though no queue goes on in the files that a start goes through anyway."""
+    with MessageStore(tmp_path, _OPTIONS) as store:
+        for number in range(20):
+            store.append(Message.of(f"t{number}", bytes(30_000), keys=["k"]))
+    shutil.rmtree(tmp_path / folder)
+    if crashed:
+        (tmp_path / "abort").touch()
+    with MessageStore(tmp_path, _OPTIONS) as store:
+        for number in range(20):
+            assert store.queue_range(f"t{number}", 0) == range(1)
+            assert len(store.find(f"t{number}", "k")) == 1
+
+
+def test_a_key_of_a_message_that_is_gone_hides_no_other(tmp_path: Path) -> None:
+    with MessageStore(tmp_path, _OPTIONS) as store:
+        for number in range(10):
+            last = store.append(Message.of("t", b"%d" % number, keys=[f"k{number}"]))
+    with (tmp_path / "commitlog" / f"{0:020d}").open("r+b") as file:
+        file.seek(last.offset + 90)
+        file.write(b"damage")
+    for count in range(2):
+        with MessageStore(tmp_path, _OPTIONS) as store:
+            assert store.find("t", "k9") == []
+            assert len(store.find("t", "k8")) == 1
+            assert len(store.find("t", "new")) == count
+            if count == 0:
+                assert store.append(Message.of("t", b"new", keys=["new"])).offset == last.offset
+                _until(lambda store=store: len(store.find("t", "new")) == 1)  # type: ignore[misc]
+
+
+_OPENING = """
+import sys
+from tests.unit.commitlog.test_recovery import LARGE
+from binlog.commitlog.store import MessageStore
+
+MessageStore(sys.argv[1], LARGE)
+"""
+LARGE = StoreOptions(file_bytes=1 << 20, key_index=KeyIndexSize(10_000, 200_000), flush=Flush.ASYNC)
+
+
+def test_a_crash_while_the_key_index_is_made_anew_loses_no_key(tmp_path: Path) -> None:
+    with MessageStore(tmp_path, LARGE) as store:
+        for batch in range(300):
+            store.append([Message.of("t", bytes(300), keys=[f"k{100 * batch + n}"]) for n in range(100)])
+        now = time.time() + 60
+        store._log._clock = lambda: now
+        store.append(Message.of("t", b"late", keys=["late"]))
+    (tmp_path / "abort").touch()
+    (index,) = (tmp_path / "index").iterdir()
+    process = subprocess.Popen([sys.executable, "-c", _OPENING, str(tmp_path)], cwd=ROOT)
+    try:
+        # It removes the file, and begins another.
+        _until(lambda: not index.exists())
+        _until(lambda: any(_entries(path) > 1 for path in (tmp_path / "index").iterdir()))
+    finally:
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+    with MessageStore(tmp_path, LARGE) as store:
+        assert [n for n in range(0, 30_000, 7) if not store.find("t", f"k{n}")] == []
+
+
+def _entries(path: Path) -> int:
+    data = path.read_bytes()[: KEY_INDEX_HEADER.size]
+    return KEY_INDEX_HEADER.unpack(data)["entry_count"] if len(data) == KEY_INDEX_HEADER.size else 0
+
+
+def test_no_file_is_removed_of_which_nobody_was_told(tmp_path: Path) -> None:
+    with MessageStore(tmp_path, replace(_OPTIONS, retention=_NO_PAUSE)) as store:
+        told = store._dispatcher.offset
+        store._dispatcher._service.stop()
+        for _ in range(10):
+            store.append(Message("t", bytes(20_000)))
+        assert store._dispatcher.offset == told or store.remove_expired() == 0
+        store._dispatcher.run()
+        assert store.queue_range("t", 0) == range(10)
+        assert store.remove_expired() == 3
+
+
+@pytest.mark.parametrize("flush", [Flush.ASYNC, Flush.POOLED])
+def test_no_file_is_removed_that_is_not_flushed(tmp_path: Path, flush: Flush) -> None:
+    """What is flushed next is looked for where the last flush ended."""
+    never = Pace(1000.0, 1000, 1000.0)
+    options = replace(
+        _OPTIONS, flush=flush, flush_pace=never, commit_pace=replace(never, seconds=0.01), retention=_NO_PAUSE
+    )
+    with MessageStore(tmp_path, options) as store:
+        store.append(Message("t", bytes(8000)))
+        files = store._log.files
+        if flush is Flush.POOLED:
+            files.commit(0)
+        files.flush(0)
+        for _ in range(10):
+            store.append(Message("t", bytes(20_000)))
+        assert store.remove_expired() == 0
+    with MessageStore(tmp_path, options) as store:
+        assert store.queue_range("t", 0) == range(11)
+
+
+def test_a_key_of_a_message_that_was_removed_is_not_found(tmp_path: Path) -> None:
+    with MessageStore(tmp_path, replace(_OPTIONS, retention=_NO_PAUSE)) as store:
+        for _ in range(10):
+            store.append(Message.of("t", bytes(20_000), keys=["k"]))
+        _until(lambda: store.remove_expired() > 0)
+        assert len(store.find("t", "k")) == len(store.queue_range("t", 0)) < 10
+
+
+def test_queues_follow_a_file_that_was_held_when_it_was_to_go(tmp_path: Path) -> None:
+    with MessageStore(tmp_path, replace(_OPTIONS, retention=_NO_PAUSE)) as store:
+        for _ in range(10):
+            store.append(Message("t", bytes(20_000)))
+        _until(lambda: store.queue_range("t", 0) == range(10))
+        first = store._log.files.files[0]
+        assert first.hold()
+        assert store.remove_expired() == 0
+        first.release()
+        store._cleaner._retention = Retention(hours=1000)
+        assert store.remove_expired() == 1
+        assert store.queue_range("t", 0) == range(3, 10)
+
+
+def test_a_store_that_is_closed_removes_nothing(tmp_path: Path) -> None:
+    with MessageStore(tmp_path, replace(_OPTIONS, retention=_NO_PAUSE)) as store:
+        store.append(Message("t", b""))
+    with pytest.raises(ClosedError):
+        store.remove_expired()
+
+
+def _append(store: MessageStore, told: list[int], raised: list[BaseException]) -> None:
+    try:
+        while True:
+            told.append(store.append(Message("t", bytes(1 << 20))).offset)
+    except BaseException as error:  # noqa: BLE001 - it is looked at
+        raised.append(error)
+
+
+@pytest.mark.parametrize("flush", list(Flush))
+def test_threads_that_append_while_it_is_closed_are_told_so(tmp_path: Path, flush: Flush) -> None:
+    options = StoreOptions(file_bytes=1 << 25, key_index=KeyIndexSize(100, 1000), flush=flush)
+    for _ in range(3):
+        raised: list[BaseException] = []
+        told: list[int] = []
+        store = MessageStore(tmp_path, options)
+
+        threads = [threading.Thread(target=_append, args=(store, told, raised)) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        _until(lambda told=told: len(told) > 3)  # type: ignore[misc]
+        store.close()
+        for thread in threads:
+            thread.join()
+        assert [type(error) for error in raised] == [ClosedError] * 3
+        with MessageStore(tmp_path, options) as again:
+            assert [again.read(offset).offset for offset in told] == told
+
+
+def test_a_file_that_could_not_be_made_keeps_no_buffer(tmp_path: Path) -> None:
+    with MessageStore(tmp_path, replace(_OPTIONS, flush=Flush.POOLED)) as store:
+        free = len(store._pool._free)
+        (tmp_path / "commitlog" / f"{0:020d}").mkdir()
+        for _ in range(3):
+            with pytest.raises(AccessError):
+                store.append(Message("t", b""))
+        assert len(store._pool._free) == free
+        (tmp_path / "commitlog" / f"{0:020d}").rmdir()
+        store.append(Message("t", b""))
