@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from binlog.commitlog.mapped_file import MappedFile
 from binlog.commitlog.mapped_file_queue import MappedFileQueue
-from binlog.errors import CorruptError
+from binlog.errors import CorruptError, GoneError
 from binlog.format.commitlog.consume_queue import (
     BLANK_UNIT,
     UNIT_BYTES,
@@ -131,11 +131,15 @@ class ConsumeQueue:
         self.min_index = self._first_index + found
 
     def _log_offset(self, index: int) -> int:
-        unit = self.unit(index)
+        try:
+            unit = self.unit(index)
+        except GoneError:
+            return -1  # its file is leaving, and its message was removed before
         return -1 if unit is None or _is_blank(unit) else unit.offset
 
     def remove_files(self, log_start: int) -> int:
         """Remove files all of whose messages are no more in the commit log; how many were."""
+        self.files.remove_left()
         count = self.files.remove_first(lambda file: _last_log_offset(file) < log_start, len(self.files.files))
         self.correct_min_index(log_start)
         return count

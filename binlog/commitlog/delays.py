@@ -123,6 +123,8 @@ class Delays:
                 seconds = min(seconds, self._level(level))
             except FullError:
                 seconds = min(seconds, _LOOK_SECONDS)  # nothing is lost: it goes on when there is room
+            except GoneError:
+                seconds = min(seconds, _SOON_SECONDS)  # the first ones of the queue are being removed
         if time.monotonic() >= self._save_at and self._log.files.flushed_where >= self._log_end:
             self._save_at = time.monotonic() + _SAVE_SECONDS
             with contextlib.suppress(FullError):  # the older file is as good, and costs looking

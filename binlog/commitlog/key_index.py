@@ -145,13 +145,12 @@ class KeyIndexFile:
         sync(self._fd, self.path)
 
     def remove(self) -> None:
-        """Remove its name, and close it."""
+        """Remove its name, and close it; who finds something in it goes on."""
         remove_file(self._directory_fd, self.name, self.path)
         self.close()
 
     def close(self) -> None:
-        """Unmap it."""
-        self._mapping.close()
+        """Give its descriptor back; it is unmapped with the last one who finds something in it."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
@@ -283,8 +282,9 @@ class KeyIndex:
         sync_directory(self._directory_fd, self._folder)
 
     def close(self) -> None:
-        """Unmap all files."""
-        for file in self._files:
+        """Let go of all files."""
+        files, self._files = self._files, ()
+        for file in files:
             file.close()
         fd, self._directory_fd = self._directory_fd, -1
         if fd >= 0:

@@ -199,7 +199,7 @@ class MappedFileQueue:
         """
         count = 0
         for file in self._files[:-1]:
-            if count == count_max or not wanted(file):
+            if count == count_max or file in self._leaving or not wanted(file):
                 break
             if count and pause:
                 time.sleep(pause)

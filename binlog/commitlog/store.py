@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -32,7 +32,7 @@ from binlog.commitlog.service import Service
 from binlog.commitlog.sidecar import Sidecar
 from binlog.commitlog.transactions import Transactions
 from binlog.commitlog.transient_pool import TransientStorePool
-from binlog.errors import BinlogError, ClosedError, FullError, StateError
+from binlog.errors import BinlogError, ClosedError, FullError, GoneError, NotFoundError, StateError
 from binlog.format.commitlog.consume_queue import parse_units
 from binlog.format.commitlog.message import MESSAGE_BYTES_MAX, StoredMessage
 from binlog.format.commitlog.names import COMMIT_LOG_FOLDER, INDEX_FOLDER, QUEUES_FOLDER, is_topic
@@ -43,6 +43,7 @@ from binlog.storage.files import make_directory, open_directory, sync_directory,
 _DEFAULTS = StoreOptions()
 # Messages that went on and have the same unique key, of which one is looked for.
 _WAITED_MAX = 1024
+_ALWAYS_MS = 2**62
 _ALLOCATION_SECONDS = 60.0
 
 
@@ -249,17 +250,28 @@ class MessageStore:
         if queue is None:
             return []
         units = parse_units(queue.read(max(index, queue.min_index), count))
-        return [self._log.read(unit.offset) for unit in units]
+        return list(self._there(unit.offset for unit in units))
 
     def find(
-        self, topic: str, key: str, *, begin_ms: int = 0, end_ms: int = 2**62, count: int = 64
+        self, topic: str, key: str, *, begin_ms: int = 0, end_ms: int = _ALWAYS_MS, count: int = 64
     ) -> list[StoredMessage]:
         """The messages of a topic that have a key and were stored within these times, so many at most, newest first."""
+        if self._closed:
+            raise ClosedError(f"the store {self.path} is closed")
+        return self._find(topic, key, begin_ms, end_ms, count)
+
+    def _find(self, topic: str, key: str, begin_ms: int, end_ms: int, count: int) -> list[StoredMessage]:
         offsets = self._index.find(topic, key, begin_ms=begin_ms, end_ms=end_ms, count=count)
         return messages_with_key(offsets, self._log.read, topic, key, begin_ms, end_ms, count)
 
+    def _there(self, offsets: Iterable[int]) -> Iterator[StoredMessage]:
+        """The messages that lie there, without those that were removed: queues follow the log."""
+        for offset in offsets:
+            with contextlib.suppress(NotFoundError, GoneError):
+                yield self._log.read(offset)
+
     def _find_since(self, topic: str, key: str, begin_ms: int) -> list[StoredMessage]:
-        return self.find(topic, key, begin_ms=begin_ms, count=_WAITED_MAX)
+        return self._find(topic, key, begin_ms, _ALWAYS_MS, _WAITED_MAX)
 
     def find_by_time(self, topic: str, queue_id: int, store_ms: int) -> int:
         """The queue offset of the first message stored at a time or after it; the last one's, where all are before it.

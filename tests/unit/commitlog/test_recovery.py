@@ -22,7 +22,7 @@ from binlog.commitlog.options import Flush, StoreOptions
 from binlog.commitlog.retention import Retention
 from binlog.commitlog.store import MessageStore
 from binlog.errors import AccessError, ClosedError
-from binlog.format.commitlog.key_index import KEY_INDEX_HEADER
+from binlog.format.commitlog.key_index import KEY_INDEX_HEADER, key_hash
 from tests.support.checkout import ROOT
 
 _OPTIONS = StoreOptions(file_bytes=1 << 16, units_in_file=100, key_index=KeyIndexSize(100, 1000))
@@ -121,9 +121,7 @@ def test_no_file_is_removed_of_which_nobody_was_told(tmp_path: Path) -> None:
 def test_no_file_is_removed_that_is_not_flushed(tmp_path: Path, flush: Flush) -> None:
     """What is flushed next is looked for where the last flush ended."""
     never = Pace(1000.0, 1000, 1000.0)
-    options = replace(
-        _OPTIONS, flush=flush, flush_pace=never, commit_pace=replace(never, seconds=0.01), retention=_NO_PAUSE
-    )
+    options = replace(_OPTIONS, flush=flush, flush_pace=never, commit_pace=never, retention=_NO_PAUSE)
     with MessageStore(tmp_path, options) as store:
         store.append(Message("t", bytes(8000)))
         files = store._log.files
@@ -204,3 +202,57 @@ def test_a_file_that_could_not_be_made_keeps_no_buffer(tmp_path: Path) -> None:
         assert len(store._pool._free) == free
         (tmp_path / "commitlog" / f"{0:020d}").rmdir()
         store.append(Message("t", b""))
+
+
+def test_a_queue_whose_file_was_held_when_it_was_to_go_follows_later(tmp_path: Path) -> None:
+    options = replace(_OPTIONS, units_in_file=2, retention=_NO_PAUSE)
+    with MessageStore(tmp_path, options) as store:
+        for _ in range(10):
+            store.append(Message("t", bytes(20_000)))
+        _until(lambda: store.queue_range("t", 0) == range(10))
+        queue = store._queues.get("t", 0)
+        assert queue is not None
+        first = queue.files.files[0]
+        assert first.hold()
+        assert store.remove_expired() == 3
+        assert store.queue_range("t", 0) == range(9, 10)
+        assert [message.queue_offset for message in store.pull("t", 0, 0, 10)] == [9]
+        for _ in range(3):
+            store.append(Message("t", bytes(20_000)))
+        _until(lambda: store.queue_range("t", 0) == range(9, 13))
+        assert store.remove_expired() == 1
+        first.release()
+        for _ in range(3):
+            store.append(Message("t", bytes(20_000)))
+        _until(lambda: store.remove_expired() == 1)
+        assert queue.files.files[0] is not first
+
+
+def test_delays_outlive_the_removal_of_what_waits(tmp_path: Path) -> None:
+    options = replace(_OPTIONS, units_in_file=2, retention=_NO_PAUSE)
+    with MessageStore(tmp_path, options) as store:
+        for _ in range(4):
+            store.append(Message.of("u", bytes(20_000), delay_level=18))
+        _until(lambda: store.queue_range("SCHEDULE_TOPIC_XXXX", 17) == range(4))
+        queue = store._queues.get("SCHEDULE_TOPIC_XXXX", 17)
+        assert queue is not None
+        _until(lambda: store._delays._next == {18: 0})
+        first = queue.files.files[0]
+        assert first.hold()
+        assert not queue.files._destroy(first)  # as while it leaves, and the queue does not say so yet
+        store.append(Message.of("t", b"", delay_level=1))
+        _until(lambda: len(store.queue_range("t", 0)) == 1)
+        first.release()
+
+
+def test_who_finds_a_key_in_a_file_that_is_removed_goes_on(tmp_path: Path) -> None:
+    with MessageStore(tmp_path, replace(_OPTIONS, key_index=KeyIndexSize(10, 6))) as store:
+        for _ in range(20):
+            store.append(Message.of("t", b"", keys=["k"]))
+        _until(lambda: len(store.find("t", "k")) == 20)
+        found = store._index._files[0].find(key_hash("t", "k"), 0, 2**62)
+        assert next(found) > 0
+        store._index.remove_before(store.max_offset)
+        assert len(list(found)) == 4
+    with pytest.raises(ClosedError):
+        store.find("t", "k")
