@@ -178,7 +178,11 @@ class KeyIndex:
         again_ms: int | None = None
         with own_errors(self._folder, "listing the folder"):
             names = sorted(name for name in os.listdir(self._folder) if is_index_name(name))
-        for name in names:
+            sizes = [os.stat(name, dir_fd=self._directory_fd).st_size for name in names]
+        for name, size in zip(names, sizes, strict=True):
+            if size == 0:  # as a crash leaves it that comes while it is made
+                remove_file(self._directory_fd, name, os.path.join(self._folder, name))
+                continue
             file = KeyIndexFile(self._directory_fd, self._folder, name, self._size, new=False)
             if again_ms is not None or (believed_ms is not None and file.header["end_ms"] > believed_ms):
                 again_ms = file.header["begin_ms"] if again_ms is None else again_ms

@@ -256,3 +256,17 @@ def test_who_finds_a_key_in_a_file_that_is_removed_goes_on(tmp_path: Path) -> No
         assert len(list(found)) == 4
     with pytest.raises(ClosedError):
         store.find("t", "k")
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_key_index_that_was_being_made_keeps_no_store_from_being_opened(tmp_path: Path, kept: bool) -> None:
+    with MessageStore(tmp_path, _OPTIONS) as store:
+        store.append(Message.of("t", b"", keys=["k"]))
+    if not kept:
+        for path in (tmp_path / "index").iterdir():
+            path.unlink()
+    (tmp_path / "index" / "29991231235959999").touch()
+    (tmp_path / "abort").touch()
+    with MessageStore(tmp_path, _OPTIONS) as store:
+        assert len(store.find("t", "k")) == 1
+        assert not (tmp_path / "index" / "29991231235959999").exists()
