@@ -163,6 +163,12 @@ class CommitLog:
         size = int.from_bytes(head[:4], "big")
         return parse_message_at(file.read(size, position), offset, file.path, position)
 
+    def commit(self, offset: int) -> None:
+        """Have in the file what lies at an offset, which may be in a buffer only.  Raises: FullError, PoisonedError."""
+        file = self.files.find(offset)
+        while file is not None and offset >= file.offset + file.committed and self.files.commit():
+            pass
+
     def walks(self, offset: int, limit: int, *, check: bool) -> Iterator[tuple[int, Walk]]:
         """What the messages from an offset to before `limit` tell, some megabytes at a time, and where each walk ends.
 

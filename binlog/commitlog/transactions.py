@@ -138,6 +138,7 @@ class Transactions:
 
     def message(self, half: Half) -> StoredMessage:
         """The half message as it waits.  Raises: NotFoundError where it has expired; CorruptError."""
+        self._log.commit(half.offset)
         return self._log.read(half.offset)
 
     def _end(self, half: Half, *, committed: bool) -> Appended:

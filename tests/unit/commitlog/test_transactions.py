@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from binlog.commitlog.flush_services import Pace
 from binlog.commitlog.key_index import KeyIndexSize
 from binlog.commitlog.message import Message
-from binlog.commitlog.options import StoreOptions
+from binlog.commitlog.options import Flush, StoreOptions
 from binlog.commitlog.retention import Retention
 from binlog.commitlog.store import MessageStore
 from binlog.errors import FullError, NotFoundError, StateError
@@ -174,6 +175,7 @@ def test_a_process_that_is_killed_leaves_each_transaction_whole(tmp_path: Path, 
     told = [line.split() for line in lines if line.endswith("\n")]
     prepared = max(int(number) for kind, number in told if kind == "p")
     ended = max(int(number) for kind, number in told if kind == "e")
+    assert ended >= 99
     with MessageStore(tmp_path, _OPTIONS) as store:
         seen = [int(body) for body in _bodies(store, "t")]
         left = [int(store.transactions.message(half).body) for half in store.transactions.pending()]
@@ -237,3 +239,15 @@ def test_what_could_not_be_committed_is_not_prepared(tmp_path: Path) -> None:
                 store.transactions.commit(half)
         assert store.transactions.pending() == []
         assert store.transactions._floors == []
+
+
+def test_a_half_message_that_is_only_in_memory_can_be_committed(tmp_path: Path) -> None:
+    options = dataclasses.replace(_OPTIONS, flush=Flush.POOLED, commit_pace=Pace(1000.0, 1000, 1000.0))
+    with MessageStore(tmp_path, options) as store:
+        for number in range(100):
+            half = store.transactions.prepare(Message("t", bytes(3000)))
+            assert store.transactions.message(half).body == bytes(3000)
+            (store.transactions.commit if number % 2 else store.transactions.roll_back)(half)
+    with MessageStore(tmp_path, options) as store:
+        assert store.queue_range("t", 0) == range(50)
+        assert store.transactions.pending() == []
