@@ -80,13 +80,19 @@ class Delays:
         self._save_at = time.monotonic() + _SAVE_SECONDS
         self._service = Service("delays", _IDLE_SECONDS, self._work)
 
-    def start(self) -> None:
-        """Begin.  For a store that was recovered, before anything is appended.  Raises: as `save`."""
+    def correct(self) -> None:
+        """Leave out what the file says of messages that are not there.  For a store that was recovered, before `start`.
+
+        Raises: as `save`.
+        """
         ends = {level: queue.max_index for level in _LEVELS if (queue := self._queue(level)) is not None}
         known = {level: min(index, ends.get(level, 0)) for level, index in self._saved.items()}
         if known != self._saved:
             # The log is another one, or lost its end.  Messages that come now would be taken for ones that went on.
             self._write(known)
+
+    def start(self) -> None:
+        """Begin."""
         self._service.start()
         self._service.wake()  # for those that wait already
 

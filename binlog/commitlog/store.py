@@ -136,7 +136,8 @@ class MessageStore:
         )
         self._allocation = Service("allocation", _ALLOCATION_SECONDS, self._make_ahead)
         self._services = (self._flushing, self._cleaner, self._dispatcher, self._queues_flushing)
-        self._flushing.start()
+        self._delays.correct()
+        self._flushing.start()  # from here on nothing may raise: threads would go on in a store that is not open
         self._dispatcher.start()
         self._queues_flushing.start()
         self._cleaner.start()

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +17,7 @@ from binlog.commitlog.key_index import KeyIndexSize
 from binlog.commitlog.message import Message
 from binlog.commitlog.options import Flush, StoreOptions
 from binlog.commitlog.store import MessageStore
-from binlog.errors import CorruptError
+from binlog.errors import AccessError, CorruptError
 from binlog.format.commitlog.properties import DELAY, UNIQUE_KEY, pack_properties, parse_properties
 from binlog.format.commitlog.topics import DELAY_SECONDS, DELAY_TOPIC, due_ms
 from tests.support.checkout import ROOT
@@ -331,3 +332,15 @@ def test_a_store_is_closed_while_much_is_due(tmp_path: Path) -> None:
         assert _count(store, "t") < 20_000
         _until(lambda: _count(store, "u") == 1)
         _until(lambda: _count(store, "t") == 20_000)
+
+
+def test_where_the_offsets_cannot_be_kept_no_thread_goes_on(tmp_path: Path) -> None:
+    MessageStore(tmp_path, _OPTIONS).close()
+    (tmp_path / "config" / "delayOffset.json").write_text('{"offsetTable":{"1":17}}')
+    (tmp_path / "config" / "delayOffset.json.tmp").mkdir()
+    before = threading.enumerate()
+    with pytest.raises(AccessError):
+        MessageStore(tmp_path, _OPTIONS)
+    assert threading.enumerate() == before
+    (tmp_path / "config" / "delayOffset.json.tmp").rmdir()
+    MessageStore(tmp_path, _OPTIONS).close()
