@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -21,7 +22,7 @@ from binlog.commitlog.message import Message
 from binlog.commitlog.options import Flush, StoreOptions
 from binlog.commitlog.retention import Retention
 from binlog.commitlog.store import MessageStore
-from binlog.errors import AccessError, ClosedError
+from binlog.errors import AccessError, ClosedError, FullError
 from binlog.format.commitlog.key_index import KEY_INDEX_HEADER, key_hash
 from tests.support.checkout import ROOT
 
@@ -270,3 +271,20 @@ def test_a_key_index_that_was_being_made_keeps_no_store_from_being_opened(tmp_pa
     with MessageStore(tmp_path, _OPTIONS) as store:
         assert len(store.find("t", "k")) == 1
         assert not (tmp_path / "index" / "29991231235959999").exists()
+
+
+def test_appends_go_on_when_queues_have_room_again(tmp_path: Path) -> None:
+    with MessageStore(tmp_path, replace(_OPTIONS, units_in_file=20_000)) as store:
+        before = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (200 << 10, before[1]))  # less than a file of a queue
+        try:
+            store.append(Message("t", b"first"))
+            _until(lambda: bool(store._concerns))
+            with pytest.raises(FullError):
+                store.append(Message("t", b"refused"))
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        _until(lambda: store.queue_range("t", 0) == range(1))
+        _until(lambda: not store._concerns)
+        store.append(Message("t", b"second"))
+        _until(lambda: [message.body for message in store.pull("t", 0, 0, 9)] == [b"first", b"second"])
