@@ -207,16 +207,6 @@ class KeyIndex:
                 (file.header["end_offset"] for file in self._files if file.header["entry_count"] > 1), default=-1
             )
 
-    def remove_behind(self, log_end: int) -> int:
-        """Remove files with messages that the log has no more; when the first of those to put again was stored."""
-        again_ms = 0
-        while self._files and self._files[-1].header["end_offset"] >= log_end:
-            again_ms = self._files[-1].header["begin_ms"]
-            self._files[-1].remove()
-            self._files = self._files[:-1]
-        sync_directory(self._directory_fd, self._folder)
-        return again_ms
-
     def put(self, keys: memoryview) -> None:
         """Put keys, as a Walk has them, in a new file where the last one is full; not those that it has.
 

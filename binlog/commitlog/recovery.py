@@ -63,11 +63,6 @@ def recover(
         start = log.files.min_offset
         _tell(log, queues, dispatcher, start, anew=True)
     end = dispatcher.offset
-    if index.end_offset >= end:
-        anew = True
-        queues_flushing.forget()
-        behind_ms = index.remove_behind(end)
-        _tell(log, queues, dispatcher, _start_after_crash(log, behind_ms - 1))
     if log.files.files:
         log.files.sync(start)
         log.files.truncate(end)
