@@ -1,7 +1,8 @@
 /* Messages of a commit log, many at once: packed from Python's objects, and given what is known only under the lock.
  *
  * A message comes as a tuple, whose order is that of `Message` in binlog/commitlog/message.py.  The bytes are those that
- * pack_message in binlog/format/commitlog/message.py makes, which is the plain way to say it.
+ * pack_message in binlog/format/commitlog/message.py makes, which is the plain way to say it; but that one is given
+ * properties as they lie in a file, and here the last one may lack its end.
  */
 #define Py_LIMITED_API 0x030B0000
 #define PY_SSIZE_T_CLEAN
@@ -16,6 +17,7 @@
 #define TOPIC_V1_MAX 127
 #define PART_MAX 32767 /* of a topic, of properties: what Java's short holds */
 #define HOST_V4 8
+#define PROPERTY_END 2
 
 enum part { TOPIC, BODY, PROPERTIES, QUEUE_ID, FLAG, SYSTEM_FLAG, BORN_MS, BORN_HOST, RECONSUME_COUNT, PREPARED_OFFSET, PARTS };
 
@@ -79,10 +81,23 @@ static int is_host(Py_ssize_t bytes)
     return bytes == HOST_V4 || bytes == HOST_V4 + MESSAGE_IPV6_MORE;
 }
 
+/* Whether the properties lack the byte that ends the last one, which it needs where the CRC's follows. */
+static int is_unended(const struct message *message, const struct common *common)
+{
+    return common->with_crc && message->properties_bytes > 0 &&
+           message->properties[message->properties_bytes - 1] != PROPERTY_END;
+}
+
+/* How many bytes the properties take in the file, with the CRC's. */
+static Py_ssize_t all_properties_bytes(const struct message *message, const struct common *common)
+{
+    return message->properties_bytes + is_unended(message, common) + (common->with_crc ? MESSAGE_CRC_BYTES : 0);
+}
+
 /* How many bytes it takes; -1 with an exception. */
 static int64_t message_bytes(const struct message *message, const struct common *common, Py_ssize_t body_max)
 {
-    Py_ssize_t properties = message->properties_bytes + (common->with_crc ? MESSAGE_CRC_BYTES : 0);
+    Py_ssize_t properties = all_properties_bytes(message, common);
     if (message->body_bytes > body_max || message->topic_bytes > PART_MAX || properties > PART_MAX ||
         !is_host(message->born_bytes)) {
         PyErr_Format(PyExc_ValueError, "a body of %zd bytes, a topic of %zd, properties of %zd: one is too long",
@@ -128,8 +143,11 @@ static void put_message(uint8_t *data, int64_t bytes, const struct message *mess
     else
         *at = (uint8_t)message->topic_bytes;
     at = put_bytes(at + 1, message->topic, message->topic_bytes);
-    put_u16(at, (uint16_t)(message->properties_bytes + (common->with_crc ? MESSAGE_CRC_BYTES : 0)));
-    put_bytes(at + 2, message->properties, message->properties_bytes); /* the CRC comes with the stamp */
+    put_u16(at, (uint16_t)all_properties_bytes(message, common));
+    at = put_bytes(at + 2, message->properties, message->properties_bytes);
+    if (is_unended(message, common))
+        *at = PROPERTY_END;
+    /* the CRC comes with the stamp */
 }
 
 /* How many bytes all take; -1 with an exception. */
@@ -210,7 +228,7 @@ void message_crc_property(uint8_t *property, const uint8_t *message, size_t byte
     uint8_t *at = put_bytes(property, MESSAGE_CRC_NAME, MESSAGE_CRC_NAME_BYTES);
     for (int i = 0; i < MESSAGE_CRC_DIGITS; i++, crc /= 10)
         *at++ = (uint8_t)('0' + crc % 10);
-    *at = 2;
+    *at = PROPERTY_END;
 }
 
 /* stamp_messages(data, places, first, count, queue_offset, offset, store_ms, with_crc): `count` messages from `first` on

@@ -17,7 +17,8 @@ _NONE: Mapping[str, str] = MappingProxyType({})
 class Message(NamedTuple):
     """A message that is to be appended, ready for native/message.c, which knows the order of these.
 
-    `Message.of` makes one from what a user has.  properties, born_host: as they lie in the file.
+    `Message.of` makes one from what a user has.  properties, born_host: as they lie in the file; the last property may
+    lack the byte that ends it.
     born_ms: milliseconds since 1970 UTC.  prepared_offset: of a commit or rollback, where its half message lies.
     """
 

@@ -13,6 +13,7 @@ from binlog.commitlog.message import Message
 from binlog.errors import CorruptError, FullError, NotFoundError
 from binlog.format.commitlog.host import Host, pack_host
 from binlog.format.commitlog.message import BLANK, COMMIT, PREPARED, ROLLBACK, pack_message, parse_message
+from binlog.format.commitlog.message_id import message_id
 from binlog.storage.messages import pack_messages, stamp_messages
 
 _FILE_BYTES = 1 << 14
@@ -59,24 +60,38 @@ def test_queue_offsets_rise_by_one_in_each_queue(make: _Make) -> None:
     assert [message.queue_offset for message in log.scan(0)] == one + together.queue_offsets
 
 
-def test_a_batch_has_one_store_time_and_lies_in_one_run(make: _Make) -> None:
-    log = make()
+@pytest.mark.parametrize(("host", "digits"), [("127.0.0.1:10911", 32), ("[2001:db8::1]:10911", 56)])
+def test_a_batch_has_one_store_time_and_lies_in_one_run(make: _Make, host: str, digits: int) -> None:
+    times = iter([5.0, 6.0, 7.0])
+    log = make(store_host=Host.parse(host), clock=lambda: next(times))
     log.append([Message("a", b"before")])
     batch = log.append([Message("a", bytes(number)) for number in range(10)])
     found = [log.read(offset) for offset in batch.offsets]
     assert [message.queue_offset for message in found] == list(range(1, 11))
-    assert {message.store_ms for message in found} == {batch.store_ms}
+    assert {message.store_ms for message in found} == {batch.store_ms} == {6000}
+    ids = [message_id(message.store_host, message.offset) for message in found]
+    assert len(set(ids)) == 10
+    assert {len(each) for each in ids} == {digits}
     assert [message.offset + message.message_bytes for message in found] == [*batch.offsets[1:], batch.next_offset]
 
 
+_V4, _V6 = Host.parse("10.1.2.3:50000"), Host.parse("[2001:db8::17]:50000")
+
+
+@pytest.mark.parametrize("host", [_V4, _V6], ids=str)
 @pytest.mark.parametrize("more", [0, 1])
-def test_what_does_not_fit_ends_the_file_with_a_marker_and_goes_to_the_next(make: _Make, more: int) -> None:
-    """A message goes where it leaves 8 bytes at least, which a marker takes; those bytes it says are all the rest."""
-    log = make(record_crc=False)
-    empty = log.append([Message("t", b"")]).message_bytes
+def test_what_does_not_fit_ends_the_file_with_a_marker_and_goes_to_the_next(make: _Make, host: Host, more: int) -> None:
+    """A message goes where it leaves 8 bytes at least, which a marker takes; those bytes it says are all the rest.
+
+    With two hosts of IPv6 it is 24 bytes longer.
+    """
+    log = make(record_crc=False, store_host=host)
+    born = pack_host(host)
+    empty = log.append([Message("t", b"", born_host=born)]).message_bytes
+    assert empty == 91 + len("t") + (24 if host.v6 else 0)
     room = _FILE_BYTES - 4 * empty - BLANK.size
-    log.append([Message("t", bytes(room + more - 500)), Message("t", bytes(500))])
-    last = log.append([Message("t", b"")])
+    log.append([Message("t", bytes(room + more - 500), born_host=born), Message("t", bytes(500), born_host=born)])
+    last = log.append([Message("t", b"", born_host=born)])
     if more:
         # Fits no more.
         assert last.offset == _FILE_BYTES
@@ -96,6 +111,21 @@ def test_a_batch_that_does_not_fit_moves_whole(make: _Make) -> None:
     batch = log.append([Message("t", bytes(300))] * 4)
     assert batch.offset == _FILE_BYTES
     assert [len(message.body) for message in log.scan(0)] == [_FILE_BYTES - 1000, 300, 300, 300, 300]
+
+
+def test_each_message_of_a_batch_has_a_crc_of_the_whole_of_it(make: _Make, tmp_path: Path) -> None:
+    log = make()
+    one = log.append([Message.of("t", b"body", tag="paid", keys=["k"])])
+    batch = log.append([Message.of("t", b"body", tag="paid", keys=["k"])] * 10)
+    assert all(message.record_crc for message in log.scan(0))
+    (path,) = tmp_path.iterdir()
+    for offset in (one.offset, *batch.offsets):
+        data = bytearray(path.read_bytes())
+        data[data.index(b"paid", offset)] ^= 1  # which the body's CRC does not cover
+        path.write_bytes(data)
+        with pytest.raises(CorruptError) as caught:
+            log.read(offset)
+        assert caught.value.rule == "record_crc"
 
 
 def test_what_no_file_can_hold_is_refused_and_leaves_nothing(make: _Make) -> None:
@@ -120,6 +150,22 @@ def test_properties_that_are_too_long_are_refused_and_take_no_queue_offset(make:
         log.append([])
 
 
+def test_the_last_property_is_ended_before_that_of_the_crc(make: _Make) -> None:
+    """As RocketMQ does (MessageExtEncoder); otherwise it would read the CRC's property as part of that one's value."""
+    log = make()
+    unended = log.append([Message("t", b"", b"KEYS\x01k")])
+    ended = log.append([Message("t", b"", b"KEYS\x01k\x02")])
+    assert unended.message_bytes == ended.message_bytes
+    assert [message.properties for message in log.scan(0)] == [b"KEYS\x01k\x02"] * 2
+    data = log.files.files[0].read(100_000, 0)
+    assert data.count(b"KEYS\x01k\x02__CRC32#\x01") == 2
+    room = 32767 - 20
+    with pytest.raises(FullError):  # not too long for a message, but for such a file
+        log.append([Message("t", b"", bytes(room - 1))])
+    with pytest.raises(ValueError, match="properties of 32768"):
+        log.append([Message("t", b"", bytes(room))])
+
+
 def test_a_body_over_the_limit_is_refused_and_the_limit_may_change(make: _Make) -> None:
     log = make(body_bytes_max=100)
     log.append([Message("t", bytes(100))])
@@ -139,7 +185,7 @@ def test_reading_where_no_message_begins_is_an_error(make: _Make) -> None:
     with pytest.raises(NotFoundError):
         log.read(0)
     appended = log.append([Message("t", b"x" * 200)] * 2)
-    assert log.read(appended.offsets[1]).queue_offset == 1
+    assert [log.read(offset).queue_offset for offset in (0, *appended.offsets)] == [0, 0, 1]
     for offset in (1, appended.offsets[1] - 1, appended.offsets[1] + 4):
         with pytest.raises(CorruptError):
             log.read(offset)
@@ -214,7 +260,9 @@ def test_the_compiled_way_makes_the_bytes_of_the_plain_one(
         assert found.system_flag & mask == message.system_flag & mask
         assert pack_host(found.born_host) == message.born_host
         assert pack_host(found.store_host) == store_host
-        assert (found.topic, found.body, found.properties) == (message.topic, message.body, message.properties)
+        unended = record_crc and message.properties and not message.properties.endswith(b"\x02")
+        properties = message.properties + b"\x02" if unended else message.properties
+        assert (found.topic, found.body, found.properties) == (message.topic, message.body, properties)
         assert (found.queue_id, found.flag, found.born_ms) == (message.queue_id, message.flag, message.born_ms)
         assert found.reconsume_count == message.reconsume_count
         assert found.prepared_offset == message.prepared_offset
