@@ -1,7 +1,8 @@
 """That one process has a store, and whether the one before it ended as it should.
 
 As in RocketMQ the file `lock` is locked, by a lock of the kernel that goes with its holder, and the file `abort` is
-there from the first moment to the last of a clean stop.
+there from the first moment to the last of a clean stop.  RocketMQ writes the word `lock` into the first one when it
+opens a store; ours leave it empty.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ class Ownership:
             raise BusyError(
                 f"the store {path} belongs to {error.holder or 'another process'}", holder=error.holder
             ) from None
+        with own_errors(path, "taking the store"):
+            os.ftruncate(self._lock.fd, 0)  # RocketMQ writes into it: so readers know who had the store last
         self.crashed = not self._make(ABORT_FILE)
         fd = Descriptor(directory_fd, ABORT_FILE, os.path.join(path, ABORT_FILE))
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from binlog.errors import NotFoundError
+from binlog.format.commitlog.names import LOCK_FILE
 from binlog.format.commitlog.sidecar import (
     DOORBELL_OFFSET,
     NEWS_OFFSET,
@@ -16,6 +17,7 @@ from binlog.format.commitlog.sidecar import (
     parse_sidecar,
 )
 from binlog.storage.doorbell import Doorbell
+from binlog.storage.failures import own_errors
 from binlog.storage.files import create_file, open_file, read_at, write_at
 
 _LOOKS_MAX = 100  # a look may meet a write that is half done
@@ -55,13 +57,17 @@ class SidecarReader:
     """A reader's.  Raises, in making one: NotFoundError where there is none; AccessError."""
 
     def __init__(self, directory_fd: int, path: str) -> None:
+        self._directory_fd = directory_fd
         self._path = os.path.join(path, SIDECAR_FILE)
         self._fd = open_file(directory_fd, SIDECAR_FILE, self._path, writable=False)
         self._doorbell = Doorbell(self._fd, DOORBELL_OFFSET)
         self._seen = 0
 
     def news(self) -> News | None:
-        """What was published last; None where the file is of another kind or version."""
+        """What was published last; None where the file is of another kind or version, or from before RocketMQ came."""
+        with own_errors(self._path, "asking who had the store last"):
+            if os.stat(LOCK_FILE, dir_fd=self._directory_fd).st_size > 0:
+                return None
         for _ in range(_LOOKS_MAX):
             found = parse_sidecar(read_at(self._fd, SIDECAR_BYTES, 0, self._path))
             if found is not None:

@@ -207,7 +207,7 @@ class StoreReader:
 
     def wait(self, timeout: float) -> None:
         """Wait until something may be new since the last look, for `timeout` seconds at most, now and then for less."""
-        if self._sidecar is None:
+        if self._sidecar is None or self._news is None:
             time.sleep(min(timeout, _LOOK_SECONDS))
         else:
             self._sidecar.wait(min(timeout, _LOOK_SECONDS_WITH_BELL))

@@ -70,6 +70,32 @@ def test_followers_in_other_processes_get_each_message_once_and_in_order(tmp_pat
             assert said == "".join(f"{number} {number}\n" for number in range(count))
 
 
+@pytest.mark.parametrize("options", _MODES, ids=["sync", "async", "pooled"])
+def test_eight_threads_append_to_queues_that_other_processes_follow(tmp_path: Path, options: StoreOptions) -> None:
+    """Every thread to every queue.  Each message comes once, in the order of its queue and of its thread."""
+    threads, queues, count = 8, 3, 60
+    with MessageStore(tmp_path, options) as store:
+        followers = [_follow(tmp_path, queue, threads * count) for queue in range(queues)]
+        for follower in followers:
+            assert follower.stdout is not None
+            assert follower.stdout.readline() == "ready\n"
+
+        def work(thread: int) -> None:
+            for number in range(count):
+                for queue in range(queues):
+                    store.append(Message("t", b"%d-%d " % (thread, number) + bytes(number % 500), queue_id=queue))
+
+        with ThreadPoolExecutor(threads) as pool:
+            list(pool.map(work, range(threads)))
+        for follower in followers:
+            said, _ = follower.communicate(timeout=60)
+            lines = [line.split() for line in said.splitlines()]
+            assert [int(index) for index, _ in lines] == list(range(threads * count))
+            seen = [tuple(map(int, body.split("-"))) for _, body in lines]
+            for thread in range(threads):
+                assert [number for who, number in seen if who == thread] == list(range(count))
+
+
 def test_with_sync_flush_a_reader_sees_what_is_flushed_and_nothing_else(tmp_path: Path) -> None:
     with MessageStore(tmp_path, _OPTIONS) as store, StoreReader(tmp_path) as reader:
         store.append(Message("t", b"first"))
@@ -129,6 +155,26 @@ def test_a_store_without_a_sidecar_is_read_and_polled(tmp_path: Path) -> None:
         assert [message.body for message in reader.follow("t", 0, 55, timeout=0.2)] == [
             b"%d" % n for n in range(55, 60)
         ]
+
+
+def test_a_reader_believes_no_sidecar_from_before_another_program_had_the_store(tmp_path: Path) -> None:
+    """RocketMQ writes into `lock` when it opens a store, and knows nothing of the sidecar."""
+    sidecar, lock = tmp_path / "binlog.sidecar", tmp_path / "lock"
+    with MessageStore(tmp_path, _OPTIONS) as store:
+        store.append([Message("t", b"1")] * 30)
+    old = sidecar.read_bytes()
+    with MessageStore(tmp_path, _OPTIONS) as store:
+        store.append([Message("t", b"2")] * 30)
+    sidecar.write_bytes(old)
+    with StoreReader(tmp_path) as reader:
+        assert reader.queue_range("t", 0) == range(30)
+        lock.write_bytes(b"lock")
+        assert reader.queue_range("t", 0) == range(60)
+        assert len(list(reader.follow("t", 0, 0, timeout=0.1))) == 60
+        with MessageStore(tmp_path, _OPTIONS) as store:
+            assert lock.read_bytes() == b""
+            store.append(Message("t", b"3"))
+        assert reader.queue_range("t", 0) == range(61)
 
 
 def test_a_reader_that_came_first_follows_a_store_that_is_made_later(tmp_path: Path) -> None:
