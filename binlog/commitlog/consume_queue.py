@@ -76,7 +76,10 @@ class ConsumeQueue:
         """Up to so many units from a queue offset on, as they lie there; none where it has none."""
         parts = []
         while count > 0 and (file := self.files.find(index * UNIT_BYTES)) is not None:
-            part = file.read(count * UNIT_BYTES, index * UNIT_BYTES - file.offset)
+            try:
+                part = file.read(count * UNIT_BYTES, index * UNIT_BYTES - file.offset)
+            except GoneError:
+                break  # it is being removed, with all its messages
             if not part:
                 break
             parts.append(part)

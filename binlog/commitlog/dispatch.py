@@ -9,11 +9,9 @@ from binlog.commitlog.commit_log import CommitLog
 from binlog.commitlog.consume_queues import ConsumeQueues
 from binlog.commitlog.key_index import KeyIndex
 from binlog.commitlog.service import Service
-from binlog.errors import FullError
 from binlog.storage.messages import Walk
 
 _SECONDS = 0.1
-_FULL = "telling without room"
 # Saying it takes some system calls, and after each of them another thread has its turn.
 _SAYING_SECONDS = 0.01
 _PAUSE_SECONDS = 0.001  # as RocketMQ's; without it, each message would be told by itself, and appends wait for that
@@ -42,9 +40,7 @@ class Dispatcher:
         self._queues = queues
         self._limit = limit
         self._told = told
-        self._full: FullError | None = None
-        self._concerns = set[str]() if concerns is None else concerns
-        self._service = Service("dispatch", _SECONDS, self._work, pause_seconds=_PAUSE_SECONDS, concerns=concerns)
+        self._service = Service("dispatch", _SECONDS, self.run, pause_seconds=_PAUSE_SECONDS, concerns=concerns)
 
     def start(self) -> None:
         """Begin."""
@@ -57,23 +53,11 @@ class Dispatcher:
     def check(self) -> None:
         """Raises: what telling raised, after which nothing more is done; FullError while the disk has no room."""
         self._service.check()
-        if self._full is not None:
-            raise self._full
 
     def stop(self) -> None:
         """Tell what is left, and end.  Raises: what telling raised."""
         self._service.stop()
         self.check()
-
-    def _work(self) -> None:
-        try:
-            self.run()
-        except FullError as error:
-            self._full = error  # it is told again when there is room; what was told of it is known
-            self._concerns.add(_FULL)
-        else:
-            self._full = None
-            self._concerns.discard(_FULL)
 
     def run(self) -> None:
         """Tell all up to the limit."""

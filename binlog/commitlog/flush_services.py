@@ -238,3 +238,4 @@ def _flush(queue: MappedFileQueue, least_pages: int, flushed: Callable[[], None]
 def _refuse(service: Service) -> None:
     if service.failure is not None:
         raise PoisonedError(f"nothing more is appended: {service.failure}") from service.failure
+    service.check()

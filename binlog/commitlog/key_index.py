@@ -10,7 +10,7 @@ import itertools
 import os
 import threading
 from array import array
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 
 from binlog.commitlog.key_chain import find_offsets
@@ -23,7 +23,7 @@ from binlog.format.commitlog.key_index import (
     key_hash,
     parse_slots,
 )
-from binlog.format.commitlog.names import is_index_name
+from binlog.format.commitlog.names import index_name, is_index_name
 from binlog.storage.failures import own_errors
 from binlog.storage.files import (
     allocate,
@@ -210,12 +210,18 @@ class KeyIndex:
     def put(self, keys: memoryview) -> None:
         """Put keys, as a Walk has them, in a new file where the last one is full; not those that it has.
 
-        Of the last message it may have some: whoever put them died before the others.
+        Of the last message it may have some: whoever put them died before the others, or there was no room for a file.
+        And it may have more than ours put: RocketMQ has tags, too, since version 5.5.
+        Raises: FullError where there is no room for a file; the keys before are put.
         """
-        end = self.end_offset
-        known = bisect_left(range(len(keys) // 3), end, key=lambda number: keys[3 * number + 1])
-        if known < len(keys) // 3 and keys[3 * known + 1] == end:
-            known += self._count_last(end)
+
+        def offset(number: int) -> int:
+            return int(keys[3 * number + 1])
+
+        end, numbers = self.end_offset, range(len(keys) // 3)
+        known, of_later = bisect_left(numbers, end, key=offset), bisect_right(numbers, end, key=offset)
+        if known < of_later:
+            known = min(known + self._count_last(end), of_later)
         keys = keys[3 * known :]
         while keys:
             if not self._files or self._files[-1].full:
@@ -236,9 +242,8 @@ class KeyIndex:
 
     def _begin(self) -> None:
         self.flush()
-        now = dt.datetime.now(dt.UTC)
-        while (name := f"{now:%Y%m%d%H%M%S}{now.microsecond // 1000:03d}") in {file.name for file in self._files}:
-            now += dt.timedelta(milliseconds=1)
+        last = self._files[-1].name if self._files else ""
+        name = index_name(dt.datetime.now(dt.UTC).astimezone(), after=last)
         file = KeyIndexFile(self._directory_fd, self._folder, name, self._size, new=True)
         with self._mutex:
             self._files = (*self._files, file)

@@ -22,7 +22,7 @@ from binlog.storage.failures import own_errors
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retention:
-    """What is removed when; ratios are of the file system's space that is in use.
+    """What is removed when; ratios are of the space in use to that which could be.
 
     hours: a file that was not written for so long has expired.  at_hour: of the day, local time, when expired files are
     removed; None for any.  expire_ratio: they are at any time from there on; force_ratio: files go though they have not
@@ -114,4 +114,6 @@ class Cleaner:
     def _ratio(self) -> float:
         with own_errors(self._log.files.folder, "asking how full the disk is"):
             found = os.statvfs(self._log.files.folder)
-        return 1 - found.f_bavail / found.f_blocks if found.f_blocks else 0.0
+        # As df(1) and RocketMQ have it: blocks that only root may take are neither used nor to be had.
+        used = found.f_blocks - found.f_bfree
+        return used / (used + found.f_bavail) if used else 0.0

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from binlog.errors import BinlogError, InternalError
+from binlog.errors import BinlogError, FullError, InternalError
 
 
 class Service:
@@ -14,8 +14,9 @@ class Service:
 
     stopping: the call that goes on, or comes, is the last one.
     pause_seconds: it sleeps so long after each call, so that what comes meanwhile is one call's work.
-    concerns: its name is put there when it fails; whoever shares it among many need look at one thing.
+    concerns: has its name once it has failed, and while it has no room; who shares it among many looks at one thing.
     failure: what `work` raised, after which it is not called again; None while all is well.
+    full: that it had no room, which is no failure: there may be some another time; None while there is.
     """
 
     def __init__(
@@ -28,6 +29,7 @@ class Service:
         concerns: set[str] | None = None,
     ) -> None:
         self.failure: BinlogError | None = None
+        self.full: FullError | None = None
         self._seconds = seconds
         self._work = work
         self._pause_seconds = pause_seconds
@@ -47,9 +49,11 @@ class Service:
             self._woken.set()
 
     def check(self) -> None:
-        """Raises: what `work` raised."""
+        """Raises: what `work` raised; FullError while it has no room."""
         if self.failure is not None:
             raise self.failure
+        if (full := self.full) is not None:
+            raise FullError(str(full), limit=full.limit, size=full.size) from full
 
     def stop(self) -> None:
         """Have it work once more, and end; waits for that.  Does nothing where it never began, or has ended."""
@@ -57,6 +61,11 @@ class Service:
         self._woken.set()
         if self._thread.is_alive():
             self._thread.join()
+
+    def _has_room(self) -> None:
+        if self.full is not None:
+            self.full = None
+            self._concerns.discard(self._thread.name)
 
     def _run(self) -> None:
         seconds = self._seconds
@@ -68,6 +77,10 @@ class Service:
             try:
                 found = self._work()
                 seconds = self._seconds if found is None else found
+                self._has_room()
+            except FullError as error:
+                self.full = error
+                self._concerns.add(self._thread.name)
             except BinlogError as error:
                 self.failure = error
             except Exception as error:  # noqa: BLE001 - nobody sees what a thread raises, and all ask for its failure

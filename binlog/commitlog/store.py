@@ -33,7 +33,7 @@ from binlog.commitlog.sidecar import Sidecar
 from binlog.commitlog.transactions import Transactions
 from binlog.commitlog.transient_pool import TransientStorePool
 from binlog.errors import BinlogError, ClosedError, FullError, GoneError, NotFoundError, StateError
-from binlog.format.commitlog.consume_queue import parse_units
+from binlog.format.commitlog.consume_queue import QueueUnit, parse_units
 from binlog.format.commitlog.message import MESSAGE_BYTES_MAX, StoredMessage
 from binlog.format.commitlog.names import COMMIT_LOG_FOLDER, INDEX_FOLDER, QUEUES_FOLDER, is_topic
 from binlog.format.commitlog.sidecar import News
@@ -126,7 +126,7 @@ class MessageStore:
             self._queues,
             self._index,
             options.retention,
-            lambda: self._dispatcher.offset,
+            self._told_end,
             self._publish,
             self._concerns,
         )
@@ -161,6 +161,9 @@ class MessageStore:
 
     def _news(self) -> News:
         return News(self._log.files.min_offset, self._dispatcher.offset, self._options.key_index.slots)
+
+    def _told_end(self) -> int:
+        return self._dispatcher.offset
 
     def _publish(self) -> None:
         """Tell readers in other processes of more messages."""
@@ -246,12 +249,20 @@ class MessageStore:
         return self._log.read(offset)
 
     def pull(self, topic: str, queue_id: int, index: int, count: int) -> list[StoredMessage]:
-        """Up to so many messages of a queue, from a queue offset on; none where it has none, or is not known."""
+        """Up to so many messages of a queue, from a queue offset on; none where it has none, or is not known.
+
+        Where messages are no longer there, it begins with the first that is.
+        """
         queue = self._queues.get(topic, queue_id)
         if queue is None:
             return []
-        units = parse_units(queue.read(max(index, queue.min_index), count))
-        return list(self._there(unit.offset for unit in units))
+        while True:
+            index = max(index, queue.min_index)
+            units = list(parse_units(queue.read(index, count)))
+            found = list(self._there(unit.offset for unit in units))
+            if found or not units:
+                return found
+            index += len(units)
 
     def find(
         self, topic: str, key: str, *, begin_ms: int = 0, end_ms: int = _ALWAYS_MS, count: int = 64
@@ -268,8 +279,21 @@ class MessageStore:
     def _there(self, offsets: Iterable[int]) -> Iterator[StoredMessage]:
         """The messages that lie there, without those that were removed: queues follow the log."""
         for offset in offsets:
-            with contextlib.suppress(NotFoundError, GoneError):
-                yield self._log.read(offset)
+            message = self._still_there(offset)
+            if message is not None:
+                yield message
+
+    def _still_there(self, offset: int) -> StoredMessage | None:
+        """The message that a queue or the index has told of; None where its file has been removed since."""
+        try:
+            return self._log.read(offset)
+        except GoneError:
+            if self._closed:
+                raise ClosedError(f"the store {self.path} is closed") from None
+        except NotFoundError:
+            if offset >= self._log.files.min_offset:
+                raise
+        return None
 
     def _find_since(self, topic: str, key: str, begin_ms: int) -> list[StoredMessage]:
         return self._find(topic, key, begin_ms, _ALWAYS_MS, _WAITED_MAX)
@@ -282,7 +306,12 @@ class MessageStore:
         queue = self._queues.get(topic, queue_id)
         if queue is None:
             return 0
-        return queue.find_by_time(store_ms, lambda unit: self._log.read(unit.offset).store_ms)
+
+        def stored(unit: QueueUnit) -> int:
+            message = self._still_there(unit.offset)
+            return -1 if message is None else message.store_ms  # it was stored before all that are there
+
+        return queue.find_by_time(store_ms, stored)
 
     def queue_range(self, topic: str, queue_id: int) -> range:
         """The queue offsets that a queue has; none where it is not known."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import threading
 
 from binlog.errors import ClosedError, InternalError, StateError
 from binlog.storage.failures import failure, poisoned, write_failure
@@ -14,12 +15,16 @@ _ZEROS = bytes(1 << 20)
 
 
 class Mapping:
-    """The file `fd`, of `file_bytes`, for one thread at a time to write.  A forked child does not have it."""
+    """The file `fd`, of `file_bytes`, for one thread at a time to write, and any to read until it is closed.
+
+    A forked child does not have it.
+    """
 
     def __init__(self, fd: int, file_bytes: int, path: str) -> None:
         self._path = path
         self._file_bytes = file_bytes
         self._generation = fork_generation()
+        self._reading = threading.Lock()  # nobody may read what is being unmapped: that would be SIGSEGV
         self._map = lib.binlog_map(fd, file_bytes)
         if self._map == ffi.NULL:
             raise failure(ffi.errno, path, "mapping the file")
@@ -35,9 +40,10 @@ class Mapping:
             raise InternalError(f"{len(data)} bytes at {offset} are not within {self._path}")
 
     def read(self, size: int, offset: int) -> bytes:
-        """Up to `size` bytes from `offset`; fewer only where the file ends."""
+        """Up to `size` bytes from `offset`; fewer only where the file ends.  Raises: ClosedError."""
         size = max(min(size, self._file_bytes - offset), 0)
-        return bytes(ffi.buffer(ffi.cast("uint8_t *", self.address()) + offset, size))
+        with self._reading:
+            return bytes(ffi.buffer(ffi.cast("uint8_t *", self.address()) + offset, size))
 
     def view(self, start: int, stop: int) -> memoryview:
         """What lies from `start` to before `stop`; not to be kept until it is closed."""
@@ -52,7 +58,8 @@ class Mapping:
 
     def close(self) -> None:
         """Unmap it; a second call does nothing."""
-        map_, self._map, self._where = self._map, ffi.NULL, 0
+        with self._reading:
+            map_, self._map, self._where = self._map, ffi.NULL, 0
         if map_ == ffi.NULL or self._generation != fork_generation():
             return
         result = lib.binlog_unmap(map_, self._file_bytes)

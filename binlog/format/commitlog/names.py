@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 
 COMMIT_LOG_FOLDER = "commitlog"
@@ -28,6 +29,15 @@ def mapped_file_name(offset: int) -> str:
 def mapped_file_offset(name: str) -> int | None:
     """The offset in a mapped file's name, or None for any other name."""
     return int(name) if _OFFSET.fullmatch(name) else None
+
+
+def index_name(made: dt.datetime, *, after: str) -> str:
+    """`20260131235959123` for the last second of January 2026, of the clock on the wall, as RocketMQ names them.
+
+    after: the name of the file before, or nothing; the new one's comes later in their order, though clocks go back.
+    """
+    name = f"{made:%Y%m%d%H%M%S}{made.microsecond // 1000:03d}"
+    return name if name > after else f"{int(after) + 1:017d}"
 
 
 def is_index_name(name: str) -> bool:

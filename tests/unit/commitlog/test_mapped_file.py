@@ -75,6 +75,15 @@ def test_what_does_not_fit_is_not_appended(file: MappedFile) -> None:
     assert file.full
 
 
+def test_a_marker_takes_its_own_bytes_and_stands_for_all_the_rest(file: MappedFile, tmp_path: Path) -> None:
+    file.append(b"x" * (_FILE_BYTES - 100))
+    assert file.fill(b"8 bytes.") == 100
+    assert (file.wrote, file.full) == (_FILE_BYTES, True)
+    (path,) = tmp_path.iterdir()
+    assert path.read_bytes()[-100:] == b"8 bytes." + bytes(92)
+    assert not file.append(b"y")
+
+
 def test_a_flush_is_due_after_so_many_pages_or_when_the_file_is_full(file: MappedFile) -> None:
     assert not file.is_able_to_flush(0)
     file.append(b"x" * (2 * PAGE_BYTES - 1))

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from binlog.commitlog import mapped_file_queue
 from binlog.commitlog.mapped_file import PAGE_BYTES
 from binlog.commitlog.mapped_file_queue import MappedFileQueue
-from binlog.errors import CorruptError
+from binlog.errors import AccessError, CorruptError
 from binlog.format.commitlog.names import mapped_file_name
 
 _FILE_BYTES = 4 * PAGE_BYTES
@@ -74,6 +73,25 @@ def test_a_file_that_is_missing_makes_lookups_slower_and_not_wrong(tmp_path: Pat
         assert found is not None
         assert found.read(1, 0) == bytes((number + 1,))
     queue.close()
+
+
+def test_files_out_of_order_make_lookups_slower_and_not_wrong(queue: MappedFileQueue) -> None:
+    _fill(queue, 6)
+    first, second, third, fourth, fifth, last = queue.files
+    queue._files = (first, fourth, third, fifth, second, last)
+    for number in range(6):
+        for offset in (0, 1, _FILE_BYTES - 1):
+            found = queue.find(number * _FILE_BYTES + offset)
+            assert found is not None
+            assert found.read(1, 0) == bytes((number + 1,))
+
+
+def test_files_are_loaded_in_the_order_of_their_offsets(tmp_path: Path, queue: MappedFileQueue) -> None:
+    """A folder gives them in any."""
+    for number in (3, 0, 5, 1, 4, 2):
+        (tmp_path / f"{number * _FILE_BYTES:020d}").write_bytes(bytes(_FILE_BYTES))
+    queue.load()
+    assert [file.offset // _FILE_BYTES for file in queue] == [0, 1, 2, 3, 4, 5]
 
 
 def test_a_flush_goes_one_file_a_call(queue: MappedFileQueue) -> None:
@@ -166,17 +184,43 @@ def test_a_file_that_is_held_is_removed_once_it_is_released(tmp_path: Path, queu
     assert _names(tmp_path) == [1, 2]
 
 
-def test_a_file_that_is_held_for_too_long_goes_all_the_same(
-    tmp_path: Path, queue: MappedFileQueue, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_is_held_for_two_minutes_goes_all_the_same(tmp_path: Path, queue: MappedFileQueue) -> None:
     _fill(queue, 2)
     held = queue.files[0]
     assert held.hold()
     assert queue.remove_first(lambda file: True, 10) == 0
-    monkeypatch.setattr(mapped_file_queue, "FORCED_SECONDS", 0.0)
+    queue.remove_left()
+    assert _names(tmp_path) == [0, 1]
+    queue._leaving[held] -= 60
+    queue.remove_left()
+    assert _names(tmp_path) == [0, 1]
+    queue._leaving[held] -= 60  # as if it were due since then: 120 seconds
     queue.remove_left()
     assert _names(tmp_path) == [1]
     held.release()  # it was mapped until now
+
+
+def test_a_buffer_is_given_back_where_no_file_can_be_made(tmp_path: Path) -> None:
+    """Otherwise a full disk would use up the buffers of a pool."""
+    given_back: list[int] = []
+
+    class Buffer:
+        def write(self, data: bytes | bytearray | memoryview, offset: int) -> None:
+            raise AssertionError("nothing was appended")
+
+        def view(self, start: int, stop: int) -> memoryview:
+            raise AssertionError("nothing was appended")
+
+        def give_back(self) -> None:
+            given_back.append(1)
+
+    queue = MappedFileQueue(str(tmp_path), _FILE_BYTES, buffer=lambda offset: Buffer())
+    (tmp_path / f"{0:020d}").mkdir()  # where the file should be
+    for count in (1, 2):
+        with pytest.raises(AccessError):
+            queue.last_file()
+        assert len(given_back) == count
+    queue.close()
 
 
 def test_a_file_is_found_by_when_it_was_written(tmp_path: Path, queue: MappedFileQueue) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,7 +15,7 @@ from binlog.commitlog.options import StoreOptions
 from binlog.commitlog.retention import Retention
 from binlog.commitlog.store import MessageStore
 from binlog.commitlog.store_reader import StoreReader
-from binlog.errors import FullError, NotFoundError
+from binlog.errors import AccessError, FullError, NotFoundError
 
 _FILE_BYTES = 1 << 14
 _HOUR = 12
@@ -92,6 +93,33 @@ def test_ten_files_at_most_go_in_a_run_and_queues_and_index_follow(tmp_path: Pat
     with MessageStore(tmp_path, _OPTIONS) as store:
         assert store.queue_range("t", 0) == there
         assert store.pull("t", 0, 0, 1)[0].offset == 13 * _FILE_BYTES
+
+
+def test_how_full_the_disk_is_leaves_out_what_nobody_may_take(tmp_path: Path) -> None:
+    """As df(1) and RocketMQ say it: a disk of which the owner keeps a part for himself is not full by that."""
+    with MessageStore(tmp_path, _OPTIONS) as store:
+        usage = shutil.disk_usage(tmp_path)
+        assert store._cleaner._ratio() == pytest.approx(usage.used / (usage.used + usage.free), abs=0.01)
+
+
+def test_files_that_queues_were_not_told_of_stay(tmp_path: Path) -> None:
+    """They would be gone before anybody could have seen their messages."""
+    with MessageStore(tmp_path, _OPTIONS) as store:
+        _fill(store, 3)
+        told = store._dispatcher.offset
+        (tmp_path / "consumequeue" / "u").write_text("where a folder should be")
+        store.append(Message("u", b"first"))
+        _until(lambda: store._dispatcher._service.failure is not None)
+        for _ in range(30):
+            store._log.append([Message("u", bytes(2000))])
+        _age(tmp_path, range(6), 100)
+        assert store.remove_expired() == 3
+        assert store._log.files.min_offset <= told < store._log.files.min_offset + _FILE_BYTES
+        (tmp_path / "consumequeue" / "u").unlink()
+        with pytest.raises(AccessError):
+            store.close()
+    with MessageStore(tmp_path, _OPTIONS) as store:
+        assert store.queue_range("u", 0) == range(31)
 
 
 def test_files_that_were_written_lately_stay(tmp_path: Path) -> None:

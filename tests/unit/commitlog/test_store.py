@@ -20,7 +20,9 @@ from binlog.commitlog.key_index import KeyIndexSize
 from binlog.commitlog.message import Message
 from binlog.commitlog.options import Flush, StoreOptions
 from binlog.commitlog.store import MessageStore
-from binlog.errors import BusyError, ClosedError, CorruptError, NotFoundError
+from binlog.errors import BusyError, ClosedError, CorruptError, NotFoundError, TimedOutError
+from binlog.format.commitlog.checkpoint import parse_checkpoint
+from binlog.format.commitlog.host import Host
 from binlog.storage.shared_buffer import shared_names
 from tests.support.checkout import ROOT
 
@@ -170,6 +172,53 @@ def test_a_second_store_in_the_folder_is_refused_and_told_who_has_it(tmp_path: P
         store.append(Message("a", b"2"))
     with MessageStore(tmp_path, _OPTIONS) as store:
         assert store.queue_range("a", 0) == range(2)
+
+
+def test_messages_are_found_by_when_they_were_stored(tmp_path: Path) -> None:
+    """Ten, each stored some milliseconds after the other: a little before its time, and 20 seconds out of the range."""
+    with MessageStore(tmp_path, _OPTIONS) as store:
+        times = []
+        for number in range(10):
+            host = Host.parse("[::1]:5" if number % 2 else "127.0.0.1:5")
+            times.append(store.append(Message.of("a", _body(number), born_host=host)).store_ms)
+            _until(lambda: time.time() * 1000 > times[-1] + 10)
+        _until(lambda: store.queue_range("a", 0) == range(10))
+        for skew, found in ((-2, range(10)), (0, range(10)), (2, [*range(1, 10), 9])):
+            assert [store.find_by_time("a", 0, when + skew) for when in times] == list(found)
+        assert {store.find_by_time("a", 0, when - 20_000) for when in times} == {0}
+        assert {store.find_by_time("a", 0, when + 20_000) for when in times} == {9}
+
+
+def test_a_queue_that_nobody_knows_has_nothing(tmp_path: Path) -> None:
+    with MessageStore(tmp_path, _OPTIONS) as store:
+        store.append(Message("a", b""))
+        for topic, queue_id in (("a", 1), ("b", 0)):
+            assert store.find_by_time(topic, queue_id, 5) == 0
+            assert store.queue_range(topic, queue_id) == range(0)
+            assert store.pull(topic, queue_id, 0, 5) == []
+
+
+def test_an_append_that_is_not_flushed_in_time_says_so_and_loses_nothing(tmp_path: Path) -> None:
+    with MessageStore(tmp_path, dataclasses.replace(_OPTIONS, request_seconds=0.05)) as store:
+        store.append(Message("a", b"1"))
+        with store._log.files.last_file()._mutex, pytest.raises(TimedOutError, match="may still be flushed"):
+            store.append(Message("a", b"2"))  # a flush waits for the mutex
+        _until(lambda: store.queue_range("a", 0) == range(2))
+        assert [message.body for message in store.pull("a", 0, 0, 5)] == [b"1", b"2"]
+
+
+def test_the_checkpoint_says_up_to_when_all_is_on_the_disk(tmp_path: Path) -> None:
+    """Recovery goes back three seconds more."""
+    with MessageStore(tmp_path, _OPTIONS) as store:
+        _fill(store, 50)
+        last = store.append(Message.of("a", b"", keys=["k"])).store_ms
+    for _ in range(2):
+        checkpoint = parse_checkpoint((tmp_path / "checkpoint").read_bytes())
+        assert (tmp_path / "checkpoint").stat().st_size == 4096
+        assert (checkpoint.log_ms, checkpoint.queues_ms, checkpoint.index_ms) == (last, last, last)
+        assert checkpoint.recovery_ms == last - 3000
+        with MessageStore(tmp_path, _OPTIONS) as store:
+            assert store._queues_flushing.read() == checkpoint
 
 
 def test_with_sync_flush_nobody_sees_what_is_not_flushed(tmp_path: Path) -> None:

@@ -1,0 +1,166 @@
+"""A disk that is really full, under a store: a small file system of the test's own, in a mount namespace.
+
+A store to a page for which there is no block would kill the process (SIGBUS); what ran out must be told before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from binlog.commitlog.flush_services import Pace
+from binlog.commitlog.key_index import KeyIndexSize
+from binlog.commitlog.message import Message
+from binlog.commitlog.options import Flush, StoreOptions
+from binlog.commitlog.retention import Retention
+from binlog.commitlog.store import MessageStore
+from binlog.errors import FullError
+from tests.support.namespaces import on_a_small_disk
+
+# By how full the disk is, nothing is refused and nothing goes: the disk itself is to say so.
+_RETENTION = Retention(hours=1e6, expire_ratio=2, force_ratio=2, full_ratio=2)
+_LOG_GROWS = StoreOptions(
+    file_bytes=1 << 16, units_in_file=4096, key_index=KeyIndexSize(100, 5000), retention=_RETENTION
+)  # fmt: skip
+_QUEUES_GROW = dataclasses.replace(_LOG_GROWS, file_bytes=1 << 21, units_in_file=512)
+_INDEX_GROWS = dataclasses.replace(_LOG_GROWS, file_bytes=1 << 21, key_index=KeyIndexSize(20_000, 10))
+_FLUSHES = [
+    {"flush": Flush.SYNC},
+    {"flush": Flush.ASYNC},
+    {"flush": Flush.POOLED, "commit_pace": Pace(0.01, 0, 0.01)},
+]
+
+
+def _until(done: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not done():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+def _append_until_full(store: MessageStore, make: Callable[[int], Message], start: int) -> int:
+    """How many messages there are, once there is no room for another, and every next one is refused as well."""
+    for number in range(start, start + 20_000):
+        try:
+            store.append(make(number))
+        except FullError:
+            for _ in range(3):
+                with pytest.raises(FullError):
+                    store.append(make(number))
+            return number
+        # One by one: queues are made more slowly than messages appended, and then all those would need room.
+        _until(lambda made=number + 1: _told_of(store, made) or store._dispatcher._service.full is not None)
+    raise AssertionError("the disk is never full")
+
+
+def _check(store: MessageStore, make: Callable[[int], Message], count: int) -> None:
+    """Each message is in the log, in its queue and, where it has one, found by its key."""
+    for number in range(count):
+        message = make(number)
+        queue = store.queue_range(message.topic, message.queue_id)
+        assert len(queue) > 0
+    found = list(store._log.scan(0))
+    assert [message.body for message in found] == [make(number).body for number in range(count)]
+    for message in found:
+        (pulled,) = store.pull(message.topic, message.queue_id, message.queue_offset, 1)
+        assert pulled == message
+    if make(0).properties:
+        for number in range(count):
+            assert [message.body for message in store.find("t", f"k{number}")] == [make(number).body]
+
+
+def _take_the_rest(filler: Path) -> None:
+    """All that is free, whatever else asks for some meanwhile."""
+    with filler.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+        while file.write(bytes(4096)):
+            pass
+
+
+def _told_of(store: MessageStore, count: int) -> bool:
+    """Whether queues and index know of so many messages."""
+    units = [queue.unit(queue.max_index - 1) for queue in store._queues]
+    end = max((unit.offset + unit.message_bytes for unit in units if unit), default=0)
+    return sum(queue.max_index for queue in store._queues) == count and store._dispatcher.offset >= end
+
+
+def _use(disk: Path, options: StoreOptions, make: Callable[[int], Message]) -> None:
+    """Fill the disk, make room, go on; once with the store open all the time, and once with another opening."""
+    filler = disk / "filler"
+    filler.write_bytes(bytes(1 << 19))
+    with MessageStore(disk / "store", options) as store:
+        count = _append_until_full(store, make, 0)
+        assert count > 5
+        filler.unlink()
+        _until(lambda: _told_of(store, count))
+        _until(lambda: _appends(store, make(count)))
+        count += 1
+        _take_the_rest(filler)
+        count = _append_until_full(store, make, count)
+        filler.unlink()
+        _until(lambda: _told_of(store, count))
+        _check(store, make, count)
+    assert not (disk / "store" / "abort").exists()
+    with MessageStore(disk / "store", options) as store:
+        _check(store, make, count)
+
+
+def _appends(store: MessageStore, message: Message) -> bool:
+    try:
+        store.append(message)
+    except FullError:
+        return False
+    return True
+
+
+def _large(number: int) -> Message:
+    return Message("t", b"%d " % number + bytes(5000))
+
+
+def _each_its_own_queue(number: int) -> Message:
+    return Message("t", b"%d" % number, queue_id=number)
+
+
+def _with_keys(number: int) -> Message:
+    return Message.of("t", b"%d" % number, keys=[f"k{number}"])
+
+
+@pytest.mark.parametrize("flush", _FLUSHES, ids=lambda flush: flush["flush"].value)
+@pytest.mark.parametrize(
+    ("options", "make"),
+    [(_LOG_GROWS, _large), (_QUEUES_GROW, _each_its_own_queue), (_INDEX_GROWS, _with_keys)],
+    ids=["log", "queues", "index"],
+)
+def test_on_a_full_disk_appends_are_refused_and_go_on_when_there_is_room(
+    tmp_path: Path, options: StoreOptions, make: Callable[[int], Message], flush: dict[str, object]
+) -> None:
+    """Nothing that was acknowledged is missing, whatever it was that found no room."""
+    options = dataclasses.replace(options, **flush)  # type: ignore[arg-type]
+    on_a_small_disk(tmp_path, lambda: _use(tmp_path, options, make), size="4m")
+
+
+def _open_and_close(disk: Path) -> None:
+    filler = disk / "filler"
+    with MessageStore(disk / "store", _LOG_GROWS) as store:
+        for number in range(20):
+            store.append(_large(number))
+    _take_the_rest(filler)
+    for _ in range(3):
+        with pytest.raises(FullError):
+            MessageStore(disk / "store", _LOG_GROWS)  # it has to say that it is open: `abort`
+    with pytest.raises(FullError):
+        MessageStore(disk / "another", _LOG_GROWS)
+    filler.unlink()
+    with MessageStore(disk / "store", _LOG_GROWS) as store:
+        assert store._ownership.crashed
+        _check(store, _large, 20)
+    with MessageStore(disk / "store", _LOG_GROWS) as store:
+        assert not store._ownership.crashed
+
+
+def test_a_store_is_not_opened_on_a_full_disk_and_is_whole_afterwards(tmp_path: Path) -> None:
+    on_a_small_disk(tmp_path, lambda: _open_and_close(tmp_path))

@@ -1,0 +1,110 @@
+"""Files that are removed, unmapped or cut while others read them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+from binlog.commitlog.flush_services import Pace
+from binlog.commitlog.key_index import KeyIndexSize
+from binlog.commitlog.mapped_file_queue import MappedFileQueue
+from binlog.commitlog.message import Message
+from binlog.commitlog.options import Flush, StoreOptions
+from binlog.commitlog.retention import Retention
+from binlog.commitlog.store import MessageStore
+from binlog.errors import GoneError
+
+_FILE_BYTES = 1 << 14
+_READERS = 2
+# All files but the last go in a run that is asked for, and none by itself.
+_RETENTION = Retention(
+    hours=0, at_hour=None, expire_ratio=2, force_ratio=2, full_ratio=2, files_max=3, seconds=3600, pause_seconds=0
+)  # fmt: skip
+# No file goes that is not flushed.
+_OPTIONS = StoreOptions(
+    file_bytes=_FILE_BYTES,
+    units_in_file=10,
+    flush=Flush.ASYNC,
+    flush_pace=Pace(0.002, 0, 0.002),
+    key_index=KeyIndexSize(50, 40),
+    retention=_RETENTION,
+)
+
+
+@contextmanager
+def _readers(work: Callable[[], int]) -> Iterator[None]:
+    """Threads that read again and again until the body ends; none may fail, and each must have read something."""
+    done = threading.Event()
+
+    def read() -> int:
+        count = 0
+        while not done.is_set() or count == 0:
+            count += work()
+        return count
+
+    with ThreadPoolExecutor(_READERS) as pool:
+        reads = [pool.submit(read) for _ in range(_READERS)]
+        try:
+            yield
+        finally:
+            done.set()
+        assert all(each.result() for each in reads)
+
+
+def test_readers_of_a_store_go_on_while_its_files_are_removed(tmp_path: Path) -> None:
+    """Each message that is read is a whole one of its queue, in order; those that went are left out."""
+    with MessageStore(tmp_path, _OPTIONS) as store:
+
+        def append(number: int) -> None:
+            store.append(Message.of("t", b"%d " % number + bytes(1000), keys=["same", f"k{number}"]))
+
+        def read() -> int:
+            found = store.pull("t", 0, 0, 100)
+            assert [int(message.body.split()[0]) for message in found] == [message.queue_offset for message in found]
+            assert sorted(message.offset for message in found) == [message.offset for message in found]
+            assert all(message.topic == "t" for message in store.find("t", "same"))
+            store.find_by_time("t", 0, 0)
+            return len(found)
+
+        append(0)
+        with _readers(read):
+            removed = 0
+            for number in range(1, 400):
+                append(number)
+                if number % 20 == 0:
+                    removed += store.remove_expired()
+        assert removed > 5
+        assert len(store.queue_range("t", 0)) < 400
+
+
+def test_a_file_that_was_found_is_read_or_is_gone(tmp_path: Path) -> None:
+    """Whatever is done to it: bytes of it are those that were written, until it says that it is being removed."""
+    queue = MappedFileQueue(str(tmp_path), _FILE_BYTES)
+
+    def fill(number: int) -> None:
+        assert queue.last_file().append(bytes((number % 251 + 1,)) * _FILE_BYTES)
+
+    def read() -> int:
+        count = 0
+        for file in queue.files:
+            try:
+                data = file.read(_FILE_BYTES, 0)
+            except GoneError:
+                continue
+            assert len(set(data)) <= 2  # zeros behind what was written, while it is written or cut
+            count += 1
+        return count
+
+    fill(0)
+    with _readers(read):
+        for number in range(1, 200):
+            fill(number)
+            if number % 3 == 0:
+                assert queue.remove_first(lambda file: True, 2) <= 2
+            if number % 50 == 0:
+                queue.truncate(queue.max_offset - _FILE_BYTES // 2)
+                assert queue.last_file().append(bytes((number % 251 + 1,)) * (_FILE_BYTES // 2))
+    queue.close()
