@@ -5,7 +5,7 @@ PYTHON ?= python3
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo bench test quick crash soak stress cluster-test model asan ubsan tsan lint format-docs clean
+.PHONY: help demo bench test quick crash soak stress cluster-test model commitlog-golden asan ubsan tsan lint format-docs clean
 MAKEFLAGS += --no-builtin-rules
 
 # They would lead .venv's Python to another one's modules.
@@ -35,6 +35,7 @@ help:
 	@echo 'make stress       Spark follows what processes append, and is killed again and again (ARGS="--help")'
 	@echo 'make cluster-test a Spark master and two workers here, killed in the middle of jobs (some minutes; ARGS="--help")'
 	@echo 'make model        the models of the protocol: the randomised one (ARGS="--help"), then Spin, which must be installed'
+	@echo 'make commitlog-golden  stores of ours for the real RocketMQ, and back (needs Maven; ARGS=--write: golden files anew)'
 	@echo 'make asan         the tests that reach the C, under the address sanitizer (make ubsan: undefined behaviour)'
 	@echo 'make tsan         writers as threads, under the thread sanitizer'
 	@echo 'make lint         mypy --strict and ruff'
@@ -82,6 +83,10 @@ model:
 	$(set_up)
 	@.venv/bin/python -m stress.model $(ARGS)
 	@.venv/bin/python -m stress.model.spin
+
+commitlog-golden:
+	$(set_up) test
+	@.venv/bin/python -m tests.interop.rocketmq $(ARGS)
 
 asan:
 	$(set_up) test

@@ -95,3 +95,14 @@ def test_the_tests_that_the_rules_name_are_there() -> None:
     }
     assert named
     assert named <= there
+
+
+def test_each_scenario_of_the_commit_log_has_tests_that_are_there() -> None:
+    rows = re.findall(r"^\| (\d+) \| .* \| (.*) \|$", (ROOT / "docs" / "testing.md").read_text(), re.MULTILINE)
+    assert [int(number) for number, _ in rows] == list(range(1, 30))
+    folder = ROOT / "tests" / "unit" / "commitlog"
+    for number, tests in rows:
+        named = re.findall(r"`(\w+\.py)::(test_\w+)`", tests)
+        assert named, number
+        for file, name in named:
+            assert re.search(rf"^def {name}\(", (folder / file).read_text(), re.MULTILINE), f"{number}: {file}::{name}"

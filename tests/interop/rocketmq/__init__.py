@@ -1,0 +1,1 @@
+"""Interchange with the real store of Apache RocketMQ: see README.md."""

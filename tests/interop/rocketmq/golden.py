@@ -1,0 +1,78 @@
+"""The golden files: stores that the real one wrote, with what it said of them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tarfile
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from tests.interop.rocketmq.peer import HERE, StorePeer
+
+# Each store, and how it was written.  What a version cannot do is left out for it.
+STORES: dict[str, dict[str, object]] = {
+    "crc": {"record_crc": 1, "flush": "sync"},
+    "plain": {"record_crc": 0, "flush": "async", "store_host": "2001:db8::1"},
+    "killed": {"record_crc": 1, "flush": "async", "how": "killed"},
+}
+_SAID = "said.json"
+# What a broker would have beside the store: the delayed message, which has long been due, was given on.
+_DELIVERED = '{"dataVersion":{"counter":1,"stateVersion":0,"timestamp":1795394539234},"offsetTable":{3:1}}'
+
+
+def archive(version: str) -> Path:
+    """Where a version's stores are kept."""
+    return HERE / f"golden-{version}.tar.xz"
+
+
+def versions() -> list[str]:
+    """Those of which stores are kept."""
+    return sorted(path.name.removeprefix("golden-").removesuffix(".tar.xz") for path in HERE.glob("golden-*.tar.xz"))
+
+
+def is_old(version: str) -> bool:
+    """Whether a version knows neither the CRC of a whole message nor topics of more than 127 bytes."""
+    return version.startswith("4.")
+
+
+def make(peer: StorePeer) -> Path:
+    """Have the real store write all of them anew."""
+    with tempfile.TemporaryDirectory() as name:
+        for store, settings in STORES.items():
+            if is_old(peer.version):
+                settings = {**settings, "record_crc": 0, "long_topics": 0}
+            said = peer.write(Path(name, store, "store"), **settings)
+            Path(name, store, _SAID).write_text(json.dumps(said))
+        with tarfile.open(archive(peer.version), "w:xz") as file:
+            file.add(name, ".", filter=_plain)
+    return archive(peer.version)
+
+
+def _plain(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    """Of nobody in particular."""
+    member.uid = member.gid = 0
+    member.uname = member.gname = ""
+    return member
+
+
+def unpack(version: str, store: str, folder: Path) -> tuple[Path, dict[str, Any]]:
+    """A copy of a store, and what the real one said of it."""
+    with tarfile.open(archive(version)) as file:
+        members = [member for member in file.getmembers() if Path(member.name).parts[:1] == (store,)]
+        file.extractall(folder, members, filter="data")
+    made = folder / store
+    delay_offsets = made / "store" / "config" / "delayOffset.json"
+    delay_offsets.parent.mkdir()
+    delay_offsets.write_text(_DELIVERED)
+    said: dict[str, Any] = json.loads((made / _SAID).read_text())
+    return made / "store", said
+
+
+def remove_queues_and_index(store: Path) -> None:
+    """Leave of a store its commit log alone, as if its process had been killed."""
+    for folder in ("consumequeue", "index"):
+        shutil.rmtree(store / folder)
+    (store / "checkpoint").unlink()
+    (store / "abort").touch()

@@ -1,0 +1,64 @@
+"""The real store, as a process: StorePeer.java with the jars of one version."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+_KILLED = 137
+_HANGS_SECONDS = 120
+# Where version 4 unmaps its files by itself.
+_OPENED = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in ("java.nio", "sun.nio.ch", "jdk.internal.ref")]
+
+
+class StorePeer:
+    """One version's.  Needs Java 17 and Maven, and Maven's central repository the first time.
+
+    jars: a folder for them, which is filled where it is missing.
+    """
+
+    def __init__(self, version: str, jars: Path) -> None:
+        self.version = version
+        self._jars = jars
+        if not jars.exists():
+            self._fetch()
+
+    def _fetch(self) -> None:
+        command = [
+            "mvn", "--batch-mode", "--quiet", "--file", HERE / "pom.xml", f"-Drocketmq.version={self.version}",
+            "dependency:copy-dependencies", f"-DoutputDirectory={self._jars.absolute()}",
+        ]  # fmt: skip
+        subprocess.run(list(map(str, command)), check=True)
+
+    def write(self, folder: Path, **settings: object) -> dict[str, Any]:
+        """Have it write a store of many kinds of messages, which must not be there; what it says of them."""
+        killed = settings.get("how") == "killed"
+        return self._run("write", folder, settings=settings, code=_KILLED if killed else 0)
+
+    def read(self, folder: Path, keys: Sequence[tuple[str, str]], **settings: object) -> dict[str, Any]:
+        """Have it say what it finds in a store; keys: pairs of a topic and a key that it is to find."""
+        with tempfile.NamedTemporaryFile("w", suffix=".txt") as asked:
+            asked.writelines(f"{topic} {key}\n" for topic, key in keys)
+            asked.flush()
+            return self._run("read", folder, asked.name, settings=settings, code=0)
+
+    def _run(self, *arguments: object, settings: Mapping[str, object], code: int) -> dict[str, Any]:
+        with tempfile.TemporaryDirectory() as home:
+            out = Path(home, "out.json")
+            command = [
+                "java", *_OPENED, "-Xmx512m", f"-Duser.home={home}", "-cp", f"{self._jars}/*", HERE / "StorePeer.java",
+                *arguments, out, *(f"{name}={value}" for name, value in settings.items()),
+            ]  # fmt: skip
+            done = subprocess.run(
+                list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
+                timeout=_HANGS_SECONDS,
+            )  # fmt: skip
+            if done.returncode != code:
+                raise RuntimeError(f"the real store ended with {done.returncode}: {done.stdout.decode()[-5000:]}")
+            found: dict[str, Any] = json.loads(out.read_text())
+        return found

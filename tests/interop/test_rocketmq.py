@@ -1,0 +1,199 @@
+"""Stores that the real RocketMQ wrote: see rocketmq/README.md."""
+
+from __future__ import annotations
+
+import os
+from contextlib import closing
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from binlog.commitlog.commit_log import CommitLog
+from binlog.commitlog.message import Message
+from binlog.commitlog.store import MessageStore
+from binlog.commitlog.store_reader import StoreReader
+from binlog.format.commitlog.checkpoint import parse_checkpoint
+from binlog.format.commitlog.host import pack_host
+from binlog.format.commitlog.key_index import KEY_INDEX_ENTRY, KEY_INDEX_HEADER
+from binlog.format.commitlog.message import StoredMessage, pack_message
+from tests.interop.rocketmq import golden
+from tests.interop.rocketmq.exchange import OPTIONS
+from tests.interop.rocketmq.expected import as_said, said
+
+
+class _Golden(NamedTuple):
+    """A copy of a store of the real one, and what that said of it."""
+
+    path: Path
+    said: dict[str, Any]
+
+    @property
+    def messages(self) -> list[dict[str, Any]]:
+        return [said(message) for message in self.said["messages"]]
+
+    @property
+    def calls(self) -> list[list[dict[str, Any]]]:
+        """The messages of each append."""
+        left = iter(self.messages)
+        return [[next(left) for _ in ids.split(",")] for ids in self.said["calls"]]
+
+
+_ALL = [(version, store) for version in golden.versions() for store in golden.STORES]
+
+
+@pytest.fixture(params=_ALL, ids="-".join)
+def real(request: pytest.FixtureRequest, tmp_path: Path) -> _Golden:
+    version, store = request.param
+    return _Golden(*golden.unpack(version, store, tmp_path))
+
+
+def _log_bytes(path: Path, size: int) -> bytes:
+    """All files of a commit log, one behind the other, up to where its messages end."""
+    return b"".join(file.read_bytes() for file in sorted((path / "commitlog").iterdir()))[:size]
+
+
+def _stored(real: _Golden) -> list[StoredMessage]:
+    with closing(CommitLog(str(real.path / "commitlog"), OPTIONS.file_bytes)) as log:
+        log.files.load()
+        return list(log.scan(0))
+
+
+def test_the_golden_stores_have_what_they_are_for(real: _Golden) -> None:
+    """Files that end with a marker, and more than one of each kind; hosts of both kinds; both versions of messages."""
+    assert len(real.messages) > 150
+    assert real.said["max_offset"] > 4 * OPTIONS.file_bytes
+    assert max(len(os.listdir(folder)) for folder in (real.path / "consumequeue").glob("*/*")) > 1
+    assert len(os.listdir(real.path / "index")) > 2
+    assert any(len(call) > 10 for call in real.calls)
+    assert {message["system_flag"] & 12 for message in real.messages} == {0, 4, 8, 12}
+    assert {len(message["born_host"].split()[0]) for message in real.messages} == {8, 32}
+    assert (real.path / "abort").exists() == (real.said["settings"].get("how") == "killed")
+
+
+def test_every_field_of_every_message_is_read(real: _Golden) -> None:
+    with StoreReader(real.path) as reader:
+        assert [as_said(reader.read(message["offset"])) for message in real.messages] == real.messages
+
+
+def test_every_message_is_in_its_queue_for_a_reader(real: _Golden) -> None:
+    """Which writes nothing: folders and files are there for reading alone."""
+    for folder, _, names in os.walk(real.path):
+        for name in names:
+            (Path(folder) / name).chmod(0o444)
+        Path(folder).chmod(0o555)
+    with StoreReader(real.path) as reader:
+        for name, offsets in real.said["queues"].items():
+            topic, queue_id = name.split()
+            assert reader.queue_range(topic, int(queue_id)) == range(len(offsets))
+            found, after = reader.pull(topic, int(queue_id), 0, 1000)
+            while after < len(offsets):
+                more, after = reader.pull(topic, int(queue_id), after, 1000)
+                found += more
+            assert [message.offset for message in found] == offsets
+
+
+def test_every_message_gives_its_bytes_back(real: _Golden) -> None:
+    data = _log_bytes(real.path, real.said["max_offset"])
+    for message in _stored(real):
+        assert pack_message(message) == data[message.offset : message.offset + message.message_bytes]
+
+
+def test_an_owner_finds_all_of_it_and_goes_on(real: _Golden) -> None:
+    for _ in range(2):
+        with MessageStore(real.path, OPTIONS) as store:
+            assert store.max_offset == real.said["max_offset"]
+            for name, offsets in real.said["queues"].items():
+                topic, queue_id = name.split()
+                found = store.pull(topic, int(queue_id), 0, 1000)
+                assert [message.offset for message in found] == offsets
+            for name, offsets in real.said["keys"].items():
+                found = store.find(*name.split(" ", 1))
+                assert sorted(message.offset for message in found) == offsets
+    with MessageStore(real.path, OPTIONS) as store:
+        added = store.append(Message.of("orders", b"ours", keys=["k1"]))
+        assert added.queue_offsets == [len(real.said["queues"]["orders 0"])]
+    with StoreReader(real.path) as reader:
+        assert reader.pull("orders", 0, added.queue_offsets[0], 5)[0][0].body == b"ours"
+
+
+def test_queues_and_index_that_ours_make_have_the_bytes_of_the_real_ones(real: _Golden, tmp_path: Path) -> None:
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    for folder in ("consumequeue", "index"):
+        os.rename(real.path / folder, theirs / folder)
+        (real.path / folder).mkdir()
+    golden.remove_queues_and_index(real.path)
+    with MessageStore(real.path, OPTIONS):
+        pass
+    assert _files(real.path / "consumequeue") == _files(theirs / "consumequeue")
+    indexes = [_plain_index(path) for path in sorted((theirs / "index").iterdir())]
+    assert [path.read_bytes() for path in sorted((real.path / "index").iterdir())] == indexes
+
+
+def _files(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def _plain_index(path: Path) -> bytes:
+    """The bytes of a key index, but for the time of its first entry.
+
+    The real store counts that from the end of the file before, and only then sets the time that the file begins with
+    (IndexFile.putKey); so it is wrong by what lies between.
+    """
+    data = bytearray(path.read_bytes())
+    first = KEY_INDEX_HEADER.size + 4 * OPTIONS.key_index.slots + KEY_INDEX_ENTRY.size
+    at = first + KEY_INDEX_ENTRY.offset("seconds")
+    data[at : at + 4] = bytes(4)
+    return bytes(data)
+
+
+def test_ours_write_the_bytes_that_the_real_one_wrote(real: _Golden, tmp_path: Path) -> None:
+    """The same calls at the same times give the same files, markers at their ends and all."""
+    record_crc = real.said["settings"]["record_crc"] == "1"
+    stored = {message.offset: message for message in _stored(real)}
+    now = 0
+
+    def clock() -> float:
+        return (now + 0.5) / 1000
+
+    folder = tmp_path / "ours" / "commitlog"
+    folder.mkdir(parents=True)
+    (host,) = {message.store_host for message in stored.values()}
+    made = CommitLog(str(folder), OPTIONS.file_bytes, store_host=host, record_crc=record_crc, clock=clock)
+    with closing(made) as log:
+        for call in real.calls:
+            now = call[0]["store_ms"]
+            appended = log.append([_given(stored[message["offset"]]) for message in call])
+            assert appended.offsets == [message["offset"] for message in call]
+    size = real.said["max_offset"]
+    assert _log_bytes(tmp_path / "ours", size) == _log_bytes(real.path, size)
+
+
+def _given(message: StoredMessage) -> Message:
+    """What a user gave for a stored message."""
+    return Message(
+        message.topic, message.body, message.properties.rstrip(b"\x02") if message.record_crc else message.properties,
+        message.queue_id, message.flag, message.system_flag, message.born_ms, pack_host(message.born_host),
+        message.reconsume_count, message.prepared_offset,
+    )  # fmt: skip
+
+
+def test_a_store_has_the_files_of_the_real_one(real: _Golden, tmp_path: Path) -> None:
+    """And ours: one that the real one does not look at, and what its broker has beside the store."""
+    with MessageStore(tmp_path / "ours", OPTIONS) as store:
+        store.append(Message("orders", b"data"))
+    ours = {*os.listdir(tmp_path / "ours"), "abort"}
+    theirs = {*os.listdir(real.path), "abort"}
+    assert ours - theirs == {"binlog.sidecar"}
+    assert theirs - ours <= {"abort.bak", "compaction", "rocksdbstore"}  # of what ours do not have
+
+
+def test_the_checkpoint_is_read(real: _Golden) -> None:
+    found = parse_checkpoint((real.path / "checkpoint").read_bytes())
+    times = [message["store_ms"] for message in real.messages]
+    if real.said["settings"]["flush"] == "sync":
+        assert found.log_ms in times
+    if "how" not in real.said["settings"]:
+        assert found.queues_ms == times[-1]
+        assert found.recovery_ms == max(min(found.log_ms, found.queues_ms) - 3000, 0)
