@@ -15,7 +15,7 @@ from binlog.commitlog.store import MessageStore
 from binlog.commitlog.store_reader import StoreReader
 from binlog.format.commitlog.checkpoint import parse_checkpoint
 from binlog.format.commitlog.host import pack_host
-from binlog.format.commitlog.key_index import KEY_INDEX_ENTRY, KEY_INDEX_HEADER
+from binlog.format.commitlog.key_index import KEY_INDEX_ENTRY, KEY_INDEX_HEADER, key_hash
 from binlog.format.commitlog.message import StoredMessage, pack_message
 from tests.interop.rocketmq import golden
 from tests.interop.rocketmq.exchange import OPTIONS
@@ -127,12 +127,31 @@ def test_queues_and_index_that_ours_make_have_the_bytes_of_the_real_ones(real: _
     with MessageStore(real.path, OPTIONS):
         pass
     assert _files(real.path / "consumequeue") == _files(theirs / "consumequeue")
-    indexes = [_plain_index(path) for path in sorted((theirs / "index").iterdir())]
-    assert [path.read_bytes() for path in sorted((real.path / "index").iterdir())] == indexes
+    made, indexes = (sorted((path / "index").iterdir()) for path in (real.path, theirs))
+    tags = {(_tag_hash(message), message["offset"]) for message in real.messages}
+    entries = [entry for path in indexes for entry in _entries(path)]
+    if any(entry in tags for entry in entries):  # a version that puts tags as keys, too
+        assert [entry for path in made for entry in _entries(path)] == [each for each in entries if each not in tags]
+    else:
+        assert [path.read_bytes() for path in made] == list(map(_plain_index, indexes))
 
 
 def _files(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def _tag_hash(message: dict[str, Any]) -> int:
+    """That of its tag as a key, as version 5.5 puts it."""
+    return key_hash(message["topic"], f"T#{message['properties'].get('TAGS', '')}")
+
+
+def _entries(path: Path) -> list[tuple[int, int]]:
+    """Hash and place of each entry of a key index."""
+    data = path.read_bytes()
+    base = KEY_INDEX_HEADER.size + 4 * OPTIONS.key_index.slots
+    count = KEY_INDEX_HEADER.unpack(data, 0)["entry_count"]
+    entries = [KEY_INDEX_ENTRY.unpack(data, base + number * KEY_INDEX_ENTRY.size) for number in range(1, count)]
+    return [(entry["key_hash"], entry["offset"]) for entry in entries]
 
 
 def _plain_index(path: Path) -> bytes:
@@ -195,5 +214,5 @@ def test_the_checkpoint_is_read(real: _Golden) -> None:
     if real.said["settings"]["flush"] == "sync":
         assert found.log_ms in times
     if "how" not in real.said["settings"]:
-        assert found.queues_ms == times[-1]
+        assert found.queues_ms in times
         assert found.recovery_ms == max(min(found.log_ms, found.queues_ms) - 3000, 0)

@@ -64,7 +64,7 @@ def unpack(version: str, store: str, folder: Path) -> tuple[Path, dict[str, Any]
         file.extractall(folder, members, filter="data")
     made = folder / store
     delay_offsets = made / "store" / "config" / "delayOffset.json"
-    delay_offsets.parent.mkdir()
+    delay_offsets.parent.mkdir(exist_ok=True)
     delay_offsets.write_text(_DELIVERED)
     said: dict[str, Any] = json.loads((made / _SAID).read_text())
     return made / "store", said
