@@ -8,6 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from binlog.commitlog.flush_services import Pace
 from binlog.commitlog.key_index import KeyIndexSize
 from binlog.commitlog.mapped_file_queue import MappedFileQueue
@@ -80,6 +82,7 @@ def test_readers_of_a_store_go_on_while_its_files_are_removed(tmp_path: Path) ->
         assert len(store.queue_range("t", 0)) < 400
 
 
+@pytest.mark.slow
 def test_a_file_that_was_found_is_read_or_is_gone(tmp_path: Path) -> None:
     """Whatever is done to it: bytes of it are those that were written, until it says that it is being removed."""
     queue = MappedFileQueue(str(tmp_path), _FILE_BYTES)
