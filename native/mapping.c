@@ -56,5 +56,9 @@ void binlog_mapped_write(void *map, size_t offset, const void *data, size_t byte
 /* Make zeros of what the file has there, and keep its blocks. */
 int binlog_erase(int fd, int64_t start, int64_t bytes)
 {
-    return fallocate(fd, FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE, start, bytes) == 0 ? 0 : -errno;
+    int result;
+    do
+        result = fallocate(fd, FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE, start, bytes);
+    while (result != 0 && errno == EINTR); /* zeros are made as well a second time */
+    return result == 0 ? 0 : -errno;
 }

@@ -99,24 +99,41 @@ class ConsumeQueue:
         """
         return find_by_time(range(self.min_index, self.max_index), self.unit, store_ms, stored)
 
-    def recover(self) -> int:
-        """Have the queue end where its units do; where in the commit log its last message ends, 0 without one."""
+    def recover(self, told_from: int | None = None) -> int:
+        """Have the queue end where its units do; where in the commit log its last message ends, 0 without one.
+
+        told_from: after a crash, where in the commit log the messages begin of which the queue is told again.  Their
+        units are left out, for they may not be on the disk, and not be as they were.
+        """
         end = 0
-        for file in self.files.files[-_FILES_LOOKED_AT:]:
-            file.sync()
-            count, last = _count_units(file)
+        for file in self._files_to_look_at(told_from):
+            count, last = _count_units(file, told_from)
             end = max(end, last)
             if count * UNIT_BYTES < file.file_bytes:
                 self.files.truncate(file.offset + count * UNIT_BYTES)
                 break
         return end
 
-    def truncate(self, log_end: int) -> None:
-        """Leave out all units from the first one on whose message begins at or behind the commit log's end."""
+    def _files_to_look_at(self, told_from: int | None) -> tuple[MappedFile, ...]:
+        """The last ones, and those before them that have units to leave out."""
+        files = self.files.files
+        first = max(len(files) - _FILES_LOOKED_AT, 0)
+        while told_from is not None and first and parse_unit(files[first].read(UNIT_BYTES, 0)).offset >= told_from:
+            first -= 1
+        return files[first:]
+
+    def truncate(self, log_end: int, leads_there: Callable[[int, QueueUnit], bool] = lambda index, unit: True) -> None:
+        """Leave out all units from the first one on whose message begins at or behind the commit log's end.
+
+        leads_there: whether the message of a queue offset lies where a unit says.  The last units are left out for
+        which it does not: after a power cut there may be half of one.
+        """
         index = self.max_index
         while index > self._first_index:
             unit = self.unit(index - 1)
-            if unit is None or _is_blank(unit) or unit.offset + unit.message_bytes <= log_end:
+            if unit is None or _is_blank(unit):
+                break
+            if unit.offset + unit.message_bytes <= log_end and leads_there(index - 1, unit):
                 break
             index -= 1
         if index < self.max_index:
@@ -174,11 +191,12 @@ def _is_blank(unit: QueueUnit) -> bool:
     return unit == BLANK_UNIT
 
 
-def _count_units(file: MappedFile) -> tuple[int, int]:
-    """How many units the file has, and where in the commit log the last of their messages ends."""
+def _count_units(file: MappedFile, told_from: int | None) -> tuple[int, int]:
+    """How many units the file has that count, and where in the commit log the last of their messages ends."""
     end = 0
     for count, unit in enumerate(parse_units(file.read(file.file_bytes, 0))):
-        if unit.offset < 0 or unit.message_bytes <= 0:
+        told_again = told_from is not None and unit.offset >= told_from and not _is_blank(unit)
+        if unit.offset < 0 or unit.message_bytes <= 0 or told_again:
             return count, end
         if not _is_blank(unit):
             end = unit.offset + unit.message_bytes

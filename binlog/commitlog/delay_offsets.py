@@ -36,7 +36,11 @@ class DelayOffsets:
         make_directory(folder)
         self._path = os.path.join(folder, DELAY_OFFSETS_FILE)
         self._directory_fd = open_directory(folder)
-        sync_parent(self._directory_fd, folder)
+        try:
+            sync_parent(self._directory_fd, folder)
+        except BaseException:
+            self.close()
+            raise
 
     def read(self) -> dict[int, int]:
         """By level.  Of a level that is not there, or where the file is none of ours, nothing is known."""

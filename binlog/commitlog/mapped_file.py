@@ -21,6 +21,7 @@ from binlog.storage.files import (
     allocate,
     create_file,
     open_file,
+    read_at,
     read_soon_at,
     remove_file,
     sync,
@@ -33,6 +34,7 @@ PAGE_BYTES = 4096
 _BLOCK_BYTES = 512  # stat(2), whatever the file system's are
 # How far ahead of the stores the file is given zeros, which mostly are overwritten before they come to the disk.
 _AHEAD_BYTES = 4 << 20
+_ANEW_BYTES = 1 << 20
 
 
 class Buffer(Protocol):
@@ -236,10 +238,20 @@ class MappedFile:
                 sync(self._fd, self.path)
             self.wrote = self.committed = self.flushed = self._ready = position
 
-    def sync(self) -> None:
-        """Sync what was found in it: a process that was killed leaves bytes that nobody has synced.  For recovery."""
+    def write_anew(self, stop: int) -> None:
+        """Write again what was found in it up to there, and sync that.  For recovery.
+
+        A process that was killed leaves bytes that nobody has synced; and where a sync had failed, a second one would
+        say that all is well without writing them (fsync(2)).
+        """
+        before = os.fstat(self._fd)
         with self._poisoning():
+            for at in range(0, stop, _ANEW_BYTES):
+                data = read_at(self._fd, min(_ANEW_BYTES, stop - at), at, self.path)
+                write_at(self._fd, data, at, self.path)
             sync(self._fd, self.path)
+        with own_errors(self.path, "setting its times"):
+            os.utime(self._fd, ns=(before.st_atime_ns, before.st_mtime_ns))  # by which old files go
 
     def take_as_full(self) -> None:
         """Take all of it for appended and flushed, as it is for a file that was found."""

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 
 from binlog.commitlog.mapped_file import Buffer, MappedFile
-from binlog.errors import CorruptError, StateError
+from binlog.errors import CorruptError, PoisonedError, StateError
 from binlog.format.commitlog.names import mapped_file_name, mapped_file_offset
 from binlog.storage.failures import own_errors
 from binlog.storage.files import open_directory, remove_file, sync_directory
@@ -42,6 +42,7 @@ class MappedFileQueue:
         self._files: tuple[MappedFile, ...] = ()
         self._leaving: dict[MappedFile, float] = {}
         self._ahead: MappedFile | None = None
+        self._poison: PoisonedError | None = None
         self._mutex = threading.Lock()
         self._making = threading.Lock()  # taken first
         self._generation = fork_generation()
@@ -84,6 +85,9 @@ class MappedFileQueue:
             file = MappedFile(self._directory_fd, self.folder, offset, self.file_bytes)
             file.take_as_full()
             self._files = (*self._files, file)
+        if offsets:
+            # A process that was killed leaves names that nobody has synced.
+            sync_directory(self._directory_fd, self.folder)
         self.flushed_where = self.committed_where = self.max_offset
 
     def _empty(self, offset: int) -> bool:
@@ -121,12 +125,16 @@ class MappedFileQueue:
                 self._ahead = self._make(files[-1].end)
 
     def _make(self, start: int) -> MappedFile:
+        if self._poison is not None:
+            raise PoisonedError(str(self._poison)) from self._poison
         buffer = self._buffer(start)
         try:
             return MappedFile(self._directory_fd, self.folder, start, self.file_bytes, buffer=buffer)
-        except BaseException:
+        except BaseException as error:
             if buffer is not None:
                 buffer.give_back()
+            if isinstance(error, PoisonedError):
+                self._poison = error
             raise
 
     def find(self, offset: int, *, first_where_below: bool = False) -> MappedFile | None:
@@ -165,27 +173,22 @@ class MappedFileQueue:
                 self.flushed_ms = store_ms
         return self.flushed_where != before
 
-    def sync(self, offset: int) -> None:
-        """Sync what was found from an offset on: see `MappedFile.sync`."""
+    def write_anew(self, start: int, stop: int) -> None:
+        """Write again, and sync, the files from that which holds one offset to that which ends behind another."""
         for file in self._files:
-            if file.end > offset:
-                file.sync()
+            if file.end > start and file.offset < stop:
+                file.write_anew(min(stop - file.offset, file.file_bytes))
 
     def clear(self) -> None:
         """Remove all files, durably, the last one first."""
         for file in reversed(self._files):
-            with self._mutex:
-                file.shut_down()
-                self._forget(file)
-        sync_directory(self._directory_fd, self.folder)
+            self._remove(file)
 
     def truncate(self, offset: int) -> None:
         """Have it all end at an offset, durably: what lies behind is erased or removed, the last file first."""
         for file in reversed(self._files):
             if file.offset >= offset and file is not self._files[0]:
-                with self._mutex:
-                    file.shut_down()  # who holds it goes on with what it has
-                    self._forget(file)
+                self._remove(file)
             elif file.offset + file.committed > offset:
                 file.move(max(offset - file.offset, 0))
         sync_directory(self._directory_fd, self.folder)
@@ -206,9 +209,13 @@ class MappedFileQueue:
             if not self._destroy(file):
                 break
             count += 1
-        if count:
-            sync_directory(self._directory_fd, self.folder)
         return count
+
+    def _remove(self, file: MappedFile) -> None:
+        """Remove it; who holds it goes on with what it has."""
+        with self._mutex:
+            file.shut_down()
+            self._forget(file)
 
     def remove_left(self) -> int:
         """Remove files that were held when they should have gone, and are no more, or for too long; how many went."""
@@ -219,8 +226,6 @@ class MappedFileQueue:
                 if file.shut_down() or file in due:
                     self._forget(file)
                     count += 1
-        if count:
-            sync_directory(self._directory_fd, self.folder)
         return count
 
     def _destroy(self, file: MappedFile) -> bool:
@@ -233,6 +238,8 @@ class MappedFileQueue:
 
     def _forget(self, file: MappedFile) -> None:
         file.remove()
+        # Each name for itself: a power cut that brought back one before the others' would leave a gap between files.
+        sync_directory(self._directory_fd, self.folder)
         self._leaving.pop(file, None)
         self._files = tuple(each for each in self._files if each is not file)
 

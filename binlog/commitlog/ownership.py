@@ -38,15 +38,22 @@ class Ownership:
             raise BusyError(
                 f"the store {path} belongs to {error.holder or 'another process'}", holder=error.holder
             ) from None
-        with own_errors(path, "taking the store"):
-            os.ftruncate(self._lock.fd, 0)  # RocketMQ writes into it: so readers know who had the store last
-        self.crashed = not self._make(ABORT_FILE)
-        fd = Descriptor(directory_fd, ABORT_FILE, os.path.join(path, ABORT_FILE))
+        except BaseException:
+            self._lock.close()
+            raise
         try:
-            write_at(fd.fd, f"{os.getpid()}".encode(), 0, path)
-        finally:
-            fd.close()
-        sync_directory(directory_fd, path)
+            with own_errors(path, "taking the store"):
+                os.ftruncate(self._lock.fd, 0)  # RocketMQ writes into it: so readers know who had the store last
+            self.crashed = not self._make(ABORT_FILE)
+            fd = Descriptor(directory_fd, ABORT_FILE, os.path.join(path, ABORT_FILE))
+            try:
+                write_at(fd.fd, f"{os.getpid()}".encode(), 0, path)
+            finally:
+                fd.close()
+            sync_directory(directory_fd, path)
+        except BaseException:
+            self._lock.close()
+            raise
 
     def _make(self, name: str) -> bool:
         """Make the file where there is none; whether it was made."""
@@ -66,8 +73,10 @@ class Ownership:
 
     def release(self, *, clean: bool) -> None:
         """Give the store up.  clean: all that was appended is on the disk, and the queues were told of it."""
-        if clean and not self.inherited:
-            with own_errors(self._path, "ending cleanly"):
-                remove_file(self._directory_fd, ABORT_FILE, self._path)
-            sync_directory(self._directory_fd, self._path)
-        self._lock.close()
+        try:
+            if clean and not self.inherited:
+                with own_errors(self._path, "ending cleanly"):
+                    remove_file(self._directory_fd, ABORT_FILE, self._path)
+                sync_directory(self._directory_fd, self._path)
+        finally:
+            self._lock.close()

@@ -6,6 +6,8 @@ are no message, and what lies behind is erased.  The queues are told of all thes
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from binlog.commitlog.commit_log import CommitLog
 from binlog.commitlog.consume_queues import ConsumeQueues
 from binlog.commitlog.dispatch import Dispatcher
@@ -14,7 +16,7 @@ from binlog.commitlog.mapped_file import MappedFile
 from binlog.commitlog.queues_flushing import QueuesFlushing
 from binlog.commitlog.transient_pool import TransientStorePool
 from binlog.errors import CorruptError, NotFoundError
-from binlog.format.commitlog.consume_queue import UNIT_BYTES
+from binlog.format.commitlog.consume_queue import UNIT_BYTES, QueueUnit
 
 _FILES_AFTER_CLEAN_STOP = 3
 
@@ -39,8 +41,6 @@ def recover(
     for buffer in left:
         log.adopt(buffer, buffer.offset or 0)
     queues.load()
-    for queue in queues:
-        queue.recover()
     checkpoint = queues_flushing.read()
     if crashed:
         queues_flushing.forget()  # another crash, in the middle of this, leaves what it says of queues and index untrue
@@ -49,22 +49,25 @@ def recover(
     removed = index.empty and again_ms is None and checkpoint.index_ms > 0
     if again_ms is not None:
         recovery_ms = min(recovery_ms, again_ms - 1)
+    start = told_from = _start_after_crash(log, recovery_ms) if crashed else _start_after_clean_stop(log)
+    for key, queue in queues.items():
+        queue.recover(start if crashed else None)
+        if crashed:
+            queue.truncate(log.files.max_offset, _leads_there(log, key))
     anew = bool(log.files.files) and (removed or not any(queue.max_index for queue in queues))
     if anew:
-        start = log.files.min_offset  # somebody removed the files
+        told_from = log.files.min_offset  # somebody removed the files
         queues_flushing.forget()
-    else:
-        start = _start_after_crash(log, recovery_ms) if crashed else _start_after_clean_stop(log)
-    if not _tell(log, queues, dispatcher, start):
+    if not _tell(log, queues, dispatcher, told_from):
         anew = True
         queues_flushing.forget()
         for queue in queues:
             queue.clear()
-        start = log.files.min_offset
-        _tell(log, queues, dispatcher, start, anew=True)
+        _tell(log, queues, dispatcher, log.files.min_offset, anew=True)
     end = dispatcher.offset
     if log.files.files:
-        log.files.sync(start)
+        if crashed:
+            log.files.write_anew(start, end)
         log.files.truncate(end)
     for buffer in left:
         buffer.remove()
@@ -95,6 +98,21 @@ def _tell(log: CommitLog, queues: ConsumeQueues, dispatcher: Dispatcher, start: 
         dispatcher.tell(found)
         dispatcher.offset = stop
     return True
+
+
+def _leads_there(log: CommitLog, key: tuple[str, int]) -> Callable[[int, QueueUnit], bool]:
+    """Whether the message of a queue's offset lies where a unit says, or it was removed."""
+
+    def leads_there(index: int, unit: QueueUnit) -> bool:
+        if unit.offset < log.files.min_offset:
+            return True
+        try:
+            message = log.read(unit.offset)
+        except (CorruptError, NotFoundError):
+            return False
+        return (message.topic, message.queue_id, message.queue_offset) == (*key, index)
+
+    return leads_there
 
 
 def _start_after_clean_stop(log: CommitLog) -> int:

@@ -32,10 +32,14 @@ class Sidecar:
             self._fd = open_file(directory_fd, SIDECAR_FILE, self._path, writable=True)
         except NotFoundError:
             self._fd = create_file(directory_fd, SIDECAR_FILE, self._path, mode=None)
-        found = parse_sidecar(read_at(self._fd, SIDECAR_BYTES, 0, self._path))
-        self._bell = (found[1] if found else 0) + 1 & 0xFFFFFFFF
-        write_at(self._fd, pack_sidecar(news, doorbell=self._bell), 0, self._path)
-        self._doorbell = Doorbell(self._fd, DOORBELL_OFFSET)
+        try:
+            found = parse_sidecar(read_at(self._fd, SIDECAR_BYTES, 0, self._path))
+            self._bell = (found[1] if found else 0) + 1 & 0xFFFFFFFF
+            write_at(self._fd, pack_sidecar(news, doorbell=self._bell), 0, self._path)
+            self._doorbell = Doorbell(self._fd, DOORBELL_OFFSET)
+        except BaseException:
+            os.close(self._fd)
+            raise
         self._doorbell.wake()
 
     def publish(self, news: News) -> None:

@@ -84,53 +84,65 @@ class MessageStore:
 
     def _open(self) -> None:
         options = self._options
-        self._pool = TransientStorePool(self._directory_fd, options.file_bytes, options.pool_buffers)
-        self._log = CommitLog(
-            os.path.join(self.path, COMMIT_LOG_FOLDER),
-            options.file_bytes,
-            store_host=options.store_host,
-            record_crc=options.record_crc,
-            body_bytes_max=options.body_bytes_max,
-            buffer=self._pool.borrow,
-        )
-        self._queues = ConsumeQueues(os.path.join(self.path, QUEUES_FOLDER), options.units_in_file)
-        self._index = KeyIndex(os.path.join(self.path, INDEX_FOLDER), options.key_index)
-        self._dispatcher = Dispatcher(
-            self._log, self._queues, self._index, self._readable_end, self._publish, self._concerns
-        )
-        self._queues_flushing = QueuesFlushing(
-            self._log,
-            self._queues,
-            self._index,
-            self._dispatcher,
-            self._directory_fd,
-            self.path,
-            options.queues_pace,
-            self._concerns,
-        )
-        recover(
-            self._log,
-            self._queues,
-            self._index,
-            self._dispatcher,
-            self._queues_flushing,
-            self._pool,
-            crashed=self._ownership.crashed,
-        )
-        if options.flush is Flush.POOLED:
-            self._pool.fill()
-        self._sidecar = Sidecar(self._directory_fd, self.path, self._news())
+        with contextlib.ExitStack() as undoing:  # what was opened is closed where the rest cannot be
+            self._pool = TransientStorePool(self._directory_fd, options.file_bytes, options.pool_buffers)
+            undoing.callback(self._pool.close)
+            self._log = CommitLog(
+                os.path.join(self.path, COMMIT_LOG_FOLDER),
+                options.file_bytes,
+                store_host=options.store_host,
+                record_crc=options.record_crc,
+                body_bytes_max=options.body_bytes_max,
+                buffer=self._pool.borrow,
+            )
+            undoing.callback(self._log.close)
+            self._queues = ConsumeQueues(os.path.join(self.path, QUEUES_FOLDER), options.units_in_file)
+            undoing.callback(self._queues.close)
+            self._index = KeyIndex(os.path.join(self.path, INDEX_FOLDER), options.key_index)
+            undoing.callback(self._index.close)
+            self._dispatcher = Dispatcher(
+                self._log, self._queues, self._index, self._readable_end, self._publish, self._concerns
+            )
+            self._queues_flushing = QueuesFlushing(
+                self._log,
+                self._queues,
+                self._index,
+                self._dispatcher,
+                self._directory_fd,
+                self.path,
+                options.queues_pace,
+                self._concerns,
+            )
+            recover(
+                self._log,
+                self._queues,
+                self._index,
+                self._dispatcher,
+                self._queues_flushing,
+                self._pool,
+                crashed=self._ownership.crashed,
+            )
+            if options.flush is Flush.POOLED:
+                self._pool.fill()
+            self._sidecar = Sidecar(self._directory_fd, self.path, self._news())
+            undoing.callback(self._sidecar.close)
+            delay_offsets = DelayOffsets(self.path)
+            undoing.callback(delay_offsets.close)
+            self._delays = Delays(self._pass_on, self._find_since, self._log, self._queues, delay_offsets)
+            self._start()
+            undoing.pop_all()
+
+    def _start(self) -> None:
         self._flushing = self._flush_service()
         self._cleaner = Cleaner(
             self._log,
             self._queues,
             self._index,
-            options.retention,
+            self._options.retention,
             self._told_end,
             self._publish,
             self._concerns,
         )
-        self._delays = Delays(self._pass_on, self._find_since, self._log, self._queues, DelayOffsets(self.path))
         self.transactions = Transactions(
             self._append_open, self._check_queue, self._find_since, self._log, self._queues
         )

@@ -41,6 +41,8 @@ def lock(fd: int, path: str, timeout: float | None = None) -> None:
 def _try_until(fd: int, deadline: float) -> int:
     pause = _TRY_SECONDS_FIRST
     while (result := lib.binlog_try_lock(fd)) in (-errno.EAGAIN, -errno.EACCES, -errno.EINTR):
+        if result == -errno.EINTR:
+            continue  # nobody has said that it is taken
         left = deadline - time.monotonic()
         if left <= 0:
             break

@@ -10,6 +10,8 @@ The command (`__main__`) compiles a recorder (`recorder/`, preloaded into every 
 - `faults`: has their system calls fail or be short (`faults`, `fault_scenarios`), and takes from the disk what a failed
   sync was to cover (`lost`).
 - `damage`: changes the bytes of sound logs.
+- `store-power`, `store-kill`, `store-faults`: the same for a store of messages (`store/`).  What the power part knows
+  of what it breaks is a `subject`: `log_subject` is a log's, `store/subject` a store's.
 
 `planted` holds the mistakes that the harness must find, `replay` looks at one kept violation again.
 """

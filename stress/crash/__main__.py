@@ -22,6 +22,7 @@ from stress.crash.crew import Crew, Member
 from stress.crash.planted import PLANTED, PlantingError, plant
 from stress.crash.preload import CompilerError, Preload, compile_recorder
 from stress.crash.report import progress, table
+from stress.crash.store.aftermath import remove_pools
 from stress.crash.tally import Tally, from_json, total
 from stress.crash.worker import PARTS
 
@@ -129,9 +130,12 @@ class Command:
         return sum(counts.violations for counts in rows) + self._deaths
 
 
-def _sweep_memory(prefix: str) -> None:
-    for path in Path("/dev/shm").glob(f"{prefix}-*"):
+def _sweep_memory(scratch: Path) -> None:
+    """Remove the shared memory of those who were killed, which the killed could not."""
+    for path in Path("/dev/shm").glob(f"{scratch.name}-*"):
         path.unlink(missing_ok=True)
+    for folder in (path for path in scratch.rglob("*") if path.is_dir()):
+        remove_pools(folder)
 
 
 def main() -> int:
@@ -147,7 +151,7 @@ def main() -> int:
                 command = Command(given, Path(scratch))
                 return command.replay() if given.replay else command.run()
             finally:
-                _sweep_memory(Path(scratch).name)
+                _sweep_memory(Path(scratch))
     except (CompilerError, PlantingError) as error:
         print(f"crash: {error}", file=sys.stderr)
         return 2

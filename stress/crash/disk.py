@@ -2,6 +2,9 @@
 
 - A 512-byte sector is written as a whole or not at all.  It holds what the last sync of its file covered, or that with
   any further writes to it, in the order of their calls.  Sectors do not wait for one another.
+- A store to a mapped file is such a write, which the kernel may put on the disk at any moment from its beginning on,
+  pages of it apart from one another, and so sectors too.  It may do that in the middle of the store: a sector may hold
+  one half of what was stored there without the other.
 - A file's size is a unit of its own: what the last sync covered, or any later size.  What lies beyond what was ever
   written is zeros.
 - Each change of a directory (a name made, linked, renamed, removed) is a unit of its own, kept or not, unless a later
@@ -24,6 +27,7 @@ from typing import NamedTuple
 from stress.crash.trace import Event, Kind, TraceError
 
 SECTOR_BYTES = 512
+_WORD_BYTES = 4
 
 Tree = dict[str, bytes | None]
 """What a directory holds, by path: a file's bytes, or None for a directory."""
@@ -40,12 +44,16 @@ _NEVER = 1 << 62
 
 
 class _Effect:
-    """What one call did to one file or directory.  durable: the tick from which on it cannot be lost."""
+    """What one call did to one file or directory.  durable: the tick from which on it cannot be lost.
 
-    __slots__ = ("durable", "event", "start")
+    torn: that of a store which the kernel writes to the disk while it is made; the whole store comes behind it.
+    """
 
-    def __init__(self, event: Event) -> None:
+    __slots__ = ("durable", "event", "start", "torn")
+
+    def __init__(self, event: Event, *, torn: bool = False) -> None:
         self.event = event
+        self.torn = torn
         self.start = event.start
         self.durable = _NEVER
 
@@ -77,7 +85,7 @@ class _File:
     def finish(self) -> None:
         """Work out the contents, once all effects are known."""
         for effect in self.effects:
-            self._contents.append(_changed(self._contents[-1], effect.event))
+            self._contents.append(_changed(self._contents[-1], effect))
 
     def span(self, tick: int) -> tuple[int, int]:
         """How many effects are durable, and how many have begun."""
@@ -128,12 +136,28 @@ class _File:
         return self._spans[span]
 
 
-def _changed(data: bytes, event: Event) -> bytes:
-    if event.kind is Kind.WRITE:
-        return data[: event.offset].ljust(event.offset, b"\0") + event.data + data[event.offset + len(event.data) :]
+def _changed(data: bytes, effect: _Effect) -> bytes:
+    event = effect.event
+    if event.kind in (Kind.WRITE, Kind.STORE):
+        changed = data[: event.offset].ljust(event.offset, b"\0") + event.data + data[event.offset + len(event.data) :]
+        return _torn(data, changed, event) if effect.torn else changed
     if event.kind is Kind.TRUNCATE:
         return data[: event.offset].ljust(event.offset, b"\0")
     return data.ljust(event.offset, b"\0")  # an allocation
+
+
+def _torn(data: bytes, changed: bytes, event: Event) -> bytes:
+    """With half of what is stored in each sector: the first one or the last, as its tick has it; words stay whole."""
+    result = bytearray(data.ljust(len(changed), b"\0"))
+    stop = event.offset + len(event.data)
+    start = event.offset
+    while start < stop:
+        end = min(start - start % SECTOR_BYTES + SECTOR_BYTES, stop)
+        middle = max((start + end) // 2 // _WORD_BYTES * _WORD_BYTES, start)
+        half = slice(start, middle) if event.start % 2 else slice(middle, end)
+        result[half] = changed[half]
+        start = end
+    return bytes(result)
 
 
 class _Directory:
@@ -271,9 +295,10 @@ class Disk:
 
     def _apply(self, event: Event) -> None:
         effect = _Effect(event)
-        if event.kind in (Kind.WRITE, Kind.TRUNCATE, Kind.ALLOCATE):
+        if event.kind in (Kind.WRITE, Kind.STORE, Kind.TRUNCATE, Kind.ALLOCATE):
             if event.inode in self._files:
-                self._files[event.inode].effects.append(effect)
+                torn = [_Effect(event, torn=True)] if event.kind is Kind.STORE else []
+                self._files[event.inode].effects += [*torn, effect]
             elif event.inode not in self._elsewhere:
                 raise TraceError(f"a file was written of which nothing is known, inode {event.inode}")
         elif event.kind is Kind.MEMORY:

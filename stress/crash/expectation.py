@@ -52,12 +52,10 @@ class Expectation:
     def __init__(self) -> None:
         self.writers: dict[int, Own] = {}
         self.number_least = 0
-        self.added = 0
         self._tried: list[Mark] = []
 
     def add(self, mark: Mark, seed: str) -> None:
         """Take one more mark into account."""
-        self.added += 1
         own = self.writers.setdefault(mark.writer, Own())
         if mark.kind is MarkKind.TRIED:
             self._tried.append(mark)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import errno
 import gc
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Protocol, TypeVar
 
 from binlog import Mode, Writer
 from binlog.errors import BinlogError, InternalError, PoisonedError
-from stress.crash.judge import PREPARE_BYTES
 from stress.crash.ledger import Own
 from stress.crash.striker import Action, Kind, Strike
 
@@ -20,6 +19,16 @@ OFTEN = 40
 """For ever, for what a caller may rightly try again: a signal's interruption."""
 
 Step = Callable[[Writer, Own], None]
+
+
+class Handle(Protocol):
+    """A log or store that is open."""
+
+    def close(self) -> None:
+        """Close it."""
+
+
+HandleT = TypeVar("HandleT", bound=Handle)
 
 _PAGES_BYTES = 9000
 """A record that has a page of its own: what shares one with a later append is written anew with it, and so the later
@@ -71,6 +80,7 @@ def _faults() -> dict[str, Fault]:
         Kind.MAP: (errno.ENOMEM,),
         Kind.LOCK: (errno.EINTR, errno.ENOLCK),
         Kind.READ: (0, errno.EIO, errno.EINTR),
+        Kind.POPULATE: (errno.EFAULT, errno.ENOMEM),
     }
     faults = [Fault((kind,), error) for kind, found in errors.items() for error in found]
     faults.append(Fault((Kind.WRITE, Kind.DATA_SYNC, Kind.SYNC), errno.EIO))  # the disk has gone
@@ -96,7 +106,8 @@ def _turn(writer: Writer, own: Own) -> None:
     own.append_turn(writer, 3)
 
 
-_append, _pages = _in(Mode.SYNC), _in(Mode.SYNC, _PAGES_BYTES)
+_append = _in(Mode.SYNC)
+_pages = _in(Mode.SYNC, _PAGES_BYTES)
 _grow = _in(Mode.SYNC, 3000)
 
 SCENARIOS: dict[str, tuple[Step, ...]] = {
@@ -136,38 +147,50 @@ class Fared:
         return None
 
 
-def run(log: Path, own: Own, steps: tuple[Step, ...], end_of_fault: Callable[[], int]) -> Fared:
-    """Open and take the steps, then have the fault end, and append once more.  `end_of_fault`: how often it struck."""
+def run(
+    open_: Callable[[], HandleT],
+    steps: Sequence[Callable[[HandleT], None]],
+    last: Callable[[HandleT], None],
+    end_of_fault: Callable[[], None],
+    *,
+    background_tells: bool = False,
+) -> Fared:
+    """Open and take the steps, then have the fault end, and take the last one.
+
+    background_tells: whether the last step, and closing, may say what befell something in the background.
+    """
     fared = Fared([], [])
-    writer: Writer | None = None
+    handle: HandleT | None = None
     error: BinlogError | None = None
 
-    def open_writer() -> None:
-        nonlocal writer
-        writer = Writer(log, prepare_bytes=PREPARE_BYTES)
+    def opening() -> None:
+        nonlocal handle
+        handle = open_()
 
     descriptors = _descriptors()
     for number, step in enumerate((*steps, None)):
         if step is None:
             end_of_fault()
-        if writer is None:
-            error = fared.attempt("opening", open_writer)
-            fared.opened = writer is not None
+        if handle is None:
+            error = fared.attempt("opening", opening)
+            fared.opened = handle is not None
             if step is None and error is not None:
                 fared.wrong.append(f"opening when the fault was over: {type(error).__name__}: {error}")
-        if writer is not None:
-            chosen, opened = step or _append, writer
-            error = fared.attempt(f"step {number}", lambda: chosen(opened, own))  # noqa: B023
-            if step is None and error is not None and not isinstance(error, PoisonedError):
+        if handle is not None:
+            chosen, opened = step or last, handle
+            error = fared.attempt(f"step {number}", lambda: chosen(opened))  # noqa: B023
+            told = background_tells or isinstance(error, PoisonedError)
+            if step is None and error is not None and not told:
                 fared.wrong.append(f"appending when the fault was over: {type(error).__name__}: {error}")
-    if writer is not None:
-        closed = writer
+    if handle is not None:
+        closed = handle
         poisoned, fared.poisoned = fared.poisoned, False  # closing what is poisoned is no appending
         error = fared.attempt("closing", closed.close)
         fared.poisoned |= poisoned
-        if error is not None and not poisoned:
+        if error is not None and not poisoned and not background_tells:
             fared.wrong.append(f"closing when the fault was over: {type(error).__name__}: {error}")
-    del writer, error
+        del closed, opened
+    del handle, error
     gc.collect()
     if (left := _descriptors() - descriptors) > 0:
         fared.wrong.append(f"{left} descriptors were left open")

@@ -169,7 +169,12 @@ class Faults:
 
         def live() -> None:
             arm(strike, self._under, self._slots[0])
-            fared = run(self._log, own, steps, _stop_striking)
+            fared = run(
+                lambda: Writer(self._log, prepare_bytes=PREPARE_BYTES),
+                [lambda writer, step=step: step(writer, own) for step in steps],  # type: ignore[misc]
+                own.append,
+                disarm,
+            )
             own.say(json.dumps([fared.errors, fared.wrong, fared.opened, fared.poisoned]))
 
         mortal = Mortal(live, own)
@@ -240,11 +245,6 @@ def _in_turn(sweeps: list[Case]) -> list[Case]:
     others = [case for case in sweeps if not FAULTS[case.fault].of_syncs]
     pairs = [case for pair in zip(syncs, others, strict=False) for case in pair]
     return pairs + syncs[len(others) :] + others[len(syncs) :]
-
-
-def _stop_striking() -> int:
-    disarm()
-    return 0
 
 
 def _compare(fault: Fault, fared: Fared) -> list[str]:

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import enum
 import mmap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import binlog
 from binlog import Batch, Mode, Ref, Writer
@@ -47,7 +47,7 @@ def is_whole(data: bytes, writer: int, index: int) -> bool:
     return data.startswith(head) and data == record_bytes(writer, index, len(data) - len(head))
 
 
-class Own:
+class Part:
     """One writer's part of the ledger."""
 
     def __init__(self, memory: memoryview, writer: int, room: int) -> None:
@@ -85,38 +85,6 @@ class Own:
         data = text.encode()[-_TEXT_BYTES:]
         self._text[: len(data)] = data
         self._numbers[_TEXT_SIZE] = len(data)
-
-    def append(self, writer: Writer[Any], mode: Mode = Mode.SYNC, *, size: int = 0) -> None:
-        """Append the next record."""
-        first = self._try(1)
-        ref = self._called(first, 1, lambda: writer.append(record_bytes(self.writer, first, size), mode=mode))
-        self._tell(first, 1, [] if ref is None else [ref], Fate.DURABLE if mode is Mode.SYNC else Fate.KEPT)
-
-    def append_many(self, writer: Writer[Any], count: int, mode: Mode = Mode.SYNC, *, size: int = 0) -> None:
-        """Append the next records together."""
-        first = self._try(count)
-        records = [record_bytes(self.writer, index, size) for index in range(first, first + count)]
-        refs = self._called(first, count, lambda: writer.append_many(records, mode=mode))
-        self._tell(first, count, refs, Fate.DURABLE if mode is Mode.SYNC else Fate.KEPT)
-
-    def append_turn(self, writer: Writer[Any], count: int, *, first: int | None = None) -> None:
-        """Append records as a turn of a source of this writer's own: the next ones, or again those from `first` on."""
-        if first is None or first >= self.tried:
-            first = self._try(count)
-        records = [record_bytes(self.writer, index) for index in range(first, first + count)]
-        batches = [Batch.from_records(records)]
-        source = f"writer {self.writer}"
-        turn = self._called(first, count, lambda: writer.append_turn(batches, source=source, turn=first))
-        refs = [] if turn is None else [Ref(turn.number, turn.start + offset) for offset in batches[0].offsets[:-1]]
-        self._tell(first, count, refs, Fate.DURABLE)
-
-    def sync(self, writer: Writer[Any]) -> None:
-        """Sync, which makes durable all that was kept."""
-        writer.sync()
-        for index in range(self.tried):
-            place, fate, first = self._entry(index)
-            if fate == Fate.KEPT:
-                self._put(index, place, Fate.DURABLE, first)
 
     def entries(self) -> Iterator[tuple[int, Ref | None, Fate, int]]:
         """Each record that was tried: its index, where it lies as far as told, what was told, its call's first."""
@@ -159,14 +127,53 @@ class Own:
         self._numbers[at + _FATE] = fate
 
 
-class Ledger:
+class Own(Part):
+    """One writer of a log."""
+
+    def append(self, writer: Writer[Any], mode: Mode = Mode.SYNC, *, size: int = 0) -> None:
+        """Append the next record."""
+        first = self._try(1)
+        ref = self._called(first, 1, lambda: writer.append(record_bytes(self.writer, first, size), mode=mode))
+        self._tell(first, 1, [] if ref is None else [ref], Fate.DURABLE if mode is Mode.SYNC else Fate.KEPT)
+
+    def append_many(self, writer: Writer[Any], count: int, mode: Mode = Mode.SYNC, *, size: int = 0) -> None:
+        """Append the next records together."""
+        first = self._try(count)
+        records = [record_bytes(self.writer, index, size) for index in range(first, first + count)]
+        refs = self._called(first, count, lambda: writer.append_many(records, mode=mode))
+        self._tell(first, count, refs, Fate.DURABLE if mode is Mode.SYNC else Fate.KEPT)
+
+    def append_turn(self, writer: Writer[Any], count: int, *, first: int | None = None) -> None:
+        """Append records as a turn of a source of this writer's own: the next ones, or again those from `first` on."""
+        if first is None or first >= self.tried:
+            first = self._try(count)
+        records = [record_bytes(self.writer, index) for index in range(first, first + count)]
+        batches = [Batch.from_records(records)]
+        source = f"writer {self.writer}"
+        turn = self._called(first, count, lambda: writer.append_turn(batches, source=source, turn=first))
+        refs = [] if turn is None else [Ref(turn.number, turn.start + offset) for offset in batches[0].offsets[:-1]]
+        self._tell(first, count, refs, Fate.DURABLE)
+
+    def sync(self, writer: Writer[Any]) -> None:
+        """Sync, which makes durable all that was kept."""
+        writer.sync()
+        for index in range(self.tried):
+            place, fate, first = self._entry(index)
+            if fate == Fate.KEPT:
+                self._put(index, place, Fate.DURABLE, first)
+
+
+PartT = TypeVar("PartT", bound=Part)
+
+
+class AnyLedger(Generic[PartT]):
     """All writers' parts.  Make it before the processes are forked."""
 
-    def __init__(self, writers: int, room: int) -> None:
+    def __init__(self, kind: type[PartT], writers: int, room: int) -> None:
         own_bytes = 4096 + room * _ENTRY * 8
         memory = memoryview(mmap.mmap(-1, writers * own_bytes))
         parts = [memory[index * own_bytes : (index + 1) * own_bytes] for index in range(writers)]
-        self.writers = [Own(part, index, room) for index, part in enumerate(parts)]
+        self.writers = [kind(part, index, room) for index, part in enumerate(parts)]
 
     def clear(self) -> None:
         """Begin anew."""
@@ -178,7 +185,7 @@ class Ledger:
         """Records that calls returned for."""
         return sum(own.told for own in self.writers)
 
-    def judge(self, log: binlog.Reader | list[binlog.Entry], *, least: Fate = Fate.KEPT) -> list[str]:
+    def judge(self, log: Iterable[binlog.Entry], *, least: Fate = Fate.KEPT) -> list[str]:
         """What is wrong with what a log holds, read from its start.
 
         least: KEPT where nothing but processes died, DURABLE where the disk lost what was not synced.
@@ -205,6 +212,13 @@ class Ledger:
         return wrong
 
 
+class Ledger(AnyLedger[Own]):
+    """Of the writers of a log."""
+
+    def __init__(self, writers: int, room: int) -> None:
+        super().__init__(Own, writers, room)
+
+
 def _identity(data: bytes, writers: int) -> tuple[int, int] | None:
     with suppress(ValueError):
         writer, index = map(int, data[:24].split(b":", 2)[:2])
@@ -213,7 +227,7 @@ def _identity(data: bytes, writers: int) -> tuple[int, int] | None:
     return None
 
 
-def _compare(own: Own, there: dict[int, Ref], least: Fate) -> list[str]:
+def _compare(own: Part, there: dict[int, Ref], least: Fate) -> list[str]:
     wrong = []
     for index, ref, fate, first in own.entries():
         what = f"record {index} of writer {own.writer}"
@@ -229,7 +243,7 @@ def _compare(own: Own, there: dict[int, Ref], least: Fate) -> list[str]:
     return wrong
 
 
-def tell_error(own: Own, error: BaseException) -> None:
+def tell_error(own: Part, error: BaseException) -> None:
     """Say what ended a process that nobody killed."""
     ours = "" if isinstance(error, BinlogError) else "an error that is none of binlog's: "
     own.say(f"{ours}{type(error).__name__}: {error}")

@@ -57,7 +57,7 @@ class LossyDisk:
             match event.kind:
                 case Kind.CREATE:
                     self._files[event.inode] = _File()  # the number of a file that was removed
-                case Kind.WRITE if event.data:
+                case Kind.WRITE | Kind.STORE if event.data:
                     file.write(event.offset, event.data)
                 case Kind.TRUNCATE:
                     file.resize(event.offset)
@@ -80,5 +80,5 @@ class LossyDisk:
 
 
 def names_in(log: Path) -> dict[str, int]:
-    """The inode of each file in a directory."""
-    return {path.name: path.stat().st_ino for path in log.iterdir()} if log.exists() else {}
+    """The inode of each file in a directory and below it, by its path from there."""
+    return {str(path.relative_to(log)): path.stat().st_ino for path in log.rglob("*") if path.is_file()}

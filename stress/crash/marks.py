@@ -1,16 +1,30 @@
-"""What a workload says of itself, in the trace between its calls: what it tried, and what it was told is kept."""
+"""What a workload says of itself, in the trace between its calls: what it tried, and what it was told is kept.
+
+A mark is five numbers.  `Mark` is what those of a log's workloads mean; a store of messages has marks of its own.
+"""
 
 from __future__ import annotations
 
 import ctypes
 import enum
 import functools
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from binlog import Ref
 from stress.crash.trace import ROOM_BYTES, Event
 
 _OFFSET_BITS = 40
+
+Values = tuple[int, ...]
+"""The five numbers of a mark."""
+
+
+class HasValues(Protocol):
+    """A mark, whatever it means."""
+
+    @property
+    def values(self) -> Values:
+        """As five numbers."""
 
 
 class MarkKind(enum.IntEnum):
@@ -35,22 +49,22 @@ class Mark(NamedTuple):
     ref: Ref | None
 
     @property
-    def values(self) -> tuple[int, int, int, int, int]:
+    def values(self) -> Values:
         """As the five numbers of a trace's record."""
         place = 0 if self.ref is None else self.ref.number << _OFFSET_BITS | self.ref.offset
         return self.kind, self.writer, self.first, self.record_count, place
 
 
-def mark_of(values: tuple[int, ...] | list[int]) -> Mark:
+def mark_of(values: Values) -> Mark:
     """The mark that `values` gave."""
     kind, writer, first, count, place = values
     ref = Ref(place >> _OFFSET_BITS, place & ((1 << _OFFSET_BITS) - 1)) if place else None
     return Mark(MarkKind(kind), writer, first, count, ref)
 
 
-def marks_in(events: list[Event]) -> list[tuple[int, Mark]]:
+def marks_in(events: list[Event]) -> list[tuple[int, Values]]:
     """The marks of a trace with their ticks, in order."""
-    return [(event.start, mark_of(event.mark)) for event in events if any(event.mark)]
+    return [(event.start, event.mark) for event in events if any(event.mark)]
 
 
 class Recorder:
@@ -74,7 +88,7 @@ class Recorder:
         """End it in this process."""
         self._stop()
 
-    def mark(self, mark: Mark) -> None:
+    def mark(self, mark: HasValues) -> None:
         """Put a mark into the trace, now."""
         self._mark(*mark.values)
 

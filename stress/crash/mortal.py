@@ -12,7 +12,7 @@ from collections.abc import Callable
 from itertools import takewhile
 from pathlib import Path
 
-from stress.crash.ledger import Own, tell_error
+from stress.crash.ledger import Part, tell_error
 
 HANG_SECONDS = 20
 _FAILED = 3
@@ -25,7 +25,7 @@ class Mortal:
     it is, once it takes longer than anything here can take.
     """
 
-    def __init__(self, work: Callable[[], None], own: Own) -> None:
+    def __init__(self, work: Callable[[], None], own: Part) -> None:
         self.own = own
         sys.stdout.flush()
         self.pid = os.fork()
@@ -69,7 +69,7 @@ class Mortal:
         return f"the process of writer {self.own.writer} failed: {self.own.text}"
 
 
-def _live(work: Callable[[], None], own: Own) -> None:
+def _live(work: Callable[[], None], own: Part) -> None:
     with contextlib.suppress(BaseException):
         try:
             faulthandler.register(signal.SIGALRM, chain=True)

@@ -58,6 +58,17 @@ PLANTED = {
         Planted("sync-tried-again", "a sync that failed is made again, and then says that all is well", part="faults"),
         Planted("poison-not-written", "a failed sync is told to nobody but the one who made it", part="faults"),
         Planted("sealed-offsets-used-again", "a file is cut after a failed sync, and gone on with", part="faults"),
+        Planted("store-answered-before-flush", "with sync flush an append returns before the flush", "store-power"),
+        Planted("store-marker-removed-first", "the marker of a crash goes before all is flushed", "store-power"),
+        Planted("store-name-not-synced", "a new file's name is not synced", "store-power"),
+        Planted("store-names-removed-together", "names of several files go before any is synced", "store-power"),
+        Planted("store-units-believed", "a crashed store's queues are believed as they are", "store-power"),
+        Planted("store-part-of-crc-believed", "a message that lacks a part of its CRC counts as one", "store-power"),
+        Planted("store-end-not-erased", "what lies behind the end stays when a store is recovered", "store-kill"),
+        Planted("store-buffers-forgotten", "nobody looks for what a dead process had in its buffers", "store-kill"),
+        Planted("store-offset-not-compared", "a message counts wherever it says that it lies", "store-kill"),
+        Planted("store-found-bytes-believed", "what a failed sync left is not written anew", "store-faults"),
+        Planted("store-sync-tried-again", "a sync that failed is made again, and does nothing", "store-faults"),
         Planted("tail-not-compared", "a tail is believed without a look at our own copy of it", part="damage"),
     )
 }

@@ -10,15 +10,14 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from stress.crash.context import Context
 from stress.crash.disk import Disk, Span, State, Tree
-from stress.crash.expectation import Expectation, group_bounds, turns_in
-from stress.crash.judge import Judge, Observation, compare
 from stress.crash.marks import forget_shared_memory, marks_in
 from stress.crash.recording import LOG, Crashed, Recording, build, load_recording, record, record_recoveries
 from stress.crash.states import enumerate_states
-from stress.crash.workloads import WORKLOADS
+from stress.crash.subject import Judging, Subject
 
 _RUNS_AT_ONCE = 6  # recorded in one process, for starting one costs more than a run
 _RECOVERIES_AT_ONCE = 24
@@ -30,31 +29,33 @@ _CRASHED_MAX = 96
 class Run:
     """A recording, ready to be judged at every prefix."""
 
-    def __init__(self, recording: Recording) -> None:
-        events = recording.events()
+    def __init__(self, recording: Recording, subject: Subject) -> None:
+        # A process that dies in a workload is killed before a call that changes something, and by then alone in one.
+        events = [event for event in recording.events() if not event.died]
         self.recording = recording
         self.disk = Disk(dict(recording.initial), events)
         self._marks = [*((0, mark) for mark in recording.given), *marks_in(events)]
-        marks = [mark for _, mark in self._marks]
-        self.judge = Judge(recording.records(events), group_bounds(marks), recording.seed, turns_in(marks))
+        self.judging: Judging[Any, Any] = subject.judging(recording.seed, [mark for _, mark in self._marks])
+        self._choices_max = subject.choices_max
 
-    def states(self) -> Iterator[tuple[int, Span, State, Expectation, Expectation]]:
+    def states(self) -> Iterator[tuple[int, Span, State, Any, Any]]:
         """Each state with its number, its span, and what was tried at the span's first tick and told at its last."""
-        most, least = Expectation(), Expectation()
+        most, least = self.judging.expectation(), self.judging.expectation()
+        most_count = least_count = 0
         before: Span | None = None
-        for number, span, choice in enumerate_states(self.disk, self.recording.seed):
+        for number, span, choice in enumerate_states(self.disk, self.recording.seed, self._choices_max):
             if span is not before:
-                self._grow(most, span.first)
-                self._grow(least, span.last)
+                most_count = self._grow(most, most_count, span.first)
+                least_count = self._grow(least, least_count, span.last)
                 before = span
             yield number, span, self.disk.state(span, choice), most, least
 
-    def _grow(self, expectation: Expectation, until: int) -> None:
-        """Add the marks up to a tick that were not added yet."""
-        for tick, mark in self._marks[expectation.added :]:
-            if tick > until:
-                return
-            expectation.add(mark, self.recording.seed)
+    def _grow(self, expected: Any, count: int, until: int) -> int:
+        """Add the marks up to a tick, of which the first `count` were added; how many are then."""
+        while count < len(self._marks) and self._marks[count][0] <= until:
+            self.judging.add(expected, self._marks[count][1])
+            count += 1
+        return count
 
 
 @dataclass
@@ -63,16 +64,17 @@ class _Open:
 
     recording: Recording
     run: Run
-    left: Iterator[tuple[int, Span, State, Expectation, Expectation]]
-    seen: dict[bytes, Observation] = field(default_factory=dict)
+    left: Iterator[tuple[int, Span, State, Any, Any]]
+    seen: dict[bytes, Any] = field(default_factory=dict)
 
 
 class Power:
     """Records workloads, and judges what a power cut may leave of each: a slice of the one that has had the least."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, subject: Subject) -> None:
         self._context = context
-        self._chance = random.Random(f"{context.job.seed}/{context.job.worker}/power")
+        self._subject = subject
+        self._chance = random.Random(f"{context.job.seed}/{context.job.worker}/{subject.part}")
         self._turns = 0
         self._crashed: list[Crashed] = []
         self._open: dict[str, _Open] = {}
@@ -81,9 +83,9 @@ class Power:
     def turn(self) -> None:
         """Judge some states of the workload that has had the fewest."""
         # Each worker begins with another one, so that many workers with little time come to all of them.
-        first = self._context.job.worker % len(WORKLOADS)
-        names = [*WORKLOADS][first:] + [*WORKLOADS][:first]
-        rows = {name: self._context.tally.row(f"power/{name}") for name in names}
+        workloads = [*self._subject.workloads]
+        first = self._context.job.worker % len(workloads)
+        rows = {name: self._context.tally.row(self._row(name)) for name in workloads[first:] + workloads[:first]}
         name = min((name for name in rows if self._has_work(name)), key=lambda name: rows[name].states)
         self._turns += 1
         begun = time.monotonic()
@@ -94,6 +96,9 @@ class Power:
             del self._open[name]
         rows[name].seconds += time.monotonic() - begun
 
+    def _row(self, name: str) -> str:
+        return f"{self._subject.part}/{name}"
+
     def _has_work(self, name: str) -> bool:
         return name != "recovery" or bool(self._crashed or name in self._open or self._recorded.get(name))
 
@@ -103,46 +108,49 @@ class Power:
             self._recorded[name] = self._record(name)
         recording = self._recorded[name].pop()
         recording.save(self._inhand(name))
-        run = Run(recording)
+        run = Run(recording, self._subject)
         return _Open(recording, run, run.states())
 
     def _inhand(self, name: str) -> Path:
         """Where the one that watches finds the recording in hand, should this worker die of it."""
-        folder = self._context.scratch / f"recording-{name}"
+        folder = self._context.scratch / f"recording-{self._subject.part}-{name}"
         folder.mkdir(exist_ok=True)
         return folder
 
     def _record(self, name: str) -> list[Recording]:
         folder = self._context.scratch / "recordings"
         folder.mkdir(exist_ok=True)
+        subject, preload = self._subject, self._context.preload
         if name == "recovery":
             self._chance.shuffle(self._crashed)
             taken, self._crashed = self._crashed[:_RECOVERIES_AT_ONCE], self._crashed[_RECOVERIES_AT_ONCE:]
-            return record_recoveries(taken, folder, self._context.preload)
+            return record_recoveries(subject.part, taken, folder, preload)
         head = f"{self._context.job.seed}.{self._context.job.worker}.{self._turns}"
-        return record(name, [f"{head}.{index}" for index in range(_RUNS_AT_ONCE)], folder, self._context.preload)
+        seeds = [f"{head}.{index}" for index in range(_RUNS_AT_ONCE)]
+        return record(subject.part, name, seeds, folder, preload, subject.prepare(name))
 
     def _judge(self, name: str, judged: _Open) -> bool:
         """Judge a slice of the states; whether that was the last."""
-        counts = self._context.tally.row(f"power/{name}")
+        counts = self._context.tally.row(self._row(name))
         recording, seen = judged.recording, judged.seen
         new = 0
         for number, _, state, most, least in judged.left:
-            if state.key in seen:
-                counts.repeated += 1
-            else:
-                self._context.current.set(f"state {number} of the recording in recording-{name}")
-                seen[state.key] = observe(judged.run.judge, state.tree, self._context.scratch)
+            is_new = state.key not in seen
+            counts.repeated += not is_new
+            if is_new:
+                self._context.current.set(f"state {number} of the recording in recording-{self._subject.part}-{name}")
+                seen[state.key] = observe(judged.run.judging, state.tree, self._context.scratch)
                 counts.states += 1
                 new += 1
-                if name != "recovery" and self._chance.random() * _CRASHED_ONE_IN < 1:
-                    self._crashed.append(Crashed(recording.seed, state.tree, (*most.tried(), *least.acknowledged())))
-                    self._chance.shuffle(self._crashed)
-                    del self._crashed[_CRASHED_MAX:]
                 self._context.tell()
-            wrong = compare(seen[state.key], least.writers, most.writers, least.number_least)
+            wrong = judged.run.judging.compare(seen[state.key], least, most)
             if wrong:
                 self._violation(name, recording, number, state.tree, wrong)
+            elif is_new and name != "recovery" and self._chance.random() * _CRASHED_ONE_IN < 1:
+                given = judged.run.judging.crashed(least, most)
+                self._crashed.append(Crashed(recording.seed, state.tree, given))
+                self._chance.shuffle(self._crashed)
+                del self._crashed[_CRASHED_MAX:]
             if self._context.done or new == _STATES_A_TURN:
                 return False
         return True
@@ -150,19 +158,20 @@ class Power:
     def _violation(self, name: str, recording: Recording, number: int, tree: Tree, wrong: list[str]) -> None:
         def keep(folder: Path) -> None:
             recording.save(folder)
-            (folder / "part.json").write_text(json.dumps({"part": "power", "state": number}))
+            (folder / "part.json").write_text(json.dumps({"part": self._subject.part, "state": number}))
             build(tree, folder / "state")
 
         turn = f"{self._context.job.worker}-{self._turns}"
-        self._context.violation(f"power/{name}", f"power-{name}-{recording.seed}-{turn}-{number}", wrong, keep)
+        label = f"{self._subject.part}-{name}-{recording.seed}-{turn}-{number}"
+        self._context.violation(self._row(name), label, wrong, keep)
 
 
-def observe(judge: Judge, tree: Tree, scratch: Path) -> Observation:
+def observe(judging: Judging[Any, Any], tree: Tree, scratch: Path) -> Any:
     """Build a state in memory, judge it, and leave nothing of it: neither files nor shared memory."""
     root = scratch / "state"
     build(tree, root)
     try:
-        return judge.observe(root / LOG)
+        return judging.observe(root / LOG)
     finally:
         _remove(root)
         forget_shared_memory()
@@ -179,12 +188,12 @@ def _remove(root: Path) -> None:
         shutil.rmtree(root, ignore_errors=True)
 
 
-def replay(folder: Path, scratch: Path) -> list[str]:
+def replay(subject: Subject, folder: Path, scratch: Path) -> list[str]:
     """Judge one kept state again; what is wrong with it."""
     wanted = json.loads((folder / "part.json").read_text())["state"]
-    run = Run(load_recording(folder))
+    run = Run(load_recording(folder), subject)
     for number, span, state, most, least in run.states():
         if number == wanted:
             print(f"state {number}, ticks {span.first} to {span.last}, {len(span.units)} units not certain")
-            return compare(observe(run.judge, state.tree, scratch), least.writers, most.writers, least.number_least)
+            return run.judging.compare(observe(run.judging, state.tree, scratch), least, most)
     raise ValueError(f"the recording has no state {wanted}")

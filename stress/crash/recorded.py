@@ -1,4 +1,4 @@
-"""The process that the recorder is preloaded into: `python -m stress.crash.recorded WORKLOAD [SEED ROOT]...`.
+"""The process that the recorder is preloaded into: `python -m stress.crash.recorded PART WORKLOAD [SEED ROOT]...`.
 
 Everything is imported before the recording begins, so that a trace holds the log's calls alone.
 """
@@ -9,20 +9,22 @@ import os
 import sys
 from pathlib import Path
 
+from stress.crash.log_subject import LOGS
 from stress.crash.marks import Recorder
 from stress.crash.recording import LOG
-from stress.crash.workloads import WORKLOADS
+from stress.crash.store.subject import STORES
 
 
 def main() -> None:
     """Run the workload in each root with its seed, with a trace of its own beside the root."""
-    workload, *runs = sys.argv[1:]
+    part, name, *runs = sys.argv[1:]
+    (workload,) = (subject.workloads[name] for subject in (LOGS, STORES) if subject.part == part)
     recorder = Recorder()
     for seed, path in zip(runs[::2], runs[1::2], strict=True):
         root = Path(path)
         os.chdir(root)
         recorder.start(str(root.with_suffix(".trace")))
-        WORKLOADS[workload](root / LOG, seed)
+        workload(root / LOG, seed)
         recorder.stop()
 
 

@@ -8,21 +8,18 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 from stress.crash.disk import Node, Tree
-from stress.crash.expectation import record_of
-from stress.crash.judge import Identity
-from stress.crash.marks import Mark, MarkKind, mark_of, marks_in
+from stress.crash.marks import Values
 from stress.crash.preload import Preload
 from stress.crash.trace import HEADER_BYTES, Event, parse_trace, used_bytes
-from stress.crash.workloads import PREPARED
 
 LOG = "log"
-"""The log's directory, relative to the root of a recording; above it is the directory that holds its name."""
+"""The directory of the log or store, relative to the root of a recording; above it is the one that holds its name."""
 
 _SECONDS_MAX = 60
 
@@ -31,12 +28,16 @@ class RecordingError(Exception):
     """The workload itself failed, so there is nothing to look at."""
 
 
+Prepare = Callable[[Path, str], list[Values]]
+"""What makes the log of a seed before a recording begins, and what of it counts as tried and acknowledged."""
+
+
 class Crashed(NamedTuple):
     """A state to recover: the seed of its records, what is on the disk, what had been tried and acknowledged."""
 
     seed: str
     tree: Tree
-    given: tuple[Mark, ...]
+    given: tuple[Values, ...]
 
 
 @dataclass(frozen=True)
@@ -44,35 +45,25 @@ class Recording:
     """One recorded run.
 
     seed: of the workload, and of its records.
-    initial: what was there, durably, when it began; given: what counts as tried and acknowledged from the start.
+    initial: what was there, durably, when it began; given: what counts as marked from the start.
     """
 
     workload: str
     seed: str
     initial: Mapping[str, Node]
-    given: tuple[Mark, ...]
+    given: tuple[Values, ...]
     trace: bytes
 
     def events(self) -> list[Event]:
         """The calls and marks."""
         return parse_trace(self.trace)
 
-    def records(self, events: list[Event]) -> dict[bytes, Identity]:
-        """Which record is which, of all that were tried."""
-        marks = [*self.given, *(mark for _, mark in marks_in(events))]
-        return {
-            record_of(self.seed, mark.writer, index): (mark.writer, index)
-            for mark in marks
-            if mark.kind is MarkKind.TRIED
-            for index in range(mark.first, mark.first + mark.record_count)
-        }
-
     def save(self, folder: Path) -> None:
         """Keep it in a folder."""
         about = {
             "workload": self.workload,
             "seed": self.seed,
-            "given": [mark.values for mark in self.given],
+            "given": self.given,
             "initial": {
                 path: [node.inode, None if node.data is None else base64.b64encode(node.data).decode()]
                 for path, node in self.initial.items()
@@ -92,7 +83,7 @@ def load_recording(folder: Path) -> Recording:
             path: Node(inode, None if data is None else base64.b64decode(data))
             for path, (inode, data) in about["initial"].items()
         },
-        given=tuple(mark_of(values) for values in about["given"]),
+        given=tuple(map(tuple, about["given"])),
         trace=(folder / "trace").read_bytes(),
     )
 
@@ -110,36 +101,40 @@ def build(tree: Tree, root: Path) -> None:
             os.close(fd)
 
 
-def record(workload: str, seeds: list[str], folder: Path, preload: Preload) -> list[Recording]:
-    """Run a workload once for each seed, in an empty folder, and leave nothing there.  Raises: RecordingError."""
+def record(
+    part: str, workload: str, seeds: list[str], folder: Path, preload: Preload, prepare: Prepare
+) -> list[Recording]:
+    """Run a part's workload once for each seed, in an empty folder, and leave nothing there.
+
+    prepare: makes what is there, durably, before.  Raises: RecordingError.
+    """
     runs = []
     for index, seed in enumerate(seeds):
         root = folder / str(index)
         root.mkdir()
-        given = PREPARED[workload](root / LOG, seed) if workload in PREPARED else []
-        runs.append(_Run(seed, root, tuple(given)))
-    return _record(workload, runs, preload.environment("first"))
+        runs.append(_Run(seed, root, tuple(prepare(root / LOG, seed))))
+    return _record(part, workload, runs, preload.environment("first"))
 
 
-def record_recoveries(crashed: list[Crashed], folder: Path, preload: Preload) -> list[Recording]:
+def record_recoveries(part: str, crashed: list[Crashed], folder: Path, preload: Preload) -> list[Recording]:
     """Run the recovery of each crashed state, in another boot than the one that they were left by."""
     runs = []
     for index, (seed, tree, given) in enumerate(crashed):
         root = folder / str(index)
         build(tree, root)
         runs.append(_Run(seed, root, given))
-    return _record("recovery", runs, preload.environment("second"))
+    return _record(part, "recovery", runs, preload.environment("second"))
 
 
 class _Run(NamedTuple):
     seed: str
     root: Path
-    given: tuple[Mark, ...]
+    given: tuple[Values, ...]
 
 
-def _record(workload: str, runs: list[_Run], environment: dict[str, str]) -> list[Recording]:
+def _record(part: str, workload: str, runs: list[_Run], environment: dict[str, str]) -> list[Recording]:
     before = [_snapshot(run.root) for run in runs]
-    _run(workload, runs, environment)
+    _run(part, workload, runs, environment)
     recordings = []
     for run, initial in zip(runs, before, strict=True):
         path = run.root.with_suffix(".trace")
@@ -149,10 +144,10 @@ def _record(workload: str, runs: list[_Run], environment: dict[str, str]) -> lis
     return recordings
 
 
-def _run(workload: str, runs: list[_Run], environment: dict[str, str]) -> None:
+def _run(part: str, workload: str, runs: list[_Run], environment: dict[str, str]) -> None:
     """Run the workload in a process, which makes its own, one run after the other."""
     arguments = [argument for run in runs for argument in (run.seed, str(run.root))]
-    command = [sys.executable, "-m", "stress.crash.recorded", workload, *arguments]
+    command = [sys.executable, "-m", "stress.crash.recorded", part, workload, *arguments]
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
         try:
             said, _ = process.communicate(timeout=_SECONDS_MAX)

@@ -4,12 +4,26 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from stress.crash import damage, faults, kill, power
+from stress.crash.log_subject import LOGS
+from stress.crash.store import faults as store_faults
+from stress.crash.store import kill as store_kill
+from stress.crash.store.subject import STORES
 
 _SHOWN_MAX = 20
-_REPLAYS = {"power": power.replay, "kill": kill.replay, "faults": faults.replay, "damage": damage.replay}
+_REPLAYS: dict[str, Callable[[Path, Path], list[str]]] = {
+    "power": partial(power.replay, LOGS),
+    "kill": kill.replay,
+    "faults": faults.replay,
+    "damage": damage.replay,
+    "store-power": partial(power.replay, STORES),
+    "store-kill": store_kill.replay,
+    "store-faults": store_faults.replay,
+}
 
 
 def main() -> int:

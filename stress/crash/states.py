@@ -45,9 +45,17 @@ def _random_choice(counts: list[int], chance: random.Random) -> Choice:
     )
 
 
-def enumerate_states(disk: Disk, seed: str) -> Iterator[tuple[int, Span, Choice]]:
-    """The numbered states of a run; many are the same as others."""
+def enumerate_states(disk: Disk, seed: str, choices_max: int | None = None) -> Iterator[tuple[int, Span, Choice]]:
+    """The numbered states of a run; many are the same as others.
+
+    choices_max: so many of a span at most, drawn from all; for runs of many calls, the end of which is to be seen too.
+    """
     numbers = itertools.count()
     for span in disk.spans():
-        for choice in choices(span.units, random.Random(f"{seed}/{span.first}")):
+        chance = random.Random(f"{seed}/{span.first}")
+        found = [*choices(span.units, chance)]
+        if choices_max is not None and len(found) > choices_max:
+            ends = [tuple(unit.condition_count - 1 for unit in span.units), (0,) * len(span.units)]
+            found = [*ends, *chance.sample([choice for choice in found if choice not in ends], choices_max - 2)]
+        for choice in found:
             yield next(numbers), span, choice

@@ -124,7 +124,7 @@ class Storm:
         mortal.kill()
         if mortal.own.has_room:
             self._slots[index].locked = 0
-            self._mortals[index] = self._born(mortal.own)
+            self._mortals[index] = self._born(self._ledger.writers[index])
         return held
 
     def _pause(self) -> None:

@@ -31,6 +31,8 @@ class Kind(enum.IntEnum):
     UNLOCK = 13
     CLOSE = 14
     FUTEX = 15
+    STORE = 16
+    POPULATE = 17
 
 
 class Action(enum.IntEnum):
@@ -41,6 +43,7 @@ class Action(enum.IntEnum):
     KILL_AFTER = 2
     FAIL = 3
     SHORT = 4
+    KILL_WITHIN = 5
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ class Kind(enum.IntEnum):
     MARK = 10
     MEMORY = 11
     SYNC_FAILED = 12  # a sync that failed: the kernel may have dropped what it was to cover (fsync(2))
+    STORE = 13  # a write through a mapping: the kernel may put it on the disk in the middle of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,7 @@ class Event:
     died: that it did; what the call was to do may be done, in part, or not at all.
     inode: of the file, or of the directory that was synced or made.
     directory, name: where a name was added or taken away; other_*: where a renamed file was before.
-    offset: of a write; the new size of a truncation; the least size of an allocation.
+    offset: of a write or store; the new size of a truncation; the least size of an allocation.
     """
 
     kind: Kind

@@ -14,7 +14,11 @@ from stress.crash.context import Context, job_of
 from stress.crash.damage import Damage
 from stress.crash.faults import Faults
 from stress.crash.kill import Kill
+from stress.crash.log_subject import LOGS
 from stress.crash.power import Power
+from stress.crash.store.faults import StoreFaults
+from stress.crash.store.kill import StoreKill
+from stress.crash.store.subject import STORES
 
 
 class Part(Protocol):
@@ -24,8 +28,24 @@ class Part(Protocol):
         """A few seconds of it at most."""
 
 
-PARTS: dict[str, Callable[[Context], Part]] = {"power": Power, "kill": Kill, "faults": Faults, "damage": Damage}
-SHARES = {"power": 0.6, "kill": 0.3, "faults": 0.05, "damage": 0.05}
+PARTS: dict[str, Callable[[Context], Part]] = {
+    "power": lambda context: Power(context, LOGS),
+    "kill": Kill,
+    "faults": Faults,
+    "damage": Damage,
+    "store-power": lambda context: Power(context, STORES),
+    "store-kill": StoreKill,
+    "store-faults": StoreFaults,
+}
+SHARES = {
+    "power": 0.4,
+    "kill": 0.2,
+    "faults": 0.05,
+    "damage": 0.05,
+    "store-power": 0.15,
+    "store-kill": 0.1,
+    "store-faults": 0.05,
+}
 """How much of a worker's time each part has, against the others that run."""
 
 

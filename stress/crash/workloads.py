@@ -18,7 +18,9 @@ from binlog import Reader, Ref, Writer
 from stress.crash.expectation import TURNS, record_of, take_turn
 from stress.crash.jpos import Peer, peer_file
 from stress.crash.judge import PREPARE_BYTES
-from stress.crash.marks import Mark, MarkKind, Recorder
+from stress.crash.marks import Mark, MarkKind, Recorder, Values
+from stress.crash.recording import Prepare
+from stress.crash.subject import Workload
 
 MODES = ("sync", "flush", "stage")
 """The modes of the workload `modes`, as binlog.Mode names them.  In any but `sync`, an append is acknowledged only by a
@@ -239,14 +241,12 @@ def jpos(log: Path, seed: str) -> None:
     _at_once(ours, theirs)
 
 
-def prepare_jpos(log: Path, seed: str) -> list[Mark]:
+def prepare_jpos(log: Path, seed: str) -> list[Values]:
     """The file that jPOS made, with a few records."""
     count = random.Random(f"{seed}/prepare").randint(0, 3)
     log.mkdir()
-    return peer_file(log, seed, 2, count)
+    return [mark.values for mark in peer_file(log, seed, 2, count)]
 
-
-Workload = Callable[[Path, str], None]
 
 WORKLOADS: dict[str, Workload] = {
     "single": single,
@@ -259,5 +259,5 @@ WORKLOADS: dict[str, Workload] = {
     "jpos": jpos,
 }
 
-PREPARED: dict[str, Callable[[Path, str], list[Mark]]] = {"jpos": prepare_jpos}
+PREPARED: dict[str, Prepare] = {"jpos": prepare_jpos}
 """What is there, durably, before the recording begins, and what of it counts as acknowledged."""

@@ -7,8 +7,10 @@ import sys
 
 from tests.support.checkout import ROOT
 
-PARTS = ("power", "kill", "faults", "damage")
+PARTS = ("power", "kill", "faults", "damage", "store-power", "store-kill", "store-faults")
 WORKLOADS = ("single", "groups", "modes", "cutover", "turns", "recovery", "jpos")
+STORE_WORKLOADS = ("sync", "async", "pooled", "removing", "killed", "recovery")
+FLUSHES = ("sync", "async", "pooled")
 
 
 def crash(*arguments: object, seconds: float = 240) -> subprocess.CompletedProcess[str]:

@@ -9,6 +9,7 @@ RocketMQ where `enabledAppendPropCRC` is set.  Both lack their highest bit, for 
 from __future__ import annotations
 
 import itertools
+import re
 import struct
 import zlib
 from collections.abc import Iterator
@@ -104,6 +105,10 @@ MESSAGE_BYTES_MIN = MESSAGE.size + 1 + _PROPERTIES_LENGTH.size
 _CRC_NAME = b"__CRC32#\x01"
 _CRC_DIGITS = 10
 CRC_PROPERTY_BYTES = len(_CRC_NAME) + _CRC_DIGITS + 1
+# What a power cut leaves of it: some of its bytes, and zeros.
+_CRC_LEFT = re.compile(
+    b"".join(b"[\\x00%s]" % re.escape(bytes([each])) for each in _CRC_NAME) + b"[\\x000-9]{10}[\\x00\\x02]"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,6 +306,8 @@ def _without_crc(view: memoryview, properties: bytes, path: str, at: int) -> tup
     kept = properties[:-CRC_PROPERTY_BYTES]
     found = properties[len(kept) :]
     if len(found) < CRC_PROPERTY_BYTES or not found.startswith(_CRC_NAME):
+        if _CRC_LEFT.fullmatch(found) and 0 in found:
+            raise CorruptError(path, at, "record_crc", "of the CRC of the message only a part is there")
         return properties, False
     if found != crc_property(crc(view[:-CRC_PROPERTY_BYTES])):
         raise CorruptError(path, at, "record_crc", "the message is not what was written")

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -139,9 +140,32 @@ EXPORT int ftruncate64(int fd, off64_t size)
     return ftruncate(fd, size);
 }
 
+/* As if zeros were written to what the file has there: some of them may come to the disk and others not. */
+static int zero_range(int fd, int mode, off_t offset, off_t bytes, int (*next)(int, int, off_t, off_t))
+{
+    struct stat status;
+    uint64_t inode = inode_of(fd);
+    if (!inode || fstat(fd, &status) != 0)
+        return next(fd, mode, offset, bytes);
+    int64_t stop = offset + bytes < status.st_size ? offset + bytes : status.st_size;
+    size_t zeros = stop > offset ? (size_t)(stop - offset) : 0;
+    struct trace_record *record = record_begin(TRACE_WRITE, NULL, NULL, zeros);
+    if (record) {
+        record->inode = inode;
+        record->offset = offset;
+        record->written_bytes = (uint32_t)zeros;
+        memset(record_data(record), 0, zeros);
+    }
+    int result = next(fd, mode, offset, bytes);
+    record_end(record, result != 0);
+    return result;
+}
+
 EXPORT int fallocate(int fd, int mode, off_t offset, off_t bytes)
 {
     NEXT(fallocate);
+    if (recording() && mode == (FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE))
+        return zero_range(fd, mode, offset, bytes, next);
     if (recording() && (mode & ~FALLOC_FL_KEEP_SIZE))
         refuse("a hole punched, and the like");
     struct trace_record *record = mode ? NULL : begin_on(TRACE_ALLOCATE, fd, offset + bytes);

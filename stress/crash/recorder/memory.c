@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/mman.h>
 
 #define NAMES_MAX 64
@@ -12,10 +13,16 @@
 static char memory_names[NAMES_MAX][NAME_ROOM];
 static int memory_names_count;
 
+/* What a store of messages looks for in a listing, by a name that says which folder it belongs to, keeps that name. */
+static bool is_listed(const char *name)
+{
+    return strncmp(name + (*name == '/'), "binlog-pool-", 12) == 0;
+}
+
 static const char *own_name(const char *name, char *room, size_t bytes)
 {
     const char *prefix = getenv("BINLOG_RECORDER_MEMORY");
-    if (!prefix)
+    if (!prefix || is_listed(name))
         return name;
     snprintf(room, bytes, "/%s%s", prefix, name + (*name == '/'));
     return room;

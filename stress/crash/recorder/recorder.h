@@ -1,7 +1,7 @@
 /* A library to preload (ld.so(8), LD_PRELOAD) that records every system call that writes to a file or a directory.
  *
- * It sees what goes through libc's functions, from the interpreter and from compiled modules alike.  Stores to mapped
- * files it does not see; the log makes none.  Nothing is recorded before binlog_recorder_start; a forked child goes on
+ * It sees what goes through libc's functions, from the interpreter and from compiled modules alike, and stores to mapped
+ * files that are made by binlog_mapped_write; the log makes none, the commit log no others.  Nothing is recorded before binlog_recorder_start; a forked child goes on
  * writing to the same trace.
  *
  * The trace is one header, then records, in host byte order; stress/crash/trace.py reads it.  Several processes write
@@ -36,7 +36,8 @@ enum trace_kind {
     TRACE_RENAME,         /* other_directory, other name: the old ones; directory, name, inode */
     TRACE_MAKE_DIRECTORY, /* directory, name, inode */
     TRACE_MARK,           /* what a workload says of itself: five numbers */
-    TRACE_MEMORY          /* inode: of shared memory, which is no disk's */
+    TRACE_MEMORY,         /* inode: of shared memory, which is no disk's */
+    TRACE_STORE = 13      /* inode, offset, data: through a mapping; 12 is trace.py's */
 };
 
 struct trace_header {

@@ -90,10 +90,13 @@ struct trace_record *record_begin(enum trace_kind kind, const char *name, const 
         return NULL;
     size_t name_bytes = name ? strlen(name) : 0, other_bytes = other_name ? strlen(other_name) : 0;
     uint64_t bytes = (sizeof(struct trace_record) + name_bytes + other_bytes + data_bytes + 7) & ~7ull;
-    uint64_t at = atomic_fetch_add((_Atomic uint64_t *)&trace->used, bytes);
-    if (at + bytes > trace->room)
+    take_lock(); /* first: a thread that waits for it may die with its process, and must not have taken room */
+    uint64_t at = trace->used;
+    trace->used += bytes;
+    if (at + bytes > trace->room) {
+        pthread_mutex_unlock(&trace->lock);
         return NULL;
-    take_lock();
+    }
     struct trace_record *record = (struct trace_record *)((char *)trace + at);
     record->bytes = (uint32_t)bytes;
     record->kind = kind;

@@ -9,6 +9,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
 /* The call in `made` of type int, or what takes its place. */
 #define STRIKE_INT(kind, ours, made)                                                                                   \
     do {                                                                                                               \
@@ -30,7 +34,7 @@
             errno = strike.error;                                                                                      \
             return -1;                                                                                                 \
         }                                                                                                              \
-        if (strike.action == STRIKE_SHORT && bytes > 1)                                                                \
+        if ((strike.action == STRIKE_SHORT || strike.action == STRIKE_KILL_WITHIN) && bytes > 1)                                                                \
             bytes /= 2;                                                                                                \
         ssize_t result = next(fd, data, bytes, offset);                                                                \
         strike_end(strike);                                                                                            \
@@ -85,6 +89,17 @@ EXPORT int posix_fallocate(int fd, off_t offset, off_t bytes)
 EXPORT int posix_fallocate64(int fd, off64_t offset, off64_t bytes)
 {
     return posix_fallocate(fd, offset, bytes);
+}
+
+EXPORT int fallocate(int fd, int mode, off_t offset, off_t bytes)
+{
+    NEXT(fallocate);
+    STRIKE_INT(CALL_ALLOCATE, is_ours(fd), next(fd, mode, offset, bytes));
+}
+
+EXPORT int fallocate64(int fd, int mode, off64_t offset, off64_t bytes)
+{
+    return fallocate(fd, mode, offset, bytes);
 }
 
 EXPORT int ftruncate(int fd, off_t size)
@@ -168,6 +183,23 @@ EXPORT void *mmap(void *address, size_t bytes, int protection, int flags, int fd
 EXPORT void *mmap64(void *address, size_t bytes, int protection, int flags, int fd, off64_t offset)
 {
     return mmap(address, bytes, protection, flags, fd, offset);
+}
+
+/* madvise(2): what a store to a page that cannot be had would be a signal for. */
+EXPORT int madvise(void *address, size_t bytes, int advice)
+{
+    NEXT(madvise);
+    STRIKE_INT(CALL_POPULATE, advice == MADV_POPULATE_WRITE, next(address, bytes, advice));
+}
+
+void binlog_mapped_write(void *map, size_t offset, const void *data, size_t bytes);
+
+/* In place of the one in native/mapping.c, which RTLD_NEXT does not find: it is in a module that Python opened. */
+EXPORT void binlog_mapped_write(void *map, size_t offset, const void *data, size_t bytes)
+{
+    struct strike strike = strike_begin(CALL_STORE, true);
+    memcpy((uint8_t *)map + offset, data, strike.action == STRIKE_KILL_WITHIN ? bytes / 2 : bytes);
+    strike_end(strike);
 }
 
 EXPORT int close(int fd)

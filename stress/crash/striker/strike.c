@@ -106,7 +106,7 @@ struct strike strike_begin(enum call_kind kind, bool ours)
 /* After the call. */
 void strike_end(struct strike strike)
 {
-    if (strike.action == STRIKE_KILL_AFTER)
+    if (strike.action == STRIKE_KILL_AFTER || strike.action == STRIKE_KILL_WITHIN)
         die();
 }
 

@@ -29,10 +29,19 @@ enum call_kind {
     CALL_LOCK,
     CALL_UNLOCK,
     CALL_CLOSE,
-    CALL_FUTEX
+    CALL_FUTEX,
+    CALL_STORE, /* to a mapped file, by binlog_mapped_write */
+    CALL_POPULATE
 };
 
-enum strike_action { STRIKE_NOTHING, STRIKE_KILL_BEFORE, STRIKE_KILL_AFTER, STRIKE_FAIL, STRIKE_SHORT };
+enum strike_action {
+    STRIKE_NOTHING,
+    STRIKE_KILL_BEFORE,
+    STRIKE_KILL_AFTER,
+    STRIKE_FAIL,
+    STRIKE_SHORT,
+    STRIKE_KILL_WITHIN /* with half of its bytes written or stored; after any other call */
+};
 
 /* What a process is armed with.  kinds: bit i for the call kind i.  first: which of those calls is struck, the first one
  * being 0.  count: how many from there on, -1 for every one. */

@@ -38,6 +38,14 @@ def _keys(*numbers: int, topic: str = "t", apart_ms: int = 1000) -> memoryview:
     return memoryview(words)
 
 
+def test_a_file_that_a_crash_left_empty_is_removed(tmp_path: Path) -> None:
+    (tmp_path / "20260101000000000").touch()
+    index = KeyIndex(str(tmp_path), KeyIndexSize(3, 5))
+    assert index.load(believed_ms=0) is None
+    assert list(tmp_path.iterdir()) == []
+    index.close()
+
+
 def test_each_key_is_found_once_and_one_that_was_never_put_is_not(make: _Make) -> None:
     index = make()
     index.put(_keys(*range(19)))
@@ -196,3 +204,14 @@ def test_other_files_are_left_alone(make: _Make, tmp_path: Path) -> None:
     index.load(believed_ms=0)
     index.put(_keys(1))
     assert sorted(len(name) for name in os.listdir(tmp_path)) == [6, 17]
+
+
+def test_a_file_that_is_removed_while_somebody_looks_into_it_stays_mapped(make: _Make) -> None:
+    """It was unmapped under the other thread, which ended the process."""
+    index = make()
+    index.put(_keys(*range(1, 30)))
+    first = index._files[0]
+    looking = first.find(key_hash("t", "key 3"), 0, 2**62)
+    index.remove_before(10**6)
+    assert not os.path.exists(first.path)
+    assert list(looking) == [300]

@@ -22,6 +22,7 @@ from binlog.commitlog.options import Flush, StoreOptions
 from binlog.commitlog.store import MessageStore
 from binlog.errors import BusyError, ClosedError, CorruptError, NotFoundError, TimedOutError
 from binlog.format.commitlog.checkpoint import parse_checkpoint
+from binlog.format.commitlog.consume_queue import QueueUnit
 from binlog.format.commitlog.host import Host
 from binlog.storage.shared_buffer import shared_names
 from tests.support.checkout import ROOT
@@ -279,6 +280,49 @@ def test_while_queues_were_not_told_of_all_the_abort_marker_stays(tmp_path: Path
     with MessageStore(tmp_path, _ASYNC) as store:
         assert (store.queue_range("a", 0), store.queue_range("b", 0)) == (range(1), range(1))
     assert not (tmp_path / "abort").exists()
+
+
+@pytest.mark.parametrize("zeros", [slice(0, 8), slice(8, 12), slice(12, 20), slice(0, 20)])
+@pytest.mark.parametrize("number", [0, 50, 74])
+def test_after_a_crash_units_are_put_again_that_a_power_cut_left_half_of(
+    tmp_path: Path, number: int, zeros: slice
+) -> None:
+    """They were left as they were, and led to another message, or to none of that tag."""
+    with MessageStore(tmp_path, _OPTIONS) as store:
+        _fill(store, 300)
+    (tmp_path / "abort").touch()
+    path = tmp_path / "consumequeue" / "b" / "1" / f"{number // 50 * 50 * 20:020d}"
+    before = path.read_bytes()
+    data = bytearray(before)
+    at = number % 50 * 20
+    data[at + zeros.start : at + zeros.stop] = bytes(zeros.stop - zeros.start)
+    path.write_bytes(data)
+    with MessageStore(tmp_path, _OPTIONS) as store:
+        assert _ranges(store) == [range(75)] * 4
+        assert path.read_bytes() == before
+
+
+def test_a_unit_of_a_message_that_a_power_cut_took_goes_though_half_of_it_is_there(tmp_path: Path) -> None:
+    with MessageStore(tmp_path, _OPTIONS) as store:
+        _fill(store, 3)
+    (tmp_path / "abort").touch()
+    unit = QueueUnit(0, 100, 0).pack()
+    folder = tmp_path / "consumequeue" / "c" / "0"
+    folder.mkdir(parents=True)
+    (folder / f"{0:020d}").write_bytes(unit.ljust(1000, b"\0"))
+    with MessageStore(tmp_path, _OPTIONS) as store:
+        assert store.queue_range("c", 0) == range(0)
+        assert store.append(Message("c", b"")).queue_offsets == [0]
+
+
+def test_a_store_that_cannot_be_opened_leaves_nothing_open(tmp_path: Path) -> None:
+    with MessageStore(tmp_path, _OPTIONS) as store:
+        _fill(store, 30)
+    (tmp_path / "index" / "20260101000000000").write_bytes(b"short")
+    before = os.listdir("/proc/self/fd")
+    with pytest.raises(CorruptError, match="the file has 5 bytes"):
+        MessageStore(tmp_path, _OPTIONS)
+    assert len(os.listdir("/proc/self/fd")) == len(before)
 
 
 _PROGRAM = """

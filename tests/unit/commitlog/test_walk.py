@@ -118,6 +118,27 @@ def test_a_walk_that_compares_stops_before_a_flipped_bit(messages: list[Message]
     assert good or (consumed, stop in (WalkStop.INVALID, WalkStop.SHORT)) == (start, True)
 
 
+@pytest.mark.parametrize("left", [slice(0, end) for end in range(20)] + [slice(start, 20) for start in range(1, 21)])
+def test_a_message_of_whose_crc_a_power_cut_left_a_part_is_none(left: slice) -> None:
+    """It was taken for one without such a CRC, whose properties nobody vouches for."""
+    data, _ = _packed([Message.of("a", b"body", tag="t"), Message.of("a", b"")], record_crc=True)
+    end = int.from_bytes(data[:4], "big")
+    crc = bytearray(20)
+    crc[left] = data[end - 20 : end][left]
+    torn = data[: end - 20] + crc + data[end:]
+    assert _walked(torn)[:2] == (0, WalkStop.INVALID)
+    assert _walked(torn, check=False)[0] == len(data)
+    with pytest.raises(CorruptError, match="record_crc"):
+        parse_message(torn, "", 0)
+
+
+@pytest.mark.parametrize("end", [b"\0", b"__CRC32x\x010123456789\0", bytes(19) + b"x"])
+def test_properties_with_zeros_are_no_part_of_a_crc(end: bytes) -> None:
+    data, _ = _packed([Message("a", b"body", b"TAGS\x01" + end)], record_crc=False)
+    assert _walked(data)[:2] == (len(data), WalkStop.END)
+    assert parse_message(data, "", 0).properties.endswith(end)
+
+
 def test_a_walk_stops_at_a_blank_and_at_what_lies_elsewhere() -> None:
     data, starts = _packed([Message("a", b"")] * 2, record_crc=True)
     blank = BLANK.pack({"rest_bytes": 500})

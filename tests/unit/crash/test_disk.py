@@ -68,6 +68,27 @@ def test_a_sector_holds_one_of_the_writes_to_it_in_their_order() -> None:
     assert found == {b"aa", b"1a", b"12"}
 
 
+@pytest.mark.parametrize(("tick", "half"), [(0, B[:256] + A[256:]), (1, A[:256] + B[256:])], ids=["first", "last"])
+def test_a_sector_may_hold_half_of_a_store_and_a_later_one(tick: int, half: bytes) -> None:
+    run = Run()
+    run.tick = tick
+    run.add(Kind.STORE, data=B)
+    assert contents(at(Disk(BEFORE, run.events), run.tick)) == {A + A, half + A, B + A}
+    run.add(Kind.STORE, offset=0, data=b"1234")
+    found = contents(at(Disk(BEFORE, run.events), run.tick))
+    assert found == {A + A, half + A, B + A, b"1234" + B[4:] + A}  # words are whole
+
+
+def test_a_store_goes_to_the_disk_sector_by_sector_and_is_covered_by_a_sync() -> None:
+    run = Run()
+    run.add(Kind.STORE, offset=508, data=b"12345678")
+    disk = Disk(BEFORE, run.events)
+    one, two = A[:508] + b"1234", b"5678" + A[4:]
+    assert contents(at(disk, run.tick)) == {A + A, one + A, A + two, one + two}
+    run.add(Kind.SYNC)
+    assert contents(at(Disk(BEFORE, run.events), run.tick)) == {one + two}
+
+
 def test_a_sync_covers_what_had_ended_when_it_began_and_only_once_it_ended() -> None:
     run = Run()
     run.add(Kind.WRITE, data=B)
@@ -161,6 +182,14 @@ def test_many_units_are_tried_whole_one_by_one_and_at_random_and_always_the_same
     one, other = ([choice for _, _, choice in enumerate_states(disk, "seed")] for _ in range(2))
     assert one == other
     assert one != [choice for _, _, choice in enumerate_states(disk, "another")]
+
+
+def test_of_many_states_of_a_moment_some_are_drawn_with_all_kept_and_all_lost_among_them() -> None:
+    run = Run()
+    run.add(Kind.WRITE, data=bytes(range(1, 13)) * 512)
+    found = [choice for _, _, choice in enumerate_states(Disk(BEFORE, run.events), "seed", 10)]
+    assert len(found) == 1 + 10  # of the moment before it, and of all after
+    assert {(0,) * 13, (1,) * 13} < set(found)
 
 
 def test_a_write_to_a_file_that_came_from_nowhere_is_refused() -> None:

@@ -123,6 +123,82 @@ for call in (lambda: os.unlink("nothing"), lambda: os.link("nothing", "b"), lamb
     assert recorded(preload, tmp_path, code) == []
 
 
+MAPPED = """
+from binlog.storage.files import allocate
+from binlog.storage.mapping import Mapping, erase
+fd = os.open("a", os.O_RDWR | os.O_CREAT, 0o600)
+os.ftruncate(fd, 9000)
+mapping = Mapping(fd, 9000, "a")
+"""
+
+
+def test_each_store_to_a_mapped_file_is_recorded(preload: Preload, tmp_path: Path) -> None:
+    """By whom it is made as well: the extension's C calls the function as Python does."""
+    code = (
+        MAPPED
+        + """
+from binlog.commitlog.key_index import KeyIndex, KeyIndexSize
+mapping.write(b"across two pages", 4090)
+mapping.close()
+mapping = Mapping(fd, 9000, "a")
+mapping.write(b"again", 3)
+erase(fd, 8990, 9100, "a")
+os.mkdir("index")
+KeyIndex("index", KeyIndexSize(3, 5)).put(memoryview(b"1" * 24).cast("q"))
+"""
+    )
+    events = recorded(preload, tmp_path, code)
+    inode = (tmp_path / "folder" / "a").stat().st_ino
+    own = [(event.kind, event.offset, event.data) for event in events if event.inode == inode]
+    assert own[2:] == [
+        (Kind.STORE, 4090, b"across two pages"),
+        (Kind.STORE, 3, b"again"),
+        (Kind.WRITE, 8990, bytes(10)),
+    ]
+    (index,) = (tmp_path / "folder" / "index").iterdir()
+    stores = [event for event in events if event.kind is Kind.STORE and event.inode == index.stat().st_ino]
+    assert [len(event.data) for event in stores] == [20, 4, 40]
+    data = bytearray(index.stat().st_size)
+    for event in stores:
+        data[event.offset : event.offset + len(event.data)] = event.data
+    assert index.read_bytes() == data
+
+
+def test_a_store_to_a_file_that_was_mapped_before_ends_the_process(preload: Preload, tmp_path: Path) -> None:
+    code = START.replace("recorder.start(sys.argv[1])", "") + MAPPED + "recorder.start('trace')\nmapping.write(b'x', 0)"
+    environment = {**preload.environment("first"), "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == -6
+    assert "mapped before anything was recorded" in done.stderr
+
+
+def test_threads_that_wait_when_their_process_is_killed_leave_a_whole_trace(preload: Preload, tmp_path: Path) -> None:
+    code = (
+        MAPPED
+        + """
+import threading
+from stress.crash.striker import Action, Kind as Call, Strike, arm
+def store(count):
+    for at in range(count):
+        mapping.write(b"x", at)
+for first in range(20):
+    if os.fork() == 0:
+        mapping = Mapping(fd, 9000, "a")
+        arm(Strike(Action.KILL_BEFORE, 100 + first, (Call.STORE,)), "/nothing")
+        threads = [threading.Thread(target=store, args=(200,)) for _ in range(4)]
+        [thread.start() for thread in threads]
+        [thread.join() for thread in threads]
+        os._exit(0)
+    assert os.wait()[1] == 9
+"""
+    )
+    events = recorded(preload, tmp_path, code)
+    died = [event for event in events if event.died]
+    assert len(died) == 20
+    assert {event.kind for event in died} == {Kind.STORE}
+
+
 def test_the_calls_of_children_are_in_the_same_trace_with_one_clock(preload: Preload, tmp_path: Path) -> None:
     code = """
 fd = os.open("a", os.O_RDWR | os.O_CREAT, 0o600)

@@ -55,6 +55,26 @@ os.pwrite(fd, b"three", 6)
     assert (tmp_path / "a").read_bytes() == there
 
 
+@pytest.mark.parametrize(
+    ("action", "there"), [("KILL_BEFORE", b"one"), ("KILL_WITHIN", b"onetw"), ("KILL_AFTER", b"onetwos")]
+)
+@pytest.mark.parametrize("mapped", [False, True])
+def test_a_process_is_killed_within_a_write_or_a_store(
+    preload: Preload, tmp_path: Path, action: str, there: bytes, *, mapped: bool
+) -> None:
+    code = f"""
+from binlog.storage.mapping import Mapping
+os.ftruncate(fd, 100)
+write = Mapping(fd, 100, "a").write if {mapped} else lambda data, offset: os.pwrite(fd, data, offset)
+armed(Action.{action}, first=1, kinds=(Kind.WRITE, Kind.STORE))
+write(b"one", 0)
+write(b"twos", 3)
+write(b"three", 7)
+"""
+    assert run(preload, tmp_path, code) == (-9, "")
+    assert (tmp_path / "a").read_bytes().rstrip(bytes(1)) == there
+
+
 def test_calls_fail_as_often_as_they_are_told_to(preload: Preload, tmp_path: Path) -> None:
     code = """
 armed(Action.FAIL, first=1, count=2, error=errno.ENOSPC, kinds=(Kind.WRITE,))

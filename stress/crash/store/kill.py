@@ -1,0 +1,179 @@
+"""Kill: a process that has a store dies at each of its calls and stores in turn, and in storms; the page cache lives.
+
+What must be true after each death, whatever the way of flushing: every message that a call returned for is there, where
+it was said to lie, with pooled flush from shared memory; queues and keys have what the log has; nothing is behind its
+end; and the store goes on.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from binlog.commitlog.options import Flush
+from binlog.commitlog.store import MessageStore
+from binlog.errors import BinlogError
+from stress.crash.aftermath import Again, keep_log
+from stress.crash.context import Context
+from stress.crash.mortal import Mortal, common_path
+from stress.crash.store.aftermath import POOL, judge_store, remove_store
+from stress.crash.store.ledger import StoreLedger, StoreOwn
+from stress.crash.store.options import options
+from stress.crash.store.scenarios import SCENARIOS, Scenario
+from stress.crash.store.storm import Storm
+from stress.crash.striker import Action, Strike, arm
+
+PLACES = ("on nothing", "on a store")
+_ACTIONS = (Action.KILL_BEFORE, Action.KILL_AFTER, Action.KILL_WITHIN)
+_CALLS_ABOUT = 150
+_ROOM = 200
+_KILLED, _KILLED_AGAIN, _BEFORE = range(3)
+_STORM_SHARE = 0.3
+
+
+@dataclass(frozen=True)
+class Case:
+    """One death, or two: as a log's; see `stress.crash.kill`."""
+
+    scenario: str
+    place: str
+    flush: str
+    action: int
+    first: int = 0
+    before: int = -1
+
+    @property
+    def row(self) -> str:
+        """Of the tally."""
+        return "store-kill/recovery" if self.before >= 0 else f"store-kill/{self.flush}"
+
+    @property
+    def name(self) -> str:
+        """As it is told."""
+        end = f"{Action(self.action).name} {self.first}"
+        if self.before >= 0:
+            return f"opening after {self.scenario} {self.place} ({self.flush}) killed at {self.before}, {end}"
+        return f"{self.scenario} {self.place} ({self.flush}), {end}"
+
+
+class StoreKill:
+    """Sweeps and storms in turn."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._chance = random.Random(f"{context.job.seed}/{context.job.worker}/store-kill")
+        self._path = context.scratch / "killed-store" / "store"
+        self._path.parent.mkdir(exist_ok=True)
+        self._under = common_path(self._path, POOL)
+        self._ledger = StoreLedger(3, _ROOM)
+        self._storm = Storm(context, self._path)
+        self._sweeps: Iterator[Case] = iter(())
+        self._spent = {"storm": 0.0, "sweep": 0.0}
+
+    def turn(self) -> None:
+        """A storm, or the sweep of one scenario."""
+        begun = time.monotonic()
+        if self._spent["storm"] / _STORM_SHARE < self._spent["sweep"] / (1 - _STORM_SHARE):
+            name = "storm"
+            self._storm.turn()
+        else:
+            name = "sweep"
+            case = self._next_sweep()
+            while self.one(case) and not self._context.done:
+                case = replace(case, first=case.first + 1)
+        self._spent[name] += time.monotonic() - begun
+        self._context.tell()
+
+    def _next_sweep(self) -> Case:
+        """The first case of a sweep, which goes on until there are no more calls to be killed at."""
+        case = next(self._sweeps, None)
+        if case is not None:
+            return case
+        sweeps = []
+        for flush in Flush:
+            for name in SCENARIOS:
+                sweeps += [Case(name, place, flush.value, action) for place in PLACES for action in _ACTIONS]
+                place, before = self._chance.choice(PLACES), self._chance.randrange(_CALLS_ABOUT)
+                sweeps.append(Case(name, place, flush.value, self._chance.choice(_ACTIONS), before=before))
+        self._chance.shuffle(sweeps)
+        # A short run as well has some of each kind: one of each comes first.
+        firsts = {case.row: at for at, case in reversed([*enumerate(sweeps)])}.values()
+        self._sweeps = iter([sweeps[at] for at in sorted(range(len(sweeps)), key=lambda at: at not in firsts)])
+        return next(self._sweeps)
+
+    def one(self, case: Case) -> bool:
+        """One case and what comes of it; whether there was a death, so that the next call is to be tried."""
+        context = self._context
+        counts = context.tally.row(case.row)
+        begun = time.monotonic()
+        context.current.set(f"store-kill: {case.name}")
+        self._ledger.clear()
+        own = self._ledger.writers
+        killed = False
+        wrong: list[str] = []
+        try:
+            if case.place == "on a store":
+                with MessageStore(self._path, options(Flush(case.flush))) as store:
+                    own[_BEFORE].append(store, 0, 0)
+                    own[_BEFORE].append(store, 0)
+            killed, wrong = self._kill(case)
+            # Whoever opens it need not flush as the dead one did.
+            wrong += judge_store(self._path, self._ledger, [*Flush][case.first % 3])[1]
+        except BinlogError as error:
+            wrong.append(f"{type(error).__name__}: {error}")
+        finally:
+            if wrong:
+                keep_log(context, case.row, case.name, asdict(case), wrong, self._path)
+            remove_store(self._path)
+        counts.states += 1
+        counts.kills += killed + (case.before >= 0)
+        counts.acknowledged += self._ledger.told
+        counts.seconds += time.monotonic() - begun
+        context.tell()
+        return killed
+
+    def _kill(self, case: Case) -> tuple[bool, list[str]]:
+        strike = Strike(Action(case.action), case.first)
+        own = self._ledger.writers
+        flush = Flush(case.flush)
+        mortals = []
+        if case.before >= 0:
+            first = Strike(Action.KILL_BEFORE, case.before)
+            mortals.append(self._mortal(SCENARIOS[case.scenario], own[_KILLED], flush, first))
+            mortals.append(self._mortal(SCENARIOS["only_open"], own[_KILLED_AGAIN], flush, strike))
+        else:
+            mortals.append(self._mortal(SCENARIOS[case.scenario], own[_KILLED], flush, strike))
+        return mortals[-1].killed, [failure for mortal in mortals if (failure := mortal.failure())]
+
+    def _mortal(self, scenario: Scenario, own: StoreOwn, flush: Flush, strike: Strike) -> Mortal:
+        """Its life and its end."""
+
+        def work() -> None:
+            arm(strike, self._under)
+            scenario(self._path, own, flush)
+
+        mortal = Mortal(work, own)
+        mortal.wait()
+        return mortal
+
+    def storm(self) -> None:
+        """One round."""
+        self._storm.turn()
+
+
+def replay(folder: Path, scratch: Path) -> list[str]:
+    """Try a kept case again, more than once, for threads take turns as they like; what is wrong."""
+    case = json.loads((folder / "part.json").read_text())["case"]
+    context = Again(scratch, os.environ["BINLOG_RECORDER_MEMORY"])
+    kill = StoreKill(context)
+    while not context.wrong and not context.done:
+        if case:
+            kill.one(Case(**case))
+        else:
+            kill.storm()
+    return context.wrong
