@@ -204,14 +204,3 @@ def test_other_files_are_left_alone(make: _Make, tmp_path: Path) -> None:
     index.load(believed_ms=0)
     index.put(_keys(1))
     assert sorted(len(name) for name in os.listdir(tmp_path)) == [6, 17]
-
-
-def test_a_file_that_is_removed_while_somebody_looks_into_it_stays_mapped(make: _Make) -> None:
-    """It was unmapped under the other thread, which ended the process."""
-    index = make()
-    index.put(_keys(*range(1, 30)))
-    first = index._files[0]
-    looking = first.find(key_hash("t", "key 3"), 0, 2**62)
-    index.remove_before(10**6)
-    assert not os.path.exists(first.path)
-    assert list(looking) == [300]
