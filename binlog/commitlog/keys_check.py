@@ -11,8 +11,11 @@ from typing import NamedTuple
 
 from binlog.commitlog.files_reader import FilesReader
 from binlog.commitlog.key_index_entries import IndexedKey, KeyIndexEntries
+from binlog.commitlog.message_at import message_at
 from binlog.commitlog.settled import Lost, Settled
-from binlog.format.commitlog.key_index import seconds_between
+from binlog.errors import CorruptError, NotFoundError
+from binlog.format.commitlog.key_index import seconds_between, tag_hash
+from binlog.format.commitlog.properties import TAGS, parse_properties
 from binlog.format.problem import Problem
 
 
@@ -58,7 +61,8 @@ class KeysCheck:
         self._tell_missing()
         while (entry := self._entry(0)) is not None:
             self._ahead.popleft()
-            if (self._settled.all or entry.offset < end) and not self._is_removed(entry.offset):
+            due = self._settled.all or entry.offset < end
+            if due and not self._is_removed(entry.offset) and not self._is_tag(entry):
                 self._tell_extra(entry)
 
     def _entry(self, number: int) -> IndexedKey | None:
@@ -80,7 +84,7 @@ class KeysCheck:
             self._found(key, entry)
             self._keys.popleft()
             self._ahead.popleft()
-        elif entry is not None and self._is_removed(entry.offset):
+        elif entry is not None and (self._is_removed(entry.offset) or self._is_tag(entry)):
             self._ahead.popleft()
         elif entry is None or self._is_missing(key, entry):
             self._missing.append(key)
@@ -98,6 +102,15 @@ class KeysCheck:
         """Whether retention has removed a message since."""
         self._log.refresh()
         return 0 <= offset < self._log.min_offset
+
+    def _is_tag(self, entry: IndexedKey) -> bool:
+        """Whether it is that of its message's tag, which RocketMQ puts since version 5.5; nobody here looks for it."""
+        try:
+            message = message_at(self._log, entry.offset)
+        except (CorruptError, NotFoundError):
+            return False  # then it is told of, or its message is
+        tag = parse_properties(message.properties).get(TAGS)
+        return bool(tag) and entry.hash == tag_hash(message.topic, tag or "")
 
     def _is_missing(self, key: _Key, entry: IndexedKey) -> bool:
         """Whether the entry is that of a later key."""

@@ -49,7 +49,7 @@ def _check_checkpoint(directory_fd: int, path: str, state: StoreState, log: LogC
         if said < 0 or (log.last_ms and said > log.last_ms):
             text = f"{name} is {said}, and the last message was stored at {log.last_ms}"
             yield Problem(where, STORE_CHECKPOINT.offset(name), "checkpoint", text)
-    for name in ("master_flushed_offset", "confirmed_offset"):
+    for name in ("master_flushed_offset", "confirmed_offset", "queues_offset"):
         if getattr(state.checkpoint, name) < 0:
             yield Problem(where, STORE_CHECKPOINT.offset(name), "checkpoint", f"{name} is below 0")
     rest = data[STORE_CHECKPOINT.size :]

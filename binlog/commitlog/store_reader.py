@@ -15,18 +15,18 @@ from binlog.commitlog.files_reader import FilesReader
 from binlog.commitlog.key_chain import messages_with_key
 from binlog.commitlog.key_index_reader import KeyIndexReader, slots_of
 from binlog.commitlog.log_scan import LogScan
+from binlog.commitlog.message_at import message_at
 from binlog.commitlog.queue_reader import QueueReader
 from binlog.commitlog.sidecar import SidecarReader
 from binlog.errors import ClosedError, NotFoundError
 from binlog.format.commitlog.consume_queue import BLANK_UNIT, QueueUnit
 from binlog.format.commitlog.java_hash import java_hash
-from binlog.format.commitlog.message import StoredMessage, parse_message_at
+from binlog.format.commitlog.message import StoredMessage
 from binlog.format.commitlog.names import COMMIT_LOG_FOLDER, INDEX_FOLDER, QUEUES_FOLDER
 from binlog.format.commitlog.properties import TAGS, parse_properties
 from binlog.format.commitlog.sidecar import News
 from binlog.storage.files import open_directory
 
-LENGTH_BYTES = 4
 _UNITS_AT_ONCE = 256
 _OPEN_QUEUES_MAX = 64
 # A store that RocketMQ writes rings no bell; and an owner may die before it does.
@@ -90,13 +90,7 @@ class StoreReader:
             self._look()
             if not self._is_readable(offset):
                 raise NotFoundError(f"{self._log.folder}: no message at {offset} that may be read")
-        start = self._log.start_of(offset)
-        size = int.from_bytes(self._log.read(LENGTH_BYTES, offset), "big")
-        if size == 0:
-            raise NotFoundError(f"{self._log.folder}: no message at {offset}")
-        rest = start + self._log.file_bytes(start) - offset
-        data = self._log.read(min(size, rest), offset)
-        return parse_message_at(data, offset, self._log.path_of(start), offset - start)
+        return message_at(self._log, offset)
 
     def _is_readable(self, offset: int) -> bool:
         return self._news is None or offset < self._news.readable_end

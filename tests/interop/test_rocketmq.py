@@ -9,13 +9,14 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from binlog.commitlog.check import check_store
 from binlog.commitlog.commit_log import CommitLog
 from binlog.commitlog.message import Message
 from binlog.commitlog.store import MessageStore
 from binlog.commitlog.store_reader import StoreReader
 from binlog.format.commitlog.checkpoint import parse_checkpoint
 from binlog.format.commitlog.host import pack_host
-from binlog.format.commitlog.key_index import KEY_INDEX_ENTRY, KEY_INDEX_HEADER, key_hash
+from binlog.format.commitlog.key_index import KEY_INDEX_ENTRY, KEY_INDEX_HEADER, tag_hash
 from binlog.format.commitlog.message import StoredMessage, pack_message
 from tests.interop.rocketmq import golden
 from tests.interop.rocketmq.exchange import OPTIONS
@@ -99,6 +100,13 @@ def test_every_message_gives_its_bytes_back(real: _Golden) -> None:
         assert pack_message(message) == data[message.offset : message.offset + message.message_bytes]
 
 
+def test_nothing_is_wrong_with_it(real: _Golden) -> None:
+    for _ in range(2):
+        assert check_store(real.path, key_slots=OPTIONS.key_index.slots) == []
+        with MessageStore(real.path, OPTIONS) as store:
+            store.append(Message.of("orders", b"ours", tag="paid", keys=["k1"]))
+
+
 def test_an_owner_finds_all_of_it_and_goes_on(real: _Golden) -> None:
     for _ in range(2):
         with MessageStore(real.path, OPTIONS) as store:
@@ -142,7 +150,7 @@ def _files(folder: Path) -> dict[str, bytes]:
 
 def _tag_hash(message: dict[str, Any]) -> int:
     """That of its tag as a key, as version 5.5 puts it."""
-    return key_hash(message["topic"], f"T#{message['properties'].get('TAGS', '')}")
+    return tag_hash(message["topic"], message["properties"].get("TAGS", ""))
 
 
 def _entries(path: Path) -> list[tuple[int, int]]:

@@ -9,13 +9,16 @@ from binlog.format.layout import Field, Layout
 STORE_CHECKPOINT = Layout(
     "store_checkpoint",
     "The checkpoint of a store",
-    size=40,
+    size=48,
     fields=(
         Field("log_ms", "i64", "physicMsgTimestamp: the store time of the last message synced in the commit log"),
         Field("queues_ms", "i64", "logicsMsgTimestamp: of the last one synced in the consume queues"),
         Field("index_ms", "i64", "indexMsgTimestamp: of the last one synced in the key index"),
         Field("master_flushed_offset", "i64", "masterFlushedOffset: of a replica; 0"),
         Field("confirmed_offset", "i64", "confirmPhyOffset: up to where the commit log is confirmed"),
+        Field(
+            "queues_offset", "i64", "logicsPhysicalOffset, since version 5.5: where the last one of `queues_ms` lies; 0"
+        ),
     ),
 )
 
@@ -33,6 +36,7 @@ class StoreCheckpoint:
     index_ms: int = 0
     master_flushed_offset: int = 0
     confirmed_offset: int = 0
+    queues_offset: int = 0
 
     @property
     def recovery_ms(self) -> int:

@@ -100,6 +100,11 @@ def seconds_between(begin_ms: int, store_ms: int) -> int:
     return 0 if begin_ms <= 0 or store_ms < begin_ms else min((store_ms - begin_ms) // 1000, _INT_MAX)
 
 
+def tag_hash(topic: str, tag: str) -> int:
+    """The hash of a message's tag among the keys, where RocketMQ puts it since version 5.5 (INDEX_TAG_TYPE)."""
+    return key_hash(topic, f"T#{tag}")
+
+
 def key_hash(topic: str, key: str) -> int:
     """The hash by which a message's key is found: 0 for the one whose absolute value is no Java int."""
     value = java_hash(f"{topic}#{key}")
