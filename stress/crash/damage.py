@@ -5,7 +5,8 @@ What is held, whatever was changed:
 - Every record that lies before the first change is read, and right.
 - Where only a header was changed, whatever is read is right, and all of it is read or there is an error; but for logs
   that other programs write too, whose tail nothing vouches for.
-- A log that a writer still accepts shows what was then appended, unless `check` tells that something is wrong.
+- A log that a writer still accepts shows what was then appended, unless `check` tells that something is wrong; or told
+  it before, of a log that other programs write too: what is appended may be just what a record lacks that its tail cuts.
 
 Changed bytes of a record with its length as it was are read as they are: nothing in a log file vouches for them.
 """
@@ -201,7 +202,7 @@ def _judge(sound: Sound, name: str, data: bytes, scratch: Path) -> list[str]:
     except Exception as failure:  # noqa: BLE001 - whatever the log raises is what is to be told
         return [f"an error that is none of binlog's: {type(failure).__name__}: {failure}"]
     else:
-        return wrong + _append(log)
+        return wrong + _append(log, sound.files[name])
     finally:
         shutil.rmtree(log)
         forget_shared_memory()
@@ -254,7 +255,8 @@ def _use(log: Path) -> None:
             continue
 
 
-def _append(log: Path) -> list[str]:
+def _append(log: Path, header: bytes) -> list[str]:
+    told = _shared_with_others(header) and binlog.check(log) != []
     try:
         with Writer(log, prepare_bytes=PREPARE_BYTES, lock_timeout=LOCK_SECONDS) as writer:
             ref = writer.append(_APPENDED)
@@ -264,6 +266,6 @@ def _append(log: Path) -> list[str]:
     except Exception as error:  # noqa: BLE001 - as above
         return [f"appending: an error that is none of binlog's: {type(error).__name__}: {error}"]
     found, error_read = _read(log)
-    if found.get(ref) != _APPENDED and binlog.check(log) == []:
+    if found.get(ref) != _APPENDED and not told and binlog.check(log) == []:
         return [f"what was appended at {ref} is not read ({error_read}), and check is silent"]
     return []
