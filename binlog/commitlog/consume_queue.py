@@ -158,9 +158,14 @@ class ConsumeQueue:
         return -1 if unit is None or _is_blank(unit) else unit.offset
 
     def remove_files(self, log_start: int) -> int:
-        """Remove files all of whose messages are no more in the commit log; how many were."""
+        """Remove files all of whose messages are no more in the commit log; how many were.
+
+        Those that are not flushed stay until they are: whoever flushes goes on where it was.
+        """
         self.files.remove_left()
-        count = self.files.remove_first(lambda file: _last_log_offset(file) < log_start, len(self.files.files))
+        count = self.files.remove_first(
+            lambda file: file.flushed_whole and _last_log_offset(file) < log_start, len(self.files.files)
+        )
         self.correct_min_index(log_start)
         return count
 

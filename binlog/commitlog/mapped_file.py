@@ -135,6 +135,11 @@ class MappedFile:
         return self.wrote == self.file_bytes
 
     @property
+    def flushed_whole(self) -> bool:
+        """Whether it is full and flushed, so that nobody but readers has anything to do with it."""
+        return self.flushed == self.file_bytes
+
+    @property
     def modified(self) -> float:
         """When it was written last, in seconds since 1970 UTC."""
         with own_errors(self.path, "asking for its times"):

@@ -61,8 +61,6 @@ PLANTED = {
         Planted("store-answered-before-flush", "with sync flush an append returns before the flush", "store-power"),
         Planted("store-marker-removed-first", "the marker of a crash goes before all is flushed", "store-power"),
         Planted("store-name-not-synced", "a new file's name is not synced", "store-power"),
-        Planted("store-names-removed-together", "names of several files go before any is synced", "store-power"),
-        Planted("store-units-believed", "a crashed store's queues are believed as they are", "store-power"),
         Planted("store-part-of-crc-believed", "a message that lacks a part of its CRC counts as one", "store-power"),
         Planted("store-end-not-erased", "what lies behind the end stays when a store is recovered", "store-kill"),
         Planted("store-buffers-forgotten", "nobody looks for what a dead process had in its buffers", "store-kill"),

@@ -31,6 +31,7 @@ from stress.crash.striker import Action, Strike, arm
 PLACES = ("on nothing", "on a store")
 _ACTIONS = (Action.KILL_BEFORE, Action.KILL_AFTER, Action.KILL_WITHIN)
 _CALLS_ABOUT = 150
+_STEP_MAX = 6  # of calls, so that a short run as well comes to the end of each kind; a long one comes again
 _ROOM = 200
 _KILLED, _KILLED_AGAIN, _BEFORE = range(3)
 _STORM_SHARE = 0.3
@@ -84,8 +85,9 @@ class StoreKill:
         else:
             name = "sweep"
             case = self._next_sweep()
+            case = replace(case, first=self._chance.randrange(_STEP_MAX))
             while self.one(case) and not self._context.done:
-                case = replace(case, first=case.first + 1)
+                case = replace(case, first=case.first + self._chance.randint(1, _STEP_MAX))
         self._spent[name] += time.monotonic() - begun
         self._context.tell()
 

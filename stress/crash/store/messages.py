@@ -9,7 +9,7 @@ from binlog.format.commitlog.message import StoredMessage
 from binlog.format.commitlog.properties import KEYS, TAGS, parse_properties
 from stress.crash.ledger import is_whole, record_bytes
 
-TOPICS = ("orders", "bills")
+TOPICS = ("orders", "prices")  # as long as each other, so that messages can be
 QUEUES = 2
 
 Identity = tuple[int, int]

@@ -23,6 +23,7 @@ _THREADS = 4
 _KILLS_A_ROUND = 12
 _MESSAGES_A_KILL = 60
 _ROOM = 20_000
+_SIZE = 300
 _PROGRESS_SECONDS = 20.0
 _AT_ONCE = 0.25
 """Of the deaths, how many come so soon that most are in the middle of opening."""
@@ -97,7 +98,9 @@ def _append_for_ever(path: Path, owns: list[StoreOwn], flush: Flush) -> None:
 
 def _append_many(store: MessageStore, own: StoreOwn) -> None:
     chance = random.Random(f"{own.writer}/{own.tried}")
+    # As long as each other with pooled flush: what a buffer had before lies where the last message ends.
+    size = _SIZE if store._options.flush is Flush.POOLED else 0
     while own.has_room:
-        own.append(store, *([0] * chance.choices((1, 2, 5), (8, 1, 1))[0]))
+        own.append(store, *([size] * chance.choices((1, 2, 5), (8, 1, 1))[0]))
         if store._options.flush is not Flush.SYNC:
             time.sleep(0.0005)  # else a life is over before any service has worked
