@@ -6,7 +6,7 @@ What is held, whatever was changed:
 - Where only a header was changed, whatever is read is right, and all of it is read or there is an error; but for logs
   that other programs write too, whose tail nothing vouches for.
 - A log that a writer still accepts shows what was then appended, unless `check` tells that something is wrong; or told
-  it before, of a log that other programs write too: what is appended may be just what a record lacks that its tail cuts.
+  it before, of a log that others write too: what is appended may be just what a record lacks that its tail cuts.
 
 Changed bytes of a record with its length as it was are read as they are: nothing in a log file vouches for them.
 """
