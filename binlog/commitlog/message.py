@@ -50,7 +50,7 @@ class Message(NamedTuple):
     ) -> Self:
         """A message with a tag, keys without spaces, and a delay level from 1 to 18.
 
-        Raises: ValueError where a name or value has a byte 1 or 2, or a key a space.
+        Raises: ValueError where a name has a byte 1 or 2, a value or key a byte 2, or a key a space.
         """
         named = dict(properties)
         if keys := tuple(keys):

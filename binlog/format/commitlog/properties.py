@@ -1,5 +1,7 @@
 """A message's properties: each a name, a byte 1, a value and a byte 2; the last byte 2 may be missing.
 
+The first byte 1 ends the name, as in RocketMQ: a value may have more of them.
+
 Names that RocketMQ gives a meaning stand here as constants.
 """
 
@@ -29,11 +31,10 @@ _VALUE_END = "\x02"
 
 
 def pack_properties(properties: Mapping[str, str]) -> bytes:
-    """As they lie in a message.  Raises: ValueError where a name or value has one of the bytes that end them."""
+    """As they lie in a message.  Raises: ValueError where a name has a byte 1 or 2, or a value a byte 2."""
     for name, value in properties.items():
-        for text in (name, value):
-            if _NAME_END in text or _VALUE_END in text:
-                raise ValueError(f"a property with byte 1 or 2 in it: {name!r}: {value!r}")
+        if _NAME_END in name or _VALUE_END in name or _VALUE_END in value:
+            raise ValueError(f"a property with a byte in it that ends its name or value: {name!r}: {value!r}")
     text = "".join(f"{name}{_NAME_END}{value}{_VALUE_END}" for name, value in properties.items())
     return text.encode("utf-8", "surrogateescape")
 
