@@ -29,7 +29,7 @@ help:
 	@echo 'make demo         the main job, end to end (ARGS="--help" shows its options)'
 	@echo 'make bench        us and what one would otherwise use, measured side by side (ARGS="--help" shows its options)'
 	@echo 'make test         every test, on as many workers as there are cores (ARGS= goes to pytest)'
-	@echo 'make quick        the tests without Spark and without the slow ones, in a minute or two (ARGS= goes to pytest)'
+	@echo 'make quick        the tests without Spark and without the slow ones, in a minute (ARGS= goes to pytest)'
 	@echo 'make crash        power cuts, kills, faults and damage, by the thousand (DURATION_S=60 SEED= ARGS="--help")'
 	@echo 'make soak         an hour of work, after which nothing may have grown (DURATION_S=)'
 	@echo 'make stress       Spark follows what processes append, and is killed again and again (ARGS="--help")'

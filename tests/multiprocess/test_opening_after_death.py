@@ -70,6 +70,7 @@ def _bytes_read_to_open(log: Path) -> int:
     return int(found[1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("power_cut", [False, True])
 def test_what_is_read_does_not_grow_with_the_log(log: Path, tmp_path: Path, *, power_cut: bool) -> None:
     read = []

@@ -96,6 +96,7 @@ def test_eight_threads_append_to_queues_that_other_processes_follow(tmp_path: Pa
                 assert [number for who, number in seen if who == thread] == list(range(count))
 
 
+@pytest.mark.slow
 def test_with_sync_flush_a_reader_sees_what_is_flushed_and_nothing_else(tmp_path: Path) -> None:
     with MessageStore(tmp_path, _OPTIONS) as store, StoreReader(tmp_path) as reader:
         store.append(Message("t", b"first"))
@@ -177,6 +178,7 @@ def test_a_reader_believes_no_sidecar_from_before_another_program_had_the_store(
         assert reader.queue_range("t", 0) == range(61)
 
 
+@pytest.mark.slow
 def test_a_reader_that_came_first_follows_a_store_that_is_made_later(tmp_path: Path) -> None:
     with pytest.raises((NotFoundError, AccessError)):
         StoreReader(tmp_path / "store")
@@ -218,6 +220,7 @@ with StoreReader(sys.argv[1]) as reader:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", _MODES, ids=["sync", "async", "pooled"])
 def test_finders_in_other_processes_miss_none_that_they_found_before(tmp_path: Path, options: StoreOptions) -> None:
     """Across many files of the index, while keys are put."""
@@ -290,6 +293,7 @@ for number in range(10**9):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", range(3))
 def test_after_a_kill_a_check_tells_nothing_before_recovery_and_after_it(tmp_path: Path, mode: int) -> None:
     command = [sys.executable, "-c", _APPENDS, str(tmp_path), str(mode)]

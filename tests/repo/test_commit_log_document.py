@@ -10,9 +10,12 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.slow
 def test_the_examples_of_the_commit_log_work(tmp_path: Path) -> None:
     text = (ROOT / "docs" / "commitlog.md").read_text()
     said = []

@@ -55,6 +55,7 @@ def test_an_empty_directory_is_watched_and_a_missing_one_is_3(log: Path, capfd: 
     assert " tail -, 0 records, 0 files, " in capfd.readouterr().out
 
 
+@pytest.mark.slow
 def test_on_a_terminal_it_is_drawn_anew_for_records_a_cutover_and_a_new_size(
     log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

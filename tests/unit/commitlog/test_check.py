@@ -399,6 +399,7 @@ def _wait_for_readers(path: Path, end: int) -> None:
             reader.wait(1)
 
 
+@pytest.mark.slow
 def test_every_flipped_bit_is_told(store: Path) -> None:
     """But for what means nothing, behind the marker that ends a file and behind the last entry.
 

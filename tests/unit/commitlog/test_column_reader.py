@@ -103,6 +103,7 @@ def _messages(draw: st.DrawFn) -> Message:
     return message._replace(properties=message.properties + more, system_flag=flag, **counts)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=50)
 @given(
     st.lists(_messages(), min_size=1, max_size=60),

@@ -92,6 +92,7 @@ def test_each_goes_on_once_though_nobody_says_which_did(tmp_path: Path, clean: b
         assert found[-1].store_ms >= late.store_ms + 5_000
 
 
+@pytest.mark.slow
 def test_the_file_of_rocketmq_is_read(tmp_path: Path) -> None:
     with MessageStore(tmp_path, _OPTIONS) as store:
         for number in range(10):
@@ -122,6 +123,7 @@ def test_what_is_no_level_is_refused(tmp_path: Path, level: str) -> None:
         store.append(Message.of("t", b"", properties={DELAY: level}))
 
 
+@pytest.mark.slow
 def test_what_is_sent_back_comes_again_and_is_counted(tmp_path: Path) -> None:
     with MessageStore(tmp_path, _OPTIONS) as store:
         store.append(Message.of("t", b"body", tag="tag", flag=7))
@@ -198,6 +200,7 @@ def test_a_process_that_is_killed_passes_each_on_once(tmp_path: Path, flush: str
         assert set(told) <= set(found)
 
 
+@pytest.mark.slow
 def test_a_file_that_says_more_than_there_is_makes_nothing_be_left_out(tmp_path: Path) -> None:
     """As where the log's folders were removed, or it lost its end, and the file with the offsets is the old one."""
     MessageStore(tmp_path, _OPTIONS).close()
@@ -210,6 +213,7 @@ def test_a_file_that_says_more_than_there_is_makes_nothing_be_left_out(tmp_path:
         _until(lambda: _count(store, "t") == 3)
 
 
+@pytest.mark.slow
 def test_a_level_that_nobody_looked_at_keeps_its_offset(tmp_path: Path) -> None:
     with MessageStore(tmp_path, _OPTIONS) as store:
         store.append(Message.of("t", b"", delay_level=1))
@@ -222,6 +226,7 @@ def test_a_level_that_nobody_looked_at_keeps_its_offset(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "config" / "delayOffset.json").read_text()) == {"offsetTable": {"1": 1}}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     ['{"offsetTable":{"1":1e400}}', "[" * 100_000, '{"offsetTable":{"1":%s}}' % ("9" * 5000), '{"offsetTable":[1]}'],
@@ -235,6 +240,7 @@ def test_a_file_of_any_content_is_read_as_one_that_says_nothing(tmp_path: Path, 
         _until(lambda: _count(store, "t") == 1)
 
 
+@pytest.mark.slow
 def test_nothing_can_wait_that_could_not_go_on(tmp_path: Path) -> None:
     with MessageStore(tmp_path, _OPTIONS) as store:
         with pytest.raises(ValueError, match="no queue can be 2147483648"):
@@ -255,6 +261,7 @@ def test_more_than_a_file_holds_goes_on_in_several_appends(tmp_path: Path) -> No
         _until(lambda: _count(store, "t") == 40)
 
 
+@pytest.mark.slow
 def test_what_waits_goes_on_though_a_message_may_not_be_so_large_any_more(tmp_path: Path) -> None:
     with MessageStore(tmp_path, _OPTIONS) as store:
         store.append(Message.of("t", bytes(3000), delay_level=1))
@@ -308,6 +315,7 @@ def test_a_clock_that_was_set_back_keeps_no_message_for_long(tmp_path: Path, ahe
         _until(lambda: _count(store, "t") == 1)
 
 
+@pytest.mark.slow
 def test_an_empty_unique_key_is_as_none(tmp_path: Path) -> None:
     with MessageStore(tmp_path, _OPTIONS) as store:
         store.append(Message.of("t", b"", delay_level=1, properties={UNIQUE_KEY: ""}))

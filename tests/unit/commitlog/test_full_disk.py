@@ -129,6 +129,7 @@ def _with_keys(number: int) -> Message:
     return Message.of("t", b"%d" % number, keys=[f"k{number}"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flush", _FLUSHES, ids=lambda flush: flush["flush"].value)
 @pytest.mark.parametrize(
     ("options", "make"),

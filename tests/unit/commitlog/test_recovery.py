@@ -231,6 +231,7 @@ def test_a_queue_whose_file_was_held_when_it_was_to_go_follows_later(tmp_path: P
         assert queue.files.files[0] is not first
 
 
+@pytest.mark.slow
 def test_delays_outlive_the_removal_of_what_waits(tmp_path: Path) -> None:
     options = replace(_OPTIONS, units_in_file=2, retention=_NO_PAUSE)
     with MessageStore(tmp_path, options) as store:

@@ -124,6 +124,7 @@ def test_what_could_not_be_appended_can_be_ended_again(tmp_path: Path) -> None:
         assert store.transactions.pending() == []
 
 
+@pytest.mark.slow
 def test_a_committed_message_with_a_delay_waits_for_its_time(tmp_path: Path) -> None:
     with MessageStore(tmp_path, _OPTIONS) as store:
         half = store.transactions.prepare(Message.of("t", b"later", delay_level=1))

@@ -90,6 +90,7 @@ def test_whoever_takes_over_sees_the_same_work(tmp_path: Path) -> None:
     assert list(events.read_work(work, writer=1, writers=4, first=len(whole))) == []
 
 
+@pytest.mark.slow
 def test_python_itself_has_events_enough() -> None:
     files = events.python_files()
     assert len(files) > 500

@@ -143,6 +143,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Entry]]:
     return log, [entry for entry, _ in _write(log, files=2, records=300)]
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_a_tampered_index_shows_no_wrong_record(

@@ -55,6 +55,7 @@ def test_without_a_sync_an_entry_comes_with_each_64_kib(log: Path) -> None:
         assert check_entries(log) == 0
 
 
+@pytest.mark.slow
 def test_without_a_sync_an_entry_comes_with_the_first_append_after_a_second(log: Path) -> None:
     with Writer(log, background=binlog.Background(sync_seconds=1000)) as writer:
         writer.append(b"first", mode=Mode.FLUSH)

@@ -246,6 +246,7 @@ with Writer(Path(sys.argv[1]), mode=Mode.FLUSH, background=Background(sync_secon
 """
 
 
+@pytest.mark.slow
 def test_much_that_waits_for_a_sync_is_written_out_before(log: Path) -> None:
     process = subprocess.Popen([sys.executable, "-c", _APPENDS_MUCH, log], stdout=subprocess.PIPE)
     try:

@@ -189,6 +189,7 @@ def test_a_close_beside_an_append_of_another_thread_gave_a_bad_descriptor(log: P
     assert {type(error) for error in errors} == {ClosedError}
 
 
+@pytest.mark.slow
 def test_a_fork_between_opening_and_registering_left_the_child_a_descriptor(log: Path) -> None:
     with Writer(log) as writer:
         writer.append(b"1")

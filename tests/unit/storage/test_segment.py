@@ -167,6 +167,7 @@ def test_two_groups_that_share_the_directory_and_not_the_memory(tmp_path: Path) 
     assert jobs_by_writer(read_all(log)) == {number: list(range(300)) for number in range(4)}
 
 
+@pytest.mark.slow
 def test_a_ring_of_the_dead_is_taken_over(log: Path) -> None:
     def die() -> None:
         writer = Writer(log, background=_NEVER)
@@ -239,6 +240,7 @@ def _descriptors_of(path: Path) -> list[str]:
     return [fd for fd in os.listdir("/proc/self/fd") if os.path.realpath(f"/proc/self/fd/{fd}") == str(path)]
 
 
+@pytest.mark.slow
 def test_a_child_forked_while_another_thread_sweeps_has_no_part_in_its_locks(log: Path) -> None:
     """Else it keeps a lock that nobody gives back, and whoever joins that segment waits for it, itself at last."""
     stopped = threading.Event()

@@ -60,6 +60,7 @@ def test_every_row_that_can_run_here_gives_figures(tmp_path: Path, names: Sequen
     assert list(place.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_table_is_printed(tmp_path: Path) -> None:
     done = run("--only", "durable-1", "--seconds", "0.02", "--rounds", "2", "--directory", str(tmp_path))
     assert done.returncode == 0, done.stderr
