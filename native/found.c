@@ -39,28 +39,7 @@ static uint32_t take_length(struct rest *rest, int width)
 
 int has_record_crc(const struct found *found)
 {
-    return found->properties_bytes >= MESSAGE_CRC_BYTES &&
-           memcmp(found->properties + found->properties_bytes - MESSAGE_CRC_BYTES, MESSAGE_CRC_NAME,
-                  MESSAGE_CRC_NAME_BYTES) == 0;
-}
-
-/* Whether it ends with what a power cut leaves of the property that has the CRC: some of its bytes, and zeros. */
-static int lacks_record_crc(const struct found *found)
-{
-    uint8_t whole[MESSAGE_CRC_BYTES];
-    int zeros = 0;
-
-    if (found->properties_bytes < MESSAGE_CRC_BYTES)
-        return 0;
-    message_crc_property(whole, NULL, 0);
-    const uint8_t *at = found->properties + found->properties_bytes - MESSAGE_CRC_BYTES;
-    for (int i = 0; i < MESSAGE_CRC_BYTES; i++) {
-        int is_digit = whole[i] == '0' && at[i] >= '0' && at[i] <= '9';
-        if (at[i] != 0 && at[i] != whole[i] && !is_digit)
-            return 0;
-        zeros += at[i] == 0;
-    }
-    return zeros > 0;
+    return message_ends_with_crc(found->properties, found->properties_bytes) == CRC_WHOLE;
 }
 
 static int crcs_hold(const struct found *found)
@@ -69,8 +48,9 @@ static int crcs_hold(const struct found *found)
 
     if ((binlog_crc32(0, found->body, found->body_bytes) & INT32_MAX) != get_u32(found->data + MESSAGE_BODY_CRC))
         return 0;
-    if (!has_record_crc(found))
-        return !lacks_record_crc(found);
+    enum crc_found kept = message_ends_with_crc(found->properties, found->properties_bytes);
+    if (kept != CRC_WHOLE)
+        return kept == CRC_NONE;
     message_crc_property(property, found->data, found->bytes - MESSAGE_CRC_BYTES);
     return memcmp(property, found->data + found->bytes - MESSAGE_CRC_BYTES, MESSAGE_CRC_BYTES) == 0;
 }

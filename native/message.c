@@ -104,6 +104,12 @@ static int64_t message_bytes(const struct message *message, const struct common 
                      message->body_bytes, message->topic_bytes, properties);
         return -1;
     }
+    if (!common->with_crc &&
+        message_ends_with_crc((const uint8_t *)message->properties, (size_t)message->properties_bytes) != CRC_NONE) {
+        /* who reads it would take it for the CRC of the message, and the message for damaged */
+        PyErr_SetString(PyExc_ValueError, "the properties end with what would be the CRC of the message, or a part of it");
+        return -1;
+    }
     return (int64_t)MESSAGE_BYTES - 2 * HOST_V4 + message->born_bytes + common->store_bytes + message->body_bytes +
            (message->topic_bytes > TOPIC_V1_MAX ? 2 : 1) + message->topic_bytes + 2 + properties;
 }
@@ -229,6 +235,26 @@ void message_crc_property(uint8_t *property, const uint8_t *message, size_t byte
     for (int i = 0; i < MESSAGE_CRC_DIGITS; i++, crc /= 10)
         *at++ = (uint8_t)('0' + crc % 10);
     *at = PROPERTY_END;
+}
+
+enum crc_found message_ends_with_crc(const uint8_t *properties, size_t bytes)
+{
+    uint8_t whole[MESSAGE_CRC_BYTES];
+    int zeros = 0;
+
+    if (bytes < MESSAGE_CRC_BYTES)
+        return CRC_NONE;
+    const uint8_t *at = properties + bytes - MESSAGE_CRC_BYTES;
+    if (memcmp(at, MESSAGE_CRC_NAME, MESSAGE_CRC_NAME_BYTES) == 0)
+        return CRC_WHOLE;
+    message_crc_property(whole, NULL, 0);
+    for (int i = 0; i < MESSAGE_CRC_BYTES; i++) {
+        int is_digit = whole[i] == '0' && at[i] >= '0' && at[i] <= '9';
+        if (at[i] != 0 && at[i] != whole[i] && !is_digit)
+            return CRC_NONE;
+        zeros += at[i] == 0;
+    }
+    return zeros > 0 ? CRC_PART : CRC_NONE;
 }
 
 /* stamp_messages(data, places, first, count, queue_offset, offset, store_ms, with_crc): `count` messages from `first` on

@@ -23,6 +23,10 @@
 /* The property that ends a message whose bytes before it are these. */
 void message_crc_property(uint8_t *property, const uint8_t *message, size_t bytes);
 
+/* What properties end with.  CRC_PART is what a power cut leaves of the property that has the CRC: some bytes, and zeros. */
+enum crc_found { CRC_NONE, CRC_PART, CRC_WHOLE };
+enum crc_found message_ends_with_crc(const uint8_t *properties, size_t bytes);
+
 PyObject *binlog_pack_messages(PyObject *module, PyObject *args);
 PyObject *binlog_stamp_messages(PyObject *module, PyObject *args);
 PyObject *binlog_walk_messages(PyObject *module, PyObject *args);

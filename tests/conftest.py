@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +19,10 @@ pytest_plugins = ["tests.support.figures", "tests.support.skips"]
 # A shell that runs this in the background has Ctrl-C ignored, by every process from here on; tests send it to some.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# pytest keeps test modules as it rewrites them, which takes longer than anything else before the first test; the
+# processes that tests start go by the environment, and write nothing.
+sys.dont_write_bytecode = False
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

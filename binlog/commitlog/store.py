@@ -194,7 +194,8 @@ class MessageStore:
         One with a delay level waits in another topic until it is due, and what is returned is of that one.
         Durable on return with Flush.SYNC.  Blocks: with that for a sync that is shared with other threads.
         Raises: ValueError for a part that is too long, or a topic or queue that can have no folder, or is kept for what
-        waits; FullError; PoisonedError; ClosedError; TimedOutError where the sync takes too long, and may still come.
+        waits, and, in a store without CRCs of whole messages, for properties that end like one; FullError;
+        PoisonedError; ClosedError; TimedOutError where the sync takes too long, and may still come.
         """
         several = [messages] if isinstance(messages, Message) else messages
         for message in several:
