@@ -171,6 +171,7 @@ def test_four_of_ours_and_two_of_theirs_share_a_live_directory(log: Path) -> Non
     assert kinds == {248, 256}
 
 
+@pytest.mark.slow
 def test_records_that_jpos_adds_to_a_file_just_closed_reach_a_follower(tmp_path: Path) -> None:
     """It looks at the status before it takes the lock, so that a cutover may come in between."""
     log = tmp_path / "log"

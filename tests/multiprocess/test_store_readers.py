@@ -49,6 +49,7 @@ def _follow(path: Path, queue_id: int, count: int) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", _MODES, ids=["sync", "async", "pooled"])
 def test_followers_in_other_processes_get_each_message_once_and_in_order(tmp_path: Path, options: StoreOptions) -> None:
     """Across files of the log and of the queues, from before the first message on."""
@@ -70,6 +71,7 @@ def test_followers_in_other_processes_get_each_message_once_and_in_order(tmp_pat
             assert said == "".join(f"{number} {number}\n" for number in range(count))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", _MODES, ids=["sync", "async", "pooled"])
 def test_eight_threads_append_to_queues_that_other_processes_follow(tmp_path: Path, options: StoreOptions) -> None:
     """Every thread to every queue.  Each message comes once, in the order of its queue and of its thread."""
@@ -252,6 +254,7 @@ while True:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", _MODES, ids=["sync", "async", "pooled"])
 def test_a_check_while_another_process_writes_tells_nothing(tmp_path: Path, options: StoreOptions) -> None:
     """What is in flight is no problem, nor what retention removes meanwhile, nor that the owner comes and goes."""

@@ -433,6 +433,7 @@ def test_every_flipped_bit_is_told(store: Path) -> None:
     assert check_store(store) == []
 
 
+@pytest.mark.slow
 def test_files_of_chance_end_in_problems_and_nothing_else(store: Path) -> None:
     chance = random.Random(11)
     paths = sorted(path for path in store.rglob("*") if path.is_file() and path.name != "lock")

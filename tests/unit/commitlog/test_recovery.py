@@ -81,6 +81,7 @@ MessageStore(sys.argv[1], LARGE)
 LARGE = StoreOptions(file_bytes=1 << 20, key_index=KeyIndexSize(10_000, 200_000), flush=Flush.ASYNC)
 
 
+@pytest.mark.slow
 def test_a_crash_while_the_key_index_is_made_anew_loses_no_key(tmp_path: Path) -> None:
     with MessageStore(tmp_path, LARGE) as store:
         for batch in range(300):

@@ -346,6 +346,7 @@ for number in range(10**9):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flush", ["sync", "async", "pooled"])
 def test_a_killed_process_loses_nothing_that_it_told(tmp_path: Path, flush: str) -> None:
     """The page cache lives; what survives a power cut is for stress/crash to show."""

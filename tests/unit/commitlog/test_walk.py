@@ -77,6 +77,7 @@ def _walked(data: bytes, *, check: bool = True) -> tuple[int, WalkStop, _Units, 
     return found.consumed, found.stop, units, keys, found.store_ms
 
 
+@pytest.mark.slow
 @given(st.lists(_messages(), max_size=6), st.booleans(), st.booleans())
 @example([Message.of("polygenelubricants", b"", tag="polygenelubricants", keys=["x"])], False, True)
 def test_each_message_is_told_to_its_queue_and_its_keys(messages: list[Message], record_crc: bool, check: bool) -> None:

@@ -128,6 +128,7 @@ def test_check_tells_each_damaged_frame_once(damaged: Path) -> None:
     assert binlog.check(damaged) == problems
 
 
+@pytest.mark.slow
 def test_a_flipped_bit_anywhere_is_told_and_shows_no_wrong_record(damaged: Path) -> None:
     """At every byte that is not one of a frame of records, and at some of those."""
     expected = read_all(damaged)
