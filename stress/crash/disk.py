@@ -244,6 +244,10 @@ class Disk:
             for first, following in itertools.pairwise([*ticks, max(self._last_tick, ticks[-1]) + 1])
         ]
 
+    def has_names(self, inode: int) -> bool:
+        """Whether it is a directory."""
+        return inode in self._directories
+
     def state(self, span: Span, choice: Sequence[int]) -> State:
         """What is left when each unit of the span is in the condition chosen for it."""
         chosen: dict[int, list[int]] = {}

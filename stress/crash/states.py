@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from stress.crash.disk import Disk, Span, Unit
 
 CHOICES_IN_FULL = 64
+_SPANS_SHARE = 0.25
 
 Choice = tuple[int, ...]
 
@@ -45,17 +46,28 @@ def _random_choice(counts: list[int], chance: random.Random) -> Choice:
     )
 
 
+def _ends(disk: Disk, span: Span) -> Iterator[Choice]:
+    for names, data in itertools.product((True, False), repeat=2):
+        yield tuple(
+            unit.condition_count - 1 if (names if disk.has_names(unit.inode) else data) else 0 for unit in span.units
+        )
+
+
 def enumerate_states(disk: Disk, seed: str, choices_max: int | None = None) -> Iterator[tuple[int, Span, Choice]]:
     """The numbered states of a run; many are the same as others.
 
-    choices_max: so many of a span at most, drawn from all; for runs of many calls, the end of which is to be seen too.
+    choices_max: so many of a span at most, and of one span in four; for runs of many calls, the end of which is to be
+    seen too.  They are drawn from all, but for the ends: all kept, all lost, and only names or only bytes kept.
     """
     numbers = itertools.count()
     for span in disk.spans():
         chance = random.Random(f"{seed}/{span.first}")
+        if choices_max is not None and chance.random() > _SPANS_SHARE:
+            continue
         found = [*choices(span.units, chance)]
         if choices_max is not None and len(found) > choices_max:
-            ends = [tuple(unit.condition_count - 1 for unit in span.units), (0,) * len(span.units)]
-            found = [*ends, *chance.sample([choice for choice in found if choice not in ends], choices_max - 2)]
+            ends = [*dict.fromkeys(_ends(disk, span))]
+            others = [choice for choice in found if choice not in ends]
+            found = [*ends, *chance.sample(others, max(choices_max - len(ends), 0))]
         for choice in found:
             yield next(numbers), span, choice

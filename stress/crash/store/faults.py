@@ -10,6 +10,7 @@ disk that lacks what the failed sync was to cover.
 from __future__ import annotations
 
 import errno
+import itertools
 import json
 import os
 import random
@@ -38,7 +39,7 @@ from stress.crash.trace import Event, parse_trace
 Step = Callable[[MessageStore, StoreOwn], None]
 
 _LARGE_BYTES = 1900
-_TRIES = 10
+_TRIES = 60
 _FAULTED, _BEFORE = range(2)
 _ROOM = 200
 
@@ -210,12 +211,15 @@ def _compare(fault: Fault, fared: Fared) -> list[str]:
 
 
 def replay(folder: Path, scratch: Path) -> list[str]:
-    """Try a kept case again, more than once, for the threads may take turns otherwise; what is wrong."""
+    """Try a kept case again, more than once, and at the calls beside it: the threads may take turns otherwise.
+
+    What is wrong.
+    """
     case = Case(**json.loads((folder / "part.json").read_text())["case"])
     context = Again(scratch, os.environ["BINLOG_RECORDER_MEMORY"])
     faults = StoreFaults(context)
-    for _ in range(_TRIES):
-        faults.one(case)
+    for off in itertools.islice(itertools.cycle((0, 0, 1, -1, 2, -2)), _TRIES):
+        faults.one(replace(case, first=max(case.first + off, 0)))
         if context.wrong:
             break
-    return context.wrong
+    return [f"{case.name}: {line}" for line in context.wrong]
