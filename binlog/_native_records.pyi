@@ -34,6 +34,23 @@ def pick_messages(fd: int, file_offset: int, file_bytes: int, units: Any, bytes_
 def message_columns(
     data: Any, units: Any, indexes: Any, topic: str, queue_id: int, tag: str | None, wanted: int, /
 ) -> tuple[int, tuple[Any, ...]] | int: ...
+def pack_journal(
+    buffer: Any,
+    place: int,
+    file_id: int,
+    salt: bytes,
+    at: int,
+    kind: int,
+    tx_id: int,
+    record_id: int,
+    user_type: int,
+    body: Any,
+    counts: bytes,
+    /,
+) -> int: ...
+def scan_journal(
+    data: Any, start: int, file_id: int, salt: bytes, old: bool, few: bool, /
+) -> tuple[list[tuple[int, int, int, int, int, int, bytes, bytes]], int, int, list[tuple[int, int]], list[int]]: ...
 def frame_records(records: list[Any], bytes_max: int, /) -> tuple[bytes, bytes] | None: ...
 
 class BatchIterator:

@@ -14,6 +14,7 @@
 #define PY_SSIZE_T_CLEAN
 #include "read.h"
 
+#include "journal.h"
 #include "layout.h"
 #include "many.h"
 #include "message.h"
@@ -275,6 +276,8 @@ static PyMethodDef module_methods[] = {
     {"pick_messages", binlog_pick_messages, METH_VARARGS, "See native/pick.c."},
     {"message_columns", binlog_message_columns, METH_VARARGS, "See native/columns.c."},
     {"wait_and_read", binlog_wait_and_read, METH_VARARGS, "See native/wake.c."},
+    {"pack_journal", binlog_pack_journal, METH_VARARGS, "See native/journal_pack.c."},
+    {"scan_journal", binlog_scan_journal, METH_VARARGS, "See native/journal_scan.c."},
     {"connect", binlog_connect, METH_VARARGS, "See native/quick_append.c."},
     {NULL, NULL, 0, NULL},
 };

@@ -12,14 +12,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-_INTEGER_CODES = {"u16": "H", "u32": "I", "u64": "Q", "i32": "i", "i64": "q"}
+_INTEGER_CODES = {"u8": "B", "u16": "H", "u32": "I", "u64": "Q", "i32": "i", "i64": "q"}
 
 
 @dataclass(frozen=True)
 class Field:
     """One field: its name, its type, what it means, and its value where that never changes.
 
-    kind: "u16", "u32", "u64" (big-endian integers), "i32", "i64" (those with a sign) or "bytes:N".
+    kind: "u8", "u16", "u32", "u64" (big-endian integers), "i32", "i64" (those with a sign) or "bytes:N".
     """
 
     name: str

@@ -13,6 +13,8 @@ from binlog.format.commitlog.message import BLANK, MESSAGE
 from binlog.format.commitlog.pool_buffer import POOL_BUFFER
 from binlog.format.commitlog.sidecar import STORE_SIDECAR
 from binlog.format.index_file import INDEX_ENTRY, INDEX_HEADER
+from binlog.format.journal.file_header import JBM_HEADER, JOURNAL_END, JOURNAL_HEADER
+from binlog.format.journal.record import JOURNAL_COUNT, JOURNAL_RECORDS
 from binlog.format.layout import Layout
 from binlog.format.log_header import COMMIT_SLOT, LOG_HEADER
 from binlog.format.record import RECORD
@@ -20,11 +22,12 @@ from binlog.format.record import RECORD
 # Those that the C knows as well, and those that only Python does.
 _KEY_INDEX = (KEY_INDEX_HEADER, KEY_INDEX_SLOT, KEY_INDEX_ENTRY)
 _SHARED: tuple[Layout, ...] = (
-    LOG_HEADER, COMMIT_SLOT, RECORD, INDEX_HEADER, INDEX_ENTRY, MESSAGE, QUEUE_UNIT, *_KEY_INDEX
+    LOG_HEADER, COMMIT_SLOT, RECORD, INDEX_HEADER, INDEX_ENTRY, MESSAGE, QUEUE_UNIT, *_KEY_INDEX, *JOURNAL_RECORDS
 )  # fmt: skip
 _ARCHIVE = (ARCHIVE_START, SKIPPABLE, ARCHIVE_FACTS, SEEK_ENTRY, SEEK_FOOTER)
 _COMMIT_LOG = (BLANK, STORE_CHECKPOINT, STORE_SIDECAR, POOL_BUFFER)
-LAYOUTS: tuple[Layout, ...] = (*_SHARED, *_ARCHIVE, *_COMMIT_LOG)
+_JOURNAL = (JBM_HEADER, JOURNAL_HEADER, JOURNAL_END, JOURNAL_COUNT)
+LAYOUTS: tuple[Layout, ...] = (*_SHARED, *_ARCHIVE, *_COMMIT_LOG, *_JOURNAL)
 
 _TABLE = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 

@@ -1,0 +1,266 @@
+"""Where the next record goes, and how records come to the disk.
+
+Records are put into a buffer, under the journal's mutex.  A thread of the journal writes all that is there, and syncs
+it once for everyone who waits; meanwhile the next buffer fills.  It is a thread of its own because no signal handler
+runs in it: an exception between a sync that failed and the line that looks at it would hide the failure.
+
+Invariants
+- A file is on the disk, whole, before the first byte of the next one is written.
+- What was written is told in the order of the records.
+- Where a write or a sync failed nothing is written any more, and nobody is told that something is there.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, NamedTuple
+
+from binlog.errors import BinlogError, InternalError, PoisonedError
+from binlog.format.journal.file_header import JOURNAL_END, JournalLayout
+from binlog.journal.damage import ZEROS_BEHIND
+from binlog.journal.journal_file import JournalFile
+from binlog.storage.journal_records import pack_journal
+
+# More than any head takes, so that it can be packed wherever a record fits.
+_HEAD_ROOM = 64
+_BUFFERS_MAX = 4
+
+
+class _Segment(NamedTuple):
+    """What goes to one place of one file.  record_count: of the whole file, up to its end."""
+
+    file: JournalFile
+    offset: int
+    data: bytearray
+    used: int
+    record_count: int
+
+
+class Appender:
+    """The end of a journal.
+
+    mutex: held by whoever calls `append`, and by nobody for long.  next_file: gives the file to go on in.
+    """
+
+    def __init__(
+        self,
+        mutex: threading.Lock,
+        next_file: Callable[[], JournalFile],
+        buffer_bytes: int,
+        alignment: int,
+        seconds: float,
+    ) -> None:
+        self._mutex = mutex
+        self._next_file = next_file
+        self._buffer_bytes = buffer_bytes
+        self._alignment = alignment
+        self._seconds = seconds
+        self._turn = threading.Condition(mutex)
+        self._work = threading.Condition(mutex)
+        self._segments: deque[_Segment] = deque()
+        self._buffer = bytearray(buffer_bytes + _HEAD_ROOM)
+        self._used = 0
+        self._start = 0
+        self._record_count = 0
+        self._futures: deque[tuple[int, Future[None]]] = deque()
+        self._wanted = 0
+        self._told = False
+        self._stopping = False
+        self.failure: PoisonedError | None = None
+        self.file: JournalFile | None = None
+        self.at = 0
+        self.appended = 0
+        self.durable = 0
+        self._thread = threading.Thread(target=self._run, name="binlog journal", daemon=True)
+
+    def begin(self, file: JournalFile, at: int, record_count: int) -> None:
+        """Go on in a file, behind the records that it has."""
+        self.file = file
+        self.at = at
+        self._record_count = record_count
+
+    def start(self) -> None:
+        """Have what nobody waits for be written."""
+        self._thread.start()
+
+    def append(
+        self, kind: int, tx_id: int, record_id: int, user_type: int, body: Any, counts: bytes, size: int
+    ) -> JournalFile:
+        """Put a record of `size` bytes behind all others, and tell in which file it lies.  The mutex is held.
+
+        Raises: what making a file raises; then nothing was appended.
+        """
+        file = self.file
+        assert file is not None
+        if self._used == 0:
+            self.at = self._start = aligned(self.at, self._alignment)
+        if self.at + size > file.file_bytes:
+            file = self._go_on()
+        if self._used + size > self._buffer_bytes and self._used:
+            self._cut()
+            self.at = self._start = aligned(self.at, self._alignment)
+            if self.at + size > file.file_bytes:
+                file = self._go_on()
+        if size > self._buffer_bytes:
+            self._buffer = bytearray(size + _HEAD_ROOM)
+        header = file.header
+        self._used = pack_journal(
+            self._buffer,
+            self._used,
+            header.record_id,
+            header.salt,
+            self.at,
+            kind,
+            tx_id,
+            record_id,
+            user_type,
+            body,
+            counts,
+        )
+        self.at += size
+        self.appended += 1
+        self._record_count += 1
+        return file
+
+    def later(self) -> None:
+        """What was appended is to be written soon.  The mutex is held; blocks while too much waits."""
+        if not self._told:
+            self._told = True
+            self._work.notify()
+        while len(self._segments) >= _BUFFERS_MAX and self.failure is None:
+            self._turn.wait()
+
+    def future(self) -> Future[None]:
+        """Done when all that was appended is on the disk.  The mutex is held."""
+        future: Future[None] = Future()
+        future.set_running_or_notify_cancel()  # what is appended cannot be taken back
+        self._futures.append((self.appended, future))
+        self._work.notify()
+        return future
+
+    def wait(self, count: int) -> None:
+        """Return when so many records are on the disk.  The mutex is not held.  Raises: PoisonedError."""
+        with self._mutex:
+            self.wait_held(count)
+
+    def wait_held(self, count: int) -> None:
+        """As `wait`, where the mutex is held; it is let go of meanwhile."""
+        self._wanted = max(self._wanted, count)
+        self._work.notify()
+        while self.durable < count:
+            self.check()
+            self._turn.wait()
+
+    def check(self) -> None:
+        """Raises: PoisonedError where a write or a sync failed."""
+        if self.failure is not None:
+            raise PoisonedError(f"nothing more is appended: {self.failure}") from self.failure
+
+    def stop(self) -> None:
+        """Put all on the disk, and end.  Raises: PoisonedError."""
+        if self._thread.ident is None:
+            return
+        with self._mutex:
+            self._stopping = True
+            self._work.notify()
+        self._thread.join()
+        self.check()
+
+    def _go_on(self) -> JournalFile:
+        """Go on in the next file."""
+        new = self._next_file()
+        if self._used:
+            self._cut()
+        else:
+            # The file's end is still to be written down, by whoever writes the next time.
+            self._segments.append(self._segment())
+        self.file = new
+        self.at = self._start = aligned(new.header.layout.header_bytes, self._alignment)
+        self._record_count = 0
+        return new
+
+    def _segment(self) -> _Segment:
+        assert self.file is not None
+        return _Segment(self.file, self._start, self._buffer, self._used, self._record_count)
+
+    def _cut(self) -> None:
+        """Have what is in the buffer be written as it is, and begin another one."""
+        self._segments.append(self._segment())
+        self._buffer = bytearray(self._buffer_bytes + _HEAD_ROOM)
+        self._used = 0
+
+    def _run(self) -> None:
+        try:
+            while self._write_more():
+                pass
+        except BinlogError as error:
+            self.fail(error)
+        except Exception as error:  # noqa: BLE001 - nobody sees what a thread raises, and all who append are told of this
+            self.fail(InternalError(f"while writing a journal: {error!r}"))
+
+    def _write_more(self) -> bool:
+        """Wait for something to write, and write it; whether there may be more."""
+        with self._mutex:
+            while not (self._told or self._is_awaited or self._stopping):
+                self._work.wait()
+            if not (self._is_awaited or self._segments or self._stopping):
+                self._work.wait(self._seconds)
+            stopping, synced = self._stopping, self._is_awaited or self._stopping
+            self._told = False
+            if self._used:
+                self._cut()
+            segments, self._segments = self._segments, deque()
+            count, last = self.appended, self.file
+            self._turn.notify_all()  # there is room again
+        assert last is not None
+        self._write(segments, last)
+        if synced:
+            last.sync()
+            self._done(count)
+        return not stopping
+
+    @property
+    def _is_awaited(self) -> bool:
+        return bool(self._futures) or self._wanted > self.durable
+
+    def _write(self, segments: deque[_Segment], last: JournalFile) -> None:
+        for number, (file, offset, data, used, record_count) in enumerate(segments):
+            if used:
+                end = min(aligned(offset + used, self._alignment) + ZEROS_BEHIND, file.file_bytes)
+                zeros = bytes(end - offset - used) if file.header.layout is JournalLayout.NATIVE else b""
+                data[used : used + len(zeros)] = zeros
+                file.write(memoryview(data)[: used + len(zeros)], offset)
+            following = segments[number + 1].file if number + 1 < len(segments) else last
+            if following is not file:
+                file.sync()
+                if file.header.layout is JournalLayout.NATIVE:
+                    file.write(file.header.pack_end(offset + used, record_count), JOURNAL_END.base)
+                file.close()
+
+    def _done(self, count: int) -> None:
+        """So many are on the disk, and all who wait for them are told."""
+        with self._mutex:
+            self.durable = count
+            self._turn.notify_all()
+        while self._futures and self._futures[0][0] <= count:
+            self._futures.popleft()[1].set_result(None)
+
+    def fail(self, error: BinlogError) -> None:
+        """Append nothing more, and tell so all who wait."""
+        failure = PoisonedError(f"nothing more is appended: {error}")
+        failure.__cause__ = error
+        with self._mutex:
+            self.failure = failure
+            futures, self._futures = self._futures, deque()
+            self._turn.notify_all()
+            self._work.notify_all()
+        for _, future in futures:
+            future.set_exception(failure)
+
+
+def aligned(offset: int, alignment: int) -> int:
+    """The first multiple of an alignment that is not before an offset."""
+    return -(-offset // alignment) * alignment

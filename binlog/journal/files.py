@@ -1,0 +1,170 @@
+"""The files of a journal: those that have records, those that wait to be used again, and one made ahead of need.
+
+Invariants
+- Ids rise in the order in which files come into use, so that their order says what came first.
+- A file that is used again has a new header, on the disk, before it counts as free: none of its old records comes back.
+- Dead files are freed oldest first, each durably before the next one, for what ended records must not go before these.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator
+
+from binlog.errors import AccessError, FullError
+from binlog.format.journal.file_header import FileHeader, JournalLayout
+from binlog.format.journal.names import NEW_END
+from binlog.journal.attic import move_file
+from binlog.journal.journal_file import JournalFile
+from binlog.journal.options import JournalOptions
+from binlog.storage.files import (
+    create_file,
+    link_file,
+    remove_file,
+    sync,
+    sync_directory,
+    write_at,
+)
+
+_SALT_BYTES = 8
+_CHUNK_BYTES = 1 << 20
+_JBM_ID_MAX = 2**32 - 1
+
+
+class JournalFiles:
+    """The files in a folder.  No two threads change them at once.
+
+    data: those with records, oldest first, but the one in which the journal goes on.  free: those without.
+    ahead: one that is ready, whose id is larger than all before.
+    """
+
+    def __init__(self, folder: str, directory_fd: int, options: JournalOptions, layout: JournalLayout) -> None:
+        self.folder = folder
+        self.directory_fd = directory_fd
+        self.layout = layout
+        self.data: deque[JournalFile] = deque()
+        self.free: deque[JournalFile] = deque()
+        self.current: JournalFile | None = None
+        self.ahead: JournalFile | None = None
+        self.id_max = 0
+        self._options = options
+
+    def __len__(self) -> int:
+        return len(self.data) + len(self.free) + (self.current is not None) + (self.ahead is not None)
+
+    def __iter__(self) -> Iterator[JournalFile]:
+        """Those with records, oldest first."""
+        yield from self.data
+        if self.current is not None:
+            yield self.current
+
+    def prepare(self) -> None:
+        """Have one ready, where there is none.  Raises: FullError; AccessError; PoisonedError."""
+        if self.ahead is not None:
+            return
+        if not self.free:
+            self.ahead = self._make()
+            return
+        file = self.free[0]
+        if self.current is not None and file.header.file_id <= self._last_id:
+            file = file.renew(self._header())
+        file.open()
+        self.free.popleft()
+        self.ahead = file
+
+    def take(self) -> JournalFile:
+        """The one that is ready, or is made now; it becomes the one in which the journal goes on.
+
+        Raises: as `prepare`.
+        """
+        self.prepare()
+        file, self.ahead = self.ahead, None
+        assert file is not None
+        if self.current is not None:
+            self.data.append(self.current)
+        self.current = file
+        return file
+
+    def top_up(self) -> None:
+        """Make files until there are so many as there always are.  Raises: FullError; AccessError; PoisonedError."""
+        while len(self) < self._options.files_min:
+            file = self._make()
+            file.close()
+            self.free.append(file)
+
+    def free_dead(self, dead: Iterable[JournalFile]) -> None:
+        """Have files be used again, or removed, which nobody needs any more, oldest first.
+
+        Whoever needs that they are dead has made sure that what says so is on the disk.
+        Raises: AccessError; PoisonedError.
+        """
+        for file in dead:
+            limit = self._options.pool_files
+            if file.damaged:
+                file.close()
+                move_file(self.folder, self.directory_fd, file.name, f"{file.name}.{file.header.file_id}")
+            elif file.file_bytes != self._options.file_bytes or (
+                limit is not None and len(self) > max(limit, self._options.files_min)
+            ):
+                file.close()
+                remove_file(self.directory_fd, file.name, file.path)
+                sync_directory(self.directory_fd, self.folder)
+            else:
+                new = file.renew(self._header())
+                new.close()
+                self.free.append(new)
+            self.data.remove(file)
+
+    def close(self) -> None:
+        """Close all descriptors."""
+        for file in (*self.data, *self.free, self.current, self.ahead):
+            if file is not None:
+                file.close()
+
+    @property
+    def _last_id(self) -> int:
+        """The largest id of a file that has been in use."""
+        return max((file.header.file_id for file in self), default=0)
+
+    def _header(self) -> FileHeader:
+        if self.layout is not JournalLayout.NATIVE and self.id_max >= _JBM_ID_MAX:
+            raise FullError(f"{self.folder}: there are no more ids for files", limit=_JBM_ID_MAX)
+        self.id_max += 1
+        salt = os.urandom(_SALT_BYTES) if self.layout is JournalLayout.NATIVE else b""
+        return FileHeader(self.layout, self.id_max, salt, self._options.alignment, time.time_ns())
+
+    def _make(self) -> JournalFile:
+        """A new file, filled, on the disk, and open."""
+        header = self._header()
+        name = self._options.names.file(header.file_id)
+        path = os.path.join(self.folder, name)
+        unfinished = name + NEW_END
+        remove_file(self.directory_fd, unfinished, path)
+        fd = create_file(self.directory_fd, unfinished, path, mode=None)
+        file = JournalFile(self.folder, self.directory_fd, name, header, self._options.file_bytes)
+        try:
+            _fill(fd, header, self._options.file_bytes, path)
+            sync(fd, path)
+            if not link_file(self.directory_fd, unfinished, name, path):
+                raise AccessError(f"{path} is there already", errno=errno.EEXIST, path=path)
+        except BaseException:
+            os.close(fd)
+            remove_file(self.directory_fd, unfinished, path)
+            raise
+        file.fd = fd
+        return file
+
+
+def _fill(fd: int, header: FileHeader, file_bytes: int, path: str) -> None:
+    """The header, and then the layout's filling: written, for a sync of space that was only given costs more later."""
+    start = header.pack()
+    write_at(fd, start, 0, path)
+    chunk = bytes([header.layout.fill]) * min(_CHUNK_BYTES, file_bytes)
+    at = len(start)
+    while at < file_bytes:
+        part = chunk[: file_bytes - at]
+        write_at(fd, part, at, path)
+        at += len(part)

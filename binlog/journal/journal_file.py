@@ -1,0 +1,81 @@
+"""A file of a journal, and how many of its records are alive."""
+
+from __future__ import annotations
+
+import os
+
+from binlog.format.journal.file_header import FileHeader
+from binlog.storage.files import open_file, sync, write_at
+
+
+class JournalFile:
+    """One use of a file.
+
+    alive: records, and transactions that have some here, for which the file must stay.
+    negated: for files that lie before, or this one, how many of theirs a record here ended; it must stay for these.
+    alive_bytes: of records that are there.  damaged: a part of it is not what was written.
+    """
+
+    __slots__ = (
+        "alive",
+        "alive_bytes",
+        "damaged",
+        "directory_fd",
+        "fd",
+        "file_bytes",
+        "header",
+        "name",
+        "negated",
+        "path",
+    )
+
+    def __init__(self, folder: str, directory_fd: int, name: str, header: FileHeader, file_bytes: int) -> None:
+        self.path = os.path.join(folder, name)
+        self.directory_fd = directory_fd
+        self.name = name
+        self.header = header
+        self.file_bytes = file_bytes
+        self.fd = -1
+        self.alive = 0
+        self.alive_bytes = 0
+        self.damaged = False
+        self.negated: dict[JournalFile, int] = {}
+
+    def negate(self, file: JournalFile) -> None:
+        """A record here ended one of `file`'s."""
+        self.negated[file] = self.negated.get(file, 0) + 1
+
+    def open(self) -> None:
+        """Open it for writing.  Raises: NotFoundError; AccessError."""
+        if self.fd < 0:
+            self.fd = open_file(self.directory_fd, self.name, self.path, writable=True)
+
+    def write(self, data: bytes | bytearray | memoryview, offset: int) -> None:
+        """Raises: FullError; PoisonedError."""
+        write_at(self.fd, data, offset, self.path)
+
+    def sync(self) -> None:
+        """Raises: PoisonedError."""
+        sync(self.fd, self.path)
+
+    def close(self) -> None:
+        """Close its descriptor; what was written stays with the kernel."""
+        fd, self.fd = self.fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def renew(self, header: FileHeader) -> JournalFile:
+        """Begin another use of it, durably: none of the records that lie there counts any more.
+
+        The new use is an object of its own, for what other files ended in the old one says nothing of it.
+        Raises: NotFoundError; AccessError; PoisonedError.
+        """
+        self.open()
+        self.write(header.pack(), 0)
+        self.sync()
+        new = JournalFile(os.path.dirname(self.path), self.directory_fd, self.name, header, self.file_bytes)
+        new.fd, self.fd = self.fd, -1
+        return new
+
+    def __repr__(self) -> str:
+        return f"<JournalFile {self.name} id {self.header.file_id}>"

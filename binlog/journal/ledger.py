@@ -1,0 +1,144 @@
+"""Which records are there, in which files, and which files still matter.
+
+The counts are JBoss Messaging's.  A file counts its adds and updates that are alive, and transactions that have records
+in it.  A record that ends others, a delete, a commit or a rollback, counts in its own file how many it ended in which
+others.  So a file is dead when as many of its own were ended, by itself and by those behind it, as it has; but one that
+ended some of another file's stays for as long as that file does: without it they would come back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from binlog.format.journal.record import Kind
+from binlog.journal.journal_file import JournalFile
+
+# File, bytes, file, bytes, ...: of what was added first, and then of the updates.
+Places = tuple[JournalFile | int, ...]
+
+
+class Operation(NamedTuple):
+    """What a record of a transaction does, and where it lies."""
+
+    kind: Kind | int
+    record_id: int
+    file: JournalFile
+    record_bytes: int
+
+
+class Transaction:
+    """A transaction that was not ended.
+
+    counts: for each file with records of it how many.  failure: what every later call raises.
+    """
+
+    __slots__ = ("counts", "extra", "failure", "operations", "pinned", "tx_id")
+
+    def __init__(self, tx_id: int) -> None:
+        self.tx_id = tx_id
+        self.operations: list[Operation] = []
+        self.counts: dict[JournalFile, int] = {}
+        self.pinned: dict[JournalFile, None] = {}
+        self.extra: bytes | None = None
+        self.failure: Exception | None = None
+
+    @property
+    def prepared(self) -> bool:
+        """Whether it waits for a commit or rollback, whatever happens meanwhile."""
+        return self.extra is not None
+
+
+class Ledger:
+    """Where each record lies that is there, and each transaction that goes on."""
+
+    def __init__(self) -> None:
+        self.records: dict[int, Places] = {}
+        self.transactions: dict[int, Transaction] = {}
+
+    def add(self, record_id: int, file: JournalFile, record_bytes: int) -> None:
+        """A record, or an update of it, lies in a file."""
+        file.alive += 1
+        file.alive_bytes += record_bytes
+        there = self.records.get(record_id)
+        self.records[record_id] = (file, record_bytes) if there is None else (*there, file, record_bytes)
+
+    def delete(self, record_id: int, file: JournalFile) -> bool:
+        """A record in `file` says that a record is deleted; whether there was one."""
+        places = self.records.pop(record_id, None)
+        if places is None:
+            return False
+        for place, record_bytes in pairs(places):
+            place.alive_bytes -= record_bytes
+            file.negate(place)
+        return True
+
+    def join(self, tx_id: int, operation: Operation) -> Transaction:
+        """A record of a transaction lies in its file; the first one of a transaction begins it."""
+        found = self.transactions.get(tx_id)
+        if found is None:
+            found = self.transactions[tx_id] = Transaction(tx_id)
+        file = operation.file
+        self._pin(found, file)
+        found.counts[file] = found.counts.get(file, 0) + 1
+        found.operations.append(operation)
+        return found
+
+    def prepare(self, tx_id: int, extra: bytes, file: JournalFile) -> Transaction:
+        """A record in `file` says that a transaction, which may have no other, is prepared."""
+        found = self.transactions.get(tx_id)
+        if found is None:
+            found = self.transactions[tx_id] = Transaction(tx_id)
+        self._pin(found, file)
+        found.extra = extra
+        return found
+
+    def commit(self, tx_id: int, file: JournalFile) -> Transaction:
+        """A record in `file` says that what a transaction did is there.  Raises: KeyError."""
+        found = self.transactions.pop(tx_id)
+        for operation in found.operations:
+            if operation.kind == Kind.DELETE_TX:
+                self.delete(operation.record_id, operation.file)
+            else:
+                self.add(operation.record_id, operation.file, operation.record_bytes)
+        self._unpin(found, file)
+        return found
+
+    def roll_back(self, tx_id: int, file: JournalFile) -> Transaction:
+        """A record in `file` says that what a transaction did never is.  Raises: KeyError."""
+        found = self.transactions.pop(tx_id)
+        self._unpin(found, file)
+        return found
+
+    def _pin(self, transaction: Transaction, file: JournalFile) -> None:
+        if file not in transaction.pinned:
+            transaction.pinned[file] = None
+            file.alive += 1
+
+    def _unpin(self, transaction: Transaction, file: JournalFile) -> None:
+        for pinned in transaction.pinned:
+            file.negate(pinned)
+
+
+def pairs(places: Places) -> Iterable[tuple[JournalFile, int]]:
+    """Each file with how many bytes a record takes in it."""
+    return zip(places[::2], places[1::2], strict=True)  # type: ignore[arg-type]
+
+
+def dead_files(files: Sequence[JournalFile], current: JournalFile | None) -> list[JournalFile]:
+    """Those of the files, oldest first, that nobody needs any more.
+
+    current: the one in which the journal goes on: it stays, and counts what it ended.
+    """
+    all_files = [*files, current] if current is not None else files
+    ended: dict[JournalFile, int] = {}
+    for file in all_files:
+        for other, count in file.negated.items():
+            ended[other] = ended.get(other, 0) + count
+    there = set(all_files)
+    dead: dict[JournalFile, None] = {}
+    for file in files:
+        needed = any(other is not file and other in there and other not in dead for other in file.negated)
+        if ended.get(file, 0) >= file.alive and not needed:
+            dead[file] = None
+    return list(dead)

@@ -1,0 +1,134 @@
+"""Loading a journal: from its files to what is there, and to where it goes on."""
+
+from __future__ import annotations
+
+import os
+
+from binlog.errors import CorruptError
+from binlog.format.journal.file_header import JournalLayout
+from binlog.format.problem import Problem
+from binlog.journal.attic import keep_copy, move_file
+from binlog.journal.damage import ZEROS_BEHIND, file_problems
+from binlog.journal.files import JournalFiles
+from binlog.journal.journal_file import JournalFile
+from binlog.journal.ledger import Ledger
+from binlog.journal.listing import Listing, ScannedFile, list_files, read_file
+from binlog.journal.options import JournalOptions
+from binlog.journal.record import Loaded
+from binlog.journal.replay import Replay
+from binlog.storage.files import remove_file, sync_directory
+
+
+class Loading:
+    """One load.
+
+    files: the journal's, from then on.  ledger: what is there.  at, record_count: where the journal goes on in the last
+    file with records, where it can.
+    """
+
+    def __init__(self, folder: str, directory_fd: int, options: JournalOptions) -> None:
+        """Raises: CorruptError; VersionError; AccessError; ValueError for a layout that is another, or is only read."""
+        self._folder = folder
+        self._directory_fd = directory_fd
+        self._options = options
+        listing = list_files(folder, directory_fd, options)
+        layout = listing.layout or options.layout or JournalLayout.NATIVE
+        if layout is JournalLayout.JBM_2008_07:
+            raise ValueError(f"the layout {layout.value!r} is only read: export the journal, and import it")
+        self.files = JournalFiles(folder, directory_fd, options, layout)
+        self.ledger = Ledger()
+        self.at = 0
+        self.record_count = 0
+        self._problems: list[Problem] = []
+        self._unused: list[JournalFile] = []
+        self._replay = Replay(self.ledger, (file.header.record_id for file in listing.files))
+        last = self._read(listing)
+        self._clear(listing)
+        if last is not None:
+            self._go_on_in(last)
+
+    def loaded(self) -> Loaded:
+        """What is there.
+
+        Transactions that nobody ended are told as failed, and go on in the ledger until they are rolled back.
+        """
+        replay = self._replay
+        failed = [*replay.failed.values(), *replay.left()]
+        problems = [*self._problems, *replay.problems]
+        return Loaded(replay.records(), replay.prepared(), failed, replay.id_max, problems)
+
+    def failed_ids(self) -> list[int]:
+        """Transactions for which a rollback is to be appended, so that none of their records ever counts."""
+        return [*self._replay.failed, *(each.tx_id for each in self._replay.left())]
+
+    def _read(self, listing: Listing) -> ScannedFile | None:
+        """Go through all files; the last one with records."""
+        self.files.id_max = listing.id_max
+        last: ScannedFile | None = None
+        is_proven = self._options.layout is not None or self.files.layout is JournalLayout.NATIVE or not listing.files
+        used: JournalFile | None = None
+        for file in listing.files:
+            read = read_file(file)
+            scan = read.scan
+            rest = read.data[file.header.layout.header_bytes :]
+            is_proven = is_proven or scan.record_count > 0 or not rest.strip(b"\0J")
+            if scan.record_count == 0 and not scan.doubts and not file.header.parse_end(read.data):
+                used = used or (file if rest.strip(b"\0J") else None)
+                self._unused.append(file)
+                continue
+            self._replay.go_through(file, scan.records)
+            if last is not None:
+                self._keep(last)
+            last = read
+        if used is not None and not is_proven:
+            raise CorruptError(
+                used.path, 0, "layout", "it does not begin as a file of ours, and has nothing of JBoss Messaging's"
+            )
+        return last
+
+    def _keep(self, read: ScannedFile) -> None:
+        """A file that the journal has gone on from."""
+        problems = list(file_problems(read.file.path, read.file.header, read.data, read.scan))
+        read.file.damaged = bool(problems)
+        self._problems += problems
+        self.files.data.append(read.file)
+
+    def _go_on_in(self, read: ScannedFile) -> None:
+        """The last file with records: the journal goes on in it where it can."""
+        file, scan = read.file, read.scan
+        problems = list(file_problems(file.path, file.header, read.data, scan))
+        fits = file.header.alignment == self._options.alignment or file.header.layout is not JournalLayout.NATIVE
+        is_ended = file.header.parse_end(read.data) is not None
+        if not fits or is_ended or any(problem.rule != "tail" for problem in problems):
+            self._keep(read)
+            return
+        file.open()
+        if problems:
+            self._problems += problems
+            self._set_tail_aside(read)
+        if file.header.layout is JournalLayout.NATIVE:
+            file.write(bytes(min(ZEROS_BEHIND, file.file_bytes - scan.end)), scan.end)
+        file.sync()  # what was found here is from now on as good as acknowledged
+        self.files.current = file
+        self.at, self.record_count = scan.end, scan.record_count
+
+    def _set_tail_aside(self, read: ScannedFile) -> None:
+        """Keep a copy of what lies behind the last record, for it is going to be written over."""
+        file, start = read.file, read.scan.end
+        stop = min(start + 2 * self._options.buffer_bytes, file.file_bytes)
+        name = f"{file.name}.{file.header.file_id}.{start}-{stop}"
+        keep_copy(self._folder, self._directory_fd, name, read.data[start:stop])
+
+    def _clear(self, listing: Listing) -> None:
+        """Remove what a process left that ended while it made a file, and files that have not even a header."""
+        for name in listing.unfinished:
+            remove_file(self._directory_fd, name, os.path.join(self._folder, name))
+        for file in self._unused:
+            if file.file_bytes == self._options.file_bytes:
+                self.files.free.append(file)
+            else:
+                move_file(self._folder, self._directory_fd, file.name, file.name)
+        for name in listing.short:
+            move_file(self._folder, self._directory_fd, name, name)
+        if listing.unfinished:
+            sync_directory(self._directory_fd, self._folder)

@@ -1,0 +1,151 @@
+"""What the records of a journal come to, in the order in which they were appended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from binlog.format.journal.record import JOURNAL_COUNT, Kind
+from binlog.format.problem import Problem
+from binlog.journal.journal_file import JournalFile
+from binlog.journal.ledger import Ledger, Operation, Transaction
+from binlog.journal.record import Deleted, Record, TransactionContent
+from binlog.storage.journal_records import Scanned
+
+_ADD, _UPDATE, _ADD_TX, _UPDATE_TX, _DELETE_TX, _DELETE, _PREPARE, _COMMIT, _ROLLBACK = map(int, Kind)
+
+
+class Replay:
+    """Goes through the files, oldest first, and keeps what is there.
+
+    there: the ids, as records have them, of all files that there are.  ledger: is told of all.
+    A transaction does what it does where its commit lies; one of which a part is missing does nothing.  A part that
+    lies
+    in a file that is gone is not missing: a file only goes once nobody needs what is in it.
+    """
+
+    def __init__(self, ledger: Ledger, there: Iterable[int]) -> None:
+        self.ledger = ledger
+        self.problems: list[Problem] = []
+        self.failed: dict[int, TransactionContent] = {}
+        self.id_max = 0
+        self._there = frozenset(there)
+        self._records: list[Record | None] = []
+        self._places: dict[int, list[int]] = {}
+        self._contents: dict[int, list[Record | Deleted]] = {}
+        self._unhealthy: set[int] = set()
+
+    def go_through(self, file: JournalFile, records: Iterable[Scanned]) -> None:
+        """All that a file has, which is the one behind the last one."""
+        for kind, at, end, tx_id, record_id, user_type, body, counts in records:
+            if record_id > self.id_max:
+                self.id_max = record_id
+            if kind == _ADD:
+                self._put(Record(record_id, user_type, body))
+                self.ledger.add(record_id, file, end - at)
+            elif kind == _UPDATE:
+                self._update(file, at, end, Record(record_id, user_type, body, is_update=True))
+            elif kind == _DELETE:
+                self._take(record_id)
+                self.ledger.delete(record_id, file)
+            else:
+                self.id_max = max(self.id_max, tx_id)
+                if kind in (_PREPARE, _COMMIT, _ROLLBACK):
+                    self._end(kind, file, at, tx_id, body, counts)
+                else:
+                    self._join(Operation(kind, record_id, file, end - at), tx_id, user_type, body)
+
+    def records(self) -> list[Record]:
+        """All that are there."""
+        return [record for record in self._records if record is not None]
+
+    def prepared(self) -> list[TransactionContent]:
+        """Transactions that are prepared, and whole."""
+        open_ones = self.ledger.transactions
+        return [
+            self._content(each) for tx_id, each in open_ones.items() if each.prepared and tx_id not in self._unhealthy
+        ]
+
+    def left(self) -> list[TransactionContent]:
+        """Transactions that nobody ended, or that were prepared, and a part is missing."""
+        open_ones = self.ledger.transactions
+        return [
+            self._content(each) for tx_id, each in open_ones.items() if not each.prepared or tx_id in self._unhealthy
+        ]
+
+    def _put(self, record: Record) -> None:
+        self._places.setdefault(record.record_id, []).append(len(self._records))
+        self._records.append(record)
+
+    def _take(self, record_id: int) -> None:
+        for place in self._places.pop(record_id, ()):
+            self._records[place] = None
+
+    def _update(self, file: JournalFile, at: int, end: int, record: Record) -> None:
+        if record.record_id in self.ledger.records:
+            self.ledger.add(record.record_id, file, end - at)
+        else:
+            text = f"an update of the record {record.record_id}, which is not there"
+            self.problems.append(Problem(file.path, at, "update", text, end))
+        self._put(record)
+
+    def _join(self, operation: Operation, tx_id: int, user_type: int, body: bytes) -> None:
+        self.ledger.join(tx_id, operation)
+        content = self._contents.setdefault(tx_id, [])
+        if operation.kind == _DELETE_TX:
+            content.append(Deleted(operation.record_id, body))
+        else:
+            content.append(Record(operation.record_id, user_type, body, operation.kind == _UPDATE_TX))
+
+    def _end(self, kind: int, file: JournalFile, at: int, tx_id: int, extra: bytes, counts: bytes) -> None:
+        if kind == _ROLLBACK:
+            self.failed.pop(tx_id, None)
+            if tx_id in self.ledger.transactions:
+                self.ledger.roll_back(tx_id, file)
+            self._forget(tx_id)
+            return
+        found = self.ledger.transactions.get(tx_id)
+        missing = self._missing(found, counts)
+        if missing:
+            self.problems.append(Problem(file.path, at, "transaction", f"of the transaction {tx_id} {missing}"))
+        if kind == _PREPARE:
+            self.ledger.prepare(tx_id, extra, file)
+            if missing:
+                self._unhealthy.add(tx_id)
+        elif missing or tx_id in self._unhealthy:
+            self.failed[tx_id] = self._content(found or Transaction(tx_id))
+            if found is not None:
+                self.ledger.roll_back(tx_id, file)
+            self._forget(tx_id)
+        elif found is not None:
+            self._commit(found, file)
+
+    def _commit(self, transaction: Transaction, file: JournalFile) -> None:
+        for item in self._contents.pop(transaction.tx_id, ()):
+            if isinstance(item, Deleted):
+                self._take(item.record_id)
+            else:
+                self._put(item)
+        self.ledger.commit(transaction.tx_id, file)
+
+    def _missing(self, found: Transaction | None, counts: bytes) -> str:
+        """What is missing of a transaction whose commit or prepare counts so; nothing where it is whole."""
+        here: dict[int, int] = {}
+        if found is not None:
+            here = {file.header.record_id: count for file, count in found.counts.items()}
+        for at in range(0, len(counts), JOURNAL_COUNT.size):
+            said = JOURNAL_COUNT.unpack(counts, at)
+            file_id, count = said["file_id"], said["record_count"]
+            seen = here.get(file_id, 0)
+            if seen != count and (seen or file_id in self._there):
+                return f"{seen} records are in the file with the id {file_id}, where {count} were"
+        return ""
+
+    def _content(self, transaction: Transaction) -> TransactionContent:
+        items = self._contents.get(transaction.tx_id, [])
+        records = [item for item in items if isinstance(item, Record)]
+        deletes = [item for item in items if isinstance(item, Deleted)]
+        return TransactionContent(transaction.tx_id, transaction.extra or b"", records, deletes)
+
+    def _forget(self, tx_id: int) -> None:
+        self._contents.pop(tx_id, None)
+        self._unhealthy.discard(tx_id)

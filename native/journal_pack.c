@@ -1,0 +1,134 @@
+/* A record of a journal, packed where it goes in a buffer: the bytes that pack_record in binlog/format/journal/record.py
+ * makes, which is the plain way to say it. */
+#define Py_LIMITED_API 0x030B0000
+#define PY_SSIZE_T_CLEAN
+#include "journal.h"
+
+#include "big_endian.h"
+#include "binlog.h"
+#include "layout.h"
+
+#include <string.h>
+
+uint32_t journal_check(const struct journal_use *use, uint64_t at, const uint8_t *record, size_t bytes)
+{
+    uint8_t place[JOURNAL_SALT_BYTES + 8];
+
+    if (!use->salt)
+        return (uint32_t)(bytes + JOURNAL_CHECK_BYTES);
+    memcpy(place, use->salt, JOURNAL_SALT_BYTES);
+    put_u64(place + JOURNAL_SALT_BYTES, at);
+    return binlog_crc32c(binlog_crc32c(0, place, sizeof place), record, bytes);
+}
+
+int journal_use(struct journal_use *use, unsigned int file_id, const char *salt, Py_ssize_t salt_bytes)
+{
+    if (salt_bytes != 0 && salt_bytes != JOURNAL_SALT_BYTES) {
+        PyErr_SetString(PyExc_ValueError, "a salt has 8 bytes");
+        return -1;
+    }
+    use->file_id = file_id;
+    use->salt = salt_bytes ? (const uint8_t *)salt : NULL;
+    return 0;
+}
+
+/* A record, of which only that counts which its kind has. */
+struct record {
+    int kind;
+    long long tx_id, record_id;
+    unsigned char user_type;
+    Py_buffer body;
+    const char *counts;
+    Py_ssize_t counts_bytes;
+};
+
+/* The fields before the body; where they end. */
+static uint8_t *put_head(uint8_t *data, uint32_t file_id, const struct record *record)
+{
+    uint32_t body = (uint32_t)record->body.len, files = (uint32_t)(record->counts_bytes / JOURNAL_PLACE_BYTES);
+
+    data[JOURNAL_ADD_KIND] = (uint8_t)record->kind;
+    put_u32(data + JOURNAL_ADD_FILE_ID, file_id);
+    switch (record->kind) {
+    case JOURNAL_KIND_ADD:
+    case JOURNAL_KIND_UPDATE:
+        put_u64(data + JOURNAL_ADD_RECORD_ID, (uint64_t)record->record_id);
+        put_u32(data + JOURNAL_ADD_BODY_BYTES, body);
+        data[JOURNAL_ADD_USER_TYPE] = record->user_type;
+        return data + JOURNAL_ADD_BYTES;
+    case JOURNAL_KIND_ADD_TX:
+    case JOURNAL_KIND_UPDATE_TX:
+        put_u64(data + JOURNAL_ADD_TX_TX_ID, (uint64_t)record->tx_id);
+        put_u64(data + JOURNAL_ADD_TX_RECORD_ID, (uint64_t)record->record_id);
+        put_u32(data + JOURNAL_ADD_TX_BODY_BYTES, body);
+        data[JOURNAL_ADD_TX_USER_TYPE] = record->user_type;
+        return data + JOURNAL_ADD_TX_BYTES;
+    case JOURNAL_KIND_DELETE_TX:
+        put_u64(data + JOURNAL_DELETE_TX_TX_ID, (uint64_t)record->tx_id);
+        put_u64(data + JOURNAL_DELETE_TX_RECORD_ID, (uint64_t)record->record_id);
+        put_u32(data + JOURNAL_DELETE_TX_BODY_BYTES, body);
+        return data + JOURNAL_DELETE_TX_BYTES;
+    case JOURNAL_KIND_DELETE:
+        put_u64(data + JOURNAL_DELETE_RECORD_ID, (uint64_t)record->record_id);
+        return data + JOURNAL_DELETE_BYTES;
+    case JOURNAL_KIND_PREPARE:
+        put_u64(data + JOURNAL_PREPARE_TX_ID, (uint64_t)record->tx_id);
+        put_u32(data + JOURNAL_PREPARE_EXTRA_BYTES, body);
+        put_u32(data + JOURNAL_PREPARE_FILE_COUNT, files);
+        return data + JOURNAL_PREPARE_BYTES;
+    case JOURNAL_KIND_COMMIT:
+        put_u64(data + JOURNAL_COMMIT_TX_ID, (uint64_t)record->tx_id);
+        put_u32(data + JOURNAL_COMMIT_FILE_COUNT, files);
+        return data + JOURNAL_COMMIT_BYTES;
+    default:
+        put_u64(data + JOURNAL_ROLLBACK_TX_ID, (uint64_t)record->tx_id);
+        return data + JOURNAL_ROLLBACK_BYTES;
+    }
+}
+
+static int64_t put_record(uint8_t *data, const struct journal_use *use, uint64_t at, const struct record *record)
+{
+    uint8_t *end = put_head(data, use->file_id, record);
+
+    memcpy(end, record->body.buf, (size_t)record->body.len);
+    end += record->body.len;
+    memcpy(end, record->counts, (size_t)record->counts_bytes);
+    end += record->counts_bytes;
+    put_u32(end, journal_check(use, at, data, (size_t)(end - data)));
+    return end - data + JOURNAL_CHECK_BYTES;
+}
+
+/* No head is longer. */
+#define HEAD_BYTES_MAX JOURNAL_ADD_TX_BYTES
+
+/* pack_journal(buffer, place, file_id, salt, at, kind, tx_id, record_id, user_type, body, counts): the record goes to
+ * `place` of the buffer and to the offset `at` of its file; where in the buffer it ends.  counts: as they lie in it.
+ * Raises ValueError where it does not fit, with room for the longest head. */
+PyObject *binlog_pack_journal(PyObject *module, PyObject *args)
+{
+    Py_buffer buffer;
+    Py_ssize_t place, salt_bytes;
+    unsigned int file_id;
+    unsigned long long at;
+    const char *salt;
+    struct record record;
+    struct journal_use use;
+    PyObject *end = NULL;
+
+    (void)module;
+    if (!PyArg_ParseTuple(args, "w*nIy#KiLLby*y#:pack_journal", &buffer, &place, &file_id, &salt, &salt_bytes, &at,
+                          &record.kind, &record.tx_id, &record.record_id, &record.user_type, &record.body, &record.counts,
+                          &record.counts_bytes))
+        return NULL;
+    Py_ssize_t room = buffer.len - place - HEAD_BYTES_MAX - JOURNAL_CHECK_BYTES;
+    if (journal_use(&use, file_id, salt, salt_bytes) != 0)
+        ;
+    else if (record.kind < JOURNAL_KIND_ADD || record.kind > JOURNAL_KIND_ROLLBACK || place < 0 || room < 0 ||
+             record.body.len > room - record.counts_bytes || record.counts_bytes > room)
+        PyErr_SetString(PyExc_ValueError, "no kind of a record, or one for which the buffer has no room");
+    else
+        end = PyLong_FromLongLong(place + put_record((uint8_t *)buffer.buf + place, &use, at, &record));
+    PyBuffer_Release(&record.body);
+    PyBuffer_Release(&buffer);
+    return end;
+}
