@@ -98,12 +98,12 @@ class Appender:
         if self._used == 0:
             self.at = self._start = aligned(self.at, self._alignment)
         if self.at + size > file.file_bytes:
-            file = self._go_on()
+            file = self._next()
         if self._used + size > self._buffer_bytes and self._used:
             self._cut()
             self.at = self._start = aligned(self.at, self._alignment)
             if self.at + size > file.file_bytes:
-                file = self._go_on()
+                file = self._next()
         if size > self._buffer_bytes:
             self._buffer = bytearray(size + _HEAD_ROOM)
         header = file.header
@@ -169,8 +169,13 @@ class Appender:
         self._thread.join()
         self.check()
 
-    def _go_on(self) -> JournalFile:
-        """Go on in the next file."""
+    def go_on(self) -> None:
+        """Go on in the next file, where this one has any record.  The mutex is held.  Raises: as `append`."""
+        if self._record_count:
+            self._next()
+            self.later()
+
+    def _next(self) -> JournalFile:
         new = self._next_file()
         if self._used:
             self._cut()

@@ -12,7 +12,7 @@ import errno
 import os
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 
 from binlog.errors import AccessError, FullError
 from binlog.format.journal.file_header import FileHeader, JournalLayout
@@ -95,28 +95,41 @@ class JournalFiles:
             file.close()
             self.free.append(file)
 
-    def free_dead(self, dead: Iterable[JournalFile]) -> None:
-        """Have files be used again, or removed, which nobody needs any more, oldest first.
+    def free_dead(self, file: JournalFile) -> None:
+        """Have a file with records, which nobody needs any more, be used again, or go.
 
-        Whoever needs that they are dead has made sure that what says so is on the disk.
+        Of several the oldest comes first.  What says that it is dead is on the disk.
         Raises: AccessError; PoisonedError.
         """
-        for file in dead:
-            limit = self._options.pool_files
-            if file.damaged:
-                file.close()
-                move_file(self.folder, self.directory_fd, file.name, f"{file.name}.{file.header.file_id}")
-            elif file.file_bytes != self._options.file_bytes or (
-                limit is not None and len(self) > max(limit, self._options.files_min)
-            ):
-                file.close()
-                remove_file(self.directory_fd, file.name, file.path)
-                sync_directory(self.directory_fd, self.folder)
-            else:
-                new = file.renew(self._header())
-                new.close()
-                self.free.append(new)
+        self.recycle(file)
+        self.data.remove(file)
+
+    def recycle(self, file: JournalFile) -> None:
+        """Have a file be used again, set aside where it is damaged, or removed where there are enough, durably.
+
+        Raises: AccessError; PoisonedError.
+        """
+        options = self._options
+        many = options.pool_files is not None and len(self) > max(options.pool_files, options.files_min)
+        if file.damaged:
+            file.close()
+            move_file(self.folder, self.directory_fd, file.name, f"{file.name}.{file.header.file_id}")
+        elif many or file.file_bytes != options.file_bytes:
+            file.close()
+            remove_file(self.directory_fd, file.name, file.path)
+            sync_directory(self.directory_fd, self.folder)
+        else:
+            new = file.renew(self._header())
+            new.close()
+            self.free.append(new)
+
+    def replace(self, old: Sequence[JournalFile], new: Sequence[JournalFile]) -> None:
+        """Have files take the place of others, which lie one behind the other."""
+        place = self.data.index(old[0])
+        for file in old:
             self.data.remove(file)
+        for file in reversed(new):
+            self.data.insert(place, file)
 
     def close(self) -> None:
         """Close all descriptors."""

@@ -12,8 +12,10 @@ from typing import Literal, Self, overload
 from binlog.errors import BinlogError, ClosedError, FullError, NotFoundError, StateError
 from binlog.format.journal.record import JOURNAL_COUNT, Kind, record_bytes
 from binlog.journal.appender import Appender, aligned
+from binlog.journal.compaction import Compactor
 from binlog.journal.journal_file import JournalFile
 from binlog.journal.keeper import Keeper
+from binlog.journal.kept import Kept, kept_files
 from binlog.journal.ledger import Ledger, Operation, Transaction
 from binlog.journal.loading import Loading
 from binlog.journal.options import JournalOptions, Sync
@@ -97,7 +99,8 @@ class Journal:
             self._mutex, self._next_file, options.buffer_bytes, options.alignment, options.flush_seconds
         )
         self._appender.begin(files.current, loading.at or first, loading.record_count)
-        self._keeper = Keeper(self._mutex, self._files_mutex, files, self._ledger, self._appender)
+        compactor = Compactor(self._mutex, self._files_mutex, files, self._ledger, self._appender, options)
+        self._keeper = Keeper(self._mutex, self._files_mutex, files, self._appender, compactor)
         loaded = loading.loaded()
         self._id = loaded.id_max
         self._appender.start()
@@ -269,6 +272,27 @@ class Journal:
         with self._mutex:
             self._check()
         return self._keeper.reclaim()
+
+    def compact(self) -> int:
+        """Write what is alive anew, in fewer files, which the journal does itself; how many files fewer have records.
+
+        Others append meanwhile.  Files with records of a transaction that goes on, or with damage, stay as they are.
+        Blocks: until it is done.  Raises: FullError, and nothing was done; and as `reclaim`.
+        """
+        self._refuse()
+        with self._mutex:
+            self._check()
+        return self._keeper.compact()
+
+    def why_kept(self) -> list[Kept]:
+        """For each file with records but the last one, oldest first, what keeps it from being used again.
+
+        Blocks: for as long as looking at all records takes.  Raises: StateError; ClosedError.
+        """
+        self._refuse()
+        with self._mutex, self._files_mutex:
+            self._check()
+            return kept_files(self._files.data, self._ledger)
 
     def close(self) -> None:
         """Put all that was appended on the disk, and end; a second call does nothing.

@@ -1,17 +1,24 @@
-"""What a journal does beside appending: it has a file ready before it is needed, and frees those that are dead."""
+"""What a journal does beside appending: it has a file ready before it is needed, frees dead ones, and compacts.
+
+It is all done by one thread: nothing of it goes on beside another part, and no signal handler breaks into it.
+"""
 
 from __future__ import annotations
 
 import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
 
-from binlog.errors import BinlogError, FullError, InternalError
+from binlog.errors import BinlogError, ClosedError, FullError, InternalError
 from binlog.journal.appender import Appender
+from binlog.journal.compaction import Compactor
 from binlog.journal.files import JournalFiles
-from binlog.journal.ledger import Ledger, dead_files
+from binlog.journal.ledger import dead_files
 
 
 class Keeper:
-    """A thread that works whenever the journal has gone on to another file.
+    """The thread, which works whenever the journal has gone on to another file, and when it is asked to.
 
     mutex: of the journal; held while the ledger is looked at.  files_mutex: held while the files are changed; whoever
     takes both takes it second.
@@ -22,15 +29,15 @@ class Keeper:
         mutex: threading.Lock,
         files_mutex: threading.Lock,
         files: JournalFiles,
-        ledger: Ledger,
         appender: Appender,
+        compactor: Compactor,
     ) -> None:
         self._mutex = mutex
         self._files_mutex = files_mutex
         self._files = files
-        self._ledger = ledger
         self._appender = appender
-        self._working = threading.Lock()
+        self._compactor = compactor
+        self._asked: deque[tuple[Callable[[], int], Future[int]]] = deque()
         self._woken = threading.Event()
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="binlog journal keeper", daemon=True)
@@ -43,34 +50,34 @@ class Keeper:
         """There may be something to do."""
         self._woken.set()
 
+    def reclaim(self) -> int:
+        """Free all files that nobody needs, and wait for that; how many there were.  Raises: what that raises."""
+        return self._ask(self._reclaim)
+
+    def compact(self) -> int:
+        """Compact, and wait for that; how many files fewer there are.  Raises: what that raises."""
+        return self._ask(self._compactor.compact)
+
     def stop(self) -> None:
         """End; waits for what goes on."""
         self._stopping = True
         self._woken.set()
         if self._thread.ident is not None:
             self._thread.join()
+        while self._asked:
+            self._asked.popleft()[1].set_exception(ClosedError("the journal is closed"))
 
-    def reclaim(self) -> int:
-        """Free all files that nobody needs; how many there were.
-
-        Durable: what says that they are dead is on the disk before the first of them is written over.
-        Blocks: for a sync, and one for each file.  Raises: AccessError; PoisonedError.
-        """
-        with self._working:
-            with self._mutex:
-                dead = dead_files(self._files.data, self._files.current)
-                count = self._appender.appended
-            if not dead:
-                return 0
-            self._appender.wait(count)
-            for file in dead:
-                with self._files_mutex:
-                    self._files.free_dead([file])
-            with self._mutex:
-                for file in self._files:
-                    for gone in dead:
-                        file.negated.pop(gone, None)
-            return len(dead)
+    def _ask(self, work: Callable[[], int]) -> int:
+        done: Future[int] = Future()
+        self._asked.append((work, done))
+        self._woken.set()
+        while True:
+            try:
+                return done.result(timeout=1)
+            except TimeoutError:
+                if not self._thread.is_alive() and not done.done():
+                    self._appender.check()
+                    raise ClosedError("the journal is closed") from None
 
     def _run(self) -> None:
         while True:
@@ -88,9 +95,50 @@ class Keeper:
                 return
 
     def _work(self) -> None:
-        self.reclaim()
+        self._prepare()
+        self._reclaim()
+        self._prepare()
+        while self._asked:
+            work, done = self._asked.popleft()
+            try:
+                done.set_result(work())
+            except FullError as error:
+                done.set_exception(error)  # nothing was done, and the journal goes on
+            except BaseException as error:
+                done.set_exception(error)
+                raise
+        with self._mutex:
+            due = self._compactor.is_due()
+        if due:
+            self._compact_alone()
+
+    def _compact_alone(self) -> None:
+        try:
+            self._compactor.compact()
+        except FullError:
+            return  # nothing was done, and the journal goes on as it is
+
+    def _prepare(self) -> None:
         try:
             with self._files_mutex:
                 self._files.prepare()
         except FullError:
             return  # the append that needs the file says so
+
+    def _reclaim(self) -> int:
+        with self._mutex:
+            self._appender.check()
+            dead = dead_files(self._files.data, self._files.current)
+            count = self._appender.appended
+        if not dead:
+            return 0
+        # What says that they are dead must be on the disk before the first of them is written over.
+        self._appender.wait(count)
+        for file in dead:
+            with self._files_mutex:
+                self._files.free_dead(file)
+        with self._mutex:
+            for file in self._files:
+                for gone in dead:
+                    file.negated.pop(gone, None)
+        return len(dead)

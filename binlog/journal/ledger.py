@@ -50,9 +50,13 @@ class Transaction:
 
 
 class Ledger:
-    """Where each record lies that is there, and each transaction that goes on."""
+    """Where each record lies that is there, and each transaction that goes on.
+
+    watched: for each record that is deleted the file of what deletes it; None where nobody wants to know.
+    """
 
     def __init__(self) -> None:
+        self.watched: dict[int, JournalFile] | None = None
         self.records: dict[int, Places] = {}
         self.transactions: dict[int, Transaction] = {}
 
@@ -68,6 +72,8 @@ class Ledger:
         places = self.records.pop(record_id, None)
         if places is None:
             return False
+        if self.watched is not None:
+            self.watched[record_id] = file
         for place, record_bytes in pairs(places):
             place.alive_bytes -= record_bytes
             file.negate(place)

@@ -8,6 +8,7 @@ from binlog.errors import CorruptError
 from binlog.format.journal.file_header import JournalLayout
 from binlog.format.problem import Problem
 from binlog.journal.attic import keep_copy, move_file
+from binlog.journal.control_file import finish
 from binlog.journal.damage import ZEROS_BEHIND, file_problems
 from binlog.journal.files import JournalFiles
 from binlog.journal.journal_file import JournalFile
@@ -31,6 +32,7 @@ class Loading:
         self._folder = folder
         self._directory_fd = directory_fd
         self._options = options
+        finish(folder, directory_fd)
         listing = list_files(folder, directory_fd, options)
         layout = listing.layout or options.layout or JournalLayout.NATIVE
         if layout is JournalLayout.JBM_2008_07:
@@ -103,21 +105,22 @@ class Loading:
             self._keep(read)
             return
         file.open()
+        stop = scan.end + (ZEROS_BEHIND if file.header.layout is JournalLayout.NATIVE else 0)
         if problems:
             self._problems += problems
-            self._set_tail_aside(read)
-        if file.header.layout is JournalLayout.NATIVE:
-            file.write(bytes(min(ZEROS_BEHIND, file.file_bytes - scan.end)), scan.end)
+            stop = self._set_tail_aside(read)
+        file.write(bytes([file.header.layout.fill]) * (min(stop, file.file_bytes) - scan.end), scan.end)
         file.sync()  # what was found here is from now on as good as acknowledged
         self.files.current = file
         self.at, self.record_count = scan.end, scan.record_count
 
-    def _set_tail_aside(self, read: ScannedFile) -> None:
-        """Keep a copy of what lies behind the last record, for it is going to be written over."""
+    def _set_tail_aside(self, read: ScannedFile) -> int:
+        """Keep a copy of what lies behind the last record, for it is going to be written over; where that ends."""
         file, start = read.file, read.scan.end
         stop = min(start + 2 * self._options.buffer_bytes, file.file_bytes)
         name = f"{file.name}.{file.header.file_id}.{start}-{stop}"
         keep_copy(self._folder, self._directory_fd, name, read.data[start:stop])
+        return stop
 
     def _clear(self, listing: Listing) -> None:
         """Remove what a process left that ended while it made a file, and files that have not even a header."""

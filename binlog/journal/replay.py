@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
 from binlog.format.journal.record import JOURNAL_COUNT, Kind
@@ -18,18 +19,20 @@ class Replay:
     """Goes through the files, oldest first, and keeps what is there.
 
     there: the ids, as records have them, of all files that there are.  ledger: is told of all.
+    keeps_deletes: these are not all files, and deletes are kept, for what they delete may lie before.
     A transaction does what it does where its commit lies; one of which a part is missing does nothing.  A part that
     lies
     in a file that is gone is not missing: a file only goes once nobody needs what is in it.
     """
 
-    def __init__(self, ledger: Ledger, there: Iterable[int]) -> None:
+    def __init__(self, ledger: Ledger, there: Iterable[int], *, keeps_deletes: bool = False) -> None:
         self.ledger = ledger
         self.problems: list[Problem] = []
         self.failed: dict[int, TransactionContent] = {}
         self.id_max = 0
         self._there = frozenset(there)
-        self._records: list[Record | None] = []
+        self._records: list[Record | Deleted | None] = []
+        self._keeps_deletes = keeps_deletes
         self._places: dict[int, list[int]] = {}
         self._contents: dict[int, list[Record | Deleted]] = {}
         self._unhealthy: set[int] = set()
@@ -56,7 +59,11 @@ class Replay:
 
     def records(self) -> list[Record]:
         """All that are there."""
-        return [record for record in self._records if record is not None]
+        return [item for item in self._records if isinstance(item, Record)]
+
+    def items(self) -> list[Record | Deleted]:
+        """All that are there, and the deletes that are kept."""
+        return [item for item in self._records if item is not None]
 
     def prepared(self) -> list[TransactionContent]:
         """Transactions that are prepared, and whole."""
@@ -79,6 +86,8 @@ class Replay:
     def _take(self, record_id: int) -> None:
         for place in self._places.pop(record_id, ()):
             self._records[place] = None
+        if self._keeps_deletes:
+            self._records.append(Deleted(record_id))
 
     def _update(self, file: JournalFile, at: int, end: int, record: Record) -> None:
         if record.record_id in self.ledger.records:
@@ -104,7 +113,10 @@ class Replay:
             self._forget(tx_id)
             return
         found = self.ledger.transactions.get(tx_id)
-        missing = self._missing(found, counts)
+        said = _counts(counts)
+        if found is not None:
+            self._leave_orphans(found, said)
+        missing = self._missing(found, said)
         if missing:
             self.problems.append(Problem(file.path, at, "transaction", f"of the transaction {tx_id} {missing}"))
         if kind == _PREPARE:
@@ -127,14 +139,32 @@ class Replay:
                 self._put(item)
         self.ledger.commit(transaction.tx_id, file)
 
-    def _missing(self, found: Transaction | None, counts: bytes) -> str:
+    def _leave_orphans(self, found: Transaction, said: dict[int, int]) -> None:
+        """Leave out what is more than a commit or prepare counts: of an earlier transaction with the same id.
+
+        JBoss Messaging ends none that a crash left, and its ids may come again; the earlier records lie before the
+        others.
+        """
+        left = {file: count - said.get(file.header.record_id, 0) for file, count in found.counts.items()}
+        if not any(count > 0 for count in left.values()):
+            return
+        content = self._contents[found.tx_id]
+        kept = []
+        for operation, item in zip(found.operations, content, strict=True):
+            if left[operation.file] > 0:
+                left[operation.file] -= 1
+            else:
+                kept.append((operation, item))
+        found.operations = [operation for operation, _ in kept]
+        content[:] = [item for _, item in kept]
+        found.counts = dict(Counter(operation.file for operation in found.operations))
+
+    def _missing(self, found: Transaction | None, said: dict[int, int]) -> str:
         """What is missing of a transaction whose commit or prepare counts so; nothing where it is whole."""
         here: dict[int, int] = {}
         if found is not None:
             here = {file.header.record_id: count for file, count in found.counts.items()}
-        for at in range(0, len(counts), JOURNAL_COUNT.size):
-            said = JOURNAL_COUNT.unpack(counts, at)
-            file_id, count = said["file_id"], said["record_count"]
+        for file_id, count in said.items():
             seen = here.get(file_id, 0)
             if seen != count and (seen or file_id in self._there):
                 return f"{seen} records are in the file with the id {file_id}, where {count} were"
@@ -149,3 +179,9 @@ class Replay:
     def _forget(self, tx_id: int) -> None:
         self._contents.pop(tx_id, None)
         self._unhealthy.discard(tx_id)
+
+
+def _counts(data: bytes) -> dict[int, int]:
+    """How many records each file has, as a commit or prepare says it, by the files' ids."""
+    found = (JOURNAL_COUNT.unpack(data, at) for at in range(0, len(data), JOURNAL_COUNT.size))
+    return {each["file_id"]: each["record_count"] for each in found}

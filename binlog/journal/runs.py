@@ -1,0 +1,66 @@
+"""Which files of a journal can be written anew together.
+
+Files that lie one behind the other, none with records of a transaction that goes on, and of every other transaction all
+files or none: then what they come to is a row of adds, updates and deletes, without any transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from binlog.format.journal.record import Kind
+from binlog.journal.journal_file import JournalFile
+from binlog.storage.journal_records import Scanned
+
+_ENDS = (Kind.COMMIT, Kind.ROLLBACK)
+
+
+class TransactionSpan(NamedTuple):
+    """In which of the files a transaction has records, by their places in the row; whether it goes on."""
+
+    files: frozenset[int]
+    is_open: bool
+
+
+def transaction_spans(records: Iterable[tuple[int, Scanned]]) -> list[TransactionSpan]:
+    """The spans of all transactions, from their records in order, each with the place of its file."""
+    spans: list[TransactionSpan] = []
+    going: dict[int, set[int]] = {}
+    for place, (kind, _, _, tx_id, *_) in records:
+        going.setdefault(tx_id, set()).add(place)
+        if kind in _ENDS:
+            spans.append(TransactionSpan(frozenset(going.pop(tx_id)), is_open=False))
+    return spans + [TransactionSpan(frozenset(files), is_open=True) for files in going.values()]
+
+
+def find_runs(
+    files: Sequence[JournalFile], spans: Sequence[TransactionSpan], bytes_max: int
+) -> list[list[JournalFile]]:
+    """The runs of files, each with about `bytes_max` of records that are alive at most, where that can be."""
+    left_out = {place for place, file in enumerate(files) if file.damaged}
+    for span in spans:
+        if span.is_open:
+            left_out |= span.files
+    growing = True
+    while growing:
+        before = len(left_out)
+        for span in spans:
+            if left_out.intersection(range(min(span.files), max(span.files) + 1)):
+                left_out |= span.files
+        growing = len(left_out) > before
+    # A run cannot be cut behind a file where a transaction goes on that has records before.
+    joined = {place for span in spans for place in range(min(span.files), max(span.files))}
+    runs: list[list[JournalFile]] = [[]]
+    alive_bytes = 0
+    for place, file in enumerate(files):
+        if place in left_out:
+            runs.append([])
+            alive_bytes = 0
+            continue
+        runs[-1].append(file)
+        alive_bytes += file.alive_bytes
+        if alive_bytes > bytes_max and place not in joined:
+            runs.append([])
+            alive_bytes = 0
+    return [run for run in runs if run]

@@ -1,0 +1,1 @@
+"""Programs of chance over a journal, held against what should be there."""

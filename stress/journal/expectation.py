@@ -1,0 +1,82 @@
+"""What a journal should hold, said in the plainest way."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+
+from binlog.journal.record import Deleted, Loaded, Record, TransactionContent
+
+
+class Expectation:
+    """The records that are there, in their order, and the transactions that go on."""
+
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+        self.open: dict[int, list[Record | Deleted]] = {}
+        self.prepared: dict[int, bytes] = {}
+
+    def copy(self) -> Expectation:
+        """As it is now."""
+        return deepcopy(self)
+
+    def has(self, record_id: int) -> bool:
+        """Whether there is a record, by more than updates of one that is not there."""
+        return any(record.record_id == record_id for record in self.records)
+
+    def put(self, record: Record) -> None:
+        """A record, or an update, is there."""
+        self.records.append(record)
+
+    def take(self, record_id: int) -> None:
+        """A record is not there any more."""
+        self.records = [record for record in self.records if record.record_id != record_id]
+
+    def join(self, tx_id: int, item: Record | Deleted) -> None:
+        """A transaction will do something."""
+        self.open.setdefault(tx_id, []).append(item)
+
+    def prepare(self, tx_id: int, extra: bytes) -> None:
+        """A transaction waits for its end."""
+        self.open.setdefault(tx_id, [])
+        self.prepared[tx_id] = extra
+
+    def commit(self, tx_id: int) -> None:
+        """What a transaction did is there."""
+        for item in self.open.pop(tx_id):
+            if isinstance(item, Deleted):
+                self.take(item.record_id)
+            else:
+                self.put(item)
+        self.prepared.pop(tx_id, None)
+
+    def roll_back(self, tx_id: int) -> None:
+        """What a transaction did never was."""
+        self.open.pop(tx_id)
+        self.prepared.pop(tx_id, None)
+
+    def reload(self) -> None:
+        """Another process has it: only prepared transactions go on."""
+        self.open = {tx_id: items for tx_id, items in self.open.items() if tx_id in self.prepared}
+
+    def differs(self, loaded: Loaded) -> str:
+        """What a load told that is not so; nothing where all is."""
+        if loaded.records != self.records:
+            return f"there are {_brief(loaded.records)}, and should be {_brief(self.records)}"
+        prepared = {each.tx_id: each for each in loaded.prepared}
+        expected = {tx_id: self._content(tx_id) for tx_id in self.prepared}
+        if prepared != expected:
+            return f"prepared are {prepared}, and should be {expected}"
+        return ""
+
+    def _content(self, tx_id: int) -> TransactionContent:
+        items = self.open[tx_id]
+        return TransactionContent(
+            tx_id,
+            self.prepared[tx_id],
+            [item for item in items if isinstance(item, Record)],
+            [item for item in items if isinstance(item, Deleted)],
+        )
+
+
+def _brief(records: list[Record]) -> list[tuple[int, int, bool]]:
+    return [(record.record_id, len(record.body), record.is_update) for record in records]

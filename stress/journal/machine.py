@@ -1,0 +1,196 @@
+"""A journal that is given one call after the other, of chance, and after each load holds what it should.
+
+A crash leaves what the kernel was given: it is looked at in a copy, which is made while nothing is written.  What was
+acknowledged must be there then; of what was not, some or nothing, up to one call and none behind it.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from hypothesis import note
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+
+from binlog.errors import NotFoundError, StateError
+from binlog.format.journal.file_header import JournalLayout
+from binlog.journal.journal import Journal
+from binlog.journal.options import JournalOptions, Sync
+from binlog.journal.record import Deleted, Record
+from stress.journal.expectation import Expectation
+
+_IDS = st.integers(1, 12)
+_TX_IDS = st.integers(100, 104)
+_BODIES = st.integers(0, 700).map(lambda size: bytes([size % 251]) * size)
+_SYNCS = st.sampled_from([Sync.WAIT, Sync.LATER, Sync.LATER, Sync.LATER])
+_SLOW_SECONDS = 3000.0  # so that what nobody waits for stays in memory
+
+
+class JournalMachine(RuleBasedStateMachine):
+    """See the module."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._folder = Path(tempfile.mkdtemp(prefix="binlog-journal-"))
+        self._path = self._folder / "journal"
+        self._copies = 0
+        self._expected = Expectation()
+        self._possible: list[Expectation] = []
+        self._journal: Journal | None = None
+
+    @initialize(
+        layout=st.sampled_from([JournalLayout.NATIVE, JournalLayout.JBM]),
+        alignment=st.sampled_from([1, 1, 64, 512]),
+        slow=st.booleans(),
+        pool=st.sampled_from([None, 0, 4]),
+    )
+    def begin(self, layout: JournalLayout, alignment: int, slow: bool, pool: int | None) -> None:
+        self._options = JournalOptions(
+            file_bytes=1024,
+            layout=layout,
+            alignment=alignment,
+            pool_files=pool,
+            buffer_bytes=300,
+            flush_seconds=_SLOW_SECONDS if slow else 0.001,
+            compact_files_min=0,
+        )
+        self._open()
+
+    def _open(self) -> None:
+        self._journal = Journal(self._path, self._options)
+        self._journal.start()
+        loaded = self._journal.load()
+        assert not loaded.problems, loaded.problems
+        wrong = [expected.differs(loaded) for expected in self._possible or [self._expected]]
+        assert "" in wrong, wrong
+        if self._possible:
+            self._expected = self._possible[wrong.index("")].copy()
+        self._possible = [self._expected.copy()]
+
+    @property
+    def _opened(self) -> Journal:
+        assert self._journal is not None
+        return self._journal
+
+    def _did(self, sync: Sync) -> None:
+        after = self._expected.copy()
+        after.reload()
+        self._possible = [after] if sync is Sync.WAIT else [*self._possible, after]
+
+    @rule(record_id=_IDS, body=_BODIES, sync=_SYNCS)
+    def add(self, record_id: int, body: bytes, sync: Any) -> None:
+        is_new = not self._expected.has(record_id)
+        assert self._opened.try_append_add(record_id, 1, body, sync=sync) is is_new
+        if is_new:
+            self._expected.put(Record(record_id, 1, body))
+            self._did(sync)
+
+    @rule(record_id=_IDS, body=_BODIES, sync=_SYNCS)
+    def update(self, record_id: int, body: bytes, sync: Any) -> None:
+        there = self._expected.has(record_id)
+        assert self._opened.try_append_update(record_id, 2, body, sync=sync) is there
+        if there:
+            self._expected.put(Record(record_id, 2, body, is_update=True))
+            self._did(sync)
+
+    @rule(record_id=_IDS, sync=_SYNCS)
+    def delete(self, record_id: int, sync: Any) -> None:
+        there = self._expected.has(record_id)
+        assert self._opened.try_append_delete(record_id, sync=sync) is there
+        if there:
+            self._expected.take(record_id)
+            self._did(sync)
+
+    @rule(tx_id=_TX_IDS, record_id=_IDS, body=_BODIES, kind=st.integers(0, 2))
+    def join(self, tx_id: int, record_id: int, body: bytes, kind: int) -> None:
+        refused = tx_id in self._expected.prepared or (kind == 0 and self._expected.has(record_id))
+        # Nobody looks whether the record is there that a transaction updates; these do not, so that loads tell nothing.
+        if kind == 1 and not self._expected.has(record_id):
+            return
+        try:
+            if kind == 2:
+                self._opened.append_delete_tx(tx_id, record_id, body)
+                item: Record | Deleted = Deleted(record_id, body)
+            elif kind == 1:
+                self._opened.append_update_tx(tx_id, record_id, 3, body)
+                item = Record(record_id, 3, body, is_update=True)
+            else:
+                self._opened.append_add_tx(tx_id, record_id, 4, body)
+                item = Record(record_id, 4, body)
+        except StateError:
+            assert refused
+            return
+        assert not refused
+        self._expected.join(tx_id, item)
+        self._did(Sync.LATER)
+
+    @rule(tx_id=_TX_IDS, extra=st.binary(max_size=9), sync=_SYNCS)
+    def prepare(self, tx_id: int, extra: bytes, sync: Any) -> None:
+        refused = tx_id in self._expected.prepared
+        try:
+            self._opened.prepare(tx_id, extra, sync=sync)
+        except StateError:
+            assert refused
+            return
+        assert not refused
+        self._expected.prepare(tx_id, extra)
+        self._did(sync)
+
+    @rule(tx_id=_TX_IDS, sync=_SYNCS, commits=st.booleans())
+    def end(self, tx_id: int, sync: Any, commits: bool) -> None:
+        there = tx_id in self._expected.open
+        try:
+            (self._opened.commit if commits else self._opened.rollback)(tx_id, sync=sync)
+        except NotFoundError:
+            assert not there
+            return
+        assert there
+        (self._expected.commit if commits else self._expected.roll_back)(tx_id)
+        self._did(sync)
+
+    @rule()
+    def reclaim(self) -> None:
+        self._opened.reclaim()
+
+    @rule()
+    def reload(self) -> None:
+        self._opened.close()
+        self._expected.reload()
+        self._possible = [self._expected]
+        self._open()
+
+    @precondition(lambda self: self._journal is not None)
+    @rule()
+    def crash(self) -> None:
+        self._copies += 1
+        copy = self._folder / f"copy-{self._copies}"
+        _copy_at_rest(self._path, copy)
+        left = self._journal
+        note(f"a crash, after which {len(self._possible)} states are possible")
+        self._path = copy
+        self._open()
+        assert left is not None
+        left.close()
+        shutil.rmtree(left.path)
+
+    def teardown(self) -> None:
+        if self._journal is not None:
+            self._journal.close()
+        shutil.rmtree(self._folder)
+
+
+def _copy_at_rest(path: Path, copy: Path) -> None:
+    """Copy a journal's folder as it is at one moment: again where something was written meanwhile."""
+    while True:
+        before = _state(path)
+        shutil.copytree(path, copy)
+        if _state(path) == before:
+            return
+        shutil.rmtree(copy)
+
+
+def _state(path: Path) -> list[tuple[str, int, int]]:
+    return sorted((each.name, each.stat().st_mtime_ns, each.stat().st_size) for each in path.iterdir())

@@ -1,0 +1,71 @@
+"""Journals of tests: small ones, files made by hand, and damage."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from binlog.format.journal.file_header import FILE_START_BYTES, FileHeader, JournalLayout, parse_file_header
+from binlog.format.journal.names import JournalNames
+from binlog.format.journal.record import JournalRecord, pack_record
+from binlog.journal.journal import Journal
+from binlog.journal.options import JournalOptions
+from binlog.journal.record import Loaded
+from binlog.storage.journal_records import Scanned, scan_records
+
+FILE_BYTES = 2048
+SMALL = JournalOptions(file_bytes=FILE_BYTES, compact_files_min=0)
+
+
+@contextmanager
+def journal(path: Path, options: JournalOptions = SMALL) -> Iterator[tuple[Journal, Loaded]]:
+    """A journal that is loaded, with what it told."""
+    with Journal(path, options) as opened:
+        yield opened, opened.load()
+
+
+def reload(path: Path, options: JournalOptions = SMALL) -> Loaded:
+    """What the next process would be told."""
+    with journal(path, options) as (_, loaded):
+        return loaded
+
+
+def ids(loaded: Loaded) -> list[int]:
+    """The ids of the records that are there."""
+    return [record.record_id for record in loaded.records]
+
+
+def files(path: Path) -> list[Path]:
+    """The journal's files, in the order of their present use."""
+    return sorted(path.glob("journal-*.jnl"), key=lambda file: header_of(file).file_id)
+
+
+def header_of(file: Path, layout: JournalLayout | None = None) -> FileHeader:
+    """What the file's header says."""
+    return parse_file_header(file.read_bytes()[:FILE_START_BYTES], str(file), layout)
+
+
+def records_in(file: Path) -> list[Scanned]:
+    """The records that lie in a file."""
+    return scan_records(file.read_bytes(), header_of(file)).records
+
+
+def write_file(
+    path: Path, header: FileHeader, records: Iterable[JournalRecord | bytes], file_bytes: int = FILE_BYTES
+) -> Path:
+    """Make a file by hand: records one behind the other, and between them whatever bytes are given."""
+    path.mkdir(exist_ok=True)
+    data = header.pack()
+    for record in records:
+        data += record if isinstance(record, bytes) else pack_record(record, header, len(data))
+    file = path / JournalNames().file(header.file_id)
+    file.write_bytes(data.ljust(file_bytes, bytes([header.layout.fill])))
+    return file
+
+
+def flip(file: Path, at: int, mask: int = 1) -> None:
+    """Damage a byte."""
+    data = bytearray(file.read_bytes())
+    data[at] ^= mask
+    file.write_bytes(data)

@@ -1,0 +1,257 @@
+"""Compaction: what is alive stays as it is, whatever is appended meanwhile, and wherever it is cut short."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from binlog.errors import CorruptError
+from binlog.format.crc import crc32c
+from binlog.format.journal.file_header import JournalLayout
+from binlog.format.journal.names import CONTROL_FILE
+from binlog.journal.control_file import FileMoves, write_control
+from binlog.journal.journal import Journal
+from binlog.journal.options import Sync
+from binlog.journal.record import Loaded, Record
+from tests.support.journals import SMALL, files, header_of, ids, journal, reload
+
+LAYOUTS = [JournalLayout.NATIVE, JournalLayout.JBM]
+BODY = bytes(200)
+
+
+def _fill(opened: Journal) -> None:
+    """Records of which little is alive, by all ways to change one, and two transactions that wait."""
+    for number in range(100):
+        opened.append_add(number, 1, b"%d" % number * 40, sync=Sync.LATER)
+    for number in range(0, 100, 20):
+        opened.append_update(number, 2, b"updated", sync=Sync.LATER)
+        opened.append_update_tx(1000 + number, number, 3, b"in a transaction")
+        opened.append_add_tx(1000 + number, 200 + number, 4, b"added in one")
+        opened.append_delete_tx(1000 + number, number + 1)
+        opened.append_update(number, 5, b"before the commit", sync=Sync.LATER)
+        opened.commit(1000 + number, sync=Sync.LATER)
+    opened.append_add_tx(5000, 300, 1, b"waits")
+    opened.append_delete_tx(5000, 60)
+    opened.prepare(5000, b"XID")
+    for number in range(2, 100):
+        if number % 20 and (number - 1) % 20:
+            opened.append_delete(number, sync=Sync.LATER)
+    for number in range(500, 540):
+        opened.append_add(number, 1, BODY, sync=Sync.LATER)
+        opened.append_delete(number, sync=Sync.LATER)
+    opened.append_add(600, 1, b"last")
+
+
+def _state(loaded: Loaded) -> tuple[object, ...]:
+    return (loaded.records, loaded.prepared, loaded.failed, loaded.problems)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("alignment", [1, 512])
+def test_what_is_alive_stays_as_it_is_in_fewer_files(tmp_path: Path, layout: JournalLayout, alignment: int) -> None:
+    options = replace(SMALL, layout=layout, alignment=alignment)
+    with journal(tmp_path, options) as (opened, _):
+        _fill(opened)
+    before = reload(tmp_path, options)
+    assert len(before.records) > 20
+    assert [each.tx_id for each in before.prepared] == [5000]
+    with journal(tmp_path, options) as (opened, _):
+        count = len(opened._files.data)
+        gone = opened.compact()
+        assert gone > count // 2
+        assert len(opened._files.data) <= count - gone + 1
+    assert _state(reload(tmp_path, options)) == _state(before)
+    assert not list(tmp_path.glob("*.cmp"))
+    with journal(tmp_path, options) as (opened, _):
+        opened.commit(5000)
+        for record_id in {record.record_id for record in before.records} - {60}:
+            opened.append_delete(record_id)
+        opened.append_add(700, 1, BODY * 5)
+        opened.append_add(701, 1, BODY * 5)
+        opened.reclaim()
+        assert len(opened._files.data) <= 3
+    assert ids(reload(tmp_path, options)) == [300, 700, 701]
+
+
+def test_deletes_stay_where_files_before_are_not_compacted(tmp_path: Path) -> None:
+    """What they delete lies in a file that a transaction keeps as it is."""
+    with journal(tmp_path) as (opened, _):
+        for number in range(5):
+            opened.append_add(number, 1, b"outer")
+        opened.append_add_tx(50, 5, 1, b"goes on")
+        opened.prepare(50)
+        opened.append_add(6, 1, bytes(1500))
+        opened.append_update(3, 1, b"in the run")
+        opened.append_delete(3)
+        opened.append_delete_tx(51, 4)
+        opened.commit(51)
+        opened.append_delete(2)
+        opened.append_add(2, 1, b"again")
+        for number in range(10, 30):
+            opened.append_add(number, 1, BODY * 4, sync=Sync.LATER)
+            opened.append_delete(number, sync=Sync.LATER)
+        assert opened.compact() > 0
+    for _ in range(2):
+        loaded = reload(tmp_path)
+        assert ids(loaded) == [0, 1, 6, 2]
+        assert loaded.records[-1].body == b"again"
+    with journal(tmp_path) as (opened, _):
+        opened.commit(50)
+        opened.append_delete(6)
+        opened.compact()
+        opened.reclaim()
+    assert ids(reload(tmp_path)) == [0, 1, 5, 2] or ids(reload(tmp_path)) == [0, 1, 2, 5]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_others_append_while_it_goes_on(tmp_path: Path, layout: JournalLayout) -> None:
+    options = replace(SMALL, layout=layout, file_bytes=8192)
+    done = threading.Event()
+    expected: dict[int, dict[int, list[bytes]]] = {}
+
+    def work(opened: Journal, first: int) -> None:
+        there = expected[first] = dict[int, list[bytes]]()
+        number = first
+        while not done.is_set() or number < first + 300:
+            opened.append_add(number, 1, b"%d" % number * 20, sync=Sync.LATER)
+            there[number] = [b"%d" % number * 20]
+            if number % 7 == 0 and there:
+                opened.append_update(number, 1, b"u", sync=Sync.LATER)
+                there[number].append(b"u")
+            tx_id = 10_000_000 + number
+            opened.append_add_tx(tx_id, -number, 1, b"tx")
+            victim = min(there)
+            opened.append_delete_tx(tx_id, victim)
+            if number % 5:
+                opened.commit(tx_id, sync=Sync.LATER)
+                there[-number] = [b"tx"]
+                del there[victim]
+            else:
+                opened.rollback(tx_id, sync=Sync.LATER)
+            while len(there) > 40:
+                victim = max(there)
+                opened.append_delete(victim, sync=Sync.LATER)
+                del there[victim]
+            number += 1
+
+    with journal(tmp_path, options) as (opened, _):
+        threads = [threading.Thread(target=work, args=(opened, 100_000 * k + 1)) for k in range(1, 5)]
+        for thread in threads:
+            thread.start()
+        gone = sum(opened.compact() for _ in range(30))
+        done.set()
+        for thread in threads:
+            thread.join()
+        assert gone > 0
+        opened.compact()
+    loaded = reload(tmp_path, options)
+    assert (loaded.failed, loaded.problems) == ([], [])
+    found: dict[int, list[bytes]] = {}
+    for record in loaded.records:
+        found.setdefault(record.record_id, []).append(record.body)
+    assert found == {number: bodies for there in expected.values() for number, bodies in there.items()}
+
+
+def _moments(before: Path, after: Path, at: Path) -> Iterator[str]:
+    """Make at `at`, one after the other, what a process leaves that ends in the middle of a compaction."""
+
+    def begin() -> None:
+        shutil.rmtree(at, ignore_errors=True)
+        shutil.copytree(before, at)
+        for name in renamed:
+            shutil.copy(after / name, at / f"{name}.cmp")
+
+    old = {file.name: header_of(file) for file in files(before)}
+    new = {file.name: header_of(file) for file in files(after)}
+    contents = {file.name: file.read_bytes() for file in files(before)}
+    renamed = [
+        name
+        for name in old
+        if name in new and new[name].file_id == old[name].file_id and contents[name] != (after / name).read_bytes()
+    ]
+    dead = [
+        (name, header.file_id) for name, header in old.items() if name not in new or new[name].file_id != header.file_id
+    ]
+    assert renamed
+    assert dead
+    moves = FileMoves(tuple((name, crc32c((after / name).read_bytes())) for name in renamed), tuple(dead))
+    begin()
+    yield "before the control file"
+    begin()
+    (at / f"{renamed[0]}.cmp").write_bytes(b"half")
+    yield "while writing a file"
+    whole = _control(after, moves)
+    for size in range(0, len(whole), 13):
+        begin()
+        (at / CONTROL_FILE).write_bytes(whole[:size])
+        yield "while writing the control file"
+    for done in range(len(renamed) + len(dead) + 1):
+        begin()
+        (at / CONTROL_FILE).write_bytes(whole)
+        for name in renamed[:done]:
+            os.rename(at / f"{name}.cmp", at / name)
+        for name, _ in dead[: max(done - len(renamed), 0)]:
+            shutil.copy(after / name, at / name) if name in new else (at / name).unlink()
+        yield f"after {done} of the moves"
+
+
+def _control(folder: Path, moves: FileMoves) -> bytes:
+    fd = os.open(folder, os.O_RDONLY)
+    write_control(str(folder), fd, moves)
+    os.close(fd)
+    whole = (folder / CONTROL_FILE).read_bytes()
+    (folder / CONTROL_FILE).unlink()
+    return whole
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_whenever_it_is_cut_short_all_is_as_before(tmp_path: Path, layout: JournalLayout) -> None:
+    options = replace(SMALL, layout=layout)
+    with journal(tmp_path / "before", options) as (opened, _):
+        _fill(opened)
+    expected = _state(reload(tmp_path / "before", options))
+    shutil.copytree(tmp_path / "before", tmp_path / "after")
+    with journal(tmp_path / "after", options) as (opened, _):
+        opened.compact()
+    kinds = set()
+    for moment in _moments(tmp_path / "before", tmp_path / "after", tmp_path / "at"):
+        kinds.add(moment)
+        assert _state(reload(tmp_path / "at", options)) == expected, moment
+        assert not [
+            *(tmp_path / "at").glob("*.cmp"),
+            *(tmp_path / "at").glob("*.tmp"),
+            *(tmp_path / "at").glob("*.ctr"),
+        ]
+        assert _state(reload(tmp_path / "at", options)) == expected, moment
+    assert len(kinds) > 6
+
+
+def test_a_control_file_whose_files_are_gone_is_told(tmp_path: Path) -> None:
+    with journal(tmp_path) as (opened, _):
+        _fill(opened)
+    name = files(tmp_path)[0].name
+    (tmp_path / CONTROL_FILE).write_bytes(_control(tmp_path, FileMoves(((name, 1),), ())))
+    with pytest.raises(CorruptError, match="compaction"):
+        reload(tmp_path)
+
+
+def test_it_is_done_without_being_asked_where_little_is_alive(tmp_path: Path) -> None:
+    options = replace(SMALL, compact_files_min=10, compact_ratio=0.3)
+    with journal(tmp_path, options) as (opened, _):
+        for number in range(200):
+            opened.append_add(number, 1, BODY, sync=Sync.LATER)
+            if number % 8:
+                opened.append_delete(number, sync=Sync.LATER)
+        opened.reclaim()
+        assert len(opened._files.data) < 10
+        kept = opened.why_kept()
+    assert sum(len(each.records) for each in kept) > 0
+    loaded = reload(tmp_path, options)
+    assert loaded.records == [Record(number, 1, BODY) for number in range(0, 200, 8)]

@@ -1,0 +1,143 @@
+"""What is on the disk when: with processes that end, are killed, or whose writes fail."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+from concurrent.futures import Future
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from binlog.journal.options import Sync
+from tests.support.checkout import ROOT
+from tests.support.journals import SMALL, files, ids, journal, records_in, reload
+
+_HEAD = """
+import os, signal, sys, time
+from binlog.journal.journal import Journal
+from binlog.journal.options import JournalOptions, Sync
+journal = Journal(sys.argv[1], JournalOptions(file_bytes=2048, compact_files_min=0))
+journal.start()
+loaded = journal.load()
+"""
+
+
+def _run(path: Path, script: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", _HEAD + script, str(path), *map(str, arguments)]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
+
+
+@pytest.mark.slow
+def test_all_that_was_committed_is_there_though_each_process_is_killed_right_then(tmp_path: Path) -> None:
+    script = """
+start = len(loaded.records)
+for number in range(start, int(sys.argv[2])):
+    journal.append_add_tx(10_000 + number, number, 1, b"%d" % number)
+    journal.commit(10_000 + number)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    for count in (4, 8, 100, 400):
+        done = _run(tmp_path, script, count)
+        assert done.returncode == -signal.SIGKILL, done.stderr
+    loaded = reload(tmp_path)
+    assert [(record.record_id, record.body) for record in loaded.records] == [
+        (number, b"%d" % number) for number in range(400)
+    ]
+    assert not loaded.problems
+
+
+@pytest.mark.slow
+def test_what_nobody_waits_for_survives_a_kill_soon_after(tmp_path: Path) -> None:
+    script = """
+for number in range(20):
+    journal.append_add(number, 1, b"later", sync=Sync.LATER)
+time.sleep(0.5)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    assert _run(tmp_path, script).returncode == -signal.SIGKILL
+    assert ids(reload(tmp_path)) == list(range(20))
+
+
+def test_futures_are_done_in_the_order_of_their_calls(tmp_path: Path) -> None:
+    done: list[int] = []
+    with journal(tmp_path) as (opened, _):
+        futures: list[Future[None]] = []
+        for number in range(300):
+            future = opened.append_add(number, 1, b"", sync=Sync.FUTURE)
+            future.add_done_callback(lambda _, number=number: done.append(number))  # type: ignore[misc]
+            futures.append(future)
+        assert not futures[-1].cancel()
+        for future in futures:
+            assert future.result(timeout=30) is None
+        assert sum(len(records_in(file)) for file in files(tmp_path)) == 300
+    assert done == list(range(300))
+
+
+def test_threads_share_syncs(tmp_path: Path) -> None:
+    options = replace(SMALL, file_bytes=1 << 20)
+    with journal(tmp_path, options) as (opened, _):
+        rounds: list[int] = []
+        plain = opened._appender._done
+
+        def counted(count: int) -> None:
+            rounds.append(count)
+            plain(count)
+
+        opened._appender._done = counted  # type: ignore[method-assign]
+
+        def append(first: int) -> None:
+            for number in range(first, first + 50):
+                opened.append_add(number, 1, b"")
+
+        threads = [threading.Thread(target=append, args=(1000 * number,)) for number in range(16)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(rounds) < 800
+    assert len(reload(tmp_path, options).records) == 800
+
+
+def test_a_write_that_fails_is_told_to_all_and_nothing_acknowledged_is_lost(tmp_path: Path) -> None:
+    """A limit on the size of files, of setrlimit(2), has writes behind it fail as a full disk's do."""
+    script = """
+import resource
+from binlog.errors import PoisonedError
+for number in range(5):
+    journal.append_add(number, 1, bytes(100))
+journal.append_add_tx(77, 100, 1, b"")
+resource.setrlimit(resource.RLIMIT_FSIZE, (900, resource.RLIM_INFINITY))
+future = journal.append_add(5, 1, bytes(400), sync=Sync.FUTURE)
+print(type(future.exception(30)).__name__)
+for call in (
+    lambda: journal.append_add(6, 1, b""),
+    lambda: journal.append_add(6, 1, b"", sync=Sync.LATER),
+    lambda: journal.append_update_tx(77, 100, 1, b""),
+    lambda: journal.commit(77),
+    lambda: journal.rollback(77),
+    lambda: journal.reclaim(),
+    lambda: journal.close(),
+):
+    try:
+        call()
+    except PoisonedError as error:
+        print(type(error).__name__)
+journal.close()
+"""
+    done = _run(tmp_path, script)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["PoisonedError"] * 8
+    loaded = reload(tmp_path)
+    assert ids(loaded) == list(range(5))
+    assert [each.tx_id for each in loaded.failed] == [77]
+
+
+def test_a_closed_journal_has_all_that_was_appended(tmp_path: Path) -> None:
+    with journal(tmp_path) as (opened, _):
+        for number in range(100):
+            opened.append_add(number, 1, b"", sync=Sync.LATER)
+    assert ids(reload(tmp_path)) == list(range(100))

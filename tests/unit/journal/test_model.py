@@ -1,0 +1,13 @@
+"""A journal against the plainest account of what it should hold: see stress/journal/machine.py."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from stress.journal.machine import JournalMachine
+
+TestJournal = pytest.mark.slow(JournalMachine.TestCase)
+TestJournal.settings = settings(
+    max_examples=60, stateful_step_count=60, deadline=None, suppress_health_check=list(HealthCheck)
+)

@@ -1,0 +1,219 @@
+"""What a journal is before it is appended to: its states, its files, and what it refuses."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from binlog.errors import BusyError, ClosedError, CorruptError, StateError, VersionError
+from binlog.format.journal.file_header import FileHeader, JournalLayout
+from binlog.format.journal.record import JournalRecord, Kind
+from binlog.journal.journal import Journal
+from binlog.journal.options import JournalOptions
+from tests.support.journals import FILE_BYTES, SMALL, files, flip, header_of, ids, journal, reload, write_file
+
+
+def test_what_comes_too_early_or_twice_is_refused_and_breaks_nothing(tmp_path: Path) -> None:
+    opened = Journal(tmp_path, SMALL)
+    with pytest.raises(StateError):
+        opened.load()
+    with pytest.raises(StateError):
+        opened.append_add(1, 0, b"")
+    opened.start()
+    with pytest.raises(StateError):
+        opened.start()
+    with pytest.raises(StateError):
+        opened.append_add(1, 0, b"")
+    opened.load()
+    with pytest.raises(StateError):
+        opened.load()
+    with pytest.raises(StateError):
+        opened.start()
+    opened.append_add(1, 0, b"")
+    opened.close()
+    opened.close()
+    with pytest.raises(ClosedError):
+        opened.append_add(2, 0, b"")
+    with pytest.raises(StateError):
+        opened.load()
+    assert ids(reload(tmp_path)) == [1]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"file_bytes": 1023},
+        {"files_min": 1},
+        {"prefix": ""},
+        {"extension": ""},
+        {"prefix": "a/b"},
+        {"file_bytes": 1024, "alignment": 1000},
+        {"alignment": 0},
+        {"compact_ratio": 1.1},
+        {"compact_files_min": -1},
+        {"pool_files": -1},
+        {"flush_seconds": 0},
+    ],
+)
+def test_options_that_make_no_sense_are_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        JournalOptions(**wrong)  # type: ignore[arg-type]
+
+
+def test_a_new_journal_has_its_files(tmp_path: Path) -> None:
+    options = replace(SMALL, files_min=10)
+    with journal(tmp_path, options) as (opened, loaded):
+        assert loaded == ([], [], [], 0, [])
+        found = files(tmp_path)
+        assert len(found) == 10
+        assert {file.stat().st_size for file in found} == {FILE_BYTES}
+        kept = opened._files
+        assert (len(kept.data), len(kept.free), kept.ahead is not None, kept.current is not None) == (0, 8, True, True)
+
+
+@pytest.mark.parametrize(("files_min", "count"), [(20, 20), (5, 10), (2, 10)])
+def test_files_are_added_where_there_are_too_few_and_none_is_taken_away(
+    tmp_path: Path, files_min: int, count: int
+) -> None:
+    reload(tmp_path, replace(SMALL, files_min=10))
+    before = {file.name for file in files(tmp_path)}
+    reload(tmp_path, replace(SMALL, files_min=files_min))
+    after = {file.name for file in files(tmp_path)}
+    assert len(before) == 10
+    assert before <= after
+    assert len(after) == count
+
+
+@pytest.mark.parametrize("layout", [JournalLayout.NATIVE, None])
+def test_garbage_in_every_header_is_told_and_nothing_is_changed(tmp_path: Path, layout: JournalLayout | None) -> None:
+    with journal(tmp_path) as (opened, _):
+        opened.append_add(1, 0, b"body")
+    for file in files(tmp_path):
+        data = bytearray(file.read_bytes())
+        data[:8] = os.urandom(8)
+        file.write_bytes(data)
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    with pytest.raises(CorruptError):
+        reload(tmp_path, replace(SMALL, layout=layout))
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+@pytest.mark.parametrize("at", [0, 3, 8, 15, 20, 30, 63])
+def test_a_damaged_header_is_told(tmp_path: Path, at: int) -> None:
+    with journal(tmp_path) as (opened, _):
+        opened.append_add(1, 0, b"body")
+    flip(files(tmp_path)[0], at, 0x10)
+    with pytest.raises((CorruptError, VersionError)):
+        reload(tmp_path)
+    flip(files_by_name(tmp_path)[0], at, 0x10)
+    assert ids(reload(tmp_path)) == [1]
+
+
+def files_by_name(path: Path) -> list[Path]:
+    return sorted(path.glob("journal-*.jnl"))
+
+
+@pytest.mark.parametrize("data", [b"", b"\0", b"BINLOGJL", b"BINLOGJL\0\0\0\1", b"BIN"])
+def test_a_file_without_a_header_is_no_hindrance(tmp_path: Path, data: bytes) -> None:
+    with journal(tmp_path) as (opened, _):
+        opened.append_add(1, 0, b"body")
+    (tmp_path / "journal-9.jnl").write_bytes(data)
+    assert ids(reload(tmp_path)) == [1]
+    assert not (tmp_path / "journal-9.jnl").exists()
+    kept = tmp_path / "attic" / "journal-9.jnl"
+    assert kept.read_bytes() == data if data else not kept.exists()
+    with journal(tmp_path) as (opened, _):
+        assert opened._files.id_max >= 9  # the name's number is not given again
+
+
+@pytest.mark.parametrize("layout", [JournalLayout.NATIVE, JournalLayout.JBM])
+def test_file_ids_around_two_to_the_31st(tmp_path: Path, layout: JournalLayout) -> None:
+    header = FileHeader(layout, 2**31 - 5, b"saltsalt" if layout is JournalLayout.NATIVE else b"")
+    write_file(tmp_path, header, [JournalRecord(Kind.ADD, 0, 1, 7, b"first")])
+    options = replace(SMALL, layout=layout)
+    for number in range(2, 102):
+        with journal(tmp_path, options) as (opened, loaded):
+            assert ids(loaded) == list(range(1, number))
+            assert not loaded.problems
+            opened.append_add(number, 7, bytes(900))
+    assert max(header_of(file, layout).file_id for file in files(tmp_path)) > 2**31 + 20
+
+
+def test_there_is_one_owner(tmp_path: Path) -> None:
+    with journal(tmp_path) as (opened, _):
+        with pytest.raises(BusyError):
+            Journal(tmp_path, SMALL).start()
+        script = f"from binlog.journal.journal import Journal; Journal({str(tmp_path)!r}).start()"
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+        assert "BusyError" in done.stderr
+        opened.append_add(1, 0, b"")
+        pid = os.fork()
+        if pid == 0:
+            code = 1
+            try:
+                opened.append_add(2, 0, b"")
+            except StateError:
+                opened.close()  # does nothing: it is the parent's
+                code = 0
+            finally:
+                os._exit(code)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+        opened.append_add(3, 0, b"")
+    assert ids(reload(tmp_path)) == [1, 3]
+
+
+def test_the_directory_says_which_layout_it_has(tmp_path: Path) -> None:
+    jbm = replace(SMALL, layout=JournalLayout.JBM)
+    with journal(tmp_path / "a", jbm) as (opened, _):
+        opened.append_add(1, 7, b"body")
+    assert ids(reload(tmp_path / "a")) == [1]
+    assert header_of(files(tmp_path / "a")[0]).layout is JournalLayout.JBM
+    with pytest.raises(CorruptError):
+        reload(tmp_path / "a", replace(SMALL, layout=JournalLayout.NATIVE))
+    with pytest.raises(ValueError, match="only read"):
+        reload(tmp_path / "a", replace(SMALL, layout=JournalLayout.JBM_2008_07))
+    with journal(tmp_path / "b") as (opened, _):
+        opened.append_add(1, 7, b"body")
+    with pytest.raises(ValueError, match="'native'"):
+        reload(tmp_path / "b", jbm)
+    shutil.copy(files(tmp_path / "a")[0], tmp_path / "b" / "journal-77.jnl")
+    with pytest.raises(CorruptError, match="layout"):
+        reload(tmp_path / "b")
+
+
+def test_two_files_with_one_id_are_told(tmp_path: Path) -> None:
+    reload(tmp_path)
+    shutil.copy(files(tmp_path)[0], tmp_path / "journal-77.jnl")
+    with pytest.raises(CorruptError, match="its id is 1"):
+        reload(tmp_path)
+
+
+def test_what_a_process_left_that_was_making_a_file_goes(tmp_path: Path) -> None:
+    reload(tmp_path)
+    (tmp_path / "journal-3.jnl.tmp").write_bytes(b"half")
+    (tmp_path / "other.tmp").write_bytes(b"not the journal's")
+    reload(tmp_path)
+    assert not (tmp_path / "journal-3.jnl.tmp").exists()
+    assert (tmp_path / "other.tmp").exists()
+
+
+def test_files_of_another_size_are_read_and_not_used_again(tmp_path: Path) -> None:
+    with journal(tmp_path) as (opened, _):
+        for number in range(8):
+            opened.append_add(number, 1, bytes(900))
+    larger = replace(SMALL, file_bytes=2 * FILE_BYTES)
+    with journal(tmp_path, larger) as (opened, loaded):
+        assert ids(loaded) == list(range(8))
+        opened.append_add(100, 1, bytes(3000))
+        for number in range(8):
+            opened.append_delete(number)
+        opened.append_add(101, 1, bytes(3000))
+        opened.reclaim()
+    assert ids(reload(tmp_path, larger)) == [100, 101]
+    assert {file.stat().st_size for file in files(tmp_path)} == {2 * FILE_BYTES}

@@ -1,0 +1,194 @@
+"""Which files go, and which stay, and what becomes of those that go."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from binlog.format.journal.file_header import FileHeader, JournalLayout
+from binlog.journal.journal_file import JournalFile
+from binlog.journal.ledger import dead_files
+from binlog.journal.options import JournalOptions, Sync
+from tests.support.journals import SMALL, files, header_of, ids, journal, reload
+
+# One record to a file.
+ONE = bytes(1500)
+
+
+def _files(*counts: tuple[int, dict[int, int]]) -> list[JournalFile]:
+    """Files with so many records, and how many of which files each ended."""
+    made = [
+        JournalFile("x", -1, f"f{number}", FileHeader(JournalLayout.JBM, number), 1024) for number in range(len(counts))
+    ]
+    for file, (alive, negated) in zip(made, counts, strict=True):
+        file.alive = alive
+        file.negated = {made[number]: count for number, count in negated.items()}
+    return made
+
+
+@pytest.mark.parametrize(
+    ("counts", "dead"),
+    [
+        ([(10, {0: 10})], [0]),
+        ([(10, {0: 7})], []),
+        ([(0, {0: 10})], [0]),
+        ([(10, {}), (10, {0: 10, 1: 0})], [0]),
+        ([(10, {}), (10, {1: 10})], [1]),
+        ([(10, {}), (10, {0: 5, 1: 10})], []),
+        ([(10, {0: 5}), (10, {0: 5, 1: 10})], [0, 1]),
+        ([(1, {}), (0, {0: 1}), (1, {})], [0, 1]),
+        ([(2, {}), (1, {0: 1}), (1, {1: 1})], []),
+        ([(10, {0: 10}), (10, {0: 10, 1: 7}), (10, {1: 3, 2: 10})], [0, 1, 2]),
+        ([(10, {0: 1}), (10, {0: 1, 1: 7}), (10, {1: 3, 2: 10})], []),
+    ],
+)
+def test_the_counts_of_others_come_to_the_same(counts: list[tuple[int, dict[int, int]]], dead: list[int]) -> None:
+    """The cases of the tests that JBoss Messaging has for its reclaimer, and some more."""
+    made = _files(*counts)
+    assert dead_files(made, None) == [made[number] for number in dead]
+
+
+def test_whatever_the_counts_what_ended_records_stays_as_long_as_these() -> None:
+    for numbers in itertools.product((0, 1, 2), repeat=9):
+        alive, ends = numbers[:3], numbers[3:]
+        pairs = [(0, 0), (1, 0), (1, 1), (2, 0), (2, 1), (2, 2)]
+        negated: list[dict[int, int]] = [{}, {}, {}]
+        for (who, whose), count in zip(pairs, ends, strict=True):
+            if count:
+                negated[who][whose] = count
+        made = _files(*zip(alive, negated, strict=True))
+        dead = dead_files(made, None)
+        for file in dead:
+            assert all(other in dead for other in file.negated if other is not file)
+            assert sum(each.negated.get(file, 0) for each in made) >= file.alive
+
+
+def test_a_dead_file_is_used_again_with_a_higher_id(tmp_path: Path) -> None:
+    with journal(tmp_path) as (opened, _):
+        for number in range(6):
+            opened.append_add(number, 1, ONE)
+        before = {file.name: header_of(file).file_id for file in files(tmp_path)}
+        for number in range(6):
+            opened.append_delete(number)
+        opened.append_add(100, 1, ONE)
+        opened.reclaim()
+        after = {file.name: header_of(file).file_id for file in files(tmp_path)}
+    assert set(before) <= set(after)
+    assert all(after[f"journal-{number}.jnl"] > max(before.values()) for number in range(1, 6))
+    assert len(after) >= 2
+    assert ids(reload(tmp_path)) == [100]
+
+
+@pytest.mark.parametrize("layout", [JournalLayout.NATIVE, JournalLayout.JBM])
+def test_a_delete_stays_for_as_long_as_what_it_deleted(tmp_path: Path, layout: JournalLayout) -> None:
+    with journal(tmp_path, replace(SMALL, layout=layout)) as (opened, _):
+        opened.append_add(1, 1, bytes(300))
+        opened.append_add(2, 1, bytes(300))
+        opened.append_add(3, 1, ONE)
+        opened.append_delete(3)
+        opened.append_delete(1)
+        opened.append_add(4, 1, ONE)
+        opened.append_delete(4)
+        opened.append_add(5, 1, ONE)
+        assert 1 in {file.header.file_id for file in opened._files.data}
+        opened.reclaim()
+        opened.append_add(6, 1, ONE)
+        opened.reclaim()
+    for _ in range(2):
+        assert ids(reload(tmp_path)) == [2, 5, 6]
+
+
+def test_an_update_that_is_alive_keeps_its_record(tmp_path: Path) -> None:
+    with journal(tmp_path) as (opened, _):
+        opened.append_add(1, 1, ONE)
+        opened.append_update(1, 1, ONE)
+        opened.append_add(2, 1, ONE)
+        opened.reclaim()
+        assert len(opened._files.data) == 2
+        opened.append_delete(1)
+        opened.append_add(3, 1, ONE)
+        opened.reclaim()
+        assert [file.header.file_id for file in opened._files.data] == [3]
+    assert ids(reload(tmp_path)) == [2, 3]
+
+
+@pytest.mark.parametrize("commits", [True, False])
+def test_the_end_of_a_transaction_stays_for_as_long_as_its_records(tmp_path: Path, commits: bool) -> None:
+    with journal(tmp_path) as (opened, _):
+        opened.append_add(1, 1, b"keeps the file")
+        opened.append_add_tx(10, 2, 1, b"")
+        opened.append_add(3, 1, ONE)
+        (opened.commit if commits else opened.rollback)(10)
+        opened.append_add(4, 1, ONE)
+        opened.append_delete(3)
+        opened.append_delete(4)
+        opened.append_add(5, 1, ONE)
+        opened.reclaim()
+    assert ids(reload(tmp_path)) == ([1, 2, 5] if commits else [1, 5])
+    with journal(tmp_path) as (opened, _):
+        opened.append_delete(1)
+        if commits:
+            opened.append_delete(2)
+        opened.append_add(6, 1, ONE)
+        opened.reclaim()
+        assert len(opened._files.data) <= 2
+    assert ids(reload(tmp_path)) == [5, 6]
+
+
+def test_a_prepared_transaction_keeps_its_files(tmp_path: Path) -> None:
+    with journal(tmp_path) as (opened, _):
+        opened.append_add_tx(10, 1, 1, b"waits")
+        opened.prepare(10, b"XID")
+        for number in range(100, 120):
+            opened.append_add(number, 1, ONE, sync=Sync.LATER)
+            opened.append_delete(number, sync=Sync.LATER)
+        opened.reclaim()
+        assert opened._files.data[0].header.file_id == 1
+    with journal(tmp_path) as (opened, loaded):
+        assert [each.extra for each in loaded.prepared] == [b"XID"]
+        opened.commit(10)
+        for number in range(120, 125):
+            opened.append_add(number, 1, ONE, sync=Sync.LATER)
+            opened.append_delete(number, sync=Sync.LATER)
+        opened.append_delete(1)
+        opened.append_add(200, 1, ONE)
+        opened.reclaim()
+        assert not any(file.header.file_id == 1 for file in opened._files.data)
+    assert ids(reload(tmp_path)) == [200]
+
+
+@pytest.mark.parametrize(("pool", "count"), [(5, 5), (None, 201), (0, 2)])
+def test_so_many_files_stay_as_were_asked_for(tmp_path: Path, pool: int | None, count: int) -> None:
+    options = replace(SMALL, file_bytes=1024, pool_files=pool)
+    with journal(tmp_path, options) as (opened, _):
+        for number in range(200):
+            opened.append_add(number, 1, bytes(800), sync=Sync.LATER)
+        for number in range(200):
+            opened.append_delete(number, sync=Sync.LATER)
+        opened.append_add(1000, 1, bytes(800))
+        opened.reclaim()
+        assert count - 1 <= len(files(tmp_path)) <= count + 7
+    assert ids(reload(tmp_path, options)) == [1000]
+
+
+def test_a_damaged_file_is_set_aside_when_nobody_needs_it(tmp_path: Path) -> None:
+    options: JournalOptions = SMALL
+    with journal(tmp_path, options) as (opened, _):
+        for number in range(6):
+            opened.append_add(number, 1, bytes(900))
+    file = files(tmp_path)[1]
+    data = bytearray(file.read_bytes())
+    data[600] ^= 1
+    file.write_bytes(data)
+    with journal(tmp_path, options) as (opened, loaded):
+        assert ids(loaded) == [0, 1, 3, 4, 5]
+        for number in (0, 1, 3, 4, 5):
+            opened.append_delete(number)
+        opened.append_add(9, 1, ONE)
+        opened.reclaim()
+    (kept,) = (tmp_path / "attic").iterdir()
+    assert kept.read_bytes() == data
+    assert ids(reload(tmp_path, options)) == [9]

@@ -1,0 +1,279 @@
+"""Records outside of transactions: what comes back, and what is refused."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from binlog.errors import FullError, NotFoundError, StateError
+from binlog.format.journal.file_header import FileHeader, JournalLayout
+from binlog.format.journal.record import JournalRecord, Kind, pack_record, record_bytes
+from binlog.journal.options import Sync
+from binlog.journal.record import Record
+from tests.support.journals import (
+    FILE_BYTES,
+    SMALL,
+    files,
+    flip,
+    header_of,
+    ids,
+    journal,
+    records_in,
+    reload,
+    write_file,
+)
+
+LAYOUTS = [JournalLayout.NATIVE, JournalLayout.JBM]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("numbers", [range(1, 60), [5, -3, 2**63 - 1, -(2**63), 0, 77]], ids=["row", "spread"])
+def test_records_come_back_as_they_were_added(tmp_path: Path, layout: JournalLayout, numbers: list[int]) -> None:
+    added = [Record(number, number & 0xFF, b"%d" % number * 9) for number in numbers]
+    with journal(tmp_path, replace(SMALL, layout=layout)) as (opened, _):
+        for record in added:
+            opened.append_add(record.record_id, record.user_type, record.body, sync=Sync.LATER)
+    loaded = reload(tmp_path)
+    assert loaded.records == added
+    assert loaded.id_max == max(numbers)
+    with journal(tmp_path) as (opened, _):
+        if loaded.id_max < 2**63 - 1:
+            assert opened.new_id() == loaded.id_max + 1
+
+
+def test_only_what_survives_comes_back_with_its_updates_behind_it(tmp_path: Path) -> None:
+    with journal(tmp_path) as (opened, _):
+        for number in range(20):
+            opened.append_add(number, 1, bytes(number), sync=Sync.LATER)
+        for number in range(0, 20, 2):
+            opened.append_update(number, 2, b"u" * (20 - number), sync=Sync.LATER)
+        for number in range(0, 20, 3):
+            opened.append_delete(number, sync=Sync.LATER)
+        opened.append_update(4, 3, b"again")
+    kept = [number for number in range(20) if number % 3]
+    assert reload(tmp_path).records == [
+        *(Record(number, 1, bytes(number)) for number in kept),
+        *(Record(number, 2, b"u" * (20 - number), is_update=True) for number in kept if number % 2 == 0),
+        Record(4, 3, b"again", is_update=True),
+    ]
+
+
+def test_an_id_can_be_used_again_once_its_record_is_deleted(tmp_path: Path) -> None:
+    with journal(tmp_path) as (opened, _):
+        for body in (b"1", b"2", b"3"):
+            opened.append_add(1, 1, body)
+            with pytest.raises(StateError, match="there is a record 1 already"):
+                opened.append_add(1, 1, b"twice")
+            assert not opened.try_append_add(1, 1, b"twice")
+            if body != b"3":
+                opened.append_delete(1)
+    assert reload(tmp_path).records == [Record(1, 1, b"3")]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("more", [-1, 0, 1])
+def test_a_record_that_fills_the_file_stays_in_it(tmp_path: Path, layout: JournalLayout, more: int) -> None:
+    options = replace(SMALL, layout=layout)
+    first = layout.header_bytes
+    with journal(tmp_path, options) as (opened, _):
+        opened.append_add(1, 1, b"x")
+        used = first + record_bytes(Kind.ADD, 1, 0)
+        left = FILE_BYTES - used - record_bytes(Kind.ADD, 0, 0)
+        opened.append_add(2, 1, bytes(left + more))
+        opened.append_add(3, 1, b"y")
+    assert [each[4] for each in records_in(files(tmp_path)[0])] == ([1, 2] if more <= 0 else [1])
+    assert ids(reload(tmp_path, options)) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_record_that_no_file_can_hold_is_refused(tmp_path: Path, layout: JournalLayout) -> None:
+    options = replace(SMALL, layout=layout, buffer_bytes=100)
+    most = FILE_BYTES - layout.header_bytes - record_bytes(Kind.ADD, 0, 0)
+    with journal(tmp_path, options) as (opened, _):
+        for size in (most + 1, FILE_BYTES, 100 * FILE_BYTES):
+            with pytest.raises(FullError) as caught:
+                opened.append_add(1, 1, bytes(size))
+            assert caught.value.limit == FILE_BYTES - layout.header_bytes
+        opened.append_add(1, 1, bytes(most))
+        opened.append_add(2, 1, b"")
+    assert [(record.record_id, len(record.body)) for record in reload(tmp_path, options).records] == [(1, most), (2, 0)]
+
+
+@pytest.mark.parametrize("sync", list(Sync))
+def test_an_id_that_is_not_there_is_told_and_nothing_is_written(tmp_path: Path, sync: Sync) -> None:
+    with journal(tmp_path) as (opened, _):
+        opened.append_add_tx(9, 3, 1, b"only in a transaction")
+        for number in (1, 2, 3):
+            with pytest.raises(NotFoundError):
+                opened.append_update(number, 1, b"", sync=sync)  # type: ignore[call-overload]
+            with pytest.raises(NotFoundError):
+                opened.append_delete(number, sync=sync)  # type: ignore[call-overload]
+            assert not opened.try_append_update(number, 1, b"")
+            assert not opened.try_append_delete(number)
+        opened.rollback(9)
+    assert [each[0] for each in records_in(files(tmp_path)[0])] == [Kind.ADD_TX, Kind.ROLLBACK]
+
+
+def test_of_a_hundred_who_delete_a_record_one_does(tmp_path: Path) -> None:
+    deleted: list[bool] = []
+    ready = threading.Barrier(100)
+    with journal(tmp_path) as (opened, _):
+        opened.append_add(1, 1, b"")
+
+        def delete() -> None:
+            ready.wait()
+            deleted.append(opened.try_append_delete(1))
+
+        threads = [threading.Thread(target=delete) for _ in range(100)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert sorted(deleted) == [False] * 99 + [True]
+    loaded = reload(tmp_path)
+    assert (loaded.records, loaded.problems) == ([], [])
+
+
+@pytest.mark.parametrize("wrong", [(2**63, 1, b""), (-(2**63) - 1, 1, b""), (1, 256, b""), (1, -1, b"")])
+def test_numbers_out_of_range_are_refused(tmp_path: Path, wrong: tuple[int, int, bytes]) -> None:
+    with journal(tmp_path) as (opened, _):
+        with pytest.raises(ValueError, match="out of range"):
+            opened.append_add(*wrong)
+        with pytest.raises(TypeError):
+            opened.append_add(1, 1, "text")  # type: ignore[call-overload]
+        opened.append_add(1, 1, bytearray(b"a buffer"))  # type: ignore[arg-type]
+    assert reload(tmp_path).records == [Record(1, 1, b"a buffer")]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_record_of_another_use_of_the_file_is_none(tmp_path: Path, layout: JournalLayout) -> None:
+    header = FileHeader(layout, 5, b"saltsalt" if layout is JournalLayout.NATIVE else b"")
+    add = JournalRecord(Kind.ADD, 0, 1, 7, b"one")
+    foreign = pack_record(add._replace(record_id=2), header._replace(file_id=4), len(header.pack()))
+    write_file(tmp_path, header, [foreign, add])
+    assert ids(reload(tmp_path)) == [1]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_what_a_file_had_before_its_present_use_does_not_come_back(tmp_path: Path, layout: JournalLayout) -> None:
+    options = replace(SMALL, layout=layout)
+    with journal(tmp_path, options) as (opened, _):
+        for number in range(40):
+            opened.append_add(number, 1, bytes(100), sync=Sync.LATER)
+        for number in range(40):
+            opened.append_delete(number, sync=Sync.LATER)
+        opened.reclaim()
+        for number in range(100, 140):
+            opened.append_add(number, 1, bytes(10), sync=Sync.LATER)
+    assert any(header_of(file).file_id > 7 and file.name == "journal-1.jnl" for file in files(tmp_path))
+    stale = sum(file.read_bytes().count(bytes(100)) for file in files(tmp_path))
+    assert stale
+    assert ids(reload(tmp_path, options)) == list(range(100, 140))
+
+
+_HEAD = record_bytes(Kind.ADD, 0, 0) - 4
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize(
+    ("at", "data"),
+    [
+        (13, b"\xff\xff\xff\xff"),
+        (13, b"\x7f\xff\xff\xff"),
+        (13, b"\x00\x01\x00\x00"),
+        (_HEAD + 3, b"\xff\xff\xff\xff"),
+        (0, b"\0"),
+        (1, b"\0\0\0\x09"),
+    ],
+    ids=["negative", "huge", "large", "check", "kind", "file id"],
+)
+def test_only_the_damaged_record_is_left_out(tmp_path: Path, layout: JournalLayout, at: int, data: bytes) -> None:
+    with journal(tmp_path, replace(SMALL, layout=layout)) as (opened, _):
+        for number in range(5):
+            opened.append_add(number, 1, b"abc")
+    file = files(tmp_path)[0]
+    start = records_in(file)[2][1]
+    content = bytearray(file.read_bytes())
+    content[start + at : start + at + len(data)] = data
+    file.write_bytes(content)
+    loaded = reload(tmp_path)
+    assert ids(loaded) == [0, 1, 3, 4]
+    assert [(problem.rule, problem.offset) for problem in loaded.problems] == [("gap", start)]
+    with journal(tmp_path) as (opened, _):
+        opened.append_add(6, 1, b"more")
+        for number in (0, 1, 3, 4):
+            opened.append_delete(number)
+        opened.reclaim()
+    assert ids(reload(tmp_path)) == [6]
+    assert [kept.read_bytes()[start:] for kept in (tmp_path / "attic").iterdir()][0] == bytes(content)[start:]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("cut", [1, 5, 20])
+def test_a_last_record_that_is_cut_is_left_out_and_written_over(
+    tmp_path: Path, layout: JournalLayout, cut: int
+) -> None:
+    with journal(tmp_path, replace(SMALL, layout=layout)) as (opened, _):
+        for number in range(5):
+            opened.append_add(number, 1, b"abc")
+    file = files(tmp_path)[0]
+    end = records_in(file)[-1][2]
+    content = bytearray(file.read_bytes())
+    content[end - cut : end] = bytes(cut)
+    file.write_bytes(content)
+    loaded = reload(tmp_path)
+    assert ids(loaded) == [0, 1, 2, 3]
+    assert [problem.rule for problem in loaded.problems] == ["tail"]
+    with journal(tmp_path) as (opened, again):
+        assert not again.problems
+        opened.append_add(5, 1, b"d")
+    assert ids(reload(tmp_path)) == [0, 1, 2, 3, 5]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_file_that_was_cut_is_read_as_far_as_it_goes(tmp_path: Path, layout: JournalLayout) -> None:
+    with journal(tmp_path, replace(SMALL, layout=layout)) as (opened, _):
+        for number in range(30):
+            opened.append_add(number, 1, bytes(150))
+    file = files(tmp_path)[1]
+    of_it = [each[4] for each in records_in(file)]
+    file.write_bytes(file.read_bytes()[:1000])
+    left = [each[4] for each in records_in(file)]
+    loaded = reload(tmp_path)
+    assert 0 < len(left) < len(of_it)
+    assert ids(loaded) == [number for number in range(30) if number in left or number not in of_it]
+    assert loaded.problems
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_records_are_found_whatever_the_alignment(tmp_path: Path, layout: JournalLayout) -> None:
+    options = replace(SMALL, layout=layout, file_bytes=51200)
+    number = 0
+    for alignment in (1, 100, 512, 100, 1, 512, 1):
+        with journal(tmp_path, replace(options, alignment=alignment)) as (opened, loaded):
+            assert ids(loaded) == list(range(number))
+            assert not loaded.problems
+            for _ in range(5):
+                opened.append_add(number, 1, bytes(number))
+                number += 1
+    assert ids(reload(tmp_path, options)) == list(range(number))
+    aligned = [each for file in files(tmp_path) for each in records_in(file) if each[1] % 512 == 0]
+    assert len(aligned) >= 10
+
+
+def test_a_record_forged_in_the_body_of_a_damaged_one_is_not_resurrected(tmp_path: Path) -> None:
+    """By somebody who has seen the file, and copies a record of it."""
+    with journal(tmp_path) as (opened, _):
+        opened.append_add(1, 1, b"a secret")
+        file = files(tmp_path)[0]
+        _, start, end, *_ = records_in(file)[0]
+        opened.append_delete(1)
+        opened.append_add(2, 1, file.read_bytes()[start:end] * 3)
+    outer = records_in(file)[-1]
+    flip(file, outer[1] + 4)
+    loaded = reload(tmp_path)
+    assert ids(loaded) == []
+    assert [problem.rule for problem in loaded.problems] == ["tail"]
