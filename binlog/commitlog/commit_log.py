@@ -7,6 +7,7 @@ rise by one, and store times never go back.
 from __future__ import annotations
 
 import itertools
+import operator
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -18,11 +19,13 @@ from binlog.errors import ClosedError, CorruptError, FullError, NotFoundError
 from binlog.format.commitlog.host import Host, pack_host
 from binlog.format.commitlog.message import (
     BLANK,
+    HEAD_BYTES,
     PREPARED,
     ROLLBACK,
     TRANSACTION,
     StoredMessage,
     parse_message_at,
+    parse_store_ms,
 )
 from binlog.storage.messages import Walk, WalkStop, pack_messages, stamp_messages, walk
 
@@ -155,13 +158,21 @@ class CommitLog:
 
         Raises: NotFoundError where none is so low or so high; CorruptError where none begins there.
         """
-        file = self.files.find(offset)
-        if file is None or offset >= file.offset + file.committed:
-            raise NotFoundError(f"{self.files.folder}: no message at {offset}")
-        position = offset - file.offset
+        file, position = self._place(offset)
         head = file.read(BLANK.size, position)
         size = int.from_bytes(head[:4], "big")
         return parse_message_at(file.read(size, position), offset, file.path, position)
+
+    def store_ms(self, offset: int) -> int:
+        """When the message at an offset was stored; its CRCs are not compared.  Raises: as `read`."""
+        file, position = self._place(offset)
+        return parse_store_ms(file.read(HEAD_BYTES, position), offset, file.path, position)
+
+    def _place(self, offset: int) -> tuple[MappedFile, int]:
+        file = self.files.find(offset)
+        if file is None or offset >= file.offset + file.committed:
+            raise NotFoundError(f"{self.files.folder}: no message at {offset}")
+        return file, offset - file.offset
 
     def commit(self, offset: int) -> None:
         """Have in the file what lies at an offset, which may be in a buffer only.  Raises: FullError, PoisonedError."""
@@ -211,17 +222,20 @@ class CommitLog:
         self.files.close()
 
 
-def _queue(message: Message) -> tuple[tuple[str, int], bool]:
-    """Which queue it is in, and whether it is in any."""
-    queued = message.system_flag & TRANSACTION not in (PREPARED, ROLLBACK)
-    return (message.topic, message.queue_id), queued
+_QUEUE = operator.attrgetter("topic", "queue_id", "system_flag")
 
 
 def _runs(messages: list[Message]) -> list[tuple[tuple[str, int], bool, int]]:
-    """The same of messages of one queue that follow one another, and how many they are."""
+    """The queues of messages, whether they are in any, and of those alike that follow one another how many they are."""
+    # As no more than these lines: whatever is done for each message here is a good part of what an append takes.
     if len(messages) == 1:
-        return [(*_queue(messages[0]), 1)]
-    return [(*queue, len(list(run))) for queue, run in itertools.groupby(messages, _queue)]
+        grouped = [(_QUEUE(messages[0]), 1)]
+    else:
+        grouped = [(alike, len(list(run))) for alike, run in itertools.groupby(messages, _QUEUE)]
+    return [
+        ((topic, queue_id), flag & TRANSACTION not in (PREPARED, ROLLBACK), count)
+        for (topic, queue_id, flag), count in grouped
+    ]
 
 
 def _offsets(offset: int, places: bytes) -> list[int]:

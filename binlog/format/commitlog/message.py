@@ -265,6 +265,28 @@ def parse_message_at(data: bytes | memoryview, offset: int, path: str, at: int) 
     return message
 
 
+# Enough of a message for `parse_store_ms`.
+HEAD_BYTES = _BY_HOSTS[_ADDRESS_BYTES[1], _ADDRESS_BYTES[1]].size
+
+
+def parse_store_ms(data: bytes, offset: int, path: str, at: int) -> int:
+    """When the message was stored that lies at an offset of the commit log, and begins with `data`.
+
+    No CRC is compared, for the rest of it is not there.  Raises: CorruptError where it does not say that it lies there.
+    """
+    layout = _BY_HOSTS[_ADDRESS_BYTES[bool(len(data) >= MESSAGE.size and _is_wide(data))], _ADDRESS_BYTES[0]]
+    if len(data) < layout.size:
+        raise CorruptError(path, at, "length", f"{len(data)} bytes are left, and a message has {MESSAGE_BYTES_MIN}")
+    found = layout.unpack(data)
+    if found["magic"] not in _TOPIC_LENGTH or found["offset"] != offset:
+        raise CorruptError(path, at, "offset", "there is no message that says that it lies there")
+    return int(found["store_ms"])
+
+
+def _is_wide(data: bytes) -> bool:
+    return bool(_HEAD.unpack_from(data)[1] & BORN_HOST_V6)
+
+
 def heads(data: bytes | memoryview) -> Iterator[Head]:
     """Each of the messages that `data` holds: whole ones, of which somebody has looked at the lengths."""
     at = 0

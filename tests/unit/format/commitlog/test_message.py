@@ -13,6 +13,7 @@ from binlog.format.commitlog.host import Host
 from binlog.format.commitlog.message import (
     BORN_HOST_V6,
     CRC_PROPERTY_BYTES,
+    HEAD_BYTES,
     PROPERTIES_BYTES_MAX,
     STORE_HOST_V6,
     TOPIC_BYTES_MAX,
@@ -20,6 +21,7 @@ from binlog.format.commitlog.message import (
     crc_property,
     pack_message,
     parse_message,
+    parse_store_ms,
 )
 
 _BORN = Host.parse("10.1.2.3:50000")
@@ -173,3 +175,19 @@ def test_a_host_is_written_as_it_is_read(text: str) -> None:
 def test_what_is_no_host_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"not a host|does not appear to be"):
         Host.parse(text)
+
+
+@pytest.mark.parametrize("born", [_BORN, Host.parse("[::1]:77")])
+@pytest.mark.parametrize("store", [_STORE, Host.parse("[::2]:78")])
+def test_the_head_of_a_message_says_when_it_was_stored(born: Host, store: Host) -> None:
+    flag = BORN_HOST_V6 * (len(born.address) > 4) | STORE_HOST_V6 * (len(store.address) > 4)
+    message = _message(born_host=born, store_host=store, system_flag=flag, body=bytes(100))
+    head = pack_message(message)[:HEAD_BYTES]
+    assert parse_store_ms(head, 4096, "a file", 0) == message.store_ms
+    with pytest.raises(CorruptError):
+        parse_store_ms(head, 4097, "a file", 0)
+    for size in (0, 7, 39, 87):
+        with pytest.raises(CorruptError):
+            parse_store_ms(head[:size], 4096, "a file", 0)
+    with pytest.raises(CorruptError):
+        parse_store_ms(bytes(HEAD_BYTES), 0, "a file", 0)
