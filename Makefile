@@ -32,7 +32,7 @@ help:
 	@echo 'make quick        the tests without Spark and without the slow ones, in a minute (ARGS= goes to pytest)'
 	@echo 'make crash        power cuts, kills, faults and damage, by the thousand (DURATION_S=60 SEED= ARGS="--help")'
 	@echo 'make soak         an hour of work, after which nothing may have grown (DURATION_S=)'
-	@echo 'make stress       Spark follows what processes append, and is killed again and again (ARGS="--help")'
+	@echo 'make stress       Spark follows what processes append, and is killed again and again; programs of chance over a journal'
 	@echo 'make cluster-test a Spark master and two workers here, killed in the middle of jobs (some minutes; ARGS="--help")'
 	@echo 'make model        the models of the protocol: the randomised one (ARGS="--help"), then Spin, which must be installed'
 	@echo 'make commitlog-golden  stores of ours for the real RocketMQ, and back (needs Maven; ARGS=--write: golden files anew)'
@@ -72,8 +72,9 @@ soak:
 	@.venv/bin/python -m stress.soak $(ARGS)
 
 stress:
-	$(set_up) spark
+	$(set_up) spark test
 	@.venv/bin/python -m stress.pipeline $(ARGS)
+	@.venv/bin/python -m stress.journal
 
 cluster-test:
 	$(set_up) spark

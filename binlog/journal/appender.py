@@ -30,12 +30,13 @@ _BUFFERS_MAX = 4
 
 
 class _Segment(NamedTuple):
-    """What goes to one place of one file.  record_count: of the whole file, up to its end."""
+    """What goes to one place of one file.  end, record_count: of the whole file, with this."""
 
     file: JournalFile
     offset: int
     data: bytearray
     used: int
+    end: int
     record_count: int
 
 
@@ -43,6 +44,8 @@ class Appender:
     """The end of a journal.
 
     mutex: held by whoever calls `append`, and by nobody for long.  next_file: gives the file to go on in.
+    appended, durable: how many records were appended, and how many files were gone on from; and of these how many are
+    on the disk.
     """
 
     def __init__(
@@ -65,6 +68,7 @@ class Appender:
         self._used = 0
         self._start = 0
         self._record_count = 0
+        self._end = 0
         self._futures: deque[tuple[int, Future[None]]] = deque()
         self._wanted = 0
         self._told = False
@@ -79,7 +83,7 @@ class Appender:
     def begin(self, file: JournalFile, at: int, record_count: int) -> None:
         """Go on in a file, behind the records that it has."""
         self.file = file
-        self.at = at
+        self.at = self._end = at
         self._record_count = record_count
 
     def start(self) -> None:
@@ -120,7 +124,7 @@ class Appender:
             body,
             counts,
         )
-        self.at += size
+        self.at = self._end = self.at + size
         self.appended += 1
         self._record_count += 1
         return file
@@ -182,6 +186,7 @@ class Appender:
         else:
             # The file's end is still to be written down, by whoever writes the next time.
             self._segments.append(self._segment())
+        self.appended += 1  # that the file before is whole, and closed, is something to wait for as well
         self.file = new
         self.at = self._start = aligned(new.header.layout.header_bytes, self._alignment)
         self._record_count = 0
@@ -189,7 +194,7 @@ class Appender:
 
     def _segment(self) -> _Segment:
         assert self.file is not None
-        return _Segment(self.file, self._start, self._buffer, self._used, self._record_count)
+        return _Segment(self.file, self._start, self._buffer, self._used, self._end, self._record_count)
 
     def _cut(self) -> None:
         """Have what is in the buffer be written as it is, and begin another one."""
@@ -232,7 +237,7 @@ class Appender:
         return bool(self._futures) or self._wanted > self.durable
 
     def _write(self, segments: deque[_Segment], last: JournalFile) -> None:
-        for number, (file, offset, data, used, record_count) in enumerate(segments):
+        for number, (file, offset, data, used, records_end, record_count) in enumerate(segments):
             if used:
                 end = min(aligned(offset + used, self._alignment) + ZEROS_BEHIND, file.file_bytes)
                 zeros = bytes(end - offset - used) if file.header.layout is JournalLayout.NATIVE else b""
@@ -242,7 +247,7 @@ class Appender:
             if following is not file:
                 file.sync()
                 if file.header.layout is JournalLayout.NATIVE:
-                    file.write(file.header.pack_end(offset + used, record_count), JOURNAL_END.base)
+                    file.write(file.header.pack_end(records_end, record_count), JOURNAL_END.base)
                 file.close()
 
     def _done(self, count: int) -> None:

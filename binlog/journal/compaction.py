@@ -34,6 +34,8 @@ from binlog.storage.journal_records import pack_journal
 
 _RUN_BYTES_MAX = 64 << 20
 _HEAD_ROOM = 64
+# Where it brought nothing, it is tried again when there are so many times as many files: it reads them all.
+_MORE = 1.5
 
 
 class _Written(NamedTuple):
@@ -72,11 +74,12 @@ class Compactor:
         self._ledger = ledger
         self._appender = appender
         self._options = options
+        self._vain = 0  # so many files there were when it brought nothing
 
     def is_due(self) -> bool:
         """Whether there are many files, of which little is alive.  The mutex is held."""
         count = len(self._files.data)
-        if not self._options.compact_files_min or count < self._options.compact_files_min:
+        if not self._options.compact_files_min or count < max(self._options.compact_files_min, self._vain * _MORE):
             return False
         alive = sum(file.alive_bytes for file in self._files.data)
         return alive < self._options.compact_ratio * sum(file.file_bytes for file in self._files.data)
@@ -96,6 +99,7 @@ class Compactor:
         try:
             self._appender.wait(count)
             runs = self._write(sources, before)
+            self._vain = 0 if runs else len(sources)
             if not runs:
                 return 0
             self._replace(runs)
@@ -246,7 +250,7 @@ def _alive(run: Sequence[JournalFile], before: dict[int, Places]) -> list[Record
     """What of a run is alive, in the order in which it came to be, with deletes where some are of what lies before."""
     there = set(run)
     ends_others = any(other not in there for file in run for other in file.negated)
-    replay = Replay(Ledger(), (file.header.record_id for file in run), keeps_deletes=ends_others)
+    replay = Replay(Ledger(), run, keeps_deletes=ends_others)
     for file in run:
         replay.go_through(file, read_file(file).scan.records)
 

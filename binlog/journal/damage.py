@@ -21,15 +21,15 @@ _UNFINISHED = "what lies here is no record: it is damaged, or was being written 
 
 def file_problems(path: str, header: FileHeader, data: bytes, scan: Scan) -> Iterator[Problem]:
     """What is wrong, in the order of the file.  data: the whole file."""
-    for start, stop in scan.gaps:
-        if not _is_padding(data, start, stop, header):
-            yield Problem(path, start, "gap", _UNFINISHED, stop)
+    gaps = [gap for gap in scan.gaps if not _is_padding(data, *gap, header)]
+    for start, stop in gaps:
+        yield Problem(path, start, "gap", _UNFINISHED, stop)
     if header.layout is not JournalLayout.NATIVE:
         if doubts := [at for at in scan.doubts if at >= scan.end]:
             yield Problem(path, doubts[0], "tail", _UNFINISHED)
         return
     if end := header.parse_end(data):
-        if end != (scan.end, scan.record_count):
+        if end != (scan.end, scan.record_count) and not (gaps and scan.end == end[0]):
             text = f"{end[1]} records end at {end[0]}, and {scan.record_count} were found, up to {scan.end}"
             yield Problem(path, min(scan.end, end[0]), "end", text, max(scan.end, end[0]))
     elif any(data[scan.end : scan.end + ZEROS_BEHIND]):

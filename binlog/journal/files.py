@@ -69,7 +69,7 @@ class JournalFiles:
             self.ahead = self._make()
             return
         file = self.free[0]
-        if self.current is not None and file.header.file_id <= self._last_id:
+        if file.header.file_id <= self._last_id or file.header.alignment != self._header_alignment:
             file = file.renew(self._header())
         file.open()
         self.free.popleft()
@@ -138,6 +138,10 @@ class JournalFiles:
                 file.close()
 
     @property
+    def _header_alignment(self) -> int:
+        return self._options.alignment if self.layout is JournalLayout.NATIVE else 1
+
+    @property
     def _last_id(self) -> int:
         """The largest id of a file that has been in use."""
         return max((file.header.file_id for file in self), default=0)
@@ -147,7 +151,7 @@ class JournalFiles:
             raise FullError(f"{self.folder}: there are no more ids for files", limit=_JBM_ID_MAX)
         self.id_max += 1
         salt = os.urandom(_SALT_BYTES) if self.layout is JournalLayout.NATIVE else b""
-        return FileHeader(self.layout, self.id_max, salt, self._options.alignment, time.time_ns())
+        return FileHeader(self.layout, self.id_max, salt, self._header_alignment, time.time_ns())
 
     def _make(self) -> JournalFile:
         """A new file, filled, on the disk, and open."""

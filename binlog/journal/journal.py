@@ -107,6 +107,8 @@ class Journal:
         self._keeper.start()
         self._state = "loaded"
         with self._mutex:
+            if self._ledger.failed:
+                self._appender.go_on()
             for tx_id in loading.failed_ids():
                 self._end(_ROLLBACK, tx_id, b"", b"")
             self._appender.wait_held(self._appender.appended)
@@ -367,7 +369,7 @@ class Journal:
             self._id = max(self._id, tx_id)
         elif kind == _COMMIT:
             self._ledger.commit(tx_id, file)
-        elif tx_id in self._ledger.transactions:
+        else:
             self._ledger.roll_back(tx_id, file)
 
     def _append(

@@ -13,21 +13,14 @@ class JournalFile:
 
     alive: records, and transactions that have some here, for which the file must stay.
     negated: for files that lie before, or this one, how many of theirs a record here ended; it must stay for these.
+    outlasts: other files for which it must stay: see `Ledger.fail`.
     alive_bytes: of records that are there.  damaged: a part of it is not what was written.
     """
 
     __slots__ = (
-        "alive",
-        "alive_bytes",
-        "damaged",
-        "directory_fd",
-        "fd",
-        "file_bytes",
-        "header",
-        "name",
-        "negated",
+        "alive", "alive_bytes", "damaged", "directory_fd", "fd", "file_bytes", "header", "name", "negated", "outlasts",
         "path",
-    )
+    )  # fmt: skip
 
     def __init__(self, folder: str, directory_fd: int, name: str, header: FileHeader, file_bytes: int) -> None:
         self.path = os.path.join(folder, name)
@@ -40,6 +33,7 @@ class JournalFile:
         self.alive_bytes = 0
         self.damaged = False
         self.negated: dict[JournalFile, int] = {}
+        self.outlasts: set[JournalFile] = set()
 
     def negate(self, file: JournalFile) -> None:
         """A record here ended one of `file`'s."""

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 
-from binlog.errors import BinlogError, ClosedError, FullError, InternalError
+from binlog.errors import BinlogError, ClosedError, FullError, InternalError, PoisonedError
 from binlog.journal.appender import Appender
 from binlog.journal.compaction import Compactor
 from binlog.journal.files import JournalFiles
@@ -122,7 +122,9 @@ class Keeper:
         try:
             with self._files_mutex:
                 self._files.prepare()
-        except FullError:
+        except PoisonedError:
+            raise
+        except BinlogError:
             return  # the append that needs the file says so
 
     def _reclaim(self) -> int:

@@ -13,7 +13,8 @@ class Kept(NamedTuple):
     """What keeps a file.
 
     records: ids of those that lie in it and are there.  transactions: those that go on and have records in it.
-    outlasts: names of files with records that something in it ended, and that would come back without it.
+    outlasts: names of files that mean something else without it: with records that something in it ended, and that
+    would come back; or with the commit of a transaction of which it is known by this file that records are missing.
     """
 
     name: str
@@ -33,5 +34,6 @@ def kept_files(files: Iterable[JournalFile], ledger: Ledger) -> list[Kept]:
         for file in transaction.pinned.keys() & found.keys():
             found[file].transactions.append(tx_id)
     for file, kept in found.items():
-        kept.outlasts.extend(other.name for other in file.negated if other is not file and other in found)
+        others = (*file.negated, *file.outlasts)
+        kept.outlasts.extend(other.name for other in others if other is not file and other in found)
     return list(found.values())

@@ -52,6 +52,7 @@ class Transaction:
 class Ledger:
     """Where each record lies that is there, and each transaction that goes on.
 
+    failed: transactions of whose records a commit counts more than there are, until a rollback follows it.
     watched: for each record that is deleted the file of what deletes it; None where nobody wants to know.
     """
 
@@ -59,6 +60,7 @@ class Ledger:
         self.watched: dict[int, JournalFile] | None = None
         self.records: dict[int, Places] = {}
         self.transactions: dict[int, Transaction] = {}
+        self.failed: dict[int, Transaction] = {}
 
     def add(self, record_id: int, file: JournalFile, record_bytes: int) -> None:
         """A record, or an update of it, lies in a file."""
@@ -110,11 +112,22 @@ class Ledger:
         self._unpin(found, file)
         return found
 
-    def roll_back(self, tx_id: int, file: JournalFile) -> Transaction:
-        """A record in `file` says that what a transaction did never is.  Raises: KeyError."""
-        found = self.transactions.pop(tx_id)
-        self._unpin(found, file)
-        return found
+    def fail(self, tx_id: int, file: JournalFile, lacking: Iterable[JournalFile]) -> None:
+        """A record in `file` commits a transaction of which records are missing, in files that are `lacking`.
+
+        These must stay for as long as that record: without them it would not be known that something is missing.
+        """
+        self.failed[tx_id] = self.transactions.pop(tx_id, Transaction(tx_id))
+        for each in lacking:
+            if each is not file:
+                each.outlasts.add(file)
+
+    def roll_back(self, tx_id: int, file: JournalFile) -> None:
+        """A record in `file` says that what a transaction did never is; one that goes on, or has failed."""
+        for all_ in (self.transactions, self.failed):
+            if tx_id in all_:
+                self._unpin(all_.pop(tx_id), file)
+                return
 
     def _pin(self, transaction: Transaction, file: JournalFile) -> None:
         if file not in transaction.pinned:
@@ -144,7 +157,8 @@ def dead_files(files: Sequence[JournalFile], current: JournalFile | None) -> lis
     there = set(all_files)
     dead: dict[JournalFile, None] = {}
     for file in files:
-        needed = any(other is not file and other in there and other not in dead for other in file.negated)
+        others = (*file.negated, *file.outlasts)
+        needed = any(other is not file and other in there and other not in dead for other in others)
         if ended.get(file, 0) >= file.alive and not needed:
             dead[file] = None
     return list(dead)

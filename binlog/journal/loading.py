@@ -43,7 +43,7 @@ class Loading:
         self.record_count = 0
         self._problems: list[Problem] = []
         self._unused: list[JournalFile] = []
-        self._replay = Replay(self.ledger, (file.header.record_id for file in listing.files))
+        self._replay = Replay(self.ledger, listing.files)
         last = self._read(listing)
         self._clear(listing)
         if last is not None:
@@ -60,7 +60,10 @@ class Loading:
         return Loaded(replay.records(), replay.prepared(), failed, replay.id_max, problems)
 
     def failed_ids(self) -> list[int]:
-        """Transactions for which a rollback is to be appended, so that none of their records ever counts."""
+        """Transactions for which a rollback is to be appended, so that none of their records ever counts.
+
+        Not in a file that has a commit of one of them: that file may go first, and the rollback must stay.
+        """
         return [*self._replay.failed, *(each.tx_id for each in self._replay.left())]
 
     def _read(self, listing: Listing) -> ScannedFile | None:
@@ -73,7 +76,7 @@ class Loading:
             read = read_file(file)
             scan = read.scan
             rest = read.data[file.header.layout.header_bytes :]
-            is_proven = is_proven or scan.record_count > 0 or not rest.strip(b"\0J")
+            is_proven = is_proven or scan.record_count > 0
             if scan.record_count == 0 and not scan.doubts and not file.header.parse_end(read.data):
                 used = used or (file if rest.strip(b"\0J") else None)
                 self._unused.append(file)
@@ -130,8 +133,8 @@ class Loading:
             if file.file_bytes == self._options.file_bytes:
                 self.files.free.append(file)
             else:
-                move_file(self._folder, self._directory_fd, file.name, file.name)
+                remove_file(self._directory_fd, file.name, file.path)
         for name in listing.short:
             move_file(self._folder, self._directory_fd, name, name)
-        if listing.unfinished:
+        if listing.unfinished or self._unused:
             sync_directory(self._directory_fd, self._folder)

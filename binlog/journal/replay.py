@@ -18,19 +18,19 @@ _ADD, _UPDATE, _ADD_TX, _UPDATE_TX, _DELETE_TX, _DELETE, _PREPARE, _COMMIT, _ROL
 class Replay:
     """Goes through the files, oldest first, and keeps what is there.
 
-    there: the ids, as records have them, of all files that there are.  ledger: is told of all.
+    files: all that there are.  ledger: is told of all.
     keeps_deletes: these are not all files, and deletes are kept, for what they delete may lie before.
     A transaction does what it does where its commit lies; one of which a part is missing does nothing.  A part that
     lies
     in a file that is gone is not missing: a file only goes once nobody needs what is in it.
     """
 
-    def __init__(self, ledger: Ledger, there: Iterable[int], *, keeps_deletes: bool = False) -> None:
+    def __init__(self, ledger: Ledger, files: Iterable[JournalFile], *, keeps_deletes: bool = False) -> None:
         self.ledger = ledger
         self.problems: list[Problem] = []
         self.failed: dict[int, TransactionContent] = {}
         self.id_max = 0
-        self._there = frozenset(there)
+        self._there = {file.header.record_id: file for file in files}
         self._records: list[Record | Deleted | None] = []
         self._keeps_deletes = keeps_deletes
         self._places: dict[int, list[int]] = {}
@@ -107,26 +107,27 @@ class Replay:
 
     def _end(self, kind: int, file: JournalFile, at: int, tx_id: int, extra: bytes, counts: bytes) -> None:
         if kind == _ROLLBACK:
-            self.failed.pop(tx_id, None)
-            if tx_id in self.ledger.transactions:
-                self.ledger.roll_back(tx_id, file)
+            if tx_id not in self.ledger.transactions:
+                self.failed.pop(tx_id, None)
+            self.ledger.roll_back(tx_id, file)
             self._forget(tx_id)
             return
         found = self.ledger.transactions.get(tx_id)
         said = _counts(counts)
         if found is not None:
             self._leave_orphans(found, said)
-        missing = self._missing(found, said)
-        if missing:
-            self.problems.append(Problem(file.path, at, "transaction", f"of the transaction {tx_id} {missing}"))
+        lacking = self._lacking(found, said)
+        if lacking:
+            names = ", ".join(f"{each.name} has {count} records" for each, count in lacking.items())
+            text = f"of the transaction {tx_id} something is missing: {names} of it"
+            self.problems.append(Problem(file.path, at, "transaction", text))
         if kind == _PREPARE:
             self.ledger.prepare(tx_id, extra, file)
-            if missing:
+            if lacking:
                 self._unhealthy.add(tx_id)
-        elif missing or tx_id in self._unhealthy:
+        elif lacking or tx_id in self._unhealthy:
             self.failed[tx_id] = self._content(found or Transaction(tx_id))
-            if found is not None:
-                self.ledger.roll_back(tx_id, file)
+            self.ledger.fail(tx_id, file, lacking)
             self._forget(tx_id)
         elif found is not None:
             self._commit(found, file)
@@ -159,16 +160,16 @@ class Replay:
         content[:] = [item for _, item in kept]
         found.counts = dict(Counter(operation.file for operation in found.operations))
 
-    def _missing(self, found: Transaction | None, said: dict[int, int]) -> str:
-        """What is missing of a transaction whose commit or prepare counts so; nothing where it is whole."""
+    def _lacking(self, found: Transaction | None, said: dict[int, int]) -> dict[JournalFile, int]:
+        """Files with fewer records of a transaction than its commit or prepare counts, and how many they have."""
         here: dict[int, int] = {}
         if found is not None:
             here = {file.header.record_id: count for file, count in found.counts.items()}
-        for file_id, count in said.items():
-            seen = here.get(file_id, 0)
-            if seen != count and (seen or file_id in self._there):
-                return f"{seen} records are in the file with the id {file_id}, where {count} were"
-        return ""
+        return {
+            self._there[file_id]: here.get(file_id, 0)
+            for file_id, count in said.items()
+            if file_id in self._there and here.get(file_id, 0) != count
+        }
 
     def _content(self, transaction: Transaction) -> TransactionContent:
         items = self._contents.get(transaction.tx_id, [])

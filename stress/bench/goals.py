@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from binlog.commitlog.options import Flush
 from stress.bench.contestant import OURS
 from stress.bench.rounds import Results, ratio
-from stress.bench.rows import commit_log, durable, reading, spark, unsynced, waking
+from stress.bench.rows import commit_log, durable, journal, reading, spark, unsynced, waking
 from stress.bench.sample import Spread
 
 
@@ -33,7 +33,7 @@ class Goal:
 
 def goals() -> list[Goal]:
     """All of them, in the order of the rows."""
-    return [*_durable(), *_unsynced(), *_reading(), _waking(), *_commit_log(), *_spark()]
+    return [*_durable(), *_unsynced(), *_reading(), _waking(), *_commit_log(), *_journal(), *_spark()]
 
 
 def _durable() -> list[Goal]:
@@ -110,6 +110,16 @@ def _commit_log() -> list[Goal]:
             )
             for what in commit_log.BY
         ),
+    ]
+
+
+def _journal() -> list[Goal]:
+    one, most = journal.sync_name(1), journal.sync_name(64)
+    return [
+        Goal("journal, sync, 64 threads, to our own 1", 5, _against_one(most, one)),
+        Goal("journal, nobody waits, records/s", 150_000, _figure(journal.LATER)),
+        Goal("journal, loading, records/s", 500_000, _figure(journal.LOAD, journal.LOADED)),
+        Goal("journal, scanning, records/s", 2_000_000, _figure(journal.LOAD, journal.SCANNED)),
     ]
 
 

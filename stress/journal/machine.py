@@ -13,7 +13,7 @@ from typing import Any
 
 from hypothesis import note
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from binlog.errors import NotFoundError, StateError
 from binlog.format.journal.file_header import JournalLayout
@@ -30,7 +30,9 @@ _SLOW_SECONDS = 3000.0  # so that what nobody waits for stays in memory
 
 
 class JournalMachine(RuleBasedStateMachine):
-    """See the module."""
+    """See the module.  steps: how many were done in all."""
+
+    steps = 0
 
     def __init__(self) -> None:
         super().__init__()
@@ -74,6 +76,10 @@ class JournalMachine(RuleBasedStateMachine):
     def _opened(self) -> Journal:
         assert self._journal is not None
         return self._journal
+
+    @invariant()
+    def count(self) -> None:
+        type(self).steps += 1
 
     def _did(self, sync: Sync) -> None:
         after = self._expected.copy()
@@ -156,13 +162,16 @@ class JournalMachine(RuleBasedStateMachine):
         self._opened.reclaim()
 
     @rule()
+    def compact(self) -> None:
+        self._opened.compact()
+
+    @rule()
     def reload(self) -> None:
         self._opened.close()
         self._expected.reload()
         self._possible = [self._expected]
         self._open()
 
-    @precondition(lambda self: self._journal is not None)
     @rule()
     def crash(self) -> None:
         self._copies += 1

@@ -53,7 +53,7 @@ def test_what_comes_too_early_or_twice_is_refused_and_breaks_nothing(tmp_path: P
         {"prefix": ""},
         {"extension": ""},
         {"prefix": "a/b"},
-        {"file_bytes": 1024, "alignment": 1000},
+        {"alignment": 1000, "file_bytes": 1024},
         {"alignment": 0},
         {"compact_ratio": 1.1},
         {"compact_files_min": -1},
@@ -124,12 +124,12 @@ def test_a_file_without_a_header_is_no_hindrance(tmp_path: Path, data: bytes) ->
     with journal(tmp_path) as (opened, _):
         opened.append_add(1, 0, b"body")
     (tmp_path / "journal-9.jnl").write_bytes(data)
-    assert ids(reload(tmp_path)) == [1]
+    with journal(tmp_path) as (opened, loaded):
+        assert ids(loaded) == [1]
+        assert opened._files.id_max >= 9  # the name's number is not given again
     assert not (tmp_path / "journal-9.jnl").exists()
     kept = tmp_path / "attic" / "journal-9.jnl"
     assert kept.read_bytes() == data if data else not kept.exists()
-    with journal(tmp_path) as (opened, _):
-        assert opened._files.id_max >= 9  # the name's number is not given again
 
 
 @pytest.mark.parametrize("layout", [JournalLayout.NATIVE, JournalLayout.JBM])

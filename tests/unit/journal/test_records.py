@@ -168,7 +168,7 @@ def test_what_a_file_had_before_its_present_use_does_not_come_back(tmp_path: Pat
         opened.reclaim()
         for number in range(100, 140):
             opened.append_add(number, 1, bytes(10), sync=Sync.LATER)
-    assert any(header_of(file).file_id > 7 and file.name == "journal-1.jnl" for file in files(tmp_path))
+    assert any(header_of(file).file_id > 4 and file.name == "journal-1.jnl" for file in files(tmp_path))
     stale = sum(file.read_bytes().count(bytes(100)) for file in files(tmp_path))
     assert stale
     assert ids(reload(tmp_path, options)) == list(range(100, 140))
@@ -208,7 +208,8 @@ def test_only_the_damaged_record_is_left_out(tmp_path: Path, layout: JournalLayo
             opened.append_delete(number)
         opened.reclaim()
     assert ids(reload(tmp_path)) == [6]
-    assert [kept.read_bytes()[start:] for kept in (tmp_path / "attic").iterdir()][0] == bytes(content)[start:]
+    (kept,) = (tmp_path / "attic").iterdir()
+    assert kept.read_bytes()[start:] == bytes(content)[start:]
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -222,7 +223,7 @@ def test_a_last_record_that_is_cut_is_left_out_and_written_over(
     file = files(tmp_path)[0]
     end = records_in(file)[-1][2]
     content = bytearray(file.read_bytes())
-    content[end - cut : end] = bytes(cut)
+    content[end - cut : end] = bytes(byte ^ 0xFF for byte in content[end - cut : end])
     file.write_bytes(content)
     loaded = reload(tmp_path)
     assert ids(loaded) == [0, 1, 2, 3]

@@ -124,7 +124,7 @@ def _records(draw: st.DrawFn) -> JournalRecord:
 
 
 _HEADERS = st.one_of(
-    st.builds(FileHeader, st.just(JournalLayout.JBM), st.integers(0, 2**32 - 1)),
+    st.integers(0, 2**32 - 1).map(lambda file_id: FileHeader(JournalLayout.JBM, file_id)),
     st.builds(
         FileHeader,
         st.just(JournalLayout.NATIVE),

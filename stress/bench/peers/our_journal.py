@@ -1,0 +1,105 @@
+"""binlog's journal: adds by threads of one process, loading and scanning."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from binlog.journal.journal import Journal
+from binlog.journal.listing import list_files, read_file
+from binlog.journal.options import JournalOptions, Sync
+from stress.bench.contestant import BODY_BYTES
+from stress.bench.loops import append_loop, in_threads, pass_loop
+from stress.bench.measuring import Prepare, Prepared
+from stress.bench.processes import Loop, Work
+
+_USER_TYPE = 1
+_OPTIONS = JournalOptions()
+_SMALL_BODY_BYTES = 100
+
+
+def adding(sync: Sync, *, threads: int = 1) -> Prepare:
+    """Records that are added, one a call; a load then finds all of them."""
+
+    @contextmanager
+    def prepare(directory: Path, processes: int) -> Iterator[Prepared]:
+        path = directory / "journal"
+
+        @contextmanager
+        def opener(index: int) -> Iterator[Loop]:
+            with Journal(path, _OPTIONS) as journal:
+                journal.load()
+                loop = append_loop(_adder(journal, sync), os.urandom(BODY_BYTES))
+                many = in_threads(loop, threads) if threads > 1 else loop
+
+                def loop_and_sync(work: Work) -> int:
+                    count = many(work)
+                    journal.append_add(-1, _USER_TYPE, b"")  # the time ends when all is on the disk
+                    return count
+
+                yield many if sync is Sync.WAIT else loop_and_sync
+
+        yield Prepared(opener, lambda: _stored(path))
+
+    return prepare
+
+
+def _adder(journal: Journal, sync: Sync) -> Callable[[bytes], None]:
+    numbers = itertools.count(1)
+    append = journal.append_add
+
+    def add(body: bytes) -> None:
+        append(next(numbers), _USER_TYPE, body, sync=sync)  # type: ignore[call-overload]
+
+    return add
+
+
+def _stored(path: Path) -> int:
+    with Journal(path, _OPTIONS) as journal:
+        return sum(record.record_id > 0 for record in journal.load().records)
+
+
+def loading(records: int) -> Prepare:
+    """A journal of small records that is loaded again and again: each record is an object then."""
+
+    def load(path: Path) -> None:
+        with Journal(path, _OPTIONS) as journal:
+            assert len(journal.load().records) == records
+
+    return _reading(records, load)
+
+
+def scanning(records: int) -> Prepare:
+    """The same, gone through as a check does, which makes no object of a plain record."""
+
+    def scan(path: Path) -> None:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            listing = list_files(str(path), fd, _OPTIONS)
+            assert sum(read_file(file, transactions_only=True).scan.record_count for file in listing.files) == records
+        finally:
+            os.close(fd)
+
+    return _reading(records, scan)
+
+
+def _reading(records: int, read: Callable[[Path], None]) -> Prepare:
+    @contextmanager
+    def prepare(directory: Path, processes: int) -> Iterator[Prepared]:
+        path = directory / "journal"
+        body = os.urandom(_SMALL_BODY_BYTES)
+        with Journal(path, _OPTIONS) as journal:
+            journal.load()
+            for number in range(1, records + 1):
+                journal.append_add(number, _USER_TYPE, body, sync=Sync.LATER)
+
+        @contextmanager
+        def opener(index: int) -> Iterator[Loop]:
+            yield pass_loop(lambda: read(path), records)
+
+        yield Prepared(opener, None)
+
+    return prepare
