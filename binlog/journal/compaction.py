@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Self, cast
 
 from binlog.errors import FullError, PoisonedError
 from binlog.format.crc import crc32c
@@ -23,12 +23,12 @@ from binlog.journal.appender import Appender, aligned
 from binlog.journal.control_file import FileMoves, remove_control, rename_all, write_control
 from binlog.journal.files import JournalFiles
 from binlog.journal.journal_file import JournalFile
-from binlog.journal.ledger import Ledger, Places, pairs
+from binlog.journal.ledger import Ledger, pairs
 from binlog.journal.listing import read_file
 from binlog.journal.options import JournalOptions
 from binlog.journal.record import Deleted, Record
 from binlog.journal.replay import Replay
-from binlog.journal.runs import find_runs, transaction_spans
+from binlog.journal.runs import TransactionSpan, TransactionSpans, find_runs
 from binlog.storage.files import create_file, remove_file, sync, write_at
 from binlog.storage.journal_records import pack_journal
 
@@ -93,12 +93,11 @@ class Compactor:
             self._appender.check()
             self._appender.go_on()
             sources = list(self._files.data)
-            before = dict(self._ledger.records)
             self._ledger.watched = {}
             count = self._appender.appended
         try:
             self._appender.wait(count)
-            runs = self._write(sources, before)
+            runs = self._write(sources)
             self._vain = 0 if runs else len(sources)
             if not runs:
                 return 0
@@ -108,32 +107,32 @@ class Compactor:
             with self._mutex:
                 self._ledger.watched = None
 
-    def _write(self, sources: list[JournalFile], before: dict[int, Places]) -> list[_Run]:
+    def _write(self, sources: list[JournalFile]) -> list[_Run]:
         """Write what is alive of each run that comes to fewer files."""
-        read = ((place, each) for place, file in enumerate(sources) for each in _transactional(file))
-        runs = find_runs(sources, transaction_spans(read), _RUN_BYTES_MAX)
+        there = _There.of(sources)
+        runs = find_runs(sources, there.spans, _RUN_BYTES_MAX)
         done: list[_Run] = []
         try:
             for run in runs:
                 room = min(file.file_bytes for file in run) // 2
                 if sum(file.alive_bytes for file in run) <= room * (len(run) - 1):
-                    done.append(_Run(run, self._write_run(run, before)))
+                    done.append(_Run(run, self._write_run(run, there)))
         except BaseException:
             for each in done:
                 self._remove(each.written)
             raise
         return [run for run in done if len(run.written) < len(run.sources)]
 
-    def _write_run(self, run: list[JournalFile], before: dict[int, Places]) -> list[_Written]:
-        items = _alive(run, before)
+    def _write_run(self, run: list[JournalFile], there: _There) -> list[_Written]:
+        items = there.of_run(run)
         written: list[_Written] = []
         left = list(run)
         at = 0
         try:
             while at < len(items):
                 source = left.pop(0)
-                there, at = self._write_file(source, items, at)
-                written.append(there)
+                new, at = self._write_file(source, items, at)
+                written.append(new)
         except BaseException:
             self._remove(written)
             raise
@@ -223,9 +222,12 @@ class Compactor:
                 self._ledger.records[record_id] = tuple(part for each in there for part in each)
                 for file, size in new:
                     file.alive_bytes += size
-            else:
+            elif record_id in watched:
                 for file, _ in new:
                     watched[record_id].negate(file)
+            else:
+                for file, _ in new:
+                    file.alive -= 1  # an update of a record that is not there: nobody counts it
         with_deletes = next((each.file for each in run.written if each.file.negated), None)
         if with_deletes is not None:
             for source in run.sources:
@@ -242,22 +244,49 @@ class Compactor:
             remove_file(self._files.directory_fd, each.file.name + COMPACTED_END, each.file.path)
 
 
-def _transactional(file: JournalFile) -> list[tuple[int, int, int, int, int, int, bytes, bytes]]:
-    return read_file(file, transactions_only=True).scan.records
+class _Place(NamedTuple):
+    """Where a record lies; goes through a replay in place of its body."""
+
+    file: JournalFile
+    at: int
 
 
-def _alive(run: Sequence[JournalFile], before: dict[int, Places]) -> list[Record | Deleted]:
-    """What of a run is alive, in the order in which it came to be, with deletes where some are of what lies before."""
-    there = set(run)
-    ends_others = any(other not in there for file in run for other in file.negated)
-    replay = Replay(Ledger(), run, keeps_deletes=ends_others)
-    for file in run:
-        replay.go_through(file, read_file(file).scan.records)
+class _There(NamedTuple):
+    """What is alive in files: records and deletes, in the order in which they came to be, with places for bodies.
 
-    def is_alive(record_id: int) -> bool:
-        return any(file in there for file, _ in pairs(before.get(record_id, ())))
+    spans: of all transactions.
+    """
 
-    return [item for item in replay.items() if isinstance(item, Deleted) or is_alive(item.record_id)]
+    items: list[Record | Deleted]
+    spans: list[TransactionSpan]
+
+    @classmethod
+    def of(cls, files: Sequence[JournalFile]) -> Self:
+        """Go through all of them."""
+        uncounted = [file.uncounted() for file in files]  # the journal's own are counted already
+        replay = Replay(Ledger(), uncounted, keeps_deletes=True)
+        spans = TransactionSpans()
+        for number, file in enumerate(files):
+            records = read_file(file).scan.records
+            spans.go_through(number, records)
+            replay.go_through(uncounted[number], [(*each[:6], _Place(file, each[1]), each[7]) for each in records])  # type: ignore[misc]
+        return cls(replay.items(), spans.all())
+
+    def of_run(self, run: Sequence[JournalFile]) -> list[Record | Deleted]:
+        """Those of a run, with their bodies; the deletes only where files before the run have what they delete."""
+        there = set(run)
+        ends_others = any(other not in there for file in run for other in file.negated)
+        wanted = [item for item in self.items if _place(item).file in there]
+        bodies = {_Place(file, each[1]): each[6] for file in run for each in read_file(file).scan.records}
+        return [
+            item if isinstance(item, Deleted) else item._replace(body=bodies[_place(item)])
+            for item in wanted
+            if ends_others or not isinstance(item, Deleted)
+        ]
+
+
+def _place(item: Record | Deleted) -> _Place:
+    return cast("_Place", item.body)
 
 
 def _kind(item: Record | Deleted) -> Kind:

@@ -58,6 +58,10 @@ class JournalFile:
         if fd >= 0:
             os.close(fd)
 
+    def uncounted(self) -> JournalFile:
+        """The same file, of whose records nobody has been told."""
+        return JournalFile(os.path.dirname(self.path), self.directory_fd, self.name, self.header, self.file_bytes)
+
     def renew(self, header: FileHeader) -> JournalFile:
         """Begin another use of it, durably: none of the records that lie there counts any more.
 
@@ -67,7 +71,8 @@ class JournalFile:
         self.open()
         self.write(header.pack(), 0)
         self.sync()
-        new = JournalFile(os.path.dirname(self.path), self.directory_fd, self.name, header, self.file_bytes)
+        new = self.uncounted()
+        new.header = header
         new.fd, self.fd = self.fd, -1
         return new
 

@@ -102,12 +102,15 @@ class Ledger:
         return found
 
     def commit(self, tx_id: int, file: JournalFile) -> Transaction:
-        """A record in `file` says that what a transaction did is there.  Raises: KeyError."""
+        """A record in `file` says that what a transaction did is there, but updates of what is not.
+
+        Raises: KeyError.
+        """
         found = self.transactions.pop(tx_id)
         for operation in found.operations:
             if operation.kind == Kind.DELETE_TX:
                 self.delete(operation.record_id, operation.file)
-            else:
+            elif operation.kind == Kind.ADD_TX or operation.record_id in self.records:
                 self.add(operation.record_id, operation.file, operation.record_bytes)
         self._unpin(found, file)
         return found

@@ -56,7 +56,7 @@ class Loading:
         """
         replay = self._replay
         failed = [*replay.failed.values(), *replay.left()]
-        problems = [*self._problems, *replay.problems]
+        problems = [*self._problems, *replay.problems()]
         return Loaded(replay.records(), replay.prepared(), failed, replay.id_max, problems)
 
     def failed_ids(self) -> list[int]:

@@ -19,7 +19,8 @@ class Replay:
     """Goes through the files, oldest first, and keeps what is there.
 
     files: all that there are.  ledger: is told of all.
-    keeps_deletes: these are not all files, and deletes are kept, for what they delete may lie before.
+    keeps_deletes: deletes are among the items, each where it was done.
+    Bodies are not looked at, so who does not want them may give something else in their place.
     A transaction does what it does where its commit lies; one of which a part is missing does nothing.  A part that
     lies
     in a file that is gone is not missing: a file only goes once nobody needs what is in it.
@@ -27,7 +28,8 @@ class Replay:
 
     def __init__(self, ledger: Ledger, files: Iterable[JournalFile], *, keeps_deletes: bool = False) -> None:
         self.ledger = ledger
-        self.problems: list[Problem] = []
+        self._problems: list[Problem] = []
+        self._orphans: dict[int, Problem] = {}
         self.failed: dict[int, TransactionContent] = {}
         self.id_max = 0
         self._there = {file.header.record_id: file for file in files}
@@ -48,7 +50,7 @@ class Replay:
             elif kind == _UPDATE:
                 self._update(file, at, end, Record(record_id, user_type, body, is_update=True))
             elif kind == _DELETE:
-                self._take(record_id)
+                self._take(Deleted(record_id, body))
                 self.ledger.delete(record_id, file)
             else:
                 self.id_max = max(self.id_max, tx_id)
@@ -64,6 +66,10 @@ class Replay:
     def items(self) -> list[Record | Deleted]:
         """All that are there, and the deletes that are kept."""
         return [item for item in self._records if item is not None]
+
+    def problems(self) -> list[Problem]:
+        """What shows that records are missing."""
+        return [*self._problems, *(each for place, each in self._orphans.items() if self._records[place] is not None)]
 
     def prepared(self) -> list[TransactionContent]:
         """Transactions that are prepared, and whole."""
@@ -83,18 +89,19 @@ class Replay:
         self._places.setdefault(record.record_id, []).append(len(self._records))
         self._records.append(record)
 
-    def _take(self, record_id: int) -> None:
-        for place in self._places.pop(record_id, ()):
+    def _take(self, deleted: Deleted) -> None:
+        for place in self._places.pop(deleted.record_id, ()):
             self._records[place] = None
         if self._keeps_deletes:
-            self._records.append(Deleted(record_id))
+            self._records.append(deleted)
 
     def _update(self, file: JournalFile, at: int, end: int, record: Record) -> None:
         if record.record_id in self.ledger.records:
             self.ledger.add(record.record_id, file, end - at)
         else:
+            # The file with the record may be gone, and then a delete comes; or else it is damaged.
             text = f"an update of the record {record.record_id}, which is not there"
-            self.problems.append(Problem(file.path, at, "update", text, end))
+            self._orphans[len(self._records)] = Problem(file.path, at, "update", text, end)
         self._put(record)
 
     def _join(self, operation: Operation, tx_id: int, user_type: int, body: bytes) -> None:
@@ -120,7 +127,7 @@ class Replay:
         if lacking:
             names = ", ".join(f"{each.name} has {count} records" for each, count in lacking.items())
             text = f"of the transaction {tx_id} something is missing: {names} of it"
-            self.problems.append(Problem(file.path, at, "transaction", text))
+            self._problems.append(Problem(file.path, at, "transaction", text))
         if kind == _PREPARE:
             self.ledger.prepare(tx_id, extra, file)
             if lacking:
@@ -133,11 +140,15 @@ class Replay:
             self._commit(found, file)
 
     def _commit(self, transaction: Transaction, file: JournalFile) -> None:
-        for item in self._contents.pop(transaction.tx_id, ()):
+        content = self._contents.pop(transaction.tx_id, [])  # an empty one that was prepared has none
+        there = {item.record_id: item.record_id in self.ledger.records for item in content}
+        for item in content:
             if isinstance(item, Deleted):
-                self._take(item.record_id)
-            else:
+                self._take(item)
+                there[item.record_id] = False
+            elif not item.is_update or there[item.record_id]:
                 self._put(item)
+                there[item.record_id] = True
         self.ledger.commit(transaction.tx_id, file)
 
     def _leave_orphans(self, found: Transaction, said: dict[int, int]) -> None:
@@ -149,7 +160,7 @@ class Replay:
         left = {file: count - said.get(file.header.record_id, 0) for file, count in found.counts.items()}
         if not any(count > 0 for count in left.values()):
             return
-        content = self._contents[found.tx_id]
+        content = self._contents.get(found.tx_id, [])
         kept = []
         for operation, item in zip(found.operations, content, strict=True):
             if left[operation.file] > 0:

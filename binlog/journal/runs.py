@@ -13,6 +13,7 @@ from binlog.format.journal.record import Kind
 from binlog.journal.journal_file import JournalFile
 from binlog.storage.journal_records import Scanned
 
+_PLAIN = (Kind.ADD, Kind.UPDATE, Kind.DELETE)
 _ENDS = (Kind.COMMIT, Kind.ROLLBACK)
 
 
@@ -23,15 +24,25 @@ class TransactionSpan(NamedTuple):
     is_open: bool
 
 
-def transaction_spans(records: Iterable[tuple[int, Scanned]]) -> list[TransactionSpan]:
-    """The spans of all transactions, from their records in order, each with the place of its file."""
-    spans: list[TransactionSpan] = []
-    going: dict[int, set[int]] = {}
-    for place, (kind, _, _, tx_id, *_) in records:
-        going.setdefault(tx_id, set()).add(place)
-        if kind in _ENDS:
-            spans.append(TransactionSpan(frozenset(going.pop(tx_id)), is_open=False))
-    return spans + [TransactionSpan(frozenset(files), is_open=True) for files in going.values()]
+class TransactionSpans:
+    """Finds the spans of transactions."""
+
+    def __init__(self) -> None:
+        self._ended: list[TransactionSpan] = []
+        self._going: dict[int, set[int]] = {}
+
+    def go_through(self, place: int, records: Iterable[Scanned]) -> None:
+        """The records of the file that is next, in its place in the row."""
+        for kind, _, _, tx_id, *_ in records:
+            if kind in _PLAIN:
+                continue
+            self._going.setdefault(tx_id, set()).add(place)
+            if kind in _ENDS:
+                self._ended.append(TransactionSpan(frozenset(self._going.pop(tx_id)), is_open=False))
+
+    def all(self) -> list[TransactionSpan]:
+        """Those found."""
+        return self._ended + [TransactionSpan(frozenset(files), is_open=True) for files in self._going.values()]
 
 
 def find_runs(

@@ -41,11 +41,11 @@ class Expectation:
         self.prepared[tx_id] = extra
 
     def commit(self, tx_id: int) -> None:
-        """What a transaction did is there."""
+        """What a transaction did is there, but updates of what is not."""
         for item in self.open.pop(tx_id):
             if isinstance(item, Deleted):
                 self.take(item.record_id)
-            else:
+            elif not item.is_update or self.has(item.record_id):
                 self.put(item)
         self.prepared.pop(tx_id, None)
 
