@@ -199,6 +199,7 @@ class Appender:
     def _cut(self) -> None:
         """Have what is in the buffer be written as it is, and begin another one."""
         self._segments.append(self._segment())
+        self._work.notify()  # a full buffer is written at once
         self._buffer = bytearray(self._buffer_bytes + _HEAD_ROOM)
         self._used = 0
 
