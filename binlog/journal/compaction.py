@@ -222,12 +222,9 @@ class Compactor:
                 self._ledger.records[record_id] = tuple(part for each in there for part in each)
                 for file, size in new:
                     file.alive_bytes += size
-            elif record_id in watched:
-                for file, _ in new:
-                    watched[record_id].negate(file)
             else:
                 for file, _ in new:
-                    file.alive -= 1  # an update of a record that is not there: nobody counts it
+                    watched[record_id].negate(file)
         with_deletes = next((each.file for each in run.written if each.file.negated), None)
         if with_deletes is not None:
             for source in run.sources:

@@ -96,12 +96,12 @@ class Replay:
             self._records.append(deleted)
 
     def _update(self, file: JournalFile, at: int, end: int, record: Record) -> None:
-        if record.record_id in self.ledger.records:
-            self.ledger.add(record.record_id, file, end - at)
-        else:
+        if record.record_id not in self.ledger.records:
             # The file with the record may be gone, and then a delete comes; or else it is damaged.
             text = f"an update of the record {record.record_id}, which is not there"
             self._orphans[len(self._records)] = Problem(file.path, at, "update", text, end)
+        # Counted in any case: the delete must stay for as long as the update does.
+        self.ledger.add(record.record_id, file, end - at)
         self._put(record)
 
     def _join(self, operation: Operation, tx_id: int, user_type: int, body: bytes) -> None:

@@ -16,6 +16,7 @@ from stress.crash.disk import Disk, Span, Unit
 
 CHOICES_IN_FULL = 64
 _SPANS_SHARE = 0.25
+_SPANS_MANY = 50
 
 Choice = tuple[int, ...]
 
@@ -56,13 +57,16 @@ def _ends(disk: Disk, span: Span) -> Iterator[Choice]:
 def enumerate_states(disk: Disk, seed: str, choices_max: int | None = None) -> Iterator[tuple[int, Span, Choice]]:
     """The numbered states of a run; many are the same as others.
 
-    choices_max: so many of a span at most, and of one span in four; for runs of many calls, the end of which is to be
-    seen too.  They are drawn from all, but for the ends: all kept, all lost, and only names or only bytes kept.
+    choices_max: so many of a span at most, and where there are many spans of one in four; for runs of many calls, the
+    end of which is to be seen too.  They are drawn from all, but for the ends: all kept, all lost, and only names or
+    only bytes kept.
     """
     numbers = itertools.count()
-    for span in disk.spans():
+    spans = disk.spans()
+    is_thinned = choices_max is not None and len(spans) > _SPANS_MANY
+    for span in spans:
         chance = random.Random(f"{seed}/{span.first}")
-        if choices_max is not None and chance.random() > _SPANS_SHARE:
+        if is_thinned and chance.random() > _SPANS_SHARE:
             continue
         found = [*choices(span.units, chance)]
         if choices_max is not None and len(found) > choices_max:

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from binlog.format.journal.file_header import FileHeader, JournalLayout
+from binlog.format.journal.record import JournalRecord, Kind
 from binlog.journal.journal_file import JournalFile
 from binlog.journal.ledger import dead_files
 from binlog.journal.options import JournalOptions, Sync
-from tests.support.journals import SMALL, files, header_of, ids, journal, reload
+from tests.support.journals import SMALL, files, header_of, ids, journal, reload, write_file
 
 # One record to a file.
 ONE = bytes(1500)
@@ -192,3 +193,26 @@ def test_a_damaged_file_is_set_aside_when_nobody_needs_it(tmp_path: Path) -> Non
     (kept,) = (tmp_path / "attic").iterdir()
     assert kept.read_bytes() == data
     assert ids(reload(tmp_path, options)) == [9]
+
+
+def test_a_delete_stays_for_an_update_whose_record_is_gone_already(tmp_path: Path) -> None:
+    """The file with the record went first; of the delete and the update that are left the delete must not."""
+    kept = [JournalRecord(Kind.UPDATE, 0, 1, 1, b"u"), JournalRecord(Kind.ADD, 0, 5, 1, b"keeps the file")]
+    write_file(tmp_path, FileHeader(JournalLayout.NATIVE, 7, b"saltsalt"), kept)
+    write_file(tmp_path, FileHeader(JournalLayout.NATIVE, 8, b"SALTSALT"), [JournalRecord(Kind.DELETE, 0, 1)])
+    with journal(tmp_path) as (opened, loaded):
+        assert (ids(loaded), loaded.problems) == ([5], [])
+        for number in range(10, 14):
+            opened.append_add(number, 1, ONE)
+        opened.reclaim()
+    assert ids(reload(tmp_path)) == [5, 10, 11, 12, 13]
+
+
+def test_an_update_whose_record_is_damaged_is_there_and_told(tmp_path: Path) -> None:
+    update = JournalRecord(Kind.UPDATE, 0, 1, 1, b"u")
+    write_file(tmp_path, FileHeader(JournalLayout.NATIVE, 7, b"saltsalt"), [update])
+    with journal(tmp_path) as (opened, loaded):
+        assert [record.body for record in loaded.records] == [b"u"]
+        assert [problem.rule for problem in loaded.problems] == ["update"]
+        opened.append_delete(1)
+    assert reload(tmp_path)[0::4] == ([], [])
