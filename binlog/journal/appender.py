@@ -174,10 +174,14 @@ class Appender:
         self.check()
 
     def go_on(self) -> None:
-        """Go on in the next file, where this one has any record.  The mutex is held.  Raises: as `append`."""
+        """Go on in the next file, where this one has any record.  Raises: as `append`.
+
+        The mutex is held, and not let go of: nobody appends before who holds it has done what comes next.
+        """
         if self._record_count:
             self._next()
-            self.later()
+            self._told = True
+            self._work.notify()
 
     def _next(self) -> JournalFile:
         new = self._next_file()

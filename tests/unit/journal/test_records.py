@@ -168,7 +168,7 @@ def test_what_a_file_had_before_its_present_use_does_not_come_back(tmp_path: Pat
         opened.reclaim()
         for number in range(100, 140):
             opened.append_add(number, 1, bytes(10), sync=Sync.LATER)
-    assert any(header_of(file).file_id > 4 and file.name == "journal-1.jnl" for file in files(tmp_path))
+    assert any(header_of(file).file_id != int(file.stem.partition("-")[2]) for file in files(tmp_path))
     stale = sum(file.read_bytes().count(bytes(100)) for file in files(tmp_path))
     assert stale
     assert ids(reload(tmp_path, options)) == list(range(100, 140))
