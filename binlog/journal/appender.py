@@ -244,8 +244,10 @@ class Appender:
     def _write(self, segments: deque[_Segment], last: JournalFile) -> None:
         for number, (file, offset, data, used, records_end, record_count) in enumerate(segments):
             if used:
-                end = min(aligned(offset + used, self._alignment) + ZEROS_BEHIND, file.file_bytes)
-                zeros = bytes(end - offset - used) if file.header.layout is JournalLayout.NATIVE else b""
+                # A file that is used again has old records up to there.
+                behind = ZEROS_BEHIND if file.header.layout is JournalLayout.NATIVE else 0
+                end = min(aligned(offset + used, self._alignment) + behind, file.file_bytes)
+                zeros = bytes(end - offset - used)
                 data[used : used + len(zeros)] = zeros
                 file.write(memoryview(data)[: used + len(zeros)], offset)
             following = segments[number + 1].file if number + 1 < len(segments) else last
