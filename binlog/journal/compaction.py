@@ -29,7 +29,7 @@ from binlog.journal.options import JournalOptions
 from binlog.journal.record import Deleted, Record
 from binlog.journal.replay import Replay
 from binlog.journal.runs import TransactionSpan, TransactionSpans, find_runs
-from binlog.storage.files import create_file, remove_file, sync, write_at
+from binlog.storage.files import create_file, remove_file, sync, sync_directory, write_at
 from binlog.storage.journal_records import pack_journal
 
 _RUN_BYTES_MAX = 64 << 20
@@ -121,6 +121,9 @@ class Compactor:
             for each in done:
                 self._remove(each.written)
             raise
+        for each in done:
+            if len(each.written) >= len(each.sources):
+                self._remove(each.written)
         return [run for run in done if len(run.written) < len(run.sources)]
 
     def _write_run(self, run: list[JournalFile], there: _There) -> list[_Written]:
@@ -177,6 +180,7 @@ class Compactor:
         renamed = {each.file.name: each.crc for run in runs for each in run.written}
         dead = [file for run in runs for file in run.sources if file.name not in renamed]
         moves = FileMoves(tuple(renamed.items()), tuple((file.name, file.header.file_id) for file in dead))
+        sync_directory(directory_fd, folder)  # the names of the new files first: the control file means nothing without
         try:
             write_control(folder, directory_fd, moves)
         except FullError:
