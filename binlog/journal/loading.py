@@ -104,16 +104,21 @@ class Loading:
         problems = list(file_problems(file.path, file.header, read.data, scan))
         fits = file.header.alignment == self._options.alignment or file.header.layout is not JournalLayout.NATIVE
         is_ended = file.header.parse_end(read.data) is not None
+        # What is told here is as good as acknowledged.  It is written again, for where a sync had failed another one
+        # says that all is well without writing anything (fsync(2)).
+        file.open()
+        file.write(memoryview(read.data)[: scan.end], 0)
+        file.sync()
         if not fits or is_ended or any(problem.rule != "tail" for problem in problems):
+            file.close()
             self._keep(read)
             return
-        file.open()
         stop = scan.end + (ZEROS_BEHIND if file.header.layout is JournalLayout.NATIVE else 0)
         if problems:
             self._problems += problems
             stop = self._set_tail_aside(read)
         file.write(bytes([file.header.layout.fill]) * (min(stop, file.file_bytes) - scan.end), scan.end)
-        file.sync()  # what was found here is from now on as good as acknowledged
+        file.sync()
         self.files.current = file
         self.at, self.record_count = scan.end, scan.record_count
 
