@@ -5,7 +5,7 @@ PYTHON ?= python3
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo bench test quick crash soak stress cluster-test model commitlog-golden asan ubsan tsan lint format-docs clean
+.PHONY: help demo bench test quick crash canaries soak stress cluster-test model commitlog-golden asan ubsan tsan lint format-docs clean
 MAKEFLAGS += --no-builtin-rules
 
 # They would lead .venv's Python to another one's modules.
@@ -31,6 +31,7 @@ help:
 	@echo 'make test         every test, on as many workers as there are cores (ARGS= goes to pytest)'
 	@echo 'make quick        the tests without Spark and without the slow ones, in a minute (ARGS= goes to pytest)'
 	@echo 'make crash        power cuts, kills, faults and damage, by the thousand (DURATION_S=60 SEED= ARGS="--help")'
+	@echo 'make canaries     the mistakes that are planted for "make crash", each from five seeds (an hour or two)'
 	@echo 'make soak         an hour of work, after which nothing may have grown (DURATION_S=)'
 	@echo 'make stress       Spark follows what processes append, and is killed again and again; programs of chance over a journal'
 	@echo 'make cluster-test a Spark master and two workers here, killed in the middle of jobs (some minutes; ARGS="--help")'
@@ -65,6 +66,10 @@ crash: export SEED := $(SEED)
 crash:
 	$(set_up)
 	@.venv/bin/python -m stress.crash $(ARGS)
+
+canaries:
+	$(set_up)
+	@.venv/bin/python -m stress.crash.canaries $(ARGS)
 
 soak: export DURATION_S := $(DURATION_S)
 soak:

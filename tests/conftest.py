@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from tests.support.logs import silent
 
@@ -19,6 +20,10 @@ pytest_plugins = ["tests.support.figures", "tests.support.skips"]
 # A shell that runs this in the background has Ctrl-C ignored, by every process from here on; tests send it to some.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# How long an example takes says what else runs on the machine.
+settings.register_profile("untimed")
+settings.load_profile("untimed")
 
 # pytest keeps test modules as it rewrites them, which takes longer than anything else before the first test; the
 # processes that tests start go by the environment, and write nothing.

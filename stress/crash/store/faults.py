@@ -39,7 +39,7 @@ from stress.crash.trace import Event, parse_trace
 Step = Callable[[MessageStore, StoreOwn], None]
 
 _LARGE_BYTES = 1900
-_TRIES = 60
+_TRIES = 120  # of them a threads' turn that did it once may come again
 _FAULTED, _BEFORE = range(2)
 _ROOM = 200
 
@@ -218,7 +218,7 @@ def replay(folder: Path, scratch: Path) -> list[str]:
     case = Case(**json.loads((folder / "part.json").read_text())["case"])
     context = Again(scratch, os.environ["BINLOG_RECORDER_MEMORY"])
     faults = StoreFaults(context)
-    for off in itertools.islice(itertools.cycle((0, 0, 1, -1, 2, -2)), _TRIES):
+    for off in itertools.islice(itertools.cycle((0, 0, 1, -1, 2, -2, 3, -3, 4, -4)), _TRIES):
         faults.one(replace(case, first=max(case.first + off, 0)))
         if context.wrong:
             break

@@ -32,6 +32,7 @@ PLACES = ("on nothing", "on a store")
 _ACTIONS = (Action.KILL_BEFORE, Action.KILL_AFTER, Action.KILL_WITHIN)
 _CALLS_ABOUT = 150
 _STEP_MAX = 6  # of calls, so that a short run as well comes to the end of each kind; a long one comes again
+_FIRST_STEP_MAX = 24  # of the first sweep of each kind, which a run of a few hundred states is to see all of
 _ROOM = 200
 _KILLED, _KILLED_AGAIN, _BEFORE = range(3)
 _STORM_SHARE = 0.3
@@ -74,6 +75,7 @@ class StoreKill:
         self._ledger = StoreLedger(3, _ROOM)
         self._storm = Storm(context, self._path)
         self._sweeps: Iterator[Case] = iter(())
+        self._seen: set[str] = set()
         self._spent = {"storm": 0.0, "sweep": 0.0}
 
     def turn(self) -> None:
@@ -85,9 +87,11 @@ class StoreKill:
         else:
             name = "sweep"
             case = self._next_sweep()
-            case = replace(case, first=self._chance.randrange(_STEP_MAX))
+            step_max = _STEP_MAX if case.row in self._seen else _FIRST_STEP_MAX
+            self._seen.add(case.row)
+            case = replace(case, first=self._chance.randrange(step_max))
             while self.one(case) and not self._context.done:
-                case = replace(case, first=case.first + self._chance.randint(1, _STEP_MAX))
+                case = replace(case, first=case.first + self._chance.randint(1, step_max))
         self._spent[name] += time.monotonic() - begun
         self._context.tell()
 

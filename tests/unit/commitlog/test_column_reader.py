@@ -104,7 +104,7 @@ def _messages(draw: st.DrawFn) -> Message:
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(
     st.lists(_messages(), min_size=1, max_size=60),
     st.booleans(),
@@ -304,7 +304,7 @@ def _places(data: bytes) -> list[int]:
     return [found.start() for found in re.finditer(b"__CRC32#\x01", data)]
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(data=st.data())
 def test_of_damaged_files_there_are_errors_of_ours_and_no_wrong_row(sound: Sound, data: st.DataObject) -> None:
     files, rows = sound

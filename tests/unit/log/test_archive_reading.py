@@ -281,7 +281,7 @@ def test_an_archive_of_version_1_is_read(tmp_path: Path) -> None:
 SIZES = st.one_of(st.integers(0, 300), st.sampled_from([4092, 4096, 5000, 1 << 16, 70_000]))
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(st.booleans(), st.lists(SIZES, min_size=1, max_size=20)), min_size=1, max_size=8), st.data())
 def test_any_records_are_read_as_they_were(
     tmp_path_factory: pytest.TempPathFactory,

@@ -129,7 +129,7 @@ def _first_difference(one: bytes, other: bytes) -> int:
 
 
 @pytest.mark.slow
-@settings(max_examples=400, deadline=None, print_blob=True)
+@settings(max_examples=400, print_blob=True)
 @given(number=st.integers(1, 2), changes=st.lists(CHANGES, min_size=1, max_size=3))
 @example(number=2, changes=[_flip(14, 4)])
 @example(number=1, changes=[_flip(7, 0)])
@@ -160,7 +160,7 @@ def test_a_changed_file_never_gives_a_wrong_record_before_the_change(number: int
         _use_every_way(log)
 
 
-@settings(max_examples=150, deadline=None, print_blob=True)
+@settings(max_examples=150, print_blob=True)
 @given(st.lists(st.binary(max_size=600), min_size=1, max_size=3))
 def test_random_bytes_in_place_of_files(contents: list[bytes]) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -172,7 +172,7 @@ def test_random_bytes_in_place_of_files(contents: list[bytes]) -> None:
         _use_every_way(log)
 
 
-@settings(max_examples=150, deadline=None, print_blob=True)
+@settings(max_examples=150, print_blob=True)
 @given(st.binary(max_size=800), st.integers(0, 900))
 def test_random_bytes_as_the_body_of_a_jpos_file(body: bytes, tail: int) -> None:
     """A header that is right, with nothing behind it that must be."""

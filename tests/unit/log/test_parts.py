@@ -46,7 +46,7 @@ indexed = pytest.mark.parametrize("written", ["indexed"], indirect=True)
 
 
 @given(st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_pieces_follow_one_another(written: tuple[Path, Places], data: st.DataObject) -> None:
     log, (records, tail) = written
     bounds = [offset for offset, _, _ in records] + [tail]
@@ -66,7 +66,7 @@ def test_pieces_are_about_as_large_as_asked_for(written: tuple[Path, Places]) ->
 
 
 @given(st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_narrowing_leaves_out_nothing_asked_for(written: tuple[Path, Places], data: st.DataObject) -> None:
     log, (records, tail) = written
     times = sorted({time_ns for _, _, time_ns in records})
@@ -109,7 +109,7 @@ def test_narrowing_leaves_out_nearly_all_that_was_not_asked_for(written: tuple[P
 
 
 @given(st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_forward_by_records_is_exact_and_by_bytes_about(written: tuple[Path, Places], data: st.DataObject) -> None:
     log, (records, tail) = written
     bounds = [offset for offset, _, _ in records] + [tail]

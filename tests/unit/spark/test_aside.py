@@ -37,7 +37,7 @@ def read(path: str, known: Aside) -> list[bytes]:
     return [record for batch in read_aside(path, known) for record in batch]
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.lists(st.binary(max_size=60), max_size=5), max_size=5))
 def test_what_is_read_is_what_was_written(tmp_path: Path, pieces: None, batches: list[list[bytes]]) -> None:
     path = tmp_path / "0-x"
@@ -79,7 +79,7 @@ def test_lengths_that_lead_elsewhere(path: str, length: bytes) -> None:
         read(path, known)
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.integers(0, 103), st.integers(1, 104), st.sampled_from([b"\0", b"\xff", b"y"]))
 def test_bytes_that_a_disk_has_others_for(tmp_path: Path, pieces: None, start: int, size: int, other: bytes) -> None:
     path = tmp_path / "0-x"

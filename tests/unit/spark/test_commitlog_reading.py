@@ -51,7 +51,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(st.integers(1, 1 << 20), st.integers(1, 20))
 def test_each_message_is_in_one_task_in_the_order_of_its_queue(store: Path, task_bytes: int, tasks_min: int) -> None:
     tasks = read(store, partition_bytes=task_bytes, partitions_min=tasks_min)

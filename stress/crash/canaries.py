@@ -1,0 +1,65 @@
+"""See that every planted mistake is found, from several seeds: python -m stress.crash.canaries, or `make canaries`.
+
+Each run is the default one, of all parts and on all cores, and ends with its first violation.  The build without
+mistakes is run with the same seeds, and must have none.  With five seeds it takes an hour or two.
+Exit codes: 0 each was found and nothing else, 1 not so, 2 wrong usage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from stress.crash.planted import PLANTED
+
+_SECONDS = 300.0
+_SEEDS = 5
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m stress.crash.canaries", description="Plant each mistake.")
+    parser.add_argument("--seconds", type=float, default=_SECONDS, metavar="S", help="of a run at most")
+    parser.add_argument("--seeds", type=int, nargs="+", metavar="N", help=f"default: {_SEEDS} drawn")
+    parser.add_argument("--only", nargs="+", choices=PLANTED, default=list(PLANTED), metavar="NAME")
+    parser.add_argument("--no-clean-runs", action="store_true", help="leave out the runs without a mistake")
+    given = parser.parse_args()
+    given.seeds = given.seeds or random.sample(range(1_000_000), _SEEDS)
+    return given
+
+
+def _violated(seed: int, seconds: float, *options: str) -> tuple[bool, float]:
+    """Whether a run had a violation, and how many seconds it took."""
+    begun = time.monotonic()
+    command = [sys.executable, "-m", "stress.crash", "--seed", str(seed), "--seconds", str(seconds), *options]
+    with tempfile.TemporaryDirectory(prefix="binlog-canaries-") as folder:
+        command += ["--keep", str(Path(folder) / "kept")]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode not in (0, 1) or (done.returncode == 1) != ("VIOLATION" in done.stdout):
+        raise SystemExit(f"{' '.join(command)}: {done.returncode}\n{done.stdout}{done.stderr}")
+    return done.returncode == 1, time.monotonic() - begun
+
+
+def main() -> int:
+    """See the module."""
+    given = _arguments()
+    wrong = 0
+    for seed in given.seeds:
+        for name in given.only:
+            found, seconds = _violated(seed, given.seconds, "--planted", name, "--stop")
+            print(f"{name}, seed {seed}: {'found' if found else 'NOT FOUND'} after {seconds:.0f} s", flush=True)
+            wrong += not found
+    for seed in [] if given.no_clean_runs else given.seeds:
+        violated, seconds = _violated(seed, given.seconds)
+        print(f"no mistake, seed {seed}: {'A VIOLATION' if violated else 'nothing'} in {seconds:.0f} s", flush=True)
+        wrong += violated
+    print(f"{len(given.only)} mistakes, {len(given.seeds)} seeds: {wrong} runs said the wrong thing")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
