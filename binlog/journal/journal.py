@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Literal, Self, overload
 
 from binlog.errors import BinlogError, ClosedError, FullError, NotFoundError, StateError
+from binlog.format.journal.names import LOCK_FILE
 from binlog.format.journal.record import JOURNAL_COUNT, Kind, record_bytes
 from binlog.journal.appender import Appender, aligned
 from binlog.journal.compaction import Compactor
@@ -19,9 +20,9 @@ from binlog.journal.kept import Kept, kept_files
 from binlog.journal.ledger import Ledger, Operation, Transaction
 from binlog.journal.loading import Loading
 from binlog.journal.options import JournalOptions, Sync
-from binlog.journal.ownership import Ownership
 from binlog.journal.record import Loaded
 from binlog.storage.files import make_directory, open_directory, sync_parent
+from binlog.storage.sole_owner import SoleOwner
 
 _ADD, _UPDATE, _ADD_TX, _UPDATE_TX, _DELETE_TX, _DELETE, _PREPARE, _COMMIT, _ROLLBACK = map(int, Kind)
 # Of each kind without a body and without counts.
@@ -47,7 +48,7 @@ class Journal:
         self._files_mutex = threading.Lock()
         self._state = "new"
         self._directory_fd = -1
-        self._ownership: Ownership | None = None
+        self._ownership: SoleOwner | None = None
         self._ledger = Ledger()
         self._record_bytes_max = 0
         self._id = 0
@@ -63,7 +64,7 @@ class Journal:
         directory_fd = open_directory(self.path)
         try:
             sync_parent(directory_fd, self.path)
-            self._ownership = Ownership(self.path, directory_fd)
+            self._ownership = SoleOwner(self.path, directory_fd, LOCK_FILE, "journal")
         except BaseException:
             os.close(directory_fd)
             raise

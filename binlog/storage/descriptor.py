@@ -1,4 +1,4 @@
-"""A file descriptor that a forked child does not keep."""
+"""File descriptors that a forked child does not keep."""
 
 from __future__ import annotations
 
@@ -9,25 +9,19 @@ from binlog.storage.files import check_regular, flags_to_open, opening_failure
 from binlog.storage.native import fork_generation, lib
 
 
-class Descriptor:
-    """A regular file that is there, open for reading and writing.
+class _Registered:
+    """A descriptor that is closed in a child as soon as it is forked (see native/fork.c).
 
-    `fd` is closed in a child as soon as it is forked (see native/fork.c).  There the number may by then belong to
-    another file, so `inherited` is to be asked before any use.
+    There the number may by then belong to another file, so `inherited` is to be asked before any use.
     """
 
     __slots__ = ("_generation", "fd")
 
-    def __init__(self, directory_fd: int, name: str, path: str) -> None:
+    def __init__(self, directory_fd: int, name: str, flags: int, path: str) -> None:
         self._generation = fork_generation()
-        self.fd = lib.binlog_fd_open(directory_fd, os.fsencode(name), flags_to_open(writable=True))
+        self.fd = lib.binlog_fd_open(directory_fd, os.fsencode(name), flags)
         if self.fd < 0:
             raise opening_failure(-self.fd, path)
-        try:
-            check_regular(self.fd, path)
-        except BaseException:
-            self.close()
-            raise
 
     @property
     def inherited(self) -> bool:
@@ -45,3 +39,26 @@ class Descriptor:
 
     def __del__(self) -> None:
         self.close()
+
+
+class Descriptor(_Registered):
+    """A regular file that is there, open for reading and writing."""
+
+    __slots__ = ()
+
+    def __init__(self, directory_fd: int, name: str, path: str) -> None:
+        super().__init__(directory_fd, name, flags_to_open(writable=True), path)
+        try:
+            check_regular(self.fd, path)
+        except BaseException:
+            self.close()
+            raise
+
+
+class DirectoryDescriptor(_Registered):
+    """A directory, opened once more than it is already."""
+
+    __slots__ = ()
+
+    def __init__(self, directory_fd: int, path: str) -> None:
+        super().__init__(directory_fd, os.curdir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, path)

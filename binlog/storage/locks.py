@@ -72,7 +72,12 @@ def holder(fd: int) -> str | None:
         return None
     if owner > 0:
         return f"process {owner}"
-    # The kernel names no process for a lock of an open file description, but lists it under the descriptor.
+    return open_holder(fd)
+
+
+def open_holder(fd: int) -> str | None:
+    """As `holder`, of a lock that belongs to an open file description, or None where none can be found."""
+    # The kernel names no process for it, but lists it under the descriptor.
     status = os.fstat(fd)
     try:
         for info in Path("/proc").glob("[0-9]*/fdinfo/*"):
