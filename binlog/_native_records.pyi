@@ -51,6 +51,16 @@ def pack_journal(
 def scan_journal(
     data: Any, start: int, file_id: int, salt: bytes, old: bool, few: bool, /
 ) -> tuple[list[tuple[int, int, int, int, int, int, bytes, bytes]], int, int, list[tuple[int, int]], list[int]]: ...
+def scan_journal_columns(
+    data: Any, start: int, file_id: int, salt: bytes, old: bool, count_max: int, /
+) -> tuple[
+    int,
+    tuple[bytes, bytes, bytes, bytes, bytes, bytes, bytes, bytes],
+    int,
+    list[tuple[int, int]],
+    list[int],
+]: ...
+def gather_bodies(data: Any, offsets: Any, sizes: Any, first: int, bytes_max: int, /) -> tuple[int, bytes, bytes]: ...
 def frame_records(records: list[Any], bytes_max: int, /) -> tuple[bytes, bytes] | None: ...
 
 class BatchIterator:

@@ -278,6 +278,8 @@ static PyMethodDef module_methods[] = {
     {"wait_and_read", binlog_wait_and_read, METH_VARARGS, "See native/wake.c."},
     {"pack_journal", binlog_pack_journal, METH_VARARGS, "See native/journal_pack.c."},
     {"scan_journal", binlog_scan_journal, METH_VARARGS, "See native/journal_scan.c."},
+    {"scan_journal_columns", binlog_scan_journal_columns, METH_VARARGS, "See native/journal_columns.c."},
+    {"gather_bodies", binlog_gather_bodies, METH_VARARGS, "See native/journal_columns.c."},
     {"connect", binlog_connect, METH_VARARGS, "See native/quick_append.c."},
     {NULL, NULL, 0, NULL},
 };

@@ -1,4 +1,5 @@
-/* Records of a journal, for what makes them of Python's objects (journal_pack.c) and those of them (journal_scan.c). */
+/* Records of a journal, for what makes them of Python's objects (journal_pack.c) and those of them (journal_scan.c,
+ * journal_columns.c). */
 #ifndef BINLOG_JOURNAL_H
 #define BINLOG_JOURNAL_H
 
@@ -33,7 +34,42 @@ uint32_t journal_check(const struct journal_use *use, uint64_t at, const uint8_t
 /* The use, from what Python says of it; -1 with an exception. */
 int journal_use(struct journal_use *use, unsigned int file_id, const char *salt, Py_ssize_t salt_bytes);
 
+/* A record where it lies. */
+struct journal_found {
+    size_t offset;
+    int kind;
+    int64_t tx_id, record_id;
+    unsigned int user_type;
+    const uint8_t *body, *counts;
+    uint64_t body_bytes, counts_bytes, bytes; /* 64 bits: two lengths of 31 together do not fit in 32 */
+};
+
+/* Where what is looked for may be, and what of it depends on the layout: until September 2008 the two kinds of deletes had
+ * each other's number, and neither they nor PREPARE a body. */
+struct journal_scan {
+    const uint8_t *data;
+    size_t stop;
+    struct journal_use use;
+    int old;
+};
+
+/* How far a walk over a file has come, and lists of what it met: gaps before records, as pairs of offsets, and where
+ * something begins as a record of this use of the file and goes on as none, a thousand of these at most. */
+struct journal_walk {
+    size_t end;
+    PyObject *gaps, *doubts;
+};
+
+/* A walk from an offset on; -1 with an exception.  Its lists are let go of in any case. */
+int journal_walk_begin(struct journal_walk *walk, Py_ssize_t start);
+void journal_walk_end(struct journal_walk *walk);
+
+/* On to behind the next record, which is `found`: 1; 0 where there is none any more; -1 with an exception. */
+int journal_next(const struct journal_scan *scan, struct journal_walk *walk, struct journal_found *found);
+
 PyObject *binlog_pack_journal(PyObject *module, PyObject *args);
 PyObject *binlog_scan_journal(PyObject *module, PyObject *args);
+PyObject *binlog_scan_journal_columns(PyObject *module, PyObject *args);
+PyObject *binlog_gather_bodies(PyObject *module, PyObject *args);
 
 #endif
