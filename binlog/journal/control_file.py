@@ -79,13 +79,19 @@ def read_control(folder: str, directory_fd: int) -> FileMoves | None:
     """What a process was about to do that ended meanwhile; None where it had not begun.  Changes nothing."""
     path = os.path.join(folder, CONTROL_FILE)
     data = _read(folder, directory_fd, CONTROL_FILE, _BYTES_MAX)
-    if data is None:
-        return None
     try:
-        header = parse_file_header(data[:FILE_START_BYTES], path, JournalLayout.NATIVE)
-        record, _ = parse_record(data, header.layout.header_bytes, header, path)
+        return None if data is None else parse_control(data, path)
     except CorruptError:
         return None
+
+
+def parse_control(data: bytes, path: str) -> FileMoves:
+    """What a control file says.
+
+    Raises: CorruptError where it is not whole, with the rule `check` where so much is there as there should be.
+    """
+    header = parse_file_header(data[:FILE_START_BYTES], path, JournalLayout.NATIVE)
+    record, _ = parse_record(data, header.layout.header_bytes, header, path)
     found = json.loads(record.body)
     return FileMoves(tuple(map(tuple, found["renamed"])), tuple(map(tuple, found["dead"])))
 

@@ -1,0 +1,116 @@
+"""A look at a journal's folder from outside: which files count, whatever is going on there."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from binlog.errors import GoneError, NotFoundError
+from binlog.format.crc import crc32c
+from binlog.format.journal.file_header import FileHeader, JournalLayout
+from binlog.format.journal.names import COMPACTED_END, CONTROL_FILE, JournalNames
+from binlog.format.journal.record import JournalRecord, Kind
+from binlog.journal.control_file import FileMoves, write_control
+from binlog.journal.look import Look, look, read_seen
+from binlog.storage.files import open_directory
+from tests.support.journals import SMALL, files, flip, header_of, journal, reload, write_file
+
+LAYOUTS = [JournalLayout.NATIVE, JournalLayout.JBM]
+
+
+def seen(path: Path) -> Look:
+    before = {each: each.stat().st_mtime_ns for each in path.iterdir()}
+    found = look(path, JournalNames())
+    assert {each: each.stat().st_mtime_ns for each in path.iterdir()} == before
+    return found
+
+
+def rules(path: Path) -> list[str]:
+    return [problem.rule for problem in seen(path).problems]
+
+
+def header(file_id: int, layout: JournalLayout) -> FileHeader:
+    return FileHeader(layout, file_id, os.urandom(8) if layout is JournalLayout.NATIVE else b"")
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_files_come_in_the_order_of_their_ids_beside_an_owner_too(tmp_path: Path, layout: JournalLayout) -> None:
+    with journal(tmp_path, replace(SMALL, layout=layout)) as (opened, _):
+        for number in range(12):
+            opened.append_add(number, 1, bytes(900))
+        for number in range(8):
+            opened.append_delete(number)
+        opened.reclaim()
+        found = seen(tmp_path)
+        assert found.layout is layout
+        assert [file.path for file in found.files] == list(map(str, files(tmp_path)))
+        assert [read_seen(file) for file in found.files] == [file.read_bytes() for file in files(tmp_path)]
+        assert not found.problems
+
+
+def test_a_folder_that_is_no_journal_is_told(tmp_path: Path) -> None:
+    with pytest.raises(NotFoundError, match="is no journal"):
+        look(tmp_path, JournalNames())
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_another_use_of_a_file_is_told_from_the_one_that_was_seen(tmp_path: Path, layout: JournalLayout) -> None:
+    write_file(tmp_path, header(1, layout), [JournalRecord(Kind.ADD, 0, 1, 7, b"old")])
+    (file,) = seen(tmp_path).files
+    assert read_seen(file)
+    write_file(tmp_path, header(1, layout)._replace(file_id=9), [])
+    (tmp_path / "journal-9.jnl").rename(tmp_path / "journal-1.jnl")
+    with pytest.raises(GoneError, match="something else"):
+        read_seen(file)
+    (tmp_path / "journal-1.jnl").unlink()
+    with pytest.raises(GoneError, match="is gone"):
+        read_seen(file)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("renamed", [False, True], ids=["before", "after"])
+def test_an_interrupted_compaction_says_which_files_count(tmp_path: Path, layout: JournalLayout, renamed: bool) -> None:
+    for file_id in (1, 2, 3):
+        write_file(tmp_path, header(file_id, layout), [JournalRecord(Kind.ADD, 0, file_id, 7, b"old")])
+    new = write_file(tmp_path / "new", header(1, layout), [JournalRecord(Kind.ADD, 0, 2, 7, b"new")])
+    data = new.read_bytes()
+    old = tmp_path / new.name
+    shutil.move(new, old if renamed else tmp_path / (new.name + COMPACTED_END))
+    moves = FileMoves(((old.name, crc32c(data)),), (("journal-2.jnl", 2),))
+    shutil.rmtree(tmp_path / "new")
+    directory_fd = open_directory(str(tmp_path))
+    write_control(str(tmp_path), directory_fd, moves)
+    os.close(directory_fd)
+    found = seen(tmp_path)
+    assert [file.header.file_id for file in found.files] == [1, 3]
+    assert read_seen(found.files[0]) == data
+    assert not found.problems
+    # One of which the end is missing was being written: nothing was done yet.
+    control = tmp_path / CONTROL_FILE
+    whole = control.read_bytes()
+    control.write_bytes(whole[:-1])
+    assert [file.header.file_id for file in seen(tmp_path).files] == [1, 2, 3]
+    assert rules(tmp_path) == []
+    control.write_bytes(whole)
+    flip(control, len(whole) - 10)
+    assert rules(tmp_path) == ["control"]
+    control.write_bytes(whole)
+    (tmp_path / found.files[0].name).unlink()
+    old.unlink(missing_ok=True)
+    assert rules(tmp_path) == ["compaction"]
+
+
+def test_what_is_wrong_with_headers_and_names_is_told_and_the_rest_is_there(tmp_path: Path) -> None:
+    reload(tmp_path, replace(SMALL, files_min=6))
+    there = files(tmp_path)
+    (tmp_path / "journal-70.jnl").write_bytes(b"BIN")
+    flip(there[0], 20)
+    shutil.copy(there[1], tmp_path / "journal-2000.jnl")
+    (tmp_path / "journal-90.jnl").write_bytes(header(90, JournalLayout.JBM).pack() + bytes(2044))
+    assert header_of(there[1]).file_id == 2
+    assert sorted(rules(tmp_path)) == ["file_id", "header_crc", "layout", "name", "short"]
+    assert [file.name for file in seen(tmp_path).files] == [file.name for file in (there[1], *there[2:])]
