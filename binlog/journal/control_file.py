@@ -1,26 +1,40 @@
 """What a compaction is about to do with files, written down so that it is done even where its process ends.
 
 The file has a header and one ADD record as a file of a journal in our layout, whatever the journal's own; its body is
-JSON.  It is on the disk before the first file is touched, so one that is not whole was of a compaction that did nothing
-yet.
+JSON.  It is made under another name, and is on the disk before the first file is touched: one that has not got its name
+was of a compaction that did nothing yet, and one that is damaged was not left so by any process that ended.
 """
 
 from __future__ import annotations
 
 import json
 import os
+from contextlib import suppress
 from typing import NamedTuple
 
 from binlog.errors import BinlogError, CorruptError, NotFoundError
 from binlog.format.crc import crc32c
 from binlog.format.journal.file_header import FILE_START_BYTES, FileHeader, JournalLayout, parse_file_header
-from binlog.format.journal.names import COMPACTED_END, CONTROL_FILE
+from binlog.format.journal.names import COMPACTED_END, CONTROL_FILE, NEW_END, JournalNames
 from binlog.format.journal.record import JournalRecord, Kind, pack_record, parse_record
+from binlog.format.problem import Problem
+from binlog.journal.attic import move_file
 from binlog.storage.failures import own_errors
-from binlog.storage.files import create_file, open_file, read_at, remove_file, sync, sync_directory, write_at
+from binlog.storage.files import (
+    create_file,
+    open_file,
+    read_at,
+    remove_file,
+    rename_file,
+    sync,
+    sync_directory,
+    write_at,
+)
 
 _SALT_BYTES = 8
-_BYTES_MAX = (1 << 31) - 1
+_BYTES_MAX = 64 << 20
+_CHUNK_BYTES = 1 << 20
+_UNFINISHED = CONTROL_FILE + NEW_END
 
 
 class FileMoves(NamedTuple):
@@ -36,79 +50,129 @@ class FileMoves(NamedTuple):
 
 
 def write_control(folder: str, directory_fd: int, moves: FileMoves) -> None:
-    """Write it down, durably.  Raises: FullError; AccessError; PoisonedError."""
+    """Write it down, durably; it has its name once it is whole.  Raises: FullError; AccessError; PoisonedError."""
     path = os.path.join(folder, CONTROL_FILE)
     header = FileHeader(JournalLayout.NATIVE, 1, os.urandom(_SALT_BYTES))
     start = header.pack()
     body = json.dumps({"renamed": moves.renamed, "dead": moves.dead}).encode()
     data = start + pack_record(JournalRecord(Kind.ADD, body=body), header, len(start))
-    remove_file(directory_fd, CONTROL_FILE, path)
-    fd = create_file(directory_fd, CONTROL_FILE, path, mode=None)
+    remove_file(directory_fd, _UNFINISHED, path)
+    fd = create_file(directory_fd, _UNFINISHED, path, mode=None)
     try:
         write_at(fd, data, 0, path)
         sync(fd, path)
     finally:
         os.close(fd)
-    sync_directory(directory_fd, folder)
+    rename_file(directory_fd, _UNFINISHED, CONTROL_FILE, path)
 
 
 def rename_all(folder: str, directory_fd: int, moves: FileMoves) -> None:
-    """Give the files their names, durably; those that have them already are left.
-
-    Raises: CorruptError where a file has neither name; AccessError; PoisonedError.
-    """
-    for name, crc in moves.renamed:
-        path = os.path.join(folder, name)
-        with own_errors(path, "naming the file"):
-            try:
-                os.rename(name + COMPACTED_END, name, src_dir_fd=directory_fd, dst_dir_fd=directory_fd)
-            except FileNotFoundError:
-                if _crc(folder, directory_fd, name) != crc:
-                    text = f"what was to come in its place, {name}{COMPACTED_END}, is not there"
-                    raise CorruptError(path, 0, "compaction", text) from None
+    """Give the files their names, durably; those that have them are left.  Raises: AccessError; PoisonedError."""
+    for name, _ in moves.renamed:
+        with own_errors(os.path.join(folder, name), "naming the file"), suppress(FileNotFoundError):
+            os.rename(name + COMPACTED_END, name, src_dir_fd=directory_fd, dst_dir_fd=directory_fd)
     sync_directory(directory_fd, folder)
 
 
 def remove_control(folder: str, directory_fd: int) -> None:
     """All was done.  Raises: AccessError; PoisonedError."""
-    remove_file(directory_fd, CONTROL_FILE, os.path.join(folder, CONTROL_FILE))
+    for name in (CONTROL_FILE, _UNFINISHED):
+        remove_file(directory_fd, name, os.path.join(folder, name))
     sync_directory(directory_fd, folder)
 
 
-def read_control(folder: str, directory_fd: int) -> FileMoves | None:
-    """What a process was about to do that ended meanwhile; None where it had not begun.  Changes nothing."""
+def read_control(folder: str, directory_fd: int, names: JournalNames) -> FileMoves | None:
+    """What a process was about to do that ended meanwhile; None where it had not begun.  Changes nothing.
+
+    Raises: CorruptError for a damaged one, or one that names what is no file of the journal; AccessError.
+    """
     path = os.path.join(folder, CONTROL_FILE)
     data = _read(folder, directory_fd, CONTROL_FILE, _BYTES_MAX)
-    try:
-        return None if data is None else parse_control(data, path)
-    except CorruptError:
+    if data is None:
         return None
+    moves = parse_control(data, path)
+    for name, _ in (*moves.renamed, *moves.dead):
+        if names.number(name) is None:
+            raise CorruptError(path, 0, "compaction", f"{name!r} is no name of a file of this journal")
+    return moves
 
 
 def parse_control(data: bytes, path: str) -> FileMoves:
     """What a control file says.
 
-    Raises: CorruptError where it is not whole, with the rule `check` where so much is there as there should be.
+    Raises: CorruptError where it is damaged, or says what no compaction writes.
     """
     header = parse_file_header(data[:FILE_START_BYTES], path, JournalLayout.NATIVE)
     record, _ = parse_record(data, header.layout.header_bytes, header, path)
-    found = json.loads(record.body)
-    return FileMoves(tuple(map(tuple, found["renamed"])), tuple(map(tuple, found["dead"])))
+    try:
+        found = json.loads(record.body)
+        moves = FileMoves(*(tuple((name, number) for name, number in found[key]) for key in ("renamed", "dead")))
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise CorruptError(path, 0, "compaction", f"it does not say what becomes of which files: {error!r}") from error
+    both = (*moves.renamed, *moves.dead)
+    if not all(type(name) is str and type(number) is int for name, number in both):
+        raise CorruptError(path, 0, "compaction", "not each name has a number")
+    if len({name for name, _ in both}) < len(both):
+        raise CorruptError(path, 0, "compaction", "a name is there twice")
+    return moves
 
 
-def finish(folder: str, directory_fd: int) -> None:
-    """Do what a compaction was about to do whose process ended.  Raises: AccessError; PoisonedError."""
-    moves = read_control(folder, directory_fd)
-    if moves is None:
-        if os.path.lexists(os.path.join(folder, CONTROL_FILE)):
-            remove_control(folder, directory_fd)
-        return
-    rename_all(folder, directory_fd, moves)
-    for name, file_id in moves.dead:
-        if _file_id(folder, directory_fd, name) == file_id:
-            remove_file(directory_fd, name, os.path.join(folder, name))
-    sync_directory(directory_fd, folder)
-    remove_control(folder, directory_fd)
+def finish(folder: str, directory_fd: int, names: JournalNames) -> list[Problem]:
+    """Do what a compaction was about to do whose process ended; what is told of it.
+
+    Where a file that it wrote is damaged, and none was renamed yet, nothing of it is done.
+    Raises: CorruptError, where some were, or the control file is damaged; AccessError; PoisonedError.
+    """
+    moves = read_control(folder, directory_fd, names)
+    problems: list[Problem] = []
+    if moves is not None:
+        problems = _damaged(folder, directory_fd, moves)
+        if problems:
+            remove_control(folder, directory_fd)  # before what it names
+            for problem in problems:
+                name = os.path.basename(problem.path)
+                move_file(folder, directory_fd, name, name)
+            return problems
+        rename_all(folder, directory_fd, moves)
+        for name, file_id in moves.dead:
+            if _file_id(folder, directory_fd, name) == file_id:
+                remove_file(directory_fd, name, os.path.join(folder, name))
+        sync_directory(directory_fd, folder)
+    if _is_there(directory_fd, CONTROL_FILE) or _is_there(directory_fd, _UNFINISHED):
+        remove_control(folder, directory_fd)
+    return problems
+
+
+def _damaged(folder: str, directory_fd: int, moves: FileMoves) -> list[Problem]:
+    """Files that are to be renamed, and are not what was written.
+
+    Raises: CorruptError where that is so, and others were renamed already; or where one has neither name.
+    """
+    problems: list[Problem] = []
+    is_begun = False
+    for name, crc in moves.renamed:
+        path = os.path.join(folder, name)
+        waiting = _crc(folder, directory_fd, name + COMPACTED_END)
+        if waiting is not None:
+            if waiting != crc:
+                text = "it is not what a compaction wrote, which was interrupted"
+                problems.append(Problem(path + COMPACTED_END, 0, "compaction", text))
+        elif _crc(folder, directory_fd, name) == crc:
+            is_begun = True
+        else:
+            text = f"what was to come in its place, {name}{COMPACTED_END}, is not there"
+            raise CorruptError(path, 0, "compaction", text)
+    if problems and is_begun:
+        raise CorruptError(problems[0].path, 0, "compaction", problems[0].text)
+    return problems
+
+
+def _is_there(directory_fd: int, name: str) -> bool:
+    try:
+        os.stat(name, dir_fd=directory_fd, follow_symlinks=False)
+    except OSError:
+        return False
+    return True
 
 
 def _file_id(folder: str, directory_fd: int, name: str) -> int | None:
@@ -121,8 +185,20 @@ def _file_id(folder: str, directory_fd: int, name: str) -> int | None:
 
 
 def _crc(folder: str, directory_fd: int, name: str) -> int | None:
-    data = _read(folder, directory_fd, name, _BYTES_MAX)
-    return None if data is None else crc32c(data)
+    """CRC-32C of a whole file; None where there is none."""
+    path = os.path.join(folder, name)
+    try:
+        fd = open_file(directory_fd, name, path, writable=False)
+    except NotFoundError:
+        return None
+    try:
+        crc = at = 0
+        while chunk := read_at(fd, _CHUNK_BYTES, at, path):
+            crc = crc32c(chunk, crc)
+            at += len(chunk)
+        return crc
+    finally:
+        os.close(fd)
 
 
 def _read(folder: str, directory_fd: int, name: str, size: int) -> bytes | None:

@@ -6,7 +6,6 @@ import os
 
 from binlog.errors import CorruptError
 from binlog.format.journal.file_header import JournalLayout
-from binlog.format.problem import Problem
 from binlog.journal.attic import keep_copy, move_file
 from binlog.journal.control_file import finish
 from binlog.journal.damage import ZEROS_BEHIND, file_problems
@@ -32,7 +31,7 @@ class Loading:
         self._folder = folder
         self._directory_fd = directory_fd
         self._options = options
-        finish(folder, directory_fd)
+        self._problems = finish(folder, directory_fd, options.names)
         listing = list_files(folder, directory_fd, options)
         layout = listing.layout or options.layout or JournalLayout.NATIVE
         if layout is JournalLayout.JBM_2008_07:
@@ -41,7 +40,6 @@ class Loading:
         self.ledger = Ledger()
         self.at = 0
         self.record_count = 0
-        self._problems: list[Problem] = []
         self._unused: list[JournalFile] = []
         self._replay = Replay(self.ledger, listing.files)
         last = self._read(listing)

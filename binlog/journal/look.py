@@ -213,7 +213,7 @@ def _check_alike(found: _Found) -> None:
 
 
 def _moves(path: str, names: JournalNames, control: bytes | None, found: _Found) -> FileMoves:
-    """What a compaction was about to do, or does; nothing where its control file is not whole."""
+    """What a compaction was about to do, or does; nothing where its control file is damaged."""
     nothing = FileMoves((), ())
     if control is None:
         return nothing
@@ -221,12 +221,7 @@ def _moves(path: str, names: JournalNames, control: bytes | None, found: _Found)
     try:
         moves = parse_control(control, full)
     except CorruptError as error:
-        # One that was being written is shorter; it says nothing, and what it was to name counts as before.
-        if error.rule == "check":
-            found.problems.append(Problem(full, error.offset, "control", error.text))
-        return nothing
-    except (ValueError, KeyError, TypeError) as error:
-        found.problems.append(Problem(full, 0, "control", f"what it says is no moves of files: {error!r}"))
+        found.problems.append(Problem(full, error.offset, "control", error.text))
         return nothing
     if any(names.number(name) is None for name, _ in (*moves.renamed, *moves.dead)):
         found.problems.append(Problem(full, 0, "control", "it names files that are none of this journal"))

@@ -17,6 +17,7 @@ from binlog.format.layout import Field, Layout
 
 VERSION = 1
 _MAGIC = b"BINLOGJL"
+ALIGNMENT_MAX = 1 << 16
 
 JOURNAL_HEADER = Layout(
     "journal_header",
@@ -25,7 +26,7 @@ JOURNAL_HEADER = Layout(
     fields=(
         Field("magic", "bytes:8", "`BINLOGJL`", const=_MAGIC),
         Field("version", "u32", "a reader refuses a version it does not know", const=VERSION),
-        Field("alignment", "u32", "what is written together begins at a multiple of so many bytes"),
+        Field("alignment", "u32", "what is written together begins at a multiple of so many bytes, 1 to 65,536"),
         Field("file_id", "u64", "of this use of the file; records have its lower 32 bits"),
         Field("salt", "bytes:8", "of this use, at random; goes into the CRC of each record"),
         Field("began_ns", "u64", "when this use began, nanoseconds since 1970 UTC"),
@@ -158,6 +159,8 @@ def parse_file_header(data: bytes, path: str, layout: JournalLayout | None = Non
         raise VersionError(
             f"{path}: version {found['version']}; {VERSION} is known", found=found["version"], known=(VERSION,)
         )
+    if not 1 <= found["alignment"] <= ALIGNMENT_MAX:
+        raise CorruptError(path, 0, "alignment", f"nothing is aligned to {found['alignment']} bytes")
     return FileHeader(JournalLayout.NATIVE, found["file_id"], found["salt"], found["alignment"], found["began_ns"])
 
 

@@ -191,7 +191,7 @@ def _moments(before: Path, after: Path, at: Path) -> Iterator[str]:
     whole = _control(after, moves)
     for size in range(0, len(whole), 13):
         begin()
-        (at / CONTROL_FILE).write_bytes(whole[:size])
+        (at / f"{CONTROL_FILE}.tmp").write_bytes(whole[:size])
         yield "while writing the control file"
     for done in range(len(renamed) + len(dead) + 1):
         begin()
@@ -228,19 +228,88 @@ def test_whenever_it_is_cut_short_all_is_as_before(tmp_path: Path, layout: Journ
         assert not [
             *(tmp_path / "at").glob("*.cmp"),
             *(tmp_path / "at").glob("*.tmp"),
-            *(tmp_path / "at").glob("*.ctr"),
+            *(tmp_path / "at").glob("*.ctr*"),
         ]
         assert _state(reload(tmp_path / "at", options)) == expected, moment
     assert len(kinds) > 6
 
 
-def test_a_control_file_whose_files_are_gone_is_told(tmp_path: Path) -> None:
+def _contents(path: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in path.iterdir() if file.is_file()}
+
+
+@pytest.mark.parametrize(
+    ("renamed", "dead"),
+    [
+        ((("journal-1.jnl", 1),), ()),  # neither it nor one to come in its place is what was written
+        ((("../journal-1.jnl", 1),), ()),
+        ((), (("attic/journal-1.jnl", 1),)),
+        ((), (("/etc/passwd", 1),)),
+        ((), (("journal.lock", 1),)),
+        ((), (("journal-1.jnl", 1), ("journal-1.jnl", 1))),
+        ((("journal-1.jnl", 1),), (("journal-1.jnl", 1),)),
+        ((), ((1, 1),)),
+        ((), (("journal-1.jnl", "1"),)),
+        ((), (("journal-1.jnl",),)),
+        ((), "journal"),
+        ((), 7),
+    ],
+)
+def test_a_control_file_that_makes_no_sense_is_refused_and_nothing_is_changed(
+    tmp_path: Path, renamed: object, dead: object
+) -> None:
     with journal(tmp_path) as (opened, _):
         _fill(opened)
-    name = files(tmp_path)[0].name
-    (tmp_path / CONTROL_FILE).write_bytes(_control(tmp_path, FileMoves(((name, 1),), ())))
+    (tmp_path / CONTROL_FILE).write_bytes(_control(tmp_path, FileMoves(renamed, dead)))  # type: ignore[arg-type]
+    before = _contents(tmp_path)
     with pytest.raises(CorruptError, match="compaction"):
         reload(tmp_path)
+    assert _contents(tmp_path) == before
+
+
+@pytest.mark.parametrize("size", [None, 0, 60, 100, -1])
+def test_a_damaged_control_file_is_told_for_some_files_may_be_renamed_already(tmp_path: Path, size: int | None) -> None:
+    with journal(tmp_path) as (opened, _):
+        _fill(opened)
+    whole = _control(tmp_path, FileMoves((), ()))
+    (tmp_path / CONTROL_FILE).write_bytes(whole[:size] if size is not None else whole[:-1] + b"?")
+    (tmp_path / "journal-1.jnl.cmp").write_bytes(b"maybe the only one")
+    before = _contents(tmp_path)
+    with pytest.raises(CorruptError):
+        reload(tmp_path)
+    assert _contents(tmp_path) == before
+
+
+@pytest.mark.parametrize("at", [0, 200, -1])
+def test_a_damaged_file_never_takes_the_place_of_a_whole_one(tmp_path: Path, at: int) -> None:
+    """Nothing was renamed yet: what is damaged is set aside, and all is as before the compaction."""
+    with journal(tmp_path / "before") as (opened, _):
+        _fill(opened)
+    expected = reload(tmp_path / "before")
+    shutil.copytree(tmp_path / "before", tmp_path / "after")
+    with journal(tmp_path / "after") as (opened, _):
+        opened.compact()
+    refused = 0
+    for moment in _moments(tmp_path / "before", tmp_path / "after", tmp_path / "at"):
+        written = sorted((tmp_path / "at").glob("*.cmp"))
+        if not moment.startswith("after ") or not written:
+            continue
+        data = bytearray(written[-1].read_bytes())
+        data[at] ^= 4
+        written[-1].write_bytes(data)
+        if moment == "after 0 of the moves":
+            loaded = reload(tmp_path / "at")
+            assert _state(loaded)[:3] == _state(expected)[:3]
+            assert [problem.rule for problem in loaded.problems] == ["compaction"]
+            assert [file.read_bytes() for file in (tmp_path / "at" / "attic").iterdir()] == [data]
+            assert _state(reload(tmp_path / "at")) == _state(expected)
+        else:
+            refused += 1
+            before = _contents(tmp_path / "at")
+            with pytest.raises(CorruptError, match="compaction"):
+                reload(tmp_path / "at")
+            assert _contents(tmp_path / "at") == before
+    assert refused
 
 
 def test_it_is_done_without_being_asked_where_little_is_alive(tmp_path: Path) -> None:

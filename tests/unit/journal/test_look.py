@@ -89,13 +89,18 @@ def test_an_interrupted_compaction_says_which_files_count(tmp_path: Path, layout
     assert [file.header.file_id for file in found.files] == [1, 3]
     assert read_seen(found.files[0]) == data
     assert not found.problems
-    # One of which the end is missing was being written: nothing was done yet.
+    # One that is damaged says nothing, and that is told.
     control = tmp_path / CONTROL_FILE
     whole = control.read_bytes()
     control.write_bytes(whole[:-1])
     assert [file.header.file_id for file in seen(tmp_path).files] == [1, 2, 3]
-    assert rules(tmp_path) == []
+    assert rules(tmp_path) == ["control"]
     control.write_bytes(whole)
+    # One that was being written has not got its name.
+    control.rename(tmp_path / f"{CONTROL_FILE}.tmp")
+    assert [file.header.file_id for file in seen(tmp_path).files] == [1, 2, 3]
+    assert rules(tmp_path) == []
+    (tmp_path / f"{CONTROL_FILE}.tmp").rename(control)
     flip(control, len(whole) - 10)
     assert rules(tmp_path) == ["control"]
     control.write_bytes(whole)

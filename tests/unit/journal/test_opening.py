@@ -55,6 +55,8 @@ def test_what_comes_too_early_or_twice_is_refused_and_breaks_nothing(tmp_path: P
         {"prefix": "a/b"},
         {"alignment": 1000, "file_bytes": 1024},
         {"alignment": 0},
+        {"alignment": 4096, "file_bytes": 4096},
+        {"alignment": 1 << 17, "file_bytes": 1 << 20},
         {"compact_ratio": 1.1},
         {"compact_files_min": -1},
         {"pool_files": -1},
@@ -113,6 +115,15 @@ def test_a_damaged_header_is_told(tmp_path: Path, at: int) -> None:
         reload(tmp_path)
     flip(files_by_name(tmp_path)[0], at, 0x10)
     assert ids(reload(tmp_path)) == [1]
+
+
+@pytest.mark.parametrize("alignment", [0, (1 << 16) + 1, (1 << 32) - 1])
+def test_an_alignment_that_nobody_writes_is_told(tmp_path: Path, alignment: int) -> None:
+    write_file(
+        tmp_path, FileHeader(JournalLayout.NATIVE, 1, bytes(8), alignment), [JournalRecord(Kind.ADD, record_id=1)]
+    )
+    with pytest.raises(CorruptError, match="alignment"):
+        reload(tmp_path)
 
 
 def files_by_name(path: Path) -> list[Path]:
