@@ -280,6 +280,7 @@ static PyMethodDef module_methods[] = {
     {"scan_journal", binlog_scan_journal, METH_VARARGS, "See native/journal_scan.c."},
     {"scan_journal_columns", binlog_scan_journal_columns, METH_VARARGS, "See native/journal_columns.c."},
     {"gather_bodies", binlog_gather_bodies, METH_VARARGS, "See native/journal_columns.c."},
+    {"journal_states", binlog_journal_states, METH_VARARGS, "See native/journal_states.c."},
     {"connect", binlog_connect, METH_VARARGS, "See native/quick_append.c."},
     {NULL, NULL, 0, NULL},
 };

@@ -71,5 +71,6 @@ PyObject *binlog_pack_journal(PyObject *module, PyObject *args);
 PyObject *binlog_scan_journal(PyObject *module, PyObject *args);
 PyObject *binlog_scan_journal_columns(PyObject *module, PyObject *args);
 PyObject *binlog_gather_bodies(PyObject *module, PyObject *args);
+PyObject *binlog_journal_states(PyObject *module, PyObject *args);
 
 #endif
