@@ -21,7 +21,7 @@ import hashlib
 import itertools
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from stress.crash.trace import Event, Kind, TraceError
@@ -312,7 +312,10 @@ class Disk:
                 self._elsewhere.add(event.inode)
                 return
             if event.kind is Kind.RENAME and event.other_directory != event.directory:
-                raise NotImplementedError("a rename from one directory to another is two changes that go together")
+                # Two changes, of which a power cut may leave either: more than file systems with a journal do.
+                gone = replace(event, kind=Kind.UNLINK, directory=event.other_directory, name=event.other_name)
+                self._directories[event.other_directory].effects.append(_Effect(gone))
+                effect = _Effect(replace(event, kind=Kind.LINK))
             self._directories[event.directory].effects.append(effect)
             if event.kind is Kind.CREATE:
                 self._add(event.inode, b"")

@@ -13,6 +13,7 @@ from typing import Protocol
 from stress.crash.context import Context, job_of
 from stress.crash.damage import Damage
 from stress.crash.faults import Faults
+from stress.crash.journal.subject import JOURNALS
 from stress.crash.kill import Kill
 from stress.crash.log_subject import LOGS
 from stress.crash.power import Power
@@ -36,6 +37,7 @@ PARTS: dict[str, Callable[[Context], Part]] = {
     "store-power": lambda context: Power(context, STORES),
     "store-kill": StoreKill,
     "store-faults": StoreFaults,
+    "journal-power": lambda context: Power(context, JOURNALS),
 }
 SHARES = {
     "power": 0.4,
@@ -45,6 +47,7 @@ SHARES = {
     "store-power": 0.15,
     "store-kill": 0.1,
     "store-faults": 0.05,
+    "journal-power": 0.15,
 }
 """How much of a worker's time each part has, against the others that run."""
 

@@ -8,9 +8,7 @@ import random
 import signal
 import time
 import traceback
-from collections.abc import Callable
 from pathlib import Path
-from threading import Thread
 
 from binlog.commitlog.options import Flush, StoreOptions
 from binlog.commitlog.store import MessageStore
@@ -24,6 +22,7 @@ from stress.crash.store.messages import message_of
 from stress.crash.store.options import REMOVING, options
 from stress.crash.striker import Action, Kind, Strike, arm
 from stress.crash.subject import Workload
+from stress.crash.together import at_once
 
 _AFTER_RECOVERY = 20  # the writer of what is appended once a crashed store was opened
 _LARGE_BYTES = 1900
@@ -112,7 +111,7 @@ def _life(flush: Flush) -> Workload:
             store = opened(path, options(flush), clock)
             writers = [Told(store, number, first=count) for number, count in enumerate(counts)]
             chances = [random.Random(chance.random()) for _ in writers]
-            _at_once(
+            at_once(
                 *(
                     lambda told=told, own=own: _some(told, own, own.randint(3, 5))
                     for told, own in zip(writers, chances, strict=True)
@@ -122,25 +121,6 @@ def _life(flush: Flush) -> Workload:
             closed(store)
 
     return workload
-
-
-def _at_once(*works: Callable[[], None]) -> None:
-    """Run each in a thread, all at once."""
-    failures: list[BaseException] = []
-
-    def run(work: Callable[[], None]) -> None:
-        try:
-            work()
-        except BaseException as error:  # noqa: BLE001 - told below, in the thread that can tell it
-            failures.append(error)
-
-    threads = [Thread(target=run, args=(work,)) for work in works]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if failures:
-        raise failures[0]
 
 
 def removing(path: Path, seed: str) -> None:

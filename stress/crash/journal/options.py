@@ -1,0 +1,28 @@
+"""How the journals are kept that are to break: in files so small that some ten records fill one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from binlog.format.journal.file_header import JournalLayout
+from binlog.journal.options import JournalOptions
+
+_SMALL = JournalOptions(file_bytes=2048, buffer_bytes=1024, flush_seconds=0.002, compact_files_min=0, pool_files=4)
+
+OPTIONS: dict[str, JournalOptions] = {
+    "native": _SMALL,
+    "aligned": replace(_SMALL, file_bytes=4096, alignment=512),
+    "tiny": replace(_SMALL, file_bytes=1024, buffer_bytes=600, pool_files=3),
+    "jbm": replace(_SMALL, file_bytes=2560, layout=JournalLayout.JBM),
+}
+"""By name; no two have files as long as each other's."""
+
+NATIVE = ("native", "aligned", "tiny")
+
+
+def kept_as(path: Path) -> JournalOptions:
+    """How the journal in a folder is kept, as its files tell; any way where it has none."""
+    by_size = {options.file_bytes: options for options in OPTIONS.values()}
+    found = (by_size.get(file.stat().st_size) for file in sorted(path.glob("journal-*.jnl")))
+    return next((options for options in found if options is not None), OPTIONS["native"])
