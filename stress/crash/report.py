@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from stress.crash.tally import Counts, Tally
 
-_COLUMNS = "{:<18}{:>8}{:>12}{:>12}{:>8}{:>12}{:>12}"
+_COLUMNS = "{:<28}{:>8}{:>12}{:>12}{:>8}{:>12}{:>12}"
 
 
 def progress(seconds: float, tally: Tally) -> str:

@@ -24,8 +24,8 @@ from stress.crash.subject import Workload
 from stress.crash.together import at_once
 
 _AFTER_RECOVERY, _AFTER_DEATH = 20, 21
-_CHANGES = (Kind.WRITE, Kind.LINK, Kind.UNLINK, Kind.MAKE_DIRECTORY, Kind.OPEN)
-_CHANGES_ABOUT = 120
+_CHANGES = (Kind.WRITE, Kind.LINK, Kind.UNLINK, Kind.DATA_SYNC, Kind.SYNC)
+_CHANGES_ABOUT = 200
 
 
 @contextmanager

@@ -155,6 +155,13 @@ EXPORT int linkat(int old_directory, const char *old, int directory, const char 
     STRIKE_INT(CALL_LINK, is_ours_at(directory, path), next(old_directory, old, directory, path, flags));
 }
 
+/* All ways to rename lead here by way of the recorder. */
+EXPORT int renameat2(int old_directory, const char *old, int directory, const char *path, unsigned int flags)
+{
+    NEXT(renameat2);
+    STRIKE_INT(CALL_LINK, is_ours_at(directory, path), next(old_directory, old, directory, path, flags));
+}
+
 EXPORT int unlinkat(int directory, const char *path, int flags)
 {
     NEXT(unlinkat);
