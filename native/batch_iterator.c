@@ -18,6 +18,7 @@
 #include "layout.h"
 #include "many.h"
 #include "message.h"
+#include "page.h"
 #include "pairs.h"
 #include "quick_append.h"
 
@@ -259,6 +260,8 @@ static int fill_module(PyObject *module)
     int added = type ? PyModule_AddType(module, (PyTypeObject *)type) : -1;
     Py_XDECREF(type);
     pairs_setup();
+    if (added == 0)
+        added = binlog_add_page_types(module);
     return added == 0 ? binlog_add_quick_types(module) : added;
 }
 
@@ -281,6 +284,8 @@ static PyMethodDef module_methods[] = {
     {"scan_journal_columns", binlog_scan_journal_columns, METH_VARARGS, "See native/journal_columns.c."},
     {"gather_bodies", binlog_gather_bodies, METH_VARARGS, "See native/journal_columns.c."},
     {"journal_states", binlog_journal_states, METH_VARARGS, "See native/journal_states.c."},
+    {"connect_pages", binlog_connect_pages, METH_VARARGS, "See native/page_writer.c."},
+    {"scan_page", binlog_scan_page, METH_VARARGS, "See native/page_scan.c."},
     {"connect", binlog_connect, METH_VARARGS, "See native/quick_append.c."},
     {NULL, NULL, 0, NULL},
 };

@@ -17,17 +17,23 @@ from binlog.format.journal.file_header import JBM_HEADER, JOURNAL_END, JOURNAL_H
 from binlog.format.journal.record import JOURNAL_COUNT, JOURNAL_RECORDS
 from binlog.format.layout import Layout
 from binlog.format.log_header import COMMIT_SLOT, LOG_HEADER
+from binlog.format.paging.acks_file import ACK_RECORD, ACKS_HEADER
+from binlog.format.paging.page_file import PAGE_HEADER
+from binlog.format.paging.page_record import JBM_PAGE_RECORD, PAGE_CHECK, PAGE_END, PAGE_RECORD
+from binlog.format.paging.store_records import PAGE_PLACE, PAGE_TRANSACTION
 from binlog.format.record import RECORD
 
 # Those that the C knows as well, and those that only Python does.
 _KEY_INDEX = (KEY_INDEX_HEADER, KEY_INDEX_SLOT, KEY_INDEX_ENTRY)
 _SHARED: tuple[Layout, ...] = (
-    LOG_HEADER, COMMIT_SLOT, RECORD, INDEX_HEADER, INDEX_ENTRY, MESSAGE, QUEUE_UNIT, *_KEY_INDEX, *JOURNAL_RECORDS
+    LOG_HEADER, COMMIT_SLOT, RECORD, INDEX_HEADER, INDEX_ENTRY, MESSAGE, QUEUE_UNIT, *_KEY_INDEX, *JOURNAL_RECORDS,
+    PAGE_RECORD, PAGE_CHECK, PAGE_END, JBM_PAGE_RECORD
 )  # fmt: skip
 _ARCHIVE = (ARCHIVE_START, SKIPPABLE, ARCHIVE_FACTS, SEEK_ENTRY, SEEK_FOOTER)
 _COMMIT_LOG = (BLANK, STORE_CHECKPOINT, STORE_SIDECAR, POOL_BUFFER)
 _JOURNAL = (JBM_HEADER, JOURNAL_HEADER, JOURNAL_END, JOURNAL_COUNT)
-LAYOUTS: tuple[Layout, ...] = (*_SHARED, *_ARCHIVE, *_COMMIT_LOG, *_JOURNAL)
+_PAGING = (PAGE_HEADER, ACKS_HEADER, ACK_RECORD, PAGE_TRANSACTION, PAGE_PLACE)
+LAYOUTS: tuple[Layout, ...] = (*_SHARED, *_ARCHIVE, *_COMMIT_LOG, *_JOURNAL, *_PAGING)
 
 _TABLE = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 

@@ -12,10 +12,12 @@ try:
     from binlog._native import ffi, lib
     from binlog._native_records import (
         BatchIterator,
+        PageWriter,
         QuickSession,
         QuickWriter,
         connect,
         connect_mapped,
+        connect_pages,
         frame_records,
         gather_bodies,
         gather_records,
@@ -28,6 +30,7 @@ try:
         read_records,
         scan_journal,
         scan_journal_columns,
+        scan_page,
         spread_records,
         stamp_messages,
         store_mapped,
@@ -39,6 +42,7 @@ except ModuleNotFoundError as error:
 
 __all__ = [
     "BatchIterator",
+    "PageWriter",
     "QuickSession",
     "QuickWriter",
     "address",
@@ -57,6 +61,7 @@ __all__ = [
     "read_records",
     "scan_journal",
     "scan_journal_columns",
+    "scan_page",
     "spread_records",
     "stamp_messages",
     "store_mapped",
@@ -84,3 +89,4 @@ def _addresses(*names: str) -> list[int]:
 
 connect(*_addresses("fork_generation", "stage_record", "append_record", "abandon"))
 connect_mapped(*_addresses("fork_generation", "mapped_write"))
+connect_pages(*_addresses("fork_generation"))

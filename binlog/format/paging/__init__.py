@@ -1,0 +1,1 @@
+"""What paging has on the disk: pages, acknowledgements of their messages, and whose they are."""

@@ -1,0 +1,171 @@
+"""A message in a page, and what ends a page, as native/page_writer.c and page_scan.c have it.
+
+Ours: `{`, how long the message is, whose transaction it is, a CRC of that; the message; a CRC of all.  Both CRCs go
+over the page's salt and the offset at which the record lies, too.  The first one is there so that a length is believed
+before the message is looked at: one that leads past the file's end is then a message that was being written when the
+process died, and not a damaged length.
+
+JBoss Messaging's: `{`, how many bytes follow, the transaction, the message, `}`.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+from binlog.errors import CorruptError
+from binlog.format.crc import crc32c
+from binlog.format.layout import Field, Layout
+from binlog.format.paging.page_file import PageHeader
+
+NO_TRANSACTION = -1
+_OPENS = ord("{")
+_CLOSES = ord("}")
+
+_CRC = Field(
+    "crc", "u32", "CRC-32C of the page's salt, of the offset of this record (u64), and of what stands here before"
+)
+PAGE_RECORD = Layout(
+    "page_record",
+    "What comes before a message",
+    size=20,
+    fields=(
+        Field("marker", "u8", "`{`", const=_OPENS),
+        Field("reserved", "bytes:3", "zeros", const=bytes(3)),
+        Field("message_bytes", "u32", "how long the message is that follows"),
+        Field("tx_id", "i64", f"the transaction, {NO_TRANSACTION} for none"),
+        _CRC,
+    ),
+)
+PAGE_CHECK = Layout(
+    "page_check",
+    "What comes behind a message",
+    size=4,
+    fields=(Field("crc", "u32", "CRC-32C that goes on from the one before the message, of the message"),),
+)
+PAGE_END = Layout(
+    "page_end",
+    "What ends a page to which nothing is added any more",
+    size=20,
+    fields=(
+        Field("marker", "u8", "`}`", const=_CLOSES),
+        Field("reserved", "bytes:3", "zeros", const=bytes(3)),
+        Field("message_count", "u32", "so many messages are in the page"),
+        Field("message_bytes", "u64", "and they take so many bytes, without what is around them"),
+        _CRC,
+    ),
+)
+JBM_PAGE_RECORD = Layout(
+    "jbm_page_record",
+    "What comes before a message in JBoss Messaging's pages; `}` comes behind it",
+    size=13,
+    fields=(
+        Field("marker", "u8", "`{`", const=_OPENS),
+        Field("following_bytes", "i32", "the transaction's eight, and those of the message"),
+        Field("tx_id", "i64", f"the transaction, {NO_TRANSACTION} for none"),
+    ),
+)
+_TX_BYTES = 8
+_PLACE = struct.Struct(">8sQ")
+_CRC_AT = PAGE_RECORD.offset("crc")
+
+
+class PageMessage(NamedTuple):
+    """A message in a page.  tx_id: NO_TRANSACTION for none."""
+
+    message: bytes
+    tx_id: int = NO_TRANSACTION
+
+
+class PageEnd(NamedTuple):
+    """What a whole page has: messages, and bytes of these."""
+
+    message_count: int
+    message_bytes: int
+
+
+def record_bytes(header: PageHeader, message_bytes: int) -> int:
+    """How many bytes of the file a message of so many takes."""
+    return message_bytes + (PAGE_RECORD.size + PAGE_CHECK.size if header.salt else JBM_PAGE_RECORD.size + 1)
+
+
+def pack_page_message(record: PageMessage, header: PageHeader, at: int) -> bytes:
+    """The message as it lies at the offset `at` of a page."""
+    if not header.salt:
+        values = {"following_bytes": _TX_BYTES + len(record.message), "tx_id": record.tx_id}
+        return JBM_PAGE_RECORD.pack(values) + record.message + b"}"
+    values = {"message_bytes": len(record.message), "tx_id": record.tx_id, "crc": 0}
+    head = PAGE_RECORD.pack(values)[:_CRC_AT]
+    crc = _crc(head, header, at)
+    return head + crc.to_bytes(4, "big") + record.message + crc32c(record.message, crc).to_bytes(4, "big")
+
+
+def pack_page_end(end: PageEnd, header: PageHeader, at: int) -> bytes:
+    """What ends the page, at the offset `at`; nothing in JBoss Messaging's layout."""
+    if not header.salt:
+        return b""
+    data = PAGE_END.pack({**end._asdict(), "crc": 0})[:_CRC_AT]
+    return data + _crc(data, header, at).to_bytes(4, "big")
+
+
+def parse_page_end(data: bytes, header: PageHeader, at: int) -> PageEnd | None:
+    """What ends the page, if that is what the 20 bytes are that lie at the offset `at`."""
+    if len(data) != PAGE_END.size or data[0] != _CLOSES or not header.salt:
+        return None
+    found = PAGE_END.unpack(data)
+    if found["crc"] != _crc(data[:_CRC_AT], header, at):
+        return None
+    return PageEnd(found["message_count"], found["message_bytes"])
+
+
+def parse_page_record(data: bytes, at: int, header: PageHeader, path: str) -> tuple[PageMessage | PageEnd, int]:
+    """What lies at the offset `at` of a page whose bytes are `data`, and where it ends.
+
+    Raises: CorruptError, whose rule is "torn" where the file ends within the record.
+    """
+    if at >= len(data):
+        raise CorruptError(path, at, "torn", "the page ends here")
+    if not header.salt:
+        return _parse_jbm(data, at, path)
+    if data[at] == _CLOSES:
+        end = parse_page_end(data[at : at + PAGE_END.size], header, at)
+        if end is None:
+            raise CorruptError(path, at, "check", "what ends the page is not what was written")
+        return end, at + PAGE_END.size
+    if data[at] != _OPENS:
+        raise CorruptError(path, at, "marker", f"{data[at]} begins no record")
+    start = at + PAGE_RECORD.size
+    if start > len(data):
+        raise CorruptError(path, at, "torn", "the page ends in what comes before a message")
+    head = PAGE_RECORD.unpack(data, at)
+    crc = _crc(data[at : at + _CRC_AT], header, at)
+    if head["crc"] != crc:
+        raise CorruptError(path, at, "check", "what comes before a message is not what was written")
+    stop = start + head["message_bytes"]
+    if stop + PAGE_CHECK.size > len(data):
+        raise CorruptError(path, at, "torn", "the page ends in a message")
+    message = data[start:stop]
+    if PAGE_CHECK.unpack(data, stop)["crc"] != crc32c(message, crc):
+        raise CorruptError(path, at, "check", "the message is not what was written")
+    return PageMessage(message, head["tx_id"]), stop + PAGE_CHECK.size
+
+
+def _parse_jbm(data: bytes, at: int, path: str) -> tuple[PageMessage, int]:
+    if data[at] != _OPENS:
+        raise CorruptError(path, at, "marker", f"{data[at]} begins no record")
+    start = at + JBM_PAGE_RECORD.size
+    if start > len(data):
+        raise CorruptError(path, at, "torn", "the page ends in what comes before a message")
+    head = JBM_PAGE_RECORD.unpack(data, at)
+    stop = start + head["following_bytes"] - _TX_BYTES
+    if stop < start:
+        raise CorruptError(path, at, "length", f"{head['following_bytes']} bytes have no room for the transaction")
+    if stop >= len(data):
+        raise CorruptError(path, at, "torn", "the page ends in a message")
+    if data[stop] != _CLOSES:
+        raise CorruptError(path, stop, "marker", f"{data[stop]} ends no message")
+    return PageMessage(data[start:stop], head["tx_id"]), stop + 1
+
+
+def _crc(data: bytes, header: PageHeader, at: int) -> int:
+    return crc32c(data, crc32c(_PLACE.pack(header.salt, at)))

@@ -1,0 +1,313 @@
+"""A page: one file of messages."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sys
+import threading
+from typing import NamedTuple
+
+from binlog.errors import BinlogError, NotFoundError
+from binlog.format.paging.names import invalid_name, page_name
+from binlog.format.paging.page_file import PAGE_HEADER, SALT_BYTES, PageHeader, PageLayout, parse_page_header
+from binlog.format.paging.page_record import (
+    JBM_PAGE_RECORD,
+    NO_TRANSACTION,
+    PAGE_END,
+    PageEnd,
+    PageMessage,
+    pack_page_end,
+    parse_page_end,
+)
+from binlog.format.problem import Problem, problem_of
+from binlog.paging.addresses import AddressFolder
+from binlog.storage.failures import NO_SPACE, own_errors, write_failure
+from binlog.storage.files import (
+    content_bytes,
+    create_file,
+    open_file,
+    read_at,
+    read_soon_at,
+    remove_file,
+    sync,
+    write_at,
+)
+from binlog.storage.page_records import PageWriter, ScanStop, WriterState, scan
+
+READ_BYTES = 1 << 18
+# Of an empty message, in the layout that takes less.
+RECORD_BYTES_MIN = JBM_PAGE_RECORD.size + 1
+
+
+class Chunk(NamedTuple):
+    """Messages of a page that follow one another: the number of the first, and the place behind the last.
+
+    tx_ids: as many ids of transactions, or None where no message has one.
+    """
+
+    number: int
+    messages: list[bytes]
+    tx_ids: list[int] | None
+    end: int
+
+
+class Page:
+    """A page that is written, or was.
+
+    message_count, message_bytes: of a page to which nothing is added any more; None where nobody has looked yet.
+    tx_counts: how many of its messages are of which transaction; of a page that was found, of those that were read.
+    was_found: an earlier process wrote it.  message_count_max: it cannot have more.
+    is_gone: it was removed.  problem: what is wrong with the file; all before that is read.
+    """
+
+    def __init__(self, folder: AddressFolder, page_id: int, header: PageHeader | None) -> None:
+        self.folder = folder
+        self.page_id = page_id
+        self.path = os.path.join(folder.path, page_name(page_id))
+        self.header = header
+        self.writer: PageWriter | None = None
+        self.message_count: int | None = None
+        self.message_bytes = 0
+        self.tx_counts: dict[int, int] = {}
+        self.problem: Problem | None = None
+        self._fd = -1
+        self._read_fd = -1
+        self._end: int | None = None
+        self.message_count_max = 1 << 32
+        self.was_found = False
+        self._named = False
+        self.is_gone = False
+        self._syncing = threading.Lock()
+        self._reading = threading.Lock()
+
+    @classmethod
+    def create(cls, folder: AddressFolder, page_id: int, page_bytes: int) -> Page:
+        """A new page to write to; its name is durable with its first `sync`.  Raises: FullError; AccessError."""
+        salt = _new_salt() if folder.layout is PageLayout.NATIVE else b""
+        page = cls(folder, page_id, PageHeader(page_id, salt))
+        assert page.header is not None
+        page._fd = create_file(folder.directory_fd, page_name(page_id), page.path, mode=None)
+        try:
+            if header := page.header.pack():
+                write_at(page._fd, header, 0, page.path)
+            page.writer = PageWriter(page._fd, page_id, salt, page.header.size, page_bytes)
+        except BaseException:
+            os.close(page._fd)
+            remove_file(folder.directory_fd, page_name(page_id), page.path)
+            raise
+        return page
+
+    @classmethod
+    def found(cls, folder: AddressFolder, page_id: int) -> Page:
+        """A page that a process before this one wrote.
+
+        What is wrong with its header is its `problem`, and no message is in it then.  Raises: AccessError.
+        """
+        page = cls(folder, page_id, None)
+        with page._reading:
+            fd = page._open()
+            size = content_bytes(fd)
+            start = read_at(fd, PAGE_HEADER.size, 0, page.path)
+            end_at = max(size - PAGE_END.size, 0)
+            last = read_at(fd, PAGE_END.size, end_at, page.path)
+        page.release()
+        try:
+            page.header = parse_page_header(start, page_id, page.path, folder.layout)
+        except BinlogError as error:
+            page.problem = problem_of(error, page.path)
+        if page.header is None or size == page.header.size:
+            page.message_count, page._end = 0, size
+        elif end := parse_page_end(last, page.header, end_at):
+            page.message_count, page.message_bytes = end
+            page._end = end_at
+        page.was_found = True
+        page.message_count_max = size // RECORD_BYTES_MIN
+        return page
+
+    @property
+    def is_open(self) -> bool:
+        """Whether messages can be added to it."""
+        return self.writer is not None
+
+    def state(self) -> WriterState:
+        """How far it is written.  It is open."""
+        assert self.writer is not None
+        return WriterState(*self.writer.state())
+
+    def close(self) -> None:
+        """Add nothing more.  Waits for who adds.  Raises: PoisonedError."""
+        if self.writer is None:
+            return
+        assert self.header is not None
+        state = WriterState(*self.writer.close())
+        end = PageEnd(state.message_count, state.message_bytes)
+        self.message_count, self.message_bytes, self._end = *end, state.at
+        data = pack_page_end(end, self.header, state.at)
+        try:
+            if data:
+                write_at(self._fd, data, state.at, self.path)
+        except BinlogError as error:
+            if getattr(error.__cause__, "errno", None) not in (None, *NO_SPACE):
+                raise
+            os.ftruncate(self._fd, state.at)  # a page without it is as good, but takes longer to look at
+        finally:
+            self.writer = None  # from here on who syncs it closes the file
+
+    def mend(self) -> None:
+        """Forget what a failed write may have left, and go on.
+
+        Raises: FullError where there was no room; PoisonedError, and then nothing may be added any more.
+        """
+        assert self.writer is not None
+        state = self.state()
+        if not state.failure:
+            return
+        if state.failure in NO_SPACE:
+            with own_errors(self.path, "cutting off what was not written"):
+                os.ftruncate(self._fd, state.at)
+            self.writer.mend()
+        raise write_failure(state.failure, self.path)
+
+    def sync(self) -> None:
+        """Have all messages that were added be on the disk, and the page's name.  Raises: PoisonedError."""
+        with self._syncing:
+            if self._fd < 0:
+                return
+            was_open = self.is_open
+            if not self.is_gone:
+                sync(self._fd, self.path)
+                if not self._named:
+                    self.folder.sync()
+                    self._named = True
+            if not was_open:
+                self._close_written()
+
+    def read(
+        self, at: int | None, number: int, *, bytes_max: int = READ_BYTES, skip: int = 0, count_max: int = sys.maxsize
+    ) -> Chunk | None:
+        """Messages from the place `at` on, where message `number` lies; None where there is no more, for now at least.
+
+        at: None for the first one.  bytes_max: of the file at once, where no message is larger.  skip: so many messages
+        are passed over.  count_max: and no more than so many read.
+        What is wrong with a page that was found is known once all of it was read.
+        Raises: AccessError.
+        """
+        if self.header is None:
+            return None
+        place = self.header.size if at is None else at
+        with self._reading:
+            fd = self._open()
+            while (left := self._left(place)) is None or left > 0:
+                size = bytes_max if left is None else min(bytes_max, left)
+                data = read_soon_at(fd, size, place, self.path)
+                found = scan(data, place, self.header.salt, skip=skip, count_max=count_max)
+                place += found.consumed
+                number += found.skipped
+                skip -= found.skipped
+                if found.messages:
+                    return Chunk(number, found.messages, found.tx_ids, place)
+                if found.consumed:
+                    continue
+                if found.stop != ScanStop.SHORT or len(data) < size or size == left:
+                    self._judge(fd, place, number, found.stop)
+                    return None
+                bytes_max *= 4  # a message that is larger
+        return None
+
+    def _left(self, place: int) -> int | None:
+        """How many bytes there are to be read from a place on; None where only reading can tell."""
+        writer = self.writer  # it may be closed meanwhile
+        end = WriterState(*writer.state()).at if writer is not None else self._end
+        return None if end is None else end - place
+
+    def _judge(self, fd: int, place: int, number: int, stop: int) -> None:
+        """Nothing more can be read from there on: it is the page's end, or what a crash left, or damage."""
+        assert self.header is not None
+        is_torn = stop == ScanStop.SHORT and self.header.layout is PageLayout.NATIVE
+        if stop != ScanStop.END and not is_torn and not _only_zeros(fd, place, self.path):
+            text = f"message {number} is not what was written; nothing from there on is read"
+            self.problem = Problem(self.path, place, "page_record", text)
+        elif self.message_count is not None and self.message_count != number:
+            text = f"the page says that it has {self.message_count} messages, and {number} are there"
+            self.problem = Problem(self.path, place, "page_end", text)
+        self._end = place
+        self.message_count = number
+
+    def messages(self) -> list[PageMessage]:
+        """All messages.  Raises: AccessError."""
+        result: list[PageMessage] = []
+        at = None
+        while chunk := self.read(at, len(result)):
+            ids = chunk.tx_ids or [NO_TRANSACTION] * len(chunk.messages)
+            result.extend(map(PageMessage, chunk.messages, ids))
+            at = chunk.end
+        return result
+
+    def delete(self) -> None:
+        """Remove the file; one with damage gets another name, and stays.  Not durable before the folder is synced.
+
+        Raises: AccessError.
+        """
+        self.is_gone = True
+        if self.problem is None:
+            remove_file(self.folder.directory_fd, page_name(self.page_id), self.path)
+        else:
+            self._set_aside()
+        self.release()
+        if self._syncing.acquire(blocking=False):  # else who syncs it closes it
+            try:
+                self._close_written()
+            finally:
+                self._syncing.release()
+
+    def _set_aside(self) -> None:
+        fd = self.folder.directory_fd
+        with own_errors(self.path, "setting the page aside"):
+            taken = set(os.listdir(fd))
+            name = invalid_name(self.page_id)
+            # The ids begin anew when an address had no pages for a while, and what is kept must stay.
+            free = next(
+                each for each in (name, *(f"{name}.{n}" for n in range(1, len(taken) + 2))) if each not in taken
+            )
+            try:
+                os.rename(page_name(self.page_id), free, src_dir_fd=fd, dst_dir_fd=fd)
+            except FileNotFoundError:
+                return
+
+    def release(self) -> None:
+        """Close what it is read by; it is opened again where it is needed.  Waits for who reads."""
+        with self._reading:
+            fd, self._read_fd = self._read_fd, -1
+            if fd >= 0:
+                os.close(fd)
+
+    def _open(self) -> int:
+        """What it is read by: not what it is written by, which is closed once all is synced."""
+        if self._read_fd < 0:
+            if self.is_gone:
+                raise NotFoundError(f"{self.path} was removed")
+            self._read_fd = open_file(self.folder.directory_fd, page_name(self.page_id), self.path, writable=False)
+        return self._read_fd
+
+    def _close_written(self) -> None:
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def __repr__(self) -> str:
+        return f"<Page {self.path}>"
+
+
+def _new_salt() -> bytes:
+    while not any(salt := secrets.token_bytes(SALT_BYTES)):
+        pass  # zeros stand for none
+    return salt
+
+
+def _only_zeros(fd: int, place: int, path: str) -> bool:
+    while data := read_at(fd, READ_BYTES, place, path):
+        if any(data):
+            return False
+        place += len(data)
+    return True

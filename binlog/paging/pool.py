@@ -1,0 +1,74 @@
+"""A few threads for what paging does beside its callers: syncing full pages, depaging, removing pages."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Hashable
+
+
+class Pool:
+    """Threads that end with the process, whether it closed its paging or not.
+
+    They begin with the first work.  failure: what a piece of work raised first.
+    """
+
+    def __init__(self, thread_count: int) -> None:
+        self._thread_count = thread_count
+        self._mutex = threading.Lock()
+        self._changed = threading.Condition(self._mutex)
+        self._work: deque[tuple[Hashable, Callable[[], None]]] = deque()
+        self._keys: set[Hashable] = set()
+        self._threads: list[threading.Thread] = []
+        self._busy = 0
+        self._stopping = False
+        self.failure: Exception | None = None
+
+    def do(self, work: Callable[[], None]) -> None:
+        """Have it be done, after what was asked for before."""
+        self.do_once(object(), work)
+
+    def do_once(self, key: Hashable, work: Callable[[], None]) -> bool:
+        """Have it be done, unless work with the same key waits or goes on; whether it will be."""
+        with self._mutex:
+            if self._stopping or key in self._keys:
+                return False
+            self._keys.add(key)
+            self._work.append((key, work))
+            if self._busy + len(self._work) > len(self._threads) < self._thread_count:
+                thread = threading.Thread(target=self._run, name="binlog paging", daemon=True)
+                self._threads.append(thread)
+                thread.start()
+            self._changed.notify()
+            return True
+
+    def drain(self) -> None:
+        """Wait until nothing waits or goes on."""
+        with self._mutex:
+            self._changed.wait_for(lambda: not self._busy and not self._work)
+
+    def stop(self) -> None:
+        """Do what waits, and end."""
+        with self._mutex:
+            self._stopping = True
+            self._changed.notify_all()
+        for thread in self._threads:
+            thread.join()
+
+    def _run(self) -> None:
+        while True:
+            with self._mutex:
+                self._changed.wait_for(lambda: self._stopping or self._work)
+                if not self._work:
+                    return
+                key, work = self._work.popleft()
+                self._busy += 1
+            try:
+                work()
+            except Exception as error:  # noqa: BLE001 - nobody sees what a thread raises; the manager tells of it
+                self.failure = self.failure or error
+            finally:
+                with self._mutex:
+                    self._busy -= 1
+                    self._keys.discard(key)
+                    self._changed.notify_all()

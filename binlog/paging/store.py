@@ -1,0 +1,399 @@
+"""The store of an address: its pages, of which the last one is written while the first ones are read.
+
+Invariants
+- Pages are in the order of their ids, and only the last one, if any, is added to.
+- A page that was found at the start is never added to: what lies behind its last message may be what a crash left.
+- A message is in a page as soon as `append` has returned, and stays there whatever becomes of the process.  It is
+  durable with the next `sync`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Collection
+from functools import partial
+
+from binlog.errors import BinlogError, ClosedError, FullError, PoisonedError, StateError
+from binlog.format.paging.names import ACKS_END, PAGE_END, PAGE_ID_MAX
+from binlog.format.paging.page_record import NO_TRANSACTION
+from binlog.format.problem import Problem
+from binlog.paging.addresses import AddressFolder, last_known_id
+from binlog.paging.options import PagingOptions, Policy
+from binlog.paging.page import Page
+from binlog.paging.page_acks import remove_acks
+from binlog.paging.transactions import PageTransaction
+from binlog.storage.native import fork_generation
+
+Later = Callable[[Callable[[], None]], None]
+
+# What C takes at once, with what is around it.
+MESSAGE_BYTES_MAX = (1 << 31) - 128
+DROPPED = -1
+
+
+def _append_nothing(message: bytes, tx_id: int) -> int | None:
+    """What a store appends by that has no page to append to."""
+    return None
+
+
+def _at_once(work: Callable[[], None]) -> None:
+    work()
+
+
+class PagingStore:
+    """The pages of one address, for this process, whose threads may share it.
+
+    dropped_count: messages that were dropped as there was no room.  problems: what is wrong with pages that were read.
+    page_closed: told each page to which nothing is added any more.
+    """
+
+    def __init__(
+        self,
+        folder: AddressFolder,
+        options: PagingOptions,
+        *,
+        processed: int = 0,
+        complete: Collection[int] = (),
+        later: Later = _at_once,
+    ) -> None:
+        """processed: pages up to this one were depaged.  complete: of these pages all was acknowledged.
+
+        Those may still be there, and are removed.  later: does what need not be done now.
+        """
+        self.folder = folder
+        self.address = folder.address
+        self.dropped_count = 0
+        self.problems: list[Problem] = []
+        self.page_closed: list[Callable[[Page], None]] = []
+        self._options = options
+        self._processed = processed
+        self._complete = complete
+        self._later = later
+        self._generation = fork_generation()
+        self._mutex = threading.Lock()
+        self._room = threading.Condition(self._mutex)
+        self._pages: deque[Page] = deque()
+        self._unsynced: dict[Page, None] = {}
+        self._current: Page | None = None
+        self._append: Callable[[bytes, int], int | None] = _append_nothing
+        self._due: deque[Callable[[], None]] = deque()
+        self._is_paging = False
+        self._state = "new"
+        self._next_id = 1
+        self._failure: BinlogError | None = None
+
+    def start(self) -> None:
+        """Find the pages that there are; where there are any, page mode goes on.  A second call does nothing.
+
+        Pages without a message are removed, and those that were processed.  Raises: AccessError; ClosedError.
+        """
+        with self._mutex:
+            if self._state == "started":
+                return
+            if self._state == "stopped":
+                raise ClosedError(f"the store of {self.address!r} was stopped")
+            self._next_id = max(last_known_id(self.folder), self._processed, *self._complete) + 1
+            for page_id in self.folder.ids(PAGE_END):
+                page = Page.found(self.folder, page_id)
+                if (
+                    page_id <= self._processed
+                    or page_id in self._complete
+                    or (page.message_count == 0 and page.problem is None)
+                ):
+                    page.delete()
+                else:
+                    self._pages.append(page)
+            there = {page.page_id for page in self._pages}
+            self.folder.sync()  # acknowledgements go only once their page has
+            for page_id in self.folder.ids(ACKS_END):
+                if page_id not in there:
+                    remove_acks(self.folder, page_id)
+            self._is_paging = bool(self._pages)
+            self._state = "started"
+
+    @property
+    def is_paging(self) -> bool:
+        """Whether messages go to pages."""
+        return self._is_paging
+
+    @property
+    def pages(self) -> list[Page]:
+        """The pages there are, the oldest first."""
+        with self._mutex:
+            return list(self._pages)
+
+    @property
+    def page_count(self) -> int:
+        """How many pages there are."""
+        return len(self._pages)
+
+    def start_paging(self) -> bool:
+        """Have messages go to pages from now on, a new one first; False where they do already.
+
+        Raises: FullError, AccessError, and then they do not; StateError; ClosedError; PoisonedError.
+        """
+        self._refuse()
+        with self._mutex:
+            self._check()
+            if self._is_paging:
+                return False
+            self._open_next()
+            self._is_paging = True
+        self._do_due()
+        return True
+
+    def page(self, message: bytes, transaction: PageTransaction | None = None) -> bool:
+        """Put a message into the current page, or the next one; False where this is not page mode.
+
+        It is there as soon as this returns, also for the next process; and durable with the next `sync`.  With a
+        transaction it is there, and durable, once that is committed.
+        Blocks: for the write; with the policy BLOCK while there are as many pages as there may be.
+        Raises: FullError; StateError; ClosedError; PoisonedError; TypeError; ValueError.
+        """
+        return self.append(message, transaction) is not None
+
+    def append(self, message: bytes, transaction: PageTransaction | None = None) -> int | None:
+        """As `page`, and give the message's place: the page's id times 2**32, and its number in the page.
+
+        None where this is not page mode, DROPPED where it was dropped.
+        """
+        if transaction is not None:
+            transaction.check()
+            place = self._append_slowly(message, transaction.tx_id)
+            if place is not None and place != DROPPED:
+                transaction.wrote(self)
+            return place
+        if type(message) is bytes and (place := self._append(message, NO_TRANSACTION)) is not None:
+            return place
+        return self._append_slowly(message, NO_TRANSACTION)
+
+    def depage(self) -> Page | None:
+        """Take the first page, as a whole; it can be read, and is to be deleted.  None ends page mode.
+
+        The page that is added to is taken too, where it is the only one and has a message; another one follows it.
+        Nothing is read here, and others add messages meanwhile.
+        Raises: FullError, and nothing was taken; StateError; ClosedError; AccessError; PoisonedError.
+        """
+        self._refuse()
+        with self._mutex:
+            self._check()
+            page = self._take() if self._is_paging else None
+        self._do_due()
+        return page
+
+    def _take(self) -> Page | None:
+        page = self._pages[0] if self._pages else None
+        if page is not None and page is self._current:
+            if page.state().message_count:
+                self._open_next()
+            else:
+                page = None
+        if page is None:
+            self._end_paging()
+            return None
+        self._pages.popleft()
+        self._unsynced.pop(page, None)
+        self._room.notify_all()
+        return page
+
+    def put_back(self, page: Page) -> None:
+        """Have a page that was taken be the first one again: it could not be processed."""
+        with self._mutex:
+            self._pages.appendleft(page)
+            self._is_paging = True
+
+    def forget(self, page: Page) -> None:
+        """A page was removed that nobody took."""
+        with self._mutex:
+            if page in self._pages:
+                self._pages.remove(page)
+            self._unsynced.pop(page, None)
+            self._room.notify_all()
+
+    def following(self, page_id: int) -> Page | None:
+        """The first page whose id is larger, or None."""
+        with self._mutex:
+            return next((page for page in self._pages if page.page_id > page_id), None)
+
+    def find(self, page_id: int) -> Page | None:
+        """The page with this id, or None."""
+        with self._mutex:
+            return next((page for page in self._pages if page.page_id == page_id), None)
+
+    def sync(self) -> None:
+        """Have all messages that are in pages be durable.  Blocks: for a sync of each page that was written to.
+
+        Raises: PoisonedError, and from then on nothing is added; ClosedError; StateError.
+        """
+        self._refuse()
+        with self._mutex:
+            self._check()
+            pages = list(self._unsynced)
+        self._sync(pages)
+
+    def do_later(self, work: Callable[[], None]) -> None:
+        """Have it be done soon, by a thread that may wait for the disk; at once where there is none."""
+        self._later(work)
+
+    def stop(self) -> None:
+        """Have all be durable, and end; a second call does nothing.  Raises: PoisonedError; it is stopped then too."""
+        if fork_generation() != self._generation:
+            return
+        with self._mutex:
+            if self._state == "stopped":
+                return
+            self._state = "stopped"
+            self._append = _append_nothing
+            pages, current = list(self._pages), self._current
+            unsynced = list(self._unsynced)
+            self._room.notify_all()
+        try:
+            if current is not None:
+                current.close()
+            if self._failure is None:
+                self._sync(unsynced)
+        finally:
+            for page in pages:
+                page.release()
+            self.folder.close()
+
+    def _append_slowly(self, message: bytes, tx_id: int) -> int | None:
+        self._refuse()
+        if type(message) is not bytes:
+            message = memoryview(message).tobytes()
+        if len(message) > MESSAGE_BYTES_MAX:
+            raise ValueError(f"a message of {len(message)} bytes; {MESSAGE_BYTES_MAX} are possible")
+        with self._mutex:
+            place = self._append_held(message, tx_id)
+        self._do_due()
+        return place
+
+    def _append_held(self, message: bytes, tx_id: int) -> int | None:
+        while True:
+            self._check()
+            if not self._is_paging:
+                return None
+            place = self._append(message, tx_id)
+            if place is not None:
+                if tx_id != NO_TRANSACTION:
+                    assert self._current is not None
+                    counts = self._current.tx_counts
+                    counts[tx_id] = counts.get(tx_id, 0) + 1
+                return place
+            if not self._go_on():
+                return DROPPED
+
+    def _go_on(self) -> bool:
+        """Make room for a message that the current page did not take; False where it is to be dropped.
+
+        The mutex is held; it is let go of while this waits.
+        """
+        page = self._current
+        if page is not None:
+            self._mend(page)
+        limit = self._options.page_count_max
+        if limit is not None and len(self._pages) >= limit:
+            if self._options.full_policy is Policy.DROP:
+                self.dropped_count += 1
+                return False
+            if self._options.full_policy is Policy.BLOCK:
+                self._room.wait()
+                return True
+            text = f"the address {self.address!r} has {limit} pages, and may not have more"
+            raise FullError(text, limit=limit * self._options.page_bytes)
+        self._open_next()
+        return True
+
+    def _mend(self, page: Page) -> None:
+        try:
+            page.mend()
+        except FullError:
+            raise
+        except BinlogError as error:
+            self._fail(error)
+            raise
+
+    def _open_next(self) -> None:
+        """Go on to another page.  The mutex is held.  Raises: FullError, AccessError, and all is as it was."""
+        if self._next_id > PAGE_ID_MAX:
+            raise FullError(f"the address {self.address!r} has used all ids of pages")
+        new = Page.create(self.folder, self._next_id, self._options.page_bytes)
+        self._next_id += 1
+        page, self._current = self._current, new
+        assert new.writer is not None
+        self._append = new.writer.append
+        self._pages.append(new)
+        self._unsynced[new] = None
+        if page is not None:
+            self._close(page)
+
+    def _close(self, page: Page) -> None:
+        """Nothing more is added to a page; it is synced, soon."""
+        try:
+            page.close()
+        except BinlogError as error:
+            self._fail(error)
+            raise
+        self._due.extend(partial(tell, page) for tell in self.page_closed)
+        # Where the disk is slower than who appends, who goes on to the next page waits for it.
+        waiting = [page for page in self._unsynced if page is not self._current]
+        if len(waiting) > self._options.unsynced_pages_max:
+            self._due.append(partial(self._sync, waiting))
+        else:
+            self._due.append(partial(self._later, partial(self._sync, [page])))
+
+    def _do_due(self) -> None:
+        """What was to be done once the mutex is free."""
+        while self._due:
+            try:
+                work = self._due.popleft()
+            except IndexError:
+                return  # another thread has it
+            work()
+
+    def _end_paging(self) -> None:
+        """The mutex is held."""
+        page, self._current = self._current, None
+        self._append = _append_nothing
+        self._is_paging = False
+        self._room.notify_all()
+        if page is not None:
+            page.close()
+            if page.message_count:  # who appended had not come to the mutex yet
+                self._is_paging = True
+                return
+            self._pages.remove(page)
+            self._unsynced.pop(page, None)
+            page.delete()
+
+    def _sync(self, pages: list[Page]) -> None:
+        try:
+            for page in pages:
+                page.sync()
+                if not page.is_open:
+                    self._unsynced.pop(page, None)
+        except BinlogError as error:
+            with self._mutex:
+                self._fail(error)
+            raise
+
+    def _fail(self, error: BinlogError) -> None:
+        """Nothing is added any more: what the disk has is not known.  The mutex is held."""
+        if self._failure is None:
+            self._failure = error
+        self._append = _append_nothing
+        self._room.notify_all()
+
+    def _refuse(self) -> None:
+        """Before the mutex is taken, which somebody may hold for ever in a forked child.  Raises: StateError."""
+        if fork_generation() != self._generation:
+            raise StateError(f"the store of {self.address!r} is the parent process's")
+
+    def _check(self) -> None:
+        if self._state != "started":
+            if self._state == "stopped":
+                raise ClosedError(f"the store of {self.address!r} was stopped")
+            raise StateError(f"the store of {self.address!r} was not started")
+        if self._failure is not None:
+            raise PoisonedError(f"nothing more is paged: {self._failure}") from self._failure
