@@ -50,7 +50,12 @@ def pack_journal(
 ) -> int: ...
 def scan_journal(
     data: Any, start: int, file_id: int, salt: bytes, old: bool, few: bool, /
-) -> tuple[list[tuple[int, int, int, int, int, int, bytes, bytes]], int, int, list[tuple[int, int]], list[int]]: ...
+) -> tuple[
+    list[tuple[int, int, int, int, int, int, bytes, bytes]], int, int, list[tuple[int, int]], list[int], int
+]: ...
+def load_journal(
+    data: Any, start: int, file_id: int, salt: bytes, old: bool, record_type: type[tuple[Any, ...]], number: int, /
+) -> tuple[list[Any], int, int, list[tuple[int, int]], list[int], int]: ...
 def scan_journal_columns(
     data: Any, start: int, file_id: int, salt: bytes, old: bool, count_max: int, /
 ) -> tuple[

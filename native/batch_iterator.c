@@ -280,6 +280,7 @@ static PyMethodDef module_methods[] = {
     {"message_columns", binlog_message_columns, METH_VARARGS, "See native/columns.c."},
     {"wait_and_read", binlog_wait_and_read, METH_VARARGS, "See native/wake.c."},
     {"pack_journal", binlog_pack_journal, METH_VARARGS, "See native/journal_pack.c."},
+    {"load_journal", binlog_load_journal, METH_VARARGS, "See native/journal_load.c."},
     {"scan_journal", binlog_scan_journal, METH_VARARGS, "See native/journal_scan.c."},
     {"scan_journal_columns", binlog_scan_journal_columns, METH_VARARGS, "See native/journal_columns.c."},
     {"gather_bodies", binlog_gather_bodies, METH_VARARGS, "See native/journal_columns.c."},

@@ -1,7 +1,9 @@
 /* Records of a journal, for what makes them of Python's objects (journal_pack.c) and those of them (journal_scan.c,
- * journal_columns.c). */
+ * journal_load.c, journal_columns.c). */
 #ifndef BINLOG_JOURNAL_H
 #define BINLOG_JOURNAL_H
+
+#include "crc_spans.h"
 
 #include <Python.h>
 #include <stdint.h>
@@ -31,6 +33,9 @@ struct journal_use {
 /* What ends a record that lies at the offset `at` of its file and takes so many bytes before that. */
 uint32_t journal_check(const struct journal_use *use, uint64_t at, const uint8_t *record, size_t bytes);
 
+/* CRC-32C of what comes before a record at the offset `at`: of the salt and of the offset. */
+uint32_t journal_check_seed(const struct journal_use *use, uint64_t at);
+
 /* The use, from what Python says of it; -1 with an exception. */
 int journal_use(struct journal_use *use, unsigned int file_id, const char *salt, Py_ssize_t salt_bytes);
 
@@ -54,10 +59,13 @@ struct journal_scan {
 };
 
 /* How far a walk over a file has come, and lists of what it met: gaps before records, as pairs of offsets, and where
- * something begins as a record of this use of the file and goes on as none, a thousand of these at most. */
+ * something begins as a record of this use of the file and goes on as none, a thousand of these at most.
+ * crc_bytes: over so many bytes CRCs were computed; in_vain: of these, for what was no record. */
 struct journal_walk {
     size_t end;
     PyObject *gaps, *doubts;
+    uint64_t crc_bytes, in_vain;
+    struct crc_spans spans;
 };
 
 /* A walk from an offset on; -1 with an exception.  Its lists are let go of in any case. */
@@ -67,6 +75,10 @@ void journal_walk_end(struct journal_walk *walk);
 /* On to behind the next record, which is `found`: 1; 0 where there is none any more; -1 with an exception. */
 int journal_next(const struct journal_scan *scan, struct journal_walk *walk, struct journal_found *found);
 
+/* A record as scan_journal gives it. */
+PyObject *journal_record_tuple(const struct journal_found *found);
+
+PyObject *binlog_load_journal(PyObject *module, PyObject *args);
 PyObject *binlog_pack_journal(PyObject *module, PyObject *args);
 PyObject *binlog_scan_journal(PyObject *module, PyObject *args);
 PyObject *binlog_scan_journal_columns(PyObject *module, PyObject *args);

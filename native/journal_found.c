@@ -95,10 +95,39 @@ static void read_head(const struct journal_scan *scan, const uint8_t *at, struct
     found->counts_bytes = (uint64_t)files * JOURNAL_PLACE_BYTES;
 }
 
-enum health { NO_RECORD, DOUBTFUL, HEALTHY };
+/* Whether the check of a record holds.
+ *
+ * Of bytes that are no records any number may begin as one, and each may say that it reaches to the end of the file.  So
+ * once CRCs were computed in vain over as many bytes as the file has, they are put together from those of its parts. */
+static int check_holds(const struct journal_scan *scan, struct journal_walk *walk, size_t offset, size_t bytes)
+{
+    const uint8_t *at = scan->data + offset;
+    uint32_t check;
+
+    if (!scan->use.salt || !walk->spans.before) {
+        check = journal_check(&scan->use, offset, at, bytes);
+        walk->crc_bytes += scan->use.salt ? bytes : 0;
+    } else {
+        check = crc_spans_of(&walk->spans, journal_check_seed(&scan->use, offset), offset, bytes);
+        walk->crc_bytes += 2 * CRC_SPANS_STEP;
+    }
+    if (get_u32(at + bytes) == check)
+        return 1;
+    walk->in_vain += scan->use.salt ? bytes : 0;
+    if (walk->in_vain > scan->stop && !walk->spans.before) {
+        if (crc_spans_begin(&walk->spans, scan->data, scan->stop) != 0)
+            PyErr_NoMemory();
+        walk->crc_bytes += scan->stop;
+    }
+    return 0;
+}
+
+/* FAILED: there is no memory, and an exception. */
+enum health { NO_RECORD, DOUBTFUL, HEALTHY, FAILED };
 
 /* What lies at an offset.  DOUBTFUL: it begins as a record of this use of the file, and goes on as none. */
-static enum health look(const struct journal_scan *scan, size_t offset, struct journal_found *found)
+static enum health look(const struct journal_scan *scan, struct journal_walk *walk, size_t offset,
+                        struct journal_found *found)
 {
     const uint8_t *at = scan->data + offset;
     size_t room = scan->stop - offset;
@@ -119,8 +148,8 @@ static enum health look(const struct journal_scan *scan, size_t offset, struct j
     if (found->bytes > room)
         return DOUBTFUL;
     size_t checked = (size_t)found->bytes - JOURNAL_CHECK_BYTES;
-    if (get_u32(at + checked) != journal_check(&scan->use, offset, at, checked))
-        return DOUBTFUL;
+    if (!check_holds(scan, walk, offset, checked))
+        return PyErr_Occurred() ? FAILED : DOUBTFUL;
     found->body = at + head;
     found->counts = found->body + found->body_bytes;
     return HEALTHY;
@@ -128,6 +157,7 @@ static enum health look(const struct journal_scan *scan, size_t offset, struct j
 
 int journal_walk_begin(struct journal_walk *walk, Py_ssize_t start)
 {
+    memset(walk, 0, sizeof *walk);
     walk->gaps = PyList_New(0);
     walk->doubts = PyList_New(0);
     if (!walk->gaps || !walk->doubts)
@@ -144,6 +174,7 @@ void journal_walk_end(struct journal_walk *walk)
 {
     Py_XDECREF(walk->gaps);
     Py_XDECREF(walk->doubts);
+    crc_spans_end(&walk->spans);
 }
 
 /* Add `value`, which may be NULL, to the list and let go of it; -1 with an exception. */
@@ -157,7 +188,7 @@ static int add(PyObject *list, PyObject *value)
 int journal_next(const struct journal_scan *scan, struct journal_walk *walk, struct journal_found *found)
 {
     for (size_t offset = walk->end; offset < scan->stop; offset++) {
-        enum health health = look(scan, offset, found);
+        enum health health = look(scan, walk, offset, found);
         if (health == HEALTHY) {
             if (offset != walk->end &&
                 add(walk->gaps, Py_BuildValue("(nn)", (Py_ssize_t)walk->end, (Py_ssize_t)offset)) != 0)
@@ -165,6 +196,8 @@ int journal_next(const struct journal_scan *scan, struct journal_walk *walk, str
             walk->end = offset + (size_t)found->bytes;
             return 1;
         }
+        if (health == FAILED)
+            return -1;
         if (health == DOUBTFUL && PyList_Size(walk->doubts) < DOUBTS_MAX &&
             add(walk->doubts, PyLong_FromSize_t(offset)) != 0)
             return -1;

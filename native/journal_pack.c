@@ -10,15 +10,20 @@
 
 #include <string.h>
 
-uint32_t journal_check(const struct journal_use *use, uint64_t at, const uint8_t *record, size_t bytes)
+uint32_t journal_check_seed(const struct journal_use *use, uint64_t at)
 {
     uint8_t place[JOURNAL_SALT_BYTES + 8];
 
-    if (!use->salt)
-        return (uint32_t)(bytes + JOURNAL_CHECK_BYTES);
     memcpy(place, use->salt, JOURNAL_SALT_BYTES);
     put_u64(place + JOURNAL_SALT_BYTES, at);
-    return binlog_crc32c(binlog_crc32c(0, place, sizeof place), record, bytes);
+    return binlog_crc32c(0, place, sizeof place);
+}
+
+uint32_t journal_check(const struct journal_use *use, uint64_t at, const uint8_t *record, size_t bytes)
+{
+    if (!use->salt)
+        return (uint32_t)(bytes + JOURNAL_CHECK_BYTES);
+    return binlog_crc32c(journal_check_seed(use, at), record, bytes);
 }
 
 int journal_use(struct journal_use *use, unsigned int file_id, const char *salt, Py_ssize_t salt_bytes)

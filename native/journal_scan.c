@@ -3,7 +3,7 @@
 #define PY_SSIZE_T_CLEAN
 #include "journal.h"
 
-static PyObject *record_tuple(const struct journal_found *found)
+PyObject *journal_record_tuple(const struct journal_found *found)
 {
     return Py_BuildValue("(inKLLIy#y#)", found->kind, (Py_ssize_t)found->offset,
                          (unsigned long long)(found->offset + found->bytes), (long long)found->tx_id,
@@ -13,7 +13,7 @@ static PyObject *record_tuple(const struct journal_found *found)
 
 static int add_record(PyObject *records, const struct journal_found *found)
 {
-    PyObject *record = record_tuple(found);
+    PyObject *record = journal_record_tuple(found);
     int result = record ? PyList_Append(records, record) : -1;
     Py_XDECREF(record);
     return result;
@@ -38,6 +38,7 @@ static long long go_through(const struct journal_scan *scan, int few, struct jou
 /* scan_journal(data, start, file_id, salt, old, few): all records that `data`, a file's bytes, has from `start` on, as
  * tuples of kind, offset, end, transaction, id, user's type, body and counts; how many there are; where the last one ends;
  * the gaps before it, as pairs; and the offsets at which something only begins as a record, a thousand of them at most.
+ * Then over how many bytes CRCs were computed.
  * few: ADD, UPDATE and DELETE are counted, and not given. */
 PyObject *binlog_scan_journal(PyObject *module, PyObject *args)
 {
@@ -60,7 +61,8 @@ PyObject *binlog_scan_journal(PyObject *module, PyObject *args)
     if (journal_walk_begin(&walk, start) == 0 && records && journal_use(&scan.use, file_id, salt, salt_bytes) == 0)
         count = go_through(&scan, few, &walk, records);
     if (count >= 0)
-        all = Py_BuildValue("(OLnOO)", records, count, (Py_ssize_t)walk.end, walk.gaps, walk.doubts);
+        all = Py_BuildValue("(OLnOOK)", records, count, (Py_ssize_t)walk.end, walk.gaps, walk.doubts,
+                            (unsigned long long)walk.crc_bytes);
     Py_XDECREF(records);
     journal_walk_end(&walk);
     PyBuffer_Release(&data);

@@ -23,7 +23,7 @@ from binlog.journal.appender import Appender, aligned
 from binlog.journal.control_file import FileMoves, remove_control, rename_all, write_control
 from binlog.journal.files import JournalFiles
 from binlog.journal.journal_file import JournalFile
-from binlog.journal.ledger import Ledger, pairs
+from binlog.journal.ledger import Ledger
 from binlog.journal.listing import read_file
 from binlog.journal.options import JournalOptions
 from binlog.journal.record import Deleted, Record
@@ -210,6 +210,7 @@ class Compactor:
         watched = self._ledger.watched or {}
         copies: dict[int, list[tuple[JournalFile, int]]] = {}
         for file, _, items in run.written:
+            self._ledger.meet(file)
             for record_id, size in items:
                 if size is None:
                     # It ended records of files before this run, which are still counted as the old files had it.
@@ -219,11 +220,10 @@ class Compactor:
                     copies.setdefault(record_id, []).append((file, size))
                     file.alive += 1
         for record_id, new in copies.items():
-            places = self._ledger.records.get(record_id, ())
-            if any(file in sources for file, _ in pairs(places)):
-                kept = [(file, size) for file, size in pairs(places) if file not in sources]
-                there = sorted([*new, *kept], key=lambda each: each[0].header.file_id)
-                self._ledger.records[record_id] = tuple(part for each in there for part in each)
+            there = self._ledger.pairs(self._ledger.records.get(record_id, []))
+            if any(file in sources for file, _ in there):
+                kept = [(file, size) for file, size in there if file not in sources]
+                self._ledger.move(record_id, sorted([*new, *kept], key=lambda each: each[0].header.file_id))
                 for file, size in new:
                     file.alive_bytes += size
             else:
@@ -236,8 +236,9 @@ class Compactor:
                     if other not in sources:
                         with_deletes.negated[other] = with_deletes.negated.get(other, 0) + count
         self._files.replace(run.sources, [each.file for each in run.written])
-        for file in self._files:
-            for source in run.sources:
+        for source in run.sources:
+            self._ledger.forget(source)
+            for file in self._files:
                 file.negated.pop(source, None)
 
     def _remove(self, written: Sequence[_Written]) -> None:

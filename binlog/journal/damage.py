@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from binlog.format.journal.file_header import FileHeader, JournalLayout
 from binlog.format.problem import Problem
-from binlog.storage.journal_records import Scan
+from binlog.storage.journal_records import LoadScan, Scan
 
 # Written behind the last record with every write, where there is room.
 ZEROS_BEHIND = 16
@@ -19,7 +19,7 @@ ZEROS_BEHIND = 16
 _UNFINISHED = "what lies here is no record: it is damaged, or was being written when the machine or its process ended"
 
 
-def file_problems(path: str, header: FileHeader, data: bytes, scan: Scan) -> Iterator[Problem]:
+def file_problems(path: str, header: FileHeader, data: bytes, scan: Scan | LoadScan) -> Iterator[Problem]:
     """What is wrong, in the order of the file.  data: the whole file."""
     gaps = [gap for gap in scan.gaps if not _is_padding(data, *gap, header)]
     for start, stop in gaps:

@@ -21,6 +21,7 @@ from binlog.journal.ledger import Ledger, Operation, Transaction
 from binlog.journal.loading import Loading
 from binlog.journal.options import JournalOptions, Sync
 from binlog.journal.record import Loaded
+from binlog.storage.collector import collector_paused
 from binlog.storage.files import make_directory, open_directory, sync_parent
 from binlog.storage.sole_owner import SoleOwner
 
@@ -81,7 +82,8 @@ class Journal:
         """
         if self._state != "started":
             raise StateError(f"the journal {self.path} is not to be loaded: it is {self._state}")
-        loading = Loading(self.path, self._directory_fd, self._options)
+        with collector_paused():
+            loading = Loading(self.path, self._directory_fd, self._options)
         self._files = files = loading.files
         try:
             if files.current is None:
@@ -96,12 +98,13 @@ class Journal:
         first = files.layout.header_bytes
         self._record_bytes_max = options.file_bytes - aligned(first, options.alignment)
         self._ledger = loading.ledger
+        self._ledger.meet(files.current)
         self._appender = Appender(
             self._mutex, self._next_file, options.buffer_bytes, options.alignment, options.flush_seconds
         )
         self._appender.begin(files.current, loading.at or first, loading.record_count)
         compactor = Compactor(self._mutex, self._files_mutex, files, self._ledger, self._appender, options)
-        self._keeper = Keeper(self._mutex, self._files_mutex, files, self._appender, compactor)
+        self._keeper = Keeper(self._mutex, self._files_mutex, files, self._ledger, self._appender, compactor)
         loaded = loading.loaded()
         self._id = loaded.id_max
         self._appender.start()
@@ -418,6 +421,7 @@ class Journal:
     def _next_file(self) -> JournalFile:
         with self._files_mutex:
             file = self._files.take()
+        self._ledger.meet(file)
         self._keeper.wake()
         return file
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 
 from binlog.format.journal.file_header import FileHeader
 from binlog.storage.files import open_file, sync, write_at
 
+_numbers = itertools.count(1)
+
 
 class JournalFile:
     """One use of a file.
 
+    number: of this object, which no other of the process has.
     alive: records, and transactions that have some here, for which the file must stay.
     negated: for files that lie before, or this one, how many of theirs a record here ended; it must stay for these.
     outlasts: other files for which it must stay: see `Ledger.fail`.
@@ -18,8 +22,8 @@ class JournalFile:
     """
 
     __slots__ = (
-        "alive", "alive_bytes", "damaged", "directory_fd", "fd", "file_bytes", "header", "name", "negated", "outlasts",
-        "path",
+        "alive", "alive_bytes", "damaged", "directory_fd", "fd", "file_bytes", "header", "name", "negated", "number",
+        "outlasts", "path",
     )  # fmt: skip
 
     def __init__(self, folder: str, directory_fd: int, name: str, header: FileHeader, file_bytes: int) -> None:
@@ -28,6 +32,7 @@ class JournalFile:
         self.name = name
         self.header = header
         self.file_bytes = file_bytes
+        self.number = next(_numbers)
         self.fd = -1
         self.alive = 0
         self.alive_bytes = 0

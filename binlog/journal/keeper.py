@@ -14,7 +14,7 @@ from binlog.errors import BinlogError, ClosedError, FullError, InternalError, Po
 from binlog.journal.appender import Appender
 from binlog.journal.compaction import Compactor
 from binlog.journal.files import JournalFiles
-from binlog.journal.ledger import dead_files
+from binlog.journal.ledger import Ledger, dead_files
 
 
 class Keeper:
@@ -29,12 +29,14 @@ class Keeper:
         mutex: threading.Lock,
         files_mutex: threading.Lock,
         files: JournalFiles,
+        ledger: Ledger,
         appender: Appender,
         compactor: Compactor,
     ) -> None:
         self._mutex = mutex
         self._files_mutex = files_mutex
         self._files = files
+        self._ledger = ledger
         self._appender = appender
         self._compactor = compactor
         self._asked: deque[tuple[Callable[[], int], Future[int]]] = deque()
@@ -140,7 +142,8 @@ class Keeper:
             with self._files_mutex:
                 self._files.free_dead(file)
         with self._mutex:
-            for file in self._files:
-                for gone in dead:
+            for gone in dead:
+                self._ledger.forget(gone)
+                for file in self._files:
                     file.negated.pop(gone, None)
         return len(dead)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from binlog.journal.journal_file import JournalFile
-from binlog.journal.ledger import Ledger, pairs
+from binlog.journal.ledger import Ledger
 
 
 class Kept(NamedTuple):
@@ -28,7 +28,7 @@ def kept_files(files: Iterable[JournalFile], ledger: Ledger) -> list[Kept]:
     """What keeps each of the files."""
     found = {file: Kept(file.name, file.header.file_id, [], [], []) for file in files}
     for record_id, places in ledger.records.items():
-        for file in {file for file, _ in pairs(places)} & found.keys():
+        for file in {file for file, _ in ledger.pairs(places)} & found.keys():
             found[file].records.append(record_id)
     for tx_id, transaction in ledger.transactions.items():
         for file in transaction.pinned.keys() & found.keys():

@@ -14,8 +14,11 @@ from typing import NamedTuple
 from binlog.format.journal.record import Kind
 from binlog.journal.journal_file import JournalFile
 
-# File, bytes, file, bytes, ...: of what was added first, and then of the updates.
-Places = tuple[JournalFile | int, ...]
+# A file's number << 32 | the bytes that a record takes in it: plain numbers, for there may be millions.  A list where
+# there are updates: of what was added first, and then of these.
+Places = int | list[int]
+_SHIFT = 32
+_BYTES = (1 << _SHIFT) - 1
 
 
 class Operation(NamedTuple):
@@ -59,15 +62,39 @@ class Ledger:
     def __init__(self) -> None:
         self.watched: dict[int, JournalFile] | None = None
         self.records: dict[int, Places] = {}
+        self._files: dict[int, JournalFile] = {}
         self.transactions: dict[int, Transaction] = {}
         self.failed: dict[int, Transaction] = {}
+
+    def meet(self, file: JournalFile) -> None:
+        """A file may have records from now on."""
+        self._files[file.number] = file
+
+    def forget(self, file: JournalFile) -> None:
+        """Nothing that is there lies in a file any more."""
+        self._files.pop(file.number, None)
 
     def add(self, record_id: int, file: JournalFile, record_bytes: int) -> None:
         """A record, or an update of it, lies in a file."""
         file.alive += 1
         file.alive_bytes += record_bytes
+        place = file.number << _SHIFT | record_bytes
         there = self.records.get(record_id)
-        self.records[record_id] = (file, record_bytes) if there is None else (*there, file, record_bytes)
+        if there is None:
+            self.records[record_id] = place
+        elif isinstance(there, list):
+            there.append(place)
+        else:
+            self.records[record_id] = [there, place]
+
+    def add_all(self, file: JournalFile, places: dict[int, int], total_bytes: int) -> bool:
+        """Records lie in a file, if none of them is there already; whether they were added."""
+        if not self.records.keys().isdisjoint(places):
+            return False
+        file.alive += len(places)
+        file.alive_bytes += total_bytes
+        self.records.update(places)
+        return True
 
     def delete(self, record_id: int, file: JournalFile) -> bool:
         """A record in `file` says that a record is deleted; whether there was one."""
@@ -76,10 +103,20 @@ class Ledger:
             return False
         if self.watched is not None:
             self.watched[record_id] = file
-        for place, record_bytes in pairs(places):
+        for place, record_bytes in self.pairs(places):
             place.alive_bytes -= record_bytes
             file.negate(place)
         return True
+
+    def pairs(self, places: Places) -> list[tuple[JournalFile, int]]:
+        """Each file with how many bytes a record takes in it."""
+        all_ = places if isinstance(places, list) else [places]
+        return [(self._files[place >> _SHIFT], place & _BYTES) for place in all_]
+
+    def move(self, record_id: int, pairs: Iterable[tuple[JournalFile, int]]) -> None:
+        """What a record and its updates come to lies elsewhere; what the files count is not changed."""
+        places = [file.number << _SHIFT | record_bytes for file, record_bytes in pairs]
+        self.records[record_id] = places if len(places) > 1 else places[0]
 
     def join(self, tx_id: int, operation: Operation) -> Transaction:
         """A record of a transaction lies in its file; the first one of a transaction begins it."""
@@ -142,9 +179,9 @@ class Ledger:
             file.negate(pinned)
 
 
-def pairs(places: Places) -> Iterable[tuple[JournalFile, int]]:
-    """Each file with how many bytes a record takes in it."""
-    return zip(places[::2], places[1::2], strict=True)  # type: ignore[arg-type]
+def bytes_of(place: int) -> int:
+    """How many bytes a record takes."""
+    return place & _BYTES
 
 
 def dead_files(files: Sequence[JournalFile], current: JournalFile | None) -> list[JournalFile]:

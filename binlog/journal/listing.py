@@ -18,9 +18,10 @@ from binlog.format.journal.file_header import (
 )
 from binlog.journal.journal_file import JournalFile
 from binlog.journal.options import JournalOptions
+from binlog.journal.record import Record
 from binlog.storage.failures import own_errors
 from binlog.storage.files import open_file, read_at
-from binlog.storage.journal_records import Scan, scan_records
+from binlog.storage.journal_records import LoadScan, Scan, load_records, scan_records
 
 
 class Listing(NamedTuple):
@@ -98,6 +99,13 @@ def read_file(file: JournalFile, *, transactions_only: bool = False) -> ScannedF
     with _opened(file.directory_fd, file.name, file.path) as fd:
         data = read_at(fd, file.file_bytes, 0, file.path)
     return ScannedFile(file, data, scan_records(data, file.header, transactions_only=transactions_only))
+
+
+def load_file(file: JournalFile) -> tuple[bytes, LoadScan]:
+    """All of a file, and what a load takes of it.  Raises: as `read_file`."""
+    with _opened(file.directory_fd, file.name, file.path) as fd:
+        data = read_at(fd, file.file_bytes, 0, file.path)
+    return data, load_records(data, file.header, Record, file.number)
 
 
 @contextmanager

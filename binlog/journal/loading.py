@@ -3,20 +3,34 @@
 from __future__ import annotations
 
 import os
+from typing import NamedTuple
 
 from binlog.errors import CorruptError
 from binlog.format.journal.file_header import JournalLayout
+from binlog.format.problem import Problem
 from binlog.journal.attic import keep_copy, move_file
 from binlog.journal.control_file import finish
 from binlog.journal.damage import ZEROS_BEHIND, file_problems
 from binlog.journal.files import JournalFiles
 from binlog.journal.journal_file import JournalFile
 from binlog.journal.ledger import Ledger
-from binlog.journal.listing import Listing, ScannedFile, list_files, read_file
+from binlog.journal.listing import Listing, list_files, load_file
 from binlog.journal.options import JournalOptions
 from binlog.journal.record import Loaded
 from binlog.journal.replay import Replay
-from binlog.storage.files import remove_file, sync_directory
+from binlog.storage.files import read_at, remove_file, sync_directory
+
+_CHUNK_BYTES = 1 << 20
+
+
+class _Read(NamedTuple):
+    """A file that was gone through; end, record_count: of its records.  is_ended: it says itself where they end."""
+
+    file: JournalFile
+    end: int
+    record_count: int
+    is_ended: bool
+    problems: list[Problem]
 
 
 class Loading:
@@ -64,68 +78,72 @@ class Loading:
         """
         return [*self._replay.failed, *(each.tx_id for each in self._replay.left())]
 
-    def _read(self, listing: Listing) -> ScannedFile | None:
+    def _read(self, listing: Listing) -> _Read | None:
         """Go through all files; the last one with records."""
         self.files.id_max = listing.id_max
-        last: ScannedFile | None = None
+        last: _Read | None = None
         is_proven = self._options.layout is not None or self.files.layout is JournalLayout.NATIVE or not listing.files
         used: JournalFile | None = None
         for file in listing.files:
-            read = read_file(file)
-            scan = read.scan
-            rest = read.data[file.header.layout.header_bytes :]
+            data, scan = load_file(file)
             is_proven = is_proven or scan.record_count > 0
-            if scan.record_count == 0 and not scan.doubts and not file.header.parse_end(read.data):
+            is_ended = file.header.parse_end(data) is not None
+            if scan.record_count == 0 and not scan.doubts and not is_ended:
+                rest = data[file.header.layout.header_bytes :]
                 used = used or (file if rest.strip(b"\0J") else None)
                 self._unused.append(file)
                 continue
-            self._replay.go_through(file, scan.records)
+            self._replay.go_through(file, scan.items)
             if last is not None:
                 self._keep(last)
-            last = read
+            problems = list(file_problems(file.path, file.header, data, scan))
+            last = _Read(file, scan.end, scan.record_count, is_ended, problems)
         if used is not None and not is_proven:
             raise CorruptError(
                 used.path, 0, "layout", "it does not begin as a file of ours, and has nothing of JBoss Messaging's"
             )
         return last
 
-    def _keep(self, read: ScannedFile) -> None:
+    def _keep(self, read: _Read) -> None:
         """A file that the journal has gone on from."""
-        problems = list(file_problems(read.file.path, read.file.header, read.data, read.scan))
-        read.file.damaged = bool(problems)
-        self._problems += problems
+        read.file.damaged = bool(read.problems)
+        self._problems += read.problems
         self.files.data.append(read.file)
 
-    def _go_on_in(self, read: ScannedFile) -> None:
+    def _go_on_in(self, read: _Read) -> None:
         """The last file with records: the journal goes on in it where it can."""
-        file, scan = read.file, read.scan
-        problems = list(file_problems(file.path, file.header, read.data, scan))
+        file = read.file
         fits = file.header.alignment == self._options.alignment or file.header.layout is not JournalLayout.NATIVE
-        is_ended = file.header.parse_end(read.data) is not None
-        # What is told here is as good as acknowledged.  It is written again, for where a sync had failed another one
-        # says that all is well without writing anything (fsync(2)).
         file.open()
-        file.write(memoryview(read.data)[: scan.end], 0)
-        file.sync()
-        if not fits or is_ended or any(problem.rule != "tail" for problem in problems):
+        self._write_again(file, read.end)
+        if not fits or read.is_ended or any(problem.rule != "tail" for problem in read.problems):
             file.close()
             self._keep(read)
             return
-        stop = scan.end + (ZEROS_BEHIND if file.header.layout is JournalLayout.NATIVE else 0)
-        if problems:
-            self._problems += problems
+        stop = read.end + (ZEROS_BEHIND if file.header.layout is JournalLayout.NATIVE else 0)
+        if read.problems:
+            self._problems += read.problems
             stop = self._set_tail_aside(read)
-        file.write(bytes([file.header.layout.fill]) * (min(stop, file.file_bytes) - scan.end), scan.end)
+        file.write(bytes([file.header.layout.fill]) * (min(stop, file.file_bytes) - read.end), read.end)
         file.sync()
         self.files.current = file
-        self.at, self.record_count = scan.end, scan.record_count
+        self.at, self.record_count = read.end, read.record_count
 
-    def _set_tail_aside(self, read: ScannedFile) -> int:
+    def _write_again(self, file: JournalFile, end: int) -> None:
+        """Put what is told on the disk, for it is as good as acknowledged.
+
+        It is written, for where a sync had failed another one says that all is well, and writes nothing (fsync(2)).
+        """
+        for at in range(0, end, _CHUNK_BYTES):
+            file.write(read_at(file.fd, min(_CHUNK_BYTES, end - at), at, file.path), at)
+        file.sync()
+
+    def _set_tail_aside(self, read: _Read) -> int:
         """Keep a copy of what lies behind the last record, for it is going to be written over; where that ends."""
-        file, start = read.file, read.scan.end
+        file, start = read.file, read.end
         stop = min(start + 2 * self._options.buffer_bytes, file.file_bytes)
         name = f"{file.name}.{file.header.file_id}.{start}-{stop}"
-        keep_copy(self._folder, self._directory_fd, name, read.data[start:stop])
+        keep_copy(self._folder, self._directory_fd, name, read_at(file.fd, stop - start, start, file.path))
         return stop
 
     def _clear(self, listing: Listing) -> None:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from binlog.format.journal.record import JOURNAL_COUNT, Kind
 from binlog.format.problem import Problem
 from binlog.journal.journal_file import JournalFile
-from binlog.journal.ledger import Ledger, Operation, Transaction
+from binlog.journal.ledger import Ledger, Operation, Transaction, bytes_of
 from binlog.journal.record import Deleted, Record, TransactionContent
-from binlog.storage.journal_records import Scanned
+from binlog.storage.journal_records import Adds, Scanned
+
+# Deletes may come to half of what there was before those are thrown away which they delete.
+_DELETES_MIN = 1000
 
 _ADD, _UPDATE, _ADD_TX, _UPDATE_TX, _DELETE_TX, _DELETE, _PREPARE, _COMMIT, _ROLLBACK = map(int, Kind)
 
@@ -22,8 +25,9 @@ class Replay:
     keeps_deletes: deletes are among the items, each where it was done.
     Bodies are not looked at, so who does not want them may give something else in their place.
     A transaction does what it does where its commit lies; one of which a part is missing does nothing.  A part that
-    lies
-    in a file that is gone is not missing: a file only goes once nobody needs what is in it.
+    lies in a file that is gone is not missing: a file only goes once nobody needs what is in it.
+    What is deleted is not taken out of the row at once, which would need the place of every record: of each delete it
+    is remembered how long the row was.
     """
 
     def __init__(self, ledger: Ledger, files: Iterable[JournalFile], *, keeps_deletes: bool = False) -> None:
@@ -33,43 +37,34 @@ class Replay:
         self.failed: dict[int, TransactionContent] = {}
         self.id_max = 0
         self._there = {file.header.record_id: file for file in files}
-        self._records: list[Record | Deleted | None] = []
+        self._items: list[Record | Deleted] = []
         self._keeps_deletes = keeps_deletes
-        self._places: dict[int, list[int]] = {}
+        self._ends: dict[int, int] = {}
         self._contents: dict[int, list[Record | Deleted]] = {}
         self._unhealthy: set[int] = set()
 
-    def go_through(self, file: JournalFile, records: Iterable[Scanned]) -> None:
+    def go_through(self, file: JournalFile, items: Iterable[Scanned | Adds]) -> None:
         """All that a file has, which is the one behind the last one."""
-        for kind, at, end, tx_id, record_id, user_type, body, counts in records:
-            if record_id > self.id_max:
-                self.id_max = record_id
-            if kind == _ADD:
-                self._put(Record(record_id, user_type, body))
-                self.ledger.add(record_id, file, end - at)
-            elif kind == _UPDATE:
-                self._update(file, at, end, Record(record_id, user_type, body, is_update=True))
-            elif kind == _DELETE:
-                self._take(Deleted(record_id, body))
-                self.ledger.delete(record_id, file)
+        self.ledger.meet(file)
+        for item in items:
+            if len(item) == 3:
+                self._add_all(file, *item)
             else:
-                self.id_max = max(self.id_max, tx_id)
-                if kind in (_PREPARE, _COMMIT, _ROLLBACK):
-                    self._end(kind, file, at, tx_id, body, counts)
-                else:
-                    self._join(Operation(kind, record_id, file, end - at), tx_id, user_type, body)
+                self._go_on(file, item)
 
     def records(self) -> list[Record]:
         """All that are there."""
-        return [item for item in self._records if isinstance(item, Record)]
+        self._sweep()
+        return self._items if not self._keeps_deletes else [item for item in self._items if isinstance(item, Record)]  # type: ignore[return-value]
 
     def items(self) -> list[Record | Deleted]:
         """All that are there, and the deletes that are kept."""
-        return [item for item in self._records if item is not None]
+        self._sweep()
+        return self._items
 
     def problems(self) -> list[Problem]:
         """What shows that records are missing."""
-        return [*self._problems, *(each for place, each in self._orphans.items() if self._records[place] is not None)]
+        return [*self._problems, *self._orphans.values()]
 
     def prepared(self) -> list[TransactionContent]:
         """Transactions that are prepared, and whole."""
@@ -85,24 +80,58 @@ class Replay:
             self._content(each) for tx_id, each in open_ones.items() if not each.prepared or tx_id in self._unhealthy
         ]
 
-    def _put(self, record: Record) -> None:
-        self._places.setdefault(record.record_id, []).append(len(self._records))
-        self._records.append(record)
+    def _add_all(self, file: JournalFile, places: dict[int, int], records: list[Record], total_bytes: int) -> None:
+        self.id_max = max(max(places), self.id_max)  # noqa: PLW3301 - there may be millions
+        if self.ledger.add_all(file, places, total_bytes):
+            self._items += records
+            return
+        for record, place in zip(records, places.values(), strict=True):  # an id is there already
+            self._items.append(record)
+            self.ledger.add(record.record_id, file, bytes_of(place))
+
+    def _go_on(self, file: JournalFile, scanned: Scanned) -> None:
+        kind, at, end, tx_id, record_id, user_type, body, counts = scanned
+        self.id_max = max(self.id_max, record_id, tx_id)
+        if kind == _ADD:
+            self._items.append(Record(record_id, user_type, body))
+            self.ledger.add(record_id, file, end - at)
+        elif kind == _UPDATE:
+            self._update(file, at, end, Record(record_id, user_type, body, is_update=True))
+        elif kind == _DELETE:
+            self._take(Deleted(record_id, body))
+            self.ledger.delete(record_id, file)
+        elif kind in (_PREPARE, _COMMIT, _ROLLBACK):
+            self._end(kind, file, at, tx_id, body, counts)
+        else:
+            self._join(Operation(kind, record_id, file, end - at), tx_id, user_type, body)
 
     def _take(self, deleted: Deleted) -> None:
-        for place in self._places.pop(deleted.record_id, ()):
-            self._records[place] = None
+        self._ends[deleted.record_id] = len(self._items)
+        self._orphans.pop(deleted.record_id, None)
         if self._keeps_deletes:
-            self._records.append(deleted)
+            self._items.append(deleted)
+        if len(self._ends) > max(_DELETES_MIN, len(self._items) // 2):
+            self._sweep()
+
+    def _sweep(self) -> None:
+        """Take what is deleted out of the row."""
+        if self._ends:
+            self._items = list(self._alive())
+            self._ends.clear()
+
+    def _alive(self) -> Iterator[Record | Deleted]:
+        for place, item in enumerate(self._items):
+            if isinstance(item, Deleted) or self._ends.get(item.record_id, 0) <= place:
+                yield item
 
     def _update(self, file: JournalFile, at: int, end: int, record: Record) -> None:
         if record.record_id not in self.ledger.records:
             # The file with the record may be gone, and then a delete comes; or else it is damaged.
             text = f"an update of the record {record.record_id}, which is not there"
-            self._orphans[len(self._records)] = Problem(file.path, at, "update", text, end)
+            self._orphans[record.record_id] = Problem(file.path, at, "update", text, end)
         # Counted in any case: the delete must stay for as long as the update does.
         self.ledger.add(record.record_id, file, end - at)
-        self._put(record)
+        self._items.append(record)
 
     def _join(self, operation: Operation, tx_id: int, user_type: int, body: bytes) -> None:
         self.ledger.join(tx_id, operation)
@@ -147,7 +176,7 @@ class Replay:
                 self._take(item)
                 there[item.record_id] = False
             elif not item.is_update or there[item.record_id]:
-                self._put(item)
+                self._items.append(item)
                 there[item.record_id] = True
         self.ledger.commit(transaction.tx_id, file)
 

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from binlog.format.journal.file_header import FileHeader, JournalLayout
-from binlog.storage.native import pack_journal, scan_journal
+from binlog.storage.native import load_journal, pack_journal, scan_journal
 
-__all__ = ["Scan", "Scanned", "pack_journal", "scan_records"]
+__all__ = ["Adds", "LoadScan", "Scan", "Scanned", "load_records", "pack_journal", "scan_records"]
 
 Scanned = tuple[int, int, int, int, int, int, bytes, bytes]
 """A record as it was found: kind, offset, end, transaction, id, user's type, body, and the counts as they lie there."""
+
+
+Adds = tuple[dict[int, int], list[Any], int]
+"""ADD records that lie one behind the other, no id twice.
+
+The file's number << 32 | the bytes that the record takes, by ids; the records; how many bytes they take together.
+"""
 
 
 class Scan(NamedTuple):
@@ -19,6 +26,7 @@ class Scan(NamedTuple):
     records: in the order in which they lie.  record_count: of them, also of those that were not asked for.
     end: where the last one ends.  gaps: what is no record before that, as pairs of offsets.
     doubts: where something begins as a record of this use of the file, and goes on as none; a thousand at most.
+    crc_bytes: over so many bytes CRCs were computed.
     """
 
     records: list[Scanned]
@@ -26,6 +34,18 @@ class Scan(NamedTuple):
     end: int
     gaps: list[tuple[int, int]]
     doubts: list[int]
+    crc_bytes: int
+
+
+class LoadScan(NamedTuple):
+    """As Scan, with adds taken together."""
+
+    items: list[Scanned | Adds]
+    record_count: int
+    end: int
+    gaps: list[tuple[int, int]]
+    doubts: list[int]
+    crc_bytes: int
 
 
 def scan_records(data: bytes | memoryview, header: FileHeader, *, transactions_only: bool = False) -> Scan:
@@ -33,3 +53,15 @@ def scan_records(data: bytes | memoryview, header: FileHeader, *, transactions_o
     old = header.layout is JournalLayout.JBM_2008_07
     start = header.layout.header_bytes
     return Scan(*scan_journal(data, start, header.record_id, header.salt, old, transactions_only))
+
+
+def load_records(
+    data: bytes | memoryview, header: FileHeader, record_type: type[tuple[Any, ...]], number: int
+) -> LoadScan:
+    """As `scan_records`, all of them, for a load.
+
+    record_type: a named tuple of id, user's type, body and False, of which each ADD becomes one.  number: of the file.
+    """
+    old = header.layout is JournalLayout.JBM_2008_07
+    start = header.layout.header_bytes
+    return LoadScan(*load_journal(data, start, header.record_id, header.salt, old, record_type, number))

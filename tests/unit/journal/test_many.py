@@ -1,0 +1,104 @@
+"""Journals of very many records, and records of very many updates: what is done grows as they do."""
+
+from __future__ import annotations
+
+import gc
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from binlog.journal.journal import Journal
+from binlog.journal.journal_file import JournalFile
+from binlog.journal.ledger import Ledger
+from binlog.journal.options import Sync
+from binlog.journal.record import Record
+from binlog.storage.collector import collector_paused
+from tests.support.journals import SMALL, ids, journal, reload
+
+LARGE = replace(SMALL, file_bytes=1 << 20)
+
+
+def test_a_place_is_a_number_until_there_are_updates_and_then_a_list_that_grows_where_it_is(tmp_path: Path) -> None:
+    with journal(tmp_path, LARGE) as (opened, _):
+        opened.append_add(1, 1, b"", sync=Sync.LATER)
+        assert type(opened._ledger.records[1]) is int
+        opened.append_update(1, 1, b"", sync=Sync.LATER)
+        places = opened._ledger.records[1]
+        for _ in range(3000):
+            opened.append_update(1, 1, b"", sync=Sync.LATER)
+        assert opened._ledger.records[1] is places
+        opened.append_add(2, 1, b"")
+    assert ids(reload(tmp_path, LARGE)) == [1] * 3002 + [2]
+    with journal(tmp_path, LARGE) as (opened, _):
+        opened.append_delete(1)
+    assert ids(reload(tmp_path, LARGE)) == [2]
+
+
+def test_adds_are_taken_into_the_ledger_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with journal(tmp_path, LARGE) as (opened, _):
+        for number in range(1000):
+            opened.append_add(number, 1, b"%d" % number, sync=Sync.LATER)
+    calls: list[int] = []
+    plain = Ledger.add
+
+    def counted(self: Ledger, record_id: int, file: JournalFile, record_bytes: int) -> None:
+        calls.append(record_id)
+        plain(self, record_id, file, record_bytes)
+
+    monkeypatch.setattr(Ledger, "add", counted)
+    loaded = reload(tmp_path, LARGE)
+    assert loaded.records == [Record(number, 1, b"%d" % number) for number in range(1000)]
+    assert not calls
+    assert not any(gc.is_tracked(record) for record in loaded.records)
+
+
+def test_many_deletes_leave_what_is_there_in_its_order(tmp_path: Path) -> None:
+    """More than are kept in mind before what they delete is thrown away."""
+    with journal(tmp_path, LARGE) as (opened, _):
+        for number in range(4000):
+            opened.append_add(number, 1, b"", sync=Sync.LATER)
+            if number % 7:
+                opened.append_delete(number, sync=Sync.LATER)
+            if number % 3 == 0 and number:
+                opened.try_append_delete(number - 7, sync=Sync.LATER)
+                opened.try_append_add(number - 7, 2, b"again", sync=Sync.LATER)
+        opened.append_add(5000, 1, b"")
+        expected = list(opened._ledger.records)
+    loaded = reload(tmp_path, LARGE)
+    assert ids(loaded) == expected
+    assert len(expected) > 1000
+    assert not loaded.problems
+
+
+def test_an_id_that_is_added_twice_is_there_twice(tmp_path: Path) -> None:
+    """As other programs may write it; one delete takes both."""
+    with journal(tmp_path) as (opened, _):
+        for number in (1, 2, 1, 3):
+            opened._append(11, 0, number, 1, b"%d" % number, b"")
+    assert ids(reload(tmp_path)) == [1, 2, 1, 3]
+    with journal(tmp_path) as (opened, _):
+        opened.append_delete(1)
+    assert ids(reload(tmp_path)) == [2, 3]
+
+
+def test_the_collector_goes_on_as_it_was() -> None:
+    assert gc.isenabled()
+    with suppress(KeyError), collector_paused():
+        assert not gc.isenabled()
+        raise KeyError
+    assert gc.isenabled()
+    gc.disable()
+    try:
+        with collector_paused():
+            pass
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
+
+
+def test_a_journal_that_is_loaded_leaves_the_collector_running(tmp_path: Path) -> None:
+    with Journal(tmp_path, SMALL) as opened:
+        opened.load()
+        assert gc.isenabled()
