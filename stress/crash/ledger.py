@@ -118,7 +118,7 @@ class Part:
         at = _RECORDS_AT + index * _ENTRY
         return self._numbers[at + _PLACE], self._numbers[at + _FATE], self._numbers[at + _FIRST]
 
-    def _put(self, index: int, place: int, fate: Fate, first: int) -> None:
+    def _put(self, index: int, place: int, fate: int, first: int) -> None:
         if index >= self._room:
             raise MemoryError("the ledger is full")
         at = _RECORDS_AT + index * _ENTRY

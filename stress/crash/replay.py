@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from stress.crash import damage, faults, kill, power
+from stress.crash.journal import kill as journal_kill
 from stress.crash.journal.subject import JOURNALS
 from stress.crash.log_subject import LOGS
 from stress.crash.store import faults as store_faults
@@ -25,6 +26,7 @@ _REPLAYS: dict[str, Callable[[Path, Path], list[str]]] = {
     "store-kill": store_kill.replay,
     "store-faults": store_faults.replay,
     "journal-power": partial(power.replay, JOURNALS),
+    "journal-kill": journal_kill.replay,
 }
 
 

@@ -13,6 +13,7 @@ from typing import Protocol
 from stress.crash.context import Context, job_of
 from stress.crash.damage import Damage
 from stress.crash.faults import Faults
+from stress.crash.journal.kill import JournalKill
 from stress.crash.journal.subject import JOURNALS
 from stress.crash.kill import Kill
 from stress.crash.log_subject import LOGS
@@ -38,6 +39,7 @@ PARTS: dict[str, Callable[[Context], Part]] = {
     "store-kill": StoreKill,
     "store-faults": StoreFaults,
     "journal-power": lambda context: Power(context, JOURNALS),
+    "journal-kill": JournalKill,
 }
 SHARES = {
     "power": 0.4,
@@ -48,6 +50,7 @@ SHARES = {
     "store-kill": 0.1,
     "store-faults": 0.05,
     "journal-power": 0.15,
+    "journal-kill": 0.1,
 }
 """How much of a worker's time each part has, against the others that run."""
 

@@ -7,6 +7,7 @@ and none whose transaction nobody committed, or that an earlier load did not tel
 
 from __future__ import annotations
 
+import enum
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -107,17 +108,25 @@ class Expectation:
         self._told = []
 
 
-def compare(told: Told, least: Expectation, most: Expectation, *, in_order: bool = False) -> list[str]:
-    """What is wrong with what a load told.
+class Crash(enum.Enum):
+    """What may have become of calls that nobody was promised.
 
-    least: says what is promised; most: what was tried.  in_order: each one's calls took effect in their order, for the
-    page cache lives.
+    POWER: each may be done or not, or half.  TORN: each one's were done in their order, the last perhaps half.
+    KILL: in their order, none half.
     """
-    return _Comparison(told, least, most, in_order=in_order).wrong
+
+    POWER = "power"
+    TORN = "torn"
+    KILL = "kill"
+
+
+def compare(told: Told, least: Expectation, most: Expectation, crash: Crash = Crash.POWER) -> list[str]:
+    """What is wrong with what a load told.  least: says what is promised; most: what was tried."""
+    return _Comparison(told, least, most, crash).wrong
 
 
 class _Comparison:
-    def __init__(self, told: Told, least: Expectation, most: Expectation, *, in_order: bool) -> None:
+    def __init__(self, told: Told, least: Expectation, most: Expectation, crash: Crash) -> None:
         self._told = told
         self._least = least
         self._operations = most.operations
@@ -132,7 +141,7 @@ class _Comparison:
                     self._ends[operation.tx_id].append(operation)
             elif operation.kind is Kind.PREPARE:
                 self._prepares[operation.tx_id] = operation
-        self._in_order_until = self._evident() if in_order else {}
+        self._in_order_until = self._evident() if crash is not Crash.POWER else {}
         self.wrong = [*told.wrong]
         self._all_tried()
         self._records()
@@ -141,7 +150,7 @@ class _Comparison:
             self._transaction(tx_id)
         for tx_id in (told.prepared.keys() | told.failed.keys()) - known:
             self.wrong.append(f"the transaction {tx_id} is told of, which nobody had tried yet")
-        self._damage(in_order=in_order)
+        self._damage(crash)
 
     def _evident(self) -> dict[int, int]:
         """Of each writer the last call that is seen to have been done: so those before it were too."""
@@ -264,10 +273,12 @@ class _Comparison:
         if done and undone:
             self.wrong.append(f"of the transaction {tx_id} {done} is there, and {undone} is not")
 
-    def _damage(self, *, in_order: bool) -> None:
+    def _damage(self, crash: Crash) -> None:
         """Damage is told only where a write that nobody was promised may be half there."""
+        rules = {Crash.POWER: {"tail", "gap", "transaction", "update"}, Crash.TORN: {"tail"}, Crash.KILL: set[str]()}
         unsure = any(
             not self._promised(each) and each.identity not in self._least.gone for each in self._operations.values()
         )
-        if self._told.problems and not self._least.problems and (in_order or not unsure):
+        allowed = rules[crash] if unsure else set()
+        if not self._least.problems and not allowed.issuperset(self._told.problems):
             self.wrong.append(f"damage is told where there is none: {self._told.problems}")

@@ -6,16 +6,13 @@ import os
 import random
 import signal
 import traceback
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from binlog.journal.journal import Journal
 from binlog.journal.options import JournalOptions
 from stress.crash.journal import programs
-from stress.crash.journal.actor import Actor, Witness
-from stress.crash.journal.loads import open_journal
-from stress.crash.journal.marks import MarkKind, plain_mark
+from stress.crash.journal.actor import Actor
+from stress.crash.journal.openings import opened
 from stress.crash.journal.options import NATIVE, OPTIONS, kept_as
 from stress.crash.journal.programs import Step, Syncs
 from stress.crash.marks import Recorder
@@ -26,24 +23,6 @@ from stress.crash.together import at_once
 _AFTER_RECOVERY, _AFTER_DEATH = 20, 21
 _CHANGES = (Kind.WRITE, Kind.LINK, Kind.UNLINK, Kind.DATA_SYNC, Kind.SYNC)
 _CHANGES_ABOUT = 200
-
-
-@contextmanager
-def opened(path: Path, options: JournalOptions, witness: Witness, *actors: Actor) -> Iterator[Journal]:
-    """A journal, loaded, with what it told marked; the first of the actors has what is there."""
-    witness.mark(plain_mark(MarkKind.LOADING))
-    journal, told = open_journal(path, options)
-    try:
-        if told.wrong:
-            raise RuntimeError(f"a load told: {told.wrong}")
-        for mark in told.marks():
-            witness.mark(mark)
-        actors[0].go_on_from(told)
-        yield journal
-    finally:
-        journal.close()
-    for actor in actors:
-        actor.closed()
 
 
 def _options(chance: random.Random) -> JournalOptions:
