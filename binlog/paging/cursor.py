@@ -123,7 +123,7 @@ class PageCursor:
             found = self._acks.get(page_id)
             if found is None:
                 page = self._store.find(page_id)
-                if page is None:
+                if page is None or page.is_complete:
                     raise GoneError(f"page {page_id} of {self._store.address!r} is gone")
                 found = self._acks[page_id] = PageAcks(page, self._transactions.outcome)
                 for ack in found.pending:
@@ -145,7 +145,9 @@ class PageCursor:
         try:
             chunk = page.read(self._at, self._number, bytes_max=bytes_max, skip=self._skip)
         except NotFoundError:
-            return True  # all of it was acknowledged meanwhile
+            if page.is_complete:
+                return True  # all of it was acknowledged meanwhile
+            raise
         if chunk is None:
             if was_open:
                 return not page.is_open  # there may be more, if it was closed meanwhile
@@ -155,7 +157,10 @@ class PageCursor:
                 self._store.problems.append(page.problem)
             self._look(page)
             return True
-        wanted = self._judge(page, chunk.number, chunk.messages, chunk.tx_ids)
+        try:
+            wanted = self._judge(page, chunk.number, chunk.messages, chunk.tx_ids)
+        except GoneError:
+            return True
         if wanted < len(chunk.messages):
             if wanted == 0:
                 return False
@@ -166,7 +171,7 @@ class PageCursor:
         return True
 
     def _page_ended(self, page: Page) -> bool:
-        return page.is_gone or page.page_id in self._read_through
+        return page.is_complete or page.page_id in self._read_through
 
     def _next_page(self, page: Page | None) -> bool:
         following = self._store.following(page.page_id if page else 0)
@@ -214,8 +219,10 @@ class PageCursor:
         if page.was_found and page.page_id not in self._read_through:
             return  # whose transactions its messages are is not known yet
         with self._mutex:
-            if acks is not None and self._acks.pop(page.page_id, None) is None:
-                return  # another thread does it
+            if page.is_complete:
+                return  # another thread removes it
+            page.is_complete = True
+            self._acks.pop(page.page_id, None)
         self._store.do_later(lambda: self._remove(page, acks))
 
     def _remove(self, page: Page, acks: PageAcks | None) -> None:

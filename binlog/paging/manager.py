@@ -4,26 +4,28 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from functools import partial
 from types import TracebackType
 from typing import Self
 
-from binlog.errors import BinlogError, ClosedError, StateError
-from binlog.format.paging.page_record import NO_TRANSACTION
+from binlog.errors import BinlogError, ClosedError, FullError, StateError
+from binlog.format.paging.names import LOCK_FILE
 from binlog.format.paging.store_records import PagePlace, StoreRecord, parse_page_place
 from binlog.format.problem import Problem
 from binlog.paging.addresses import AddressFolder, find_folders, make_folder, sweep_folders
 from binlog.paging.cursor import PageCursor
-from binlog.paging.options import PagingOptions
-from binlog.paging.ownership import Ownership
-from binlog.paging.page import Page
+from binlog.paging.depaging import Deliver, Depaging
+from binlog.paging.memory import AddressMemory, Held, Memory
+from binlog.paging.options import PagingOptions, Policy
 from binlog.paging.pool import Pool
 from binlog.paging.store import PagingStore
 from binlog.paging.transaction_store import Stored, TransactionStore
-from binlog.paging.transactions import Outcome, PageTransaction, PageTransactions
+from binlog.paging.transactions import PageTransaction, PageTransactions
 from binlog.storage.files import make_directory, open_directory, sync_parent
+from binlog.storage.sole_owner import SoleOwner
 
-Deliver = Callable[[str, list[bytes], int], None]
+# So often who waits for room looks whether the manager goes on.
+_LOOK_SECONDS = 1.0
 
 
 class PagingManager:
@@ -49,25 +51,21 @@ class PagingManager:
         self.options = options or PagingOptions()
         self.problems: list[Problem] = []
         self.transactions = PageTransactions(store, stored)
-        self._store = store
+        self._depaging = Depaging(self.transactions, stored)
         self._pool = Pool(self.options.depaging_threads + 1)
         self._mutex = threading.Lock()
         self._stores: dict[str, PagingStore] = {}
         self._cursors: dict[str, PageCursor] = {}
-        self._last_pages: dict[str, tuple[int, int]] = {}
+        self._memory = Memory(self.options.memory_bytes_max)
+        self._memories: dict[str, AddressMemory] = {}
+        self._deliver: Deliver | None = None
         self._complete: list[tuple[int, PagePlace]] = []
         self._state = "new"
         self._directory_fd = -1
-        self._ownership: Ownership | None = None
+        self._ownership: SoleOwner | None = None
         for record in stored.records if stored is not None else ():
-            self._restore(record.user_type, record.record_id, record.body)
-
-    def _restore(self, user_type: int, record_id: int, body: bytes) -> None:
-        if user_type == StoreRecord.LAST_PAGE:
-            place = parse_page_place(body, record_id)
-            self._last_pages[place.address] = (record_id, place.page_id)
-        elif user_type == StoreRecord.PAGE_COMPLETE:
-            self._complete.append((record_id, parse_page_place(body, record_id)))
+            if record.user_type == StoreRecord.PAGE_COMPLETE:
+                self._complete.append((record.record_id, parse_page_place(record.body, record.record_id)))
 
     def start(self) -> None:
         """Make the paging this process's, and start the store of each address that has a folder.
@@ -83,16 +81,25 @@ class PagingManager:
         self._directory_fd = open_directory(self.path)
         try:
             sync_parent(self._directory_fd, self.path)
-            self._ownership = Ownership(self.path, self._directory_fd)
+            self._ownership = SoleOwner(self.path, self._directory_fd, LOCK_FILE, "paging")
             sweep_folders(self.path)
             for path, file in find_folders(self.path, self.problems):
                 self._add(AddressFolder(path, file))
-            for record_id, _ in self._complete:
-                self.transactions.store.append_delete(record_id)
+            self._forget_gone()
         except BaseException:
             self._release()
             raise
         self._state = "started"
+
+    def _forget_gone(self) -> None:
+        """Records of pages that are gone, and of transactions of which nothing is in any."""
+        for record_id, _ in self._complete:
+            self.transactions.store.append_delete(record_id)
+        idle = [address for address, store in self._stores.items() if not store.is_paging]
+        for address in idle:
+            self._depaging.forget(address)
+        if len(idle) == len(self._stores) and not self.problems:
+            self.transactions.purge(())
 
     @property
     def addresses(self) -> list[str]:
@@ -137,20 +144,82 @@ class PagingManager:
         Raises: what `deliver` raises, and then the page is there as before; StateError; FullError; PoisonedError;
         ClosedError, also where this waits and the manager is stopped.
         """
-        store = self.store(address)
+        return self._depaging.run(self._depaged(address), deliver)
+
+    def depage_to(self, deliver: Deliver) -> None:
+        """Have the manager depage by itself whenever an address has room: now, and when messages were released.
+
+        deliver: as in `depage`; it is to `hold` what it is given.  It is called by threads of the manager, for each
+        address by one at a time.  What it raises is told by `drain`.
+        """
+        self._deliver = deliver
+        for address in self.addresses:
+            self._depage_soon(address)
+
+    def admit(
+        self, address: str, message: bytes, *, references: int = 1, transaction: PageTransaction | None = None
+    ) -> Held | None:
+        """Take a message in: it is held in memory, or None: it was put into a page, or dropped.
+
+        It goes to a page where the address is in page mode, and where there is no room for it in memory and the policy
+        is PAGE, which starts page mode.  references, transaction: as in `AddressMemory.hold` and `PagingStore.page`.
+        Blocks: with the policy BLOCK until there is room.
+        Raises: FullError with the policy FAIL; and as `store` and `PagingStore.page`.
+        """
+        store, memory = self.store(address), self.memory(address)
+        while not store.page(message, transaction):
+            held = memory.try_hold(message, references)
+            if held is not None:
+                return held
+            policy = self.options.policy
+            if policy is Policy.PAGE:
+                store.start_paging()
+            elif policy is Policy.DROP:
+                store.dropped_count += 1
+                return None
+            elif policy is Policy.FAIL:
+                limit = memory.bytes_max
+                raise FullError(f"there is no room in memory for {address!r}", limit=limit, size=len(message))
+            else:
+                memory.wait(len(message), _LOOK_SECONDS)
+                self._refuse()
+                self._check()
+        return None
+
+    def hold(self, address: str, message: bytes, *, references: int = 1) -> Held:
+        """Hold a message in memory whatever the limits are, as of one that was depaged."""
+        return self.memory(address).hold(message, references)
+
+    def memory(self, address: str) -> AddressMemory:
+        """What an address has in memory."""
+        with self._mutex:
+            found = self._memories.get(address)
+            if found is None:
+                limit = self.options.address_bytes_max
+                found = AddressMemory(self._memory, limit, partial(self._depage_soon, address))
+                self._memories[address] = found
+            return found
+
+    def _depaged(self, address: str) -> PagingStore:
         if address in self._cursors:
             raise StateError(f"{address!r} has a cursor, and is not depaged")
-        page = store.depage()
-        if page is None:
-            self._forget_last_page(address)
-            return False
-        try:
-            self._process(store, page, deliver)
-        except BaseException:
-            store.put_back(page)
-            raise
-        page.delete()
-        return True
+        return self.store(address)
+
+    def _depage_soon(self, address: str) -> None:
+        """Where there is room for more of its messages, and there are some in pages."""
+        store = self._stores.get(address)
+        if self._deliver is not None and store is not None and store.is_paging and self._has_room(address):
+            self._pool.do_once(address, partial(self._depage_all, address))
+
+    def _depage_all(self, address: str) -> None:
+        deliver = self._deliver
+        while deliver is not None and self._has_room(address) and self.depage(address, deliver):
+            pass
+
+    def _has_room(self, address: str) -> bool:
+        memory, options = self.memory(address), self.options
+        limits = ((memory.used_bytes, options.address_bytes_max), (self._memory.used_bytes, options.memory_bytes_max))
+        return all(limit is None or used <= limit * options.resume_ratio for used, limit in limits)
 
     def drain(self) -> None:
         """Wait for what is done beside its callers: full pages are synced, and others removed.
@@ -161,39 +230,8 @@ class PagingManager:
         if self._pool.failure is not None:
             raise self._pool.failure
 
-    def _process(self, store: PagingStore, page: Page, deliver: Deliver) -> None:
-        messages: list[bytes] = []
-        counts: dict[int, int] = {}
-        for message, tx_id in page.messages():
-            if tx_id != NO_TRANSACTION:
-                if self.transactions.wait(tx_id) is Outcome.UNKNOWN:
-                    continue
-                counts[tx_id] = counts.get(tx_id, 0) + 1
-            messages.append(message)
-        if page.problem is not None:
-            store.problems.append(page.problem)
-        with self.transactions.lowered(counts) as store_tx_id:
-            record_id = self._record_last_page(store_tx_id, PagePlace(page.page_id, store.address))
-            deliver(store.address, messages, store_tx_id)
-        self._last_pages[store.address] = (record_id, page.page_id)
-
-    def _record_last_page(self, store_tx_id: int, place: PagePlace) -> int:
-        found = self._last_pages.get(place.address)
-        if found is None:
-            record_id = self.transactions.store.new_id()
-            self.transactions.store.append_add_tx(store_tx_id, record_id, StoreRecord.LAST_PAGE, place.pack())
-            return record_id
-        self.transactions.store.append_update_tx(store_tx_id, found[0], StoreRecord.LAST_PAGE, place.pack())
-        return found[0]
-
-    def _forget_last_page(self, address: str) -> None:
-        """Page mode has ended, so ids begin anew with the next start."""
-        found = self._last_pages.pop(address, None)
-        if found is not None:
-            self.transactions.store.append_delete(found[0])
-
     def _add(self, folder: AddressFolder) -> PagingStore:
-        processed = self._last_pages.get(folder.address, (0, 0))[1]
+        processed = self._depaging.last_page(folder.address)
         complete = {place.page_id for _, place in self._complete if place.address == folder.address}
         store = PagingStore(folder, self.options, processed=processed, complete=complete, later=self._pool.do)
         store.start()

@@ -58,7 +58,8 @@ class Page:
     message_count, message_bytes: of a page to which nothing is added any more; None where nobody has looked yet.
     tx_counts: how many of its messages are of which transaction; of a page that was found, of those that were read.
     was_found: an earlier process wrote it.  message_count_max: it cannot have more.
-    is_gone: it was removed.  problem: what is wrong with the file; all before that is read.
+    is_complete: all of its messages were acknowledged, and it goes.
+    problem: what is wrong with the file; all before that is read.
     """
 
     def __init__(self, folder: AddressFolder, page_id: int, header: PageHeader | None) -> None:
@@ -77,7 +78,8 @@ class Page:
         self.message_count_max = 1 << 32
         self.was_found = False
         self._named = False
-        self.is_gone = False
+        self.is_complete = False
+        self._is_gone = False
         self._syncing = threading.Lock()
         self._reading = threading.Lock()
 
@@ -175,7 +177,7 @@ class Page:
             if self._fd < 0:
                 return
             was_open = self.is_open
-            if not self.is_gone:
+            if not self._is_gone:
                 sync(self._fd, self.path)
                 if not self._named:
                     self.folder.sync()
@@ -249,7 +251,7 @@ class Page:
 
         Raises: AccessError.
         """
-        self.is_gone = True
+        self._is_gone = True
         if self.problem is None:
             remove_file(self.folder.directory_fd, page_name(self.page_id), self.path)
         else:
@@ -285,7 +287,7 @@ class Page:
     def _open(self) -> int:
         """What it is read by: not what it is written by, which is closed once all is synced."""
         if self._read_fd < 0:
-            if self.is_gone:
+            if self._is_gone:
                 raise NotFoundError(f"{self.path} was removed")
             self._read_fd = open_file(self.folder.directory_fd, page_name(self.page_id), self.path, writable=False)
         return self._read_fd

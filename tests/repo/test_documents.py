@@ -97,10 +97,14 @@ def test_the_tests_that_the_rules_name_are_there() -> None:
     assert named <= there
 
 
-def test_each_scenario_of_the_commit_log_has_tests_that_are_there() -> None:
-    rows = re.findall(r"^\| (\d+) \| .* \| (.*) \|$", (ROOT / "docs" / "testing.md").read_text(), re.MULTILINE)
-    assert [int(number) for number, _ in rows] == list(range(1, 30))
-    folder = ROOT / "tests" / "unit" / "commitlog"
+@pytest.mark.parametrize(
+    ("prefix", "count", "engine"), [("", 29, "commitlog"), ("P", 20, "paging")], ids=["commit log", "paging"]
+)
+def test_each_scenario_of_an_engine_has_tests_that_are_there(prefix: str, count: int, engine: str) -> None:
+    text = (ROOT / "docs" / "testing.md").read_text()
+    rows = re.findall(rf"^\| {prefix}(\d+) \| .* \| (.*) \|$", text, re.MULTILINE)
+    assert [int(number) for number, _ in rows] == list(range(1, count + 1))
+    folder = ROOT / "tests" / "unit" / engine
     for number, tests in rows:
         named = re.findall(r"`(\w+\.py)::(test_\w+)`", tests)
         assert named, number

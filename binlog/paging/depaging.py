@@ -1,0 +1,89 @@
+"""Depaging: all messages of an address's first page are given on, in one transaction with a record of it.
+
+The record names the last page that was processed, for the process may die between the commit and the page's removal.
+It goes once page mode has ended: ids of pages begin anew then, with the next start.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Callable
+
+from binlog.format.paging.page_record import NO_TRANSACTION
+from binlog.format.paging.store_records import PagePlace, StoreRecord, parse_page_place
+from binlog.paging.page import Page
+from binlog.paging.store import PagingStore
+from binlog.paging.transaction_store import Stored
+from binlog.paging.transactions import Outcome, PageTransactions
+
+Deliver = Callable[[str, list[bytes], int], None]
+
+
+class Depaging:
+    """The depaging of all addresses; of each one page at a time."""
+
+    def __init__(self, transactions: PageTransactions, stored: Stored | None) -> None:
+        """Raises: CorruptError."""
+        self._transactions = transactions
+        self._last: dict[str, tuple[int, int]] = {}
+        self._locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
+        for record in stored.records if stored is not None else ():
+            if record.user_type == StoreRecord.LAST_PAGE:
+                place = parse_page_place(record.body, record.record_id)
+                self._last[place.address] = (record.record_id, place.page_id)
+
+    def last_page(self, address: str) -> int:
+        """The last page that was processed, 0 for none."""
+        return self._last.get(address, (0, 0))[1]
+
+    def run(self, store: PagingStore, deliver: Deliver) -> bool:
+        """Process the first page; False where there was none, and page mode has ended.
+
+        Raises: what `deliver` raises, and then the page is there as before; StateError; FullError; PoisonedError;
+        ClosedError; AccessError.
+        """
+        with self._locks[store.address]:
+            page = store.depage()
+            if page is None:
+                self.forget(store.address)
+                return False
+            try:
+                self._process(store, page, deliver)
+            except BaseException:
+                store.put_back(page)
+                raise
+            page.delete()
+            return True
+
+    def forget(self, address: str) -> None:
+        """Page mode has ended."""
+        found = self._last.pop(address, None)
+        if found is not None:
+            self._transactions.store.append_delete(found[0])
+
+    def _process(self, store: PagingStore, page: Page, deliver: Deliver) -> None:
+        messages: list[bytes] = []
+        counts: dict[int, int] = {}
+        for message, tx_id in page.messages():
+            if tx_id != NO_TRANSACTION:
+                if self._transactions.wait(tx_id) is Outcome.UNKNOWN:
+                    continue
+                counts[tx_id] = counts.get(tx_id, 0) + 1
+            messages.append(message)
+        if page.problem is not None:
+            store.problems.append(page.problem)
+        with self._transactions.lowered(counts) as store_tx_id:
+            record_id = self._record(store_tx_id, PagePlace(page.page_id, store.address))
+            deliver(store.address, messages, store_tx_id)
+        # Only now: what was not committed must find the page again.
+        self._last[store.address] = (record_id, page.page_id)
+
+    def _record(self, store_tx_id: int, place: PagePlace) -> int:
+        found = self._last.get(place.address)
+        if found is None:
+            record_id = self._transactions.store.new_id()
+            self._transactions.store.append_add_tx(store_tx_id, record_id, StoreRecord.LAST_PAGE, place.pack())
+            return record_id
+        self._transactions.store.append_update_tx(store_tx_id, found[0], StoreRecord.LAST_PAGE, place.pack())
+        return found[0]

@@ -1,0 +1,336 @@
+"""The scenarios that JBoss Messaging's tests hold of a paging store: docs/testing.md has them."""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+from binlog.errors import AccessError, FullError
+from binlog.format.paging.page_file import PageLayout
+from binlog.paging.options import PagingOptions, Policy
+from binlog.paging.page import Page
+from binlog.paging.store import PagingStore
+from tests.support.journals import flip
+from tests.support.namespaces import on_a_small_disk
+from tests.support.paging import (
+    PAGE_BYTES,
+    SMALL,
+    crashed,
+    depaged,
+    joined,
+    numbered,
+    page_all,
+    page_files,
+    paging,
+    texts,
+)
+
+
+def test_outside_of_page_mode_nothing_is_paged(tmp_path: Path) -> None:
+    with paging(tmp_path) as (_, store):
+        assert not store.page(b"message")
+        assert store.append(b"message") is None
+        assert page_files(store) == []
+
+
+def test_a_second_start_changes_nothing(tmp_path: Path) -> None:
+    with paging(tmp_path) as (opened, store):
+        store.start_paging()
+        store.page(b"message")
+        store.start()
+        opened.manager.start()
+        assert opened.manager.store(store.address) is store
+        assert store.is_paging
+        assert depaged(store) == [[b"message"]]
+
+
+def test_paging_that_was_started_is_not_started_again(tmp_path: Path) -> None:
+    with paging(tmp_path) as (_, store):
+        assert store.start_paging()
+        assert store.page_count == 1
+        assert not store.start_paging()
+        assert store.page_count == 1
+
+
+def test_depaging_gives_the_current_page_whole_and_then_ends_page_mode(tmp_path: Path) -> None:
+    messages = numbered(10)
+    with paging(tmp_path) as (_, store):
+        store.start_paging()
+        page_all(store, messages)
+        page = store.depage()
+        assert page is not None
+        assert texts(page) == messages
+        assert [each.state().message_count for each in store.pages] == [0]
+        page.delete()
+        assert len(page_files(store)) == 1
+        assert store.depage() is None
+        assert not store.is_paging
+        assert page_files(store) == []
+
+
+def test_pages_come_in_order_and_paging_goes_on_until_all_were_taken(tmp_path: Path) -> None:
+    messages = numbered(25)
+    with paging(tmp_path) as (_, store):
+        store.start_paging()
+        page_all(store, messages)
+        first = store.depage()
+        assert first is not None
+        assert store.is_paging
+        found = [texts(first), *depaged(store)]
+        assert len(found) == 3
+        assert joined(found) == messages
+        assert not store.is_paging
+
+
+def test_each_start_of_page_mode_has_a_page_of_its_own(tmp_path: Path) -> None:
+    with paging(tmp_path) as (_, store):
+        ids = []
+        for _ in range(3):
+            assert store.start_paging()
+            ids.append(store.pages[-1].page_id)
+            assert store.depage() is None
+        assert ids == [1, 2, 3]
+
+
+@pytest.mark.parametrize("producer_count", [1, 4, 16])
+def test_many_producers_and_one_depager(tmp_path: Path, producer_count: int) -> None:
+    each = 1600 // producer_count
+    with paging(tmp_path) as (_, store):
+        store.start_paging()
+        left = threading.Semaphore(0)
+
+        def produce(producer: int) -> None:
+            for number in range(each):
+                assert store.page(b"%d:%d " % (producer, number) + bytes(number % 90))
+            left.release()
+
+        threads = [threading.Thread(target=produce, args=(producer,)) for producer in range(producer_count)]
+        for thread in threads:
+            thread.start()
+        found = defaultdict(list)
+        ended = 0
+        while ended < producer_count or store.is_paging:
+            while left.acquire(blocking=False):
+                ended += 1
+            page = store.depage() if store.page_count > 1 or ended == producer_count else None
+            if page is None:
+                continue
+            assert Path(page.path).stat().st_size <= PAGE_BYTES + 20  # with what ends it
+            for message in texts(page):
+                producer, number = message.split(b" ")[0].split(b":")
+                assert message == b"%s:%s " % (producer, number) + bytes(int(number) % 90)
+                found[int(producer)].append(int(number))
+            page.delete()
+        for thread in threads:
+            thread.join()
+        assert found == {producer: list(range(each)) for producer in range(producer_count)}
+
+
+def test_order_and_numbers_of_many_messages_of_one_producer(tmp_path: Path) -> None:
+    options = PagingOptions(page_bytes=64 << 10)
+    messages = numbered(10_000, 20)
+    with paging(tmp_path, options) as (_, store):
+        store.start_paging()
+        places = [store.append(message) for message in messages]
+    expected: list[int | None] = []
+    with paging(tmp_path, options) as (_, store):
+        pages = store.pages
+        counts = [page.message_count or 0 for page in pages]
+        for page, count in zip(pages, counts, strict=True):
+            expected += [page.page_id << 32 | number for number in range(count)]
+        assert places == expected
+        assert joined(depaged(store)) == messages
+
+
+def test_page_mode_goes_on_with_the_next_start(tmp_path: Path) -> None:
+    messages = numbered(25)
+    with paging(tmp_path) as (_, store):
+        store.start_paging()
+        page_all(store, messages)
+        ids = [page.page_id for page in store.pages]
+    with paging(tmp_path) as (_, store):
+        assert store.is_paging
+        assert [page.page_id for page in store.pages] == ids
+        assert sum(page.message_count or 0 for page in store.pages) == 25
+        assert store.page(b"more")
+        assert joined(depaged(store)) == [*messages, b"more"]
+
+
+def test_a_lone_empty_page_does_not_start_page_mode(tmp_path: Path) -> None:
+    with paging(tmp_path / "paging") as (_, store):
+        store.start_paging()
+        after = crashed(tmp_path / "paging")
+    for path in (tmp_path / "paging", after):
+        with paging(path) as (_, store):
+            assert not store.is_paging
+            assert page_files(store) == []
+
+
+def test_what_lies_before_damage_is_read_and_the_page_is_set_aside(tmp_path: Path) -> None:
+    with paging(tmp_path) as (_, store):
+        store.start_paging()
+        page_all(store, numbered(10))
+        (file,) = page_files(store)
+    damaged_at = file.read_bytes().index(numbered(10)[6])
+    flip(file, damaged_at)
+    with paging(tmp_path) as (_, store):
+        page = store.depage()
+        assert page is not None
+        assert texts(page) == numbered(10)[:6]
+        assert page.problem is not None
+        assert (page.problem.path, page.problem.rule) == (str(file), "page_record")
+        assert damaged_at - 20 == page.problem.offset
+        page.delete()
+        assert not file.exists()
+        assert file.with_suffix(".invalidPage").stat().st_size > damaged_at
+
+
+@pytest.mark.parametrize("left", [1, 19, 21, 60])
+def test_nothing_is_added_behind_what_a_crash_left_of_a_message(tmp_path: Path, left: int) -> None:
+    with paging(tmp_path / "paging") as (_, store):
+        store.start_paging()
+        page_all(store, numbered(3))
+        last_at = page_files(store)[0].stat().st_size
+        store.page(b"was being written" * 5)
+        path = crashed(tmp_path / "paging")
+    (file,) = page_files(path)
+    with file.open("r+b") as opened:
+        opened.truncate(last_at + left)
+    with paging(path) as (_, store):
+        assert store.page(b"new")
+        assert file.stat().st_size == last_at + left
+        assert len(page_files(store)) == 2
+        first, second = store.depage(), store.depage()
+        assert first is not None
+        assert second is not None
+        assert (texts(first), texts(second)) == (numbered(3), [b"new"])
+        assert first.problem is None
+        first.delete()
+        assert not file.with_suffix(".invalidPage").exists()
+
+
+@pytest.mark.parametrize("left", [0, 7, 40])
+def test_pages_that_are_cut_to_nothing_are_no_hindrance(tmp_path: Path, left: int) -> None:
+    messages = numbered(40)
+    with paging(tmp_path) as (_, store):
+        store.start_paging()
+        page_all(store, messages)
+        files = page_files(store)
+        counts = [page.message_count or page.state().message_count for page in store.pages]
+    assert len(files) == 4
+    for file in (files[0], files[2]):
+        with file.open("r+b") as opened:
+            opened.truncate(left)
+    with paging(tmp_path) as (_, store):
+        assert [page.page_id for page in store.pages] == [2, 4]
+        second = messages[counts[0] :][: counts[1]]
+        assert depaged(store) == [second, messages[-counts[3] :]]
+        assert page_files(store) == []
+
+
+@pytest.mark.parametrize("message_bytes", [0, PAGE_BYTES, 5 * PAGE_BYTES, 3 << 20])
+def test_a_message_that_is_larger_than_a_page_has_one_of_its_own(tmp_path: Path, message_bytes: int) -> None:
+    large = bytes(message_bytes)
+    with paging(tmp_path) as (_, store):
+        store.start_paging()
+        for message in (b"before", large, b"after"):
+            assert store.page(message)
+        expected = [[b"before"], [large], [b"after"]] if message_bytes else [[b"before", b"", b"after"]]
+        assert depaged(store) == expected
+
+
+def test_messages_are_dropped_or_refused_where_there_are_as_many_pages_as_there_may_be(tmp_path: Path) -> None:
+    for policy in (Policy.DROP, Policy.FAIL):
+        options = PagingOptions(page_bytes=PAGE_BYTES, page_count_max=2, full_policy=policy)
+        with paging(tmp_path / policy.value, options) as (_, store):
+            store.start_paging()
+            if policy is Policy.DROP:
+                page_all(store, numbered(40))
+            else:
+                with pytest.raises(FullError):
+                    page_all(store, numbered(40))
+            assert store.page_count == 2
+            kept = joined(list(map(texts, store.pages)))
+            assert kept == numbered(40)[: len(kept)]
+            assert store.dropped_count == (40 - len(kept) if policy is Policy.DROP else 0)
+            first = store.depage()
+            assert first is not None
+            assert store.page(b"there is room again")
+
+
+def test_a_producer_waits_for_a_page_to_go(tmp_path: Path) -> None:
+    options = PagingOptions(page_bytes=PAGE_BYTES, page_count_max=2, full_policy=Policy.BLOCK)
+    with paging(tmp_path, options) as (_, store):
+        store.start_paging()
+        thread = threading.Thread(target=lambda: [store.page(message) for message in numbered(60)])
+        thread.start()
+        found: list[bytes] = []
+        while len(found) < 60:
+            if thread.is_alive() and store.page_count < 2:
+                continue
+            assert store.page_count <= 2
+            if page := store.depage():
+                found += texts(page)
+        thread.join()
+        assert found == numbered(60)
+
+
+def test_a_folder_that_takes_no_page_is_told_and_nothing_is_lost(tmp_path: Path) -> None:
+    with paging(tmp_path) as (_, store):
+        store.start_paging()
+        with pytest.MonkeyPatch.context() as patch:
+
+            def refuse(*_: object) -> Page:
+                raise AccessError("Permission denied", errno=13)
+
+            patch.setattr(Page, "create", refuse)
+            with pytest.raises(AccessError):
+                page_all(store, numbered(100))
+        kept = joined(list(map(texts, store.pages)))
+        assert 0 < len(kept) < 100
+        assert store.page(b"later")
+        assert joined(depaged(store)) == [*kept, b"later"]
+
+
+def _fits(store: PagingStore, message: bytes) -> bool:
+    try:
+        return store.page(message)
+    except FullError:
+        return False
+
+
+def _fill_the_disk(disk: Path) -> None:
+    options = PagingOptions(page_bytes=256 << 10)
+    filler = disk / "filler"
+    filler.write_bytes(bytes(1 << 19))
+    messages = [b"%d " % number + bytes(5000) for number in range(1000)]
+    kept = 0
+    with paging(disk / "paging", options) as (_, store):
+        store.start_paging()
+        while kept < len(messages) and _fits(store, messages[kept]):
+            kept += 1
+        filler.unlink()
+        assert store.page(messages[kept])
+        assert 100 < kept < len(messages)
+    with paging(disk / "paging", options) as (_, store):
+        assert joined(depaged(store)) == messages[: kept + 1]
+        assert store.problems == []
+
+
+def test_a_full_disk_refuses_messages_and_keeps_those_before(tmp_path: Path) -> None:
+    on_a_small_disk(tmp_path, lambda: _fill_the_disk(tmp_path))
+
+
+def test_another_layout_is_kept_for_the_address_that_has_it(tmp_path: Path) -> None:
+    jbm = PagingOptions(page_bytes=PAGE_BYTES, layout=PageLayout.JBM)
+    with paging(tmp_path, jbm) as (_, store):
+        store.start_paging()
+        store.page(b"hello")
+        assert page_files(store)[0].read_bytes() == b"{\0\0\0\x0d" + b"\xff" * 8 + b"hello}"
+    with paging(tmp_path, SMALL) as (_, store):
+        store.page(b"again")
+        assert page_files(store)[1].read_bytes()[:1] == b"{"
+        assert depaged(store) == [[b"hello"], [b"again"]]

@@ -1,0 +1,311 @@
+"""Messages of transactions, and depaging in transactions: docs/testing.md has the scenarios."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from binlog.compose import Paging
+from binlog.errors import ClosedError, PoisonedError, StateError
+from binlog.paging.page import Page
+from binlog.paging.store import PagingStore
+from tests.support.paging import crashed, numbered, page_all, page_files, paging
+
+
+def _depage_all(opened: Paging, store: PagingStore) -> list[bytes]:
+    found: list[bytes] = []
+    while opened.manager.depage(store.address, lambda _, messages, __: found.extend(messages)):
+        pass
+    return found
+
+
+def _in_thread(work: Callable[[], object]) -> tuple[threading.Thread, list[BaseException]]:
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            work()
+        except BaseException as error:  # noqa: BLE001 - the test looks at it
+            errors.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    return thread, errors
+
+
+def test_messages_of_a_transaction_that_died_are_passed_over_and_their_pages_go(tmp_path: Path) -> None:
+    with paging(tmp_path / "paging") as (opened, store):
+        store.start_paging()
+        transaction = opened.manager.begin()
+        for message in numbered(30):
+            assert store.page(message, transaction)
+        store.page(b"outside")
+        store.sync()
+        path = crashed(tmp_path / "paging")
+        transaction.rollback()
+    with paging(path) as (opened, store):
+        assert _depage_all(opened, store) == [b"outside"]
+        assert page_files(store) == []
+        assert not store.is_paging
+
+
+def test_pages_of_all_addresses_are_synced_before_the_commit_is_recorded(tmp_path: Path) -> None:
+    events: list[str] = []
+    with paging(tmp_path) as (opened, store), pytest.MonkeyPatch.context() as patch:
+        other = opened.manager.store("other")
+        sync, commit = Page.sync, opened.journal.commit
+
+        def sync_and_tell(page: Page) -> None:
+            sync(page)
+            events.append(page.folder.address)
+
+        def commit_and_tell(tx_id: int) -> None:
+            events.append("commit")
+            commit(tx_id)
+
+        store.start_paging()
+        other.start_paging()
+        with opened.manager.begin() as transaction:
+            for message in numbered(5):
+                store.page(message, transaction)
+                other.page(message, transaction)
+            patch.setattr(Page, "sync", sync_and_tell)
+            patch.setattr(opened.journal, "commit", commit_and_tell)
+        assert events == [store.address, other.address, "commit"]
+        assert opened.manager.transactions.counts == {transaction.tx_id: 10}
+    with paging(tmp_path) as (opened, store):
+        assert opened.manager.transactions.counts == {transaction.tx_id: 10}
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_depaging_waits_for_a_transaction_that_goes_on(tmp_path: Path, *, committed: bool) -> None:
+    with paging(tmp_path) as (opened, store):
+        store.start_paging()
+        transaction = opened.manager.begin()
+        store.page(b"mine", transaction)
+        store.page(b"other's")
+        found: list[bytes] = []
+        thread, errors = _in_thread(
+            lambda: opened.manager.depage(store.address, lambda _, messages, __: found.extend(messages))
+        )
+        while store.page_count != 1 or store.pages[0].page_id == 1:
+            pass  # until the page was taken
+        assert found == []
+        transaction.commit() if committed else transaction.rollback()
+        thread.join()
+        assert errors == []
+        assert found == ([b"mine", b"other's"] if committed else [b"other's"])
+
+
+def test_stopping_ends_the_wait_for_a_transaction(tmp_path: Path) -> None:
+    with paging(tmp_path) as (opened, store):
+        store.start_paging()
+        transaction = opened.manager.begin()
+        store.page(b"mine", transaction)
+        thread, errors = _in_thread(lambda: opened.manager.depage(store.address, lambda *_: None))
+        while store.page_count != 1 or store.pages[0].page_id == 1:
+            pass  # until the page was taken
+        opened.manager.stop()
+        thread.join()
+        assert [type(error) for error in errors] == [ClosedError]
+
+
+def test_a_transactions_record_has_what_is_left_of_it_and_goes_with_the_last(tmp_path: Path) -> None:
+    messages = numbered(40)
+    with paging(tmp_path / "paging") as (opened, store):
+        store.start_paging()
+        with opened.manager.begin() as transaction:
+            for message in messages:
+                store.page(message, transaction)
+        found: list[bytes] = []
+        while opened.manager.depage(store.address, lambda _, taken, __: found.extend(taken)):
+            left = {transaction.tx_id: 40 - len(found)} if len(found) < 40 else {}
+            assert opened.manager.transactions.counts == left
+            with paging(crashed(tmp_path / "paging")) as (after, copy):
+                assert after.manager.transactions.counts == left
+                assert _depage_all(after, copy) == messages[len(found) :]
+        assert found == messages
+    with paging(tmp_path / "paging") as (opened, _):
+        assert opened.loaded.records == []
+
+
+def test_a_page_that_was_depaged_and_not_removed_is_not_depaged_again(tmp_path: Path) -> None:
+    messages = numbered(25)
+    with paging(tmp_path / "paging") as (opened, store):
+        store.start_paging()
+        page_all(store, messages)
+        found: list[bytes] = []
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Page, "delete", lambda _: None)
+            opened.manager.depage(store.address, lambda _, taken, __: found.extend(taken))
+        path = crashed(tmp_path / "paging")
+        assert len(page_files(path)) == 3
+    with paging(path) as (opened, store):
+        assert len(page_files(store)) == 2
+        assert found + _depage_all(opened, store) == messages
+
+
+def test_a_page_whose_depaging_was_not_committed_is_depaged_again_whole(tmp_path: Path) -> None:
+    messages = numbered(10)
+    after: list[Path] = []
+
+    def die(_: str, taken: list[bytes], __: int) -> None:
+        assert taken == messages
+        after.append(crashed(tmp_path / "paging"))
+        raise RuntimeError("it does not want them")
+
+    with paging(tmp_path / "paging") as (opened, store):
+        store.start_paging()
+        page_all(store, messages)
+        with pytest.raises(RuntimeError):
+            opened.manager.depage(store.address, die)
+        assert _depage_all(opened, store) == messages
+    with paging(after[0]) as (opened, store):
+        assert _depage_all(opened, store) == messages
+
+
+def test_pages_whose_ids_begin_anew_are_not_taken_for_processed_ones(tmp_path: Path) -> None:
+    for _ in range(3):
+        with paging(tmp_path) as (opened, store):
+            store.start_paging()
+            assert [page.page_id for page in store.pages] == [1]
+            page_all(store, numbered(25))
+            assert _depage_all(opened, store) == numbered(25)
+            assert opened.manager.depage(store.address, lambda *_: None) is False
+    with paging(tmp_path) as (opened, _):
+        assert opened.loaded.records == []
+
+
+def test_ids_do_not_begin_anew_while_a_processed_page_is_recorded(tmp_path: Path) -> None:
+    with paging(tmp_path / "paging") as (opened, store):
+        store.start_paging()
+        store.page(b"message")
+        opened.manager.depage(store.address, lambda *_: None)
+        assert store.depage() is None  # and it dies before the record goes
+        path = crashed(tmp_path / "paging")
+    with paging(path) as (opened, store):
+        store.start_paging()
+        store.page(b"another")
+        after = crashed(path)
+    with paging(after) as (opened, store):
+        assert _depage_all(opened, store) == [b"another"]
+
+
+def test_a_prepared_transaction_waits_for_the_next_process(tmp_path: Path) -> None:
+    for committed in (True, False):
+        path = tmp_path / str(committed)
+        with paging(path) as (opened, store):
+            store.start_paging()
+            transaction = opened.manager.begin()
+            store.page(b"mine", transaction)
+            transaction.prepare(b"an id")
+            with pytest.raises(StateError):
+                store.page(b"more", transaction)
+        with paging(path) as (opened, store):
+            ((found, extra),) = opened.manager.transactions.in_doubt.values()
+            assert (found.tx_id, extra) == (transaction.tx_id, b"an id")
+            cursor = opened.manager.cursor(store.address)
+            assert cursor.read() is None
+            found.commit() if committed else found.rollback()
+            run = cursor.read()
+            assert (run.messages if run else []) == ([b"mine"] if committed else [])
+        with paging(path) as (opened, _):
+            assert opened.manager.transactions.in_doubt == {}
+
+
+def test_acknowledgements_of_a_transaction_count_with_its_commit(tmp_path: Path) -> None:
+    messages = numbered(30)
+    for ending in ("commit", "rollback", "death"):
+        path = tmp_path / ending
+        with paging(path) as (opened, store):
+            store.start_paging()
+            places = [store.append(message) or 0 for message in messages]
+            cursor = opened.manager.cursor(store.address)
+            transaction = opened.manager.begin()
+            for place in places[:20]:
+                cursor.ack(place, transaction=transaction)
+            with pytest.raises(StateError):
+                cursor.ack(places[0])
+            assert len(page_files(store)) == 3
+            if ending != "death":
+                transaction.commit() if ending == "commit" else transaction.rollback()
+            after = crashed(path)
+            if ending == "commit":
+                while run := cursor.read():
+                    cursor.ack(run.place, len(run.messages))
+                opened.manager.drain()
+                assert len(page_files(store)) == 1
+            if ending == "rollback":
+                cursor.ack(places[0])
+        with paging(after) as (opened, store):
+            cursor = opened.manager.cursor(store.address)
+            found: list[bytes] = []
+            while run := cursor.read():
+                found += run.messages
+                cursor.ack(run.place, len(run.messages))
+            assert found == (messages[20:] if ending == "commit" else messages)
+            opened.manager.drain()
+            assert page_files(store) == []
+            assert opened.manager.transactions.counts == {}
+        with paging(after) as (opened, _):
+            assert opened.loaded.records == []
+
+
+def test_a_page_that_is_complete_and_was_not_removed_lowers_no_count_twice(tmp_path: Path) -> None:
+    messages = numbered(30)
+    with paging(tmp_path / "paging") as (opened, store):
+        store.start_paging()
+        with opened.manager.begin() as transaction:
+            for message in messages:
+                store.page(message, transaction)
+        cursor = opened.manager.cursor(store.address)
+        run = cursor.read()
+        assert run is not None
+        count = len(run.messages)
+        after: list[Path] = []
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Page, "delete", lambda _: after.append(crashed(tmp_path / "paging")))
+            cursor.ack(run.place, count)
+            opened.manager.drain()
+        assert opened.manager.transactions.counts == {transaction.tx_id: 30 - count}
+    with paging(after[0]) as (opened, store):
+        assert opened.manager.transactions.counts == {transaction.tx_id: 30 - count}
+        cursor = opened.manager.cursor(store.address)
+        found: list[bytes] = []
+        while run := cursor.read():
+            found += run.messages
+        assert found == messages[count:]
+
+
+def test_a_transaction_is_ended_once_and_by_an_exception_rolled_back(tmp_path: Path) -> None:
+    with paging(tmp_path) as (opened, store):
+        store.start_paging()
+        with contextlib.suppress(KeyError), opened.manager.begin() as transaction:
+            store.page(b"never", transaction)
+            raise KeyError
+        with pytest.raises(StateError):
+            transaction.commit()
+        with pytest.raises(StateError):
+            store.page(b"never", transaction)
+        assert _depage_all(opened, store) == []
+
+
+def test_where_a_sync_failed_nothing_is_committed_or_paged(tmp_path: Path) -> None:
+    with paging(tmp_path) as (opened, store), pytest.MonkeyPatch.context() as patch:
+        store.start_paging()
+        transaction = opened.manager.begin()
+        store.page(b"mine", transaction)
+
+        def fail(_: Page) -> None:
+            raise PoisonedError("a sync failed")
+
+        patch.setattr(Page, "sync", fail)
+        with pytest.raises(PoisonedError):
+            transaction.commit()
+        assert opened.manager.transactions.counts == {}
+        with pytest.raises(PoisonedError):
+            store.page(b"more")
