@@ -304,7 +304,7 @@ static int end(struct replay *replay, Py_ssize_t file, uint32_t index, Py_ssize_
         if (!found)
             return -1;
         if (found->prepare != NONE)
-            replay->states[found->prepare] = DONE;
+            replay->states[found->prepare] = VOID;
         found->prepare = number;
         found->lacking |= lacking > 0;
         set_content(replay, found->lacking ? FAILED : PREPARED);
@@ -314,7 +314,7 @@ static int end(struct replay *replay, Py_ssize_t file, uint32_t index, Py_ssize_
     int fails = kind == JOURNAL_KIND_COMMIT && (lacking > 0 || (found && found->lacking));
     replay->states[number] = fails ? FAILED : DONE;
     if (found && found->prepare != NONE)
-        replay->states[found->prepare] = fails ? FAILED : DONE;
+        replay->states[found->prepare] = fails ? FAILED : kind == JOURNAL_KIND_COMMIT ? DONE : ROLLED_BACK;
     if (found && end_transaction(replay, tx_id) != 0)
         return -1;
     if (kind == JOURNAL_KIND_COMMIT && !fails)

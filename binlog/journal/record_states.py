@@ -26,8 +26,8 @@ class RecordState(enum.IntEnum):
     behind it.  DELETED: it was there.
     Of records of transactions: OPEN: nobody has ended it; the next load does, where no process has the journal.
     PREPARED: it waits for its commit or rollback.  ROLLED_BACK.  FAILED: a part of it is missing, so none of it counts.
-    Of any: VOID: nothing came of it, for what it updates or deletes is not there.
-    DONE: of a delete, or of what prepares or ends a transaction: it did what it says.
+    Of any: VOID: nothing came of it: what it updates or deletes is not there, or what it prepares was prepared again.
+    DONE: of a delete, of what ends a transaction, or of what prepared one that was committed: it did what it says.
     """
 
     LIVE = 1

@@ -22,7 +22,7 @@ from binlog.spark.record_parser import RecordParser, arrow_type
 from binlog.spark.schema import Field
 
 _TIME = pa.timestamp("us", "UTC")
-_DAMAGE = pa.struct([pa.field("end", pa.int64()), pa.field("reason", pa.string())])
+DAMAGE_TYPE = pa.struct([pa.field("end", pa.int64()), pa.field("reason", pa.string())])
 
 
 class Damage(NamedTuple):
@@ -110,7 +110,7 @@ def _data(stretch: Stretch, _: str) -> pa.Array:
 
 
 def _damage(stretch: Stretch, _: str) -> pa.Array:
-    return pa.nulls(len(stretch.batch), _DAMAGE)
+    return pa.nulls(len(stretch.batch), DAMAGE_TYPE)
 
 
 _TYPES = {
@@ -120,7 +120,7 @@ _TYPES = {
     "sequence": pa.int64(),
     "time": _TIME,
     "data": pa.binary(),
-    "damage": _DAMAGE,
+    "damage": DAMAGE_TYPE,
     "bad": pa.binary(),
     "error": pa.string(),
 }

@@ -45,6 +45,13 @@ def boolean(name: str, text: str) -> bool:
     return text.strip().lower() == "true"
 
 
+def permissive(name: str, text: str) -> bool:
+    """Whether damage becomes a row, or is an error."""
+    if text.strip().upper() not in ("FAILFAST", "PERMISSIVE"):
+        raise ValueError(f"binlog: {name} is FAILFAST or PERMISSIVE, not {text!r}")
+    return text.strip().upper() == "PERMISSIVE"
+
+
 def some_text(name: str, text: str) -> str:
     """A text that is not empty."""
     if not text.strip():

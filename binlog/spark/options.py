@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from binlog import Start
-from binlog.spark.option_values import boolean, count, record_bytes, refuse_unknown, size, some_text
+from binlog.spark.option_values import boolean, count, permissive, record_bytes, refuse_unknown, size, some_text
 from binlog.spark.positions import Position, parse_position
 
 _MIB = 1 << 20
@@ -99,12 +99,6 @@ def is_url(path: str) -> bool:
     return _URL.match(path) is not None
 
 
-def _mode(name: str, text: str) -> bool:
-    if text.strip().upper() not in ("FAILFAST", "PERMISSIVE"):
-        raise ValueError(f"binlog: {name} is FAILFAST or PERMISSIVE, not {text!r}")
-    return text.strip().upper() == "PERMISSIVE"
-
-
 _OPTIONS: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "startingPosition": ("start", parse_position),
     "endingPosition": ("end", parse_position),
@@ -113,7 +107,7 @@ _OPTIONS: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "maxRecordBytes": ("record_bytes_max", record_bytes),
     "failOnDataLoss": ("fail_on_data_loss", boolean),
     "includeOpenFile": ("include_open_file", boolean),
-    "mode": ("permissive", _mode),
+    "mode": ("permissive", permissive),
     "maxRecordsPerTrigger": ("records_per_trigger", count),
     "maxBytesPerTrigger": ("bytes_per_trigger", size),
     "parser": ("parser", some_text),

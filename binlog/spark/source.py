@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from pyspark.sql.datasource import DataSource
 
 from binlog.spark.commitlog.engine import CommitLogEngine
+from binlog.spark.journal.engine import JournalEngine
 from binlog.spark.log_engine import LogEngine
 from binlog.spark.options import ENGINE
 from binlog.spark.write_options import WriteOptions, chosen_column, parse_write_options
@@ -31,15 +32,24 @@ class Engine(Protocol):
 
 
 _LOG = "log"
-_ENGINES: dict[str, Callable[[Mapping[str, str]], Engine]] = {_LOG: LogEngine, "commitlog": CommitLogEngine}
+_ENGINES: dict[str, Callable[[Mapping[str, str]], Engine]] = {
+    _LOG: LogEngine,
+    "commitlog": CommitLogEngine,
+    "journal": JournalEngine,
+}
+# Of what Spark does not write, and why.
+_NOT_WRITTEN = {
+    "commitlog": "a commit log is written by the one process that has its store open, not by Spark",
+    "journal": "a journal is written by the one process that has it open, not by Spark",
+}
 
 
 class BinlogDataSource(DataSource):
     """Reads logs: `spark.read.format("binlog").load(path)`, and `spark.readStream`; with another engine, what that has.
 
     The options are in binlog.spark.options, the columns in binlog.spark.schema; those of commit logs in
-    binlog.spark.commitlog.  A batch query reads what the log held
-    when it was planned.  PySpark 4.3 plans a frame once, when it is first used, and 4.0 each of its queries (seen): so
+    binlog.spark.commitlog, of journals in binlog.spark.journal.  A batch query reads what the log held when it was
+    planned.  PySpark 4.3 plans a frame once, when it is first used, and 4.0 each of its queries (seen): so
     load() again for what came since.
     Raises: ValueError for options.
     """
@@ -78,7 +88,7 @@ class BinlogDataSource(DataSource):
     def _engine_name(self) -> str:
         [text] = [value for name, value in self._given.items() if name.lower() == ENGINE] or [_LOG]
         if text.strip().lower() not in _ENGINES:
-            raise ValueError(f"binlog: {ENGINE} is {' or '.join(_ENGINES)}, not {text!r}")
+            raise ValueError(f"binlog: {ENGINE} is one of {', '.join(_ENGINES)}, not {text!r}")
         return text.strip().lower()
 
     def writer(self, schema: Any, overwrite: bool) -> Any:
@@ -96,8 +106,9 @@ class BinlogDataSource(DataSource):
         return StreamWriter(*self._write(schema, overwrite=overwrite))
 
     def _write(self, schema: Any, *, overwrite: bool) -> tuple[WriteOptions, str]:
-        if self._engine_name() != _LOG:
-            raise ValueError("binlog: a commit log is written by the one process that has its store open, not by Spark")
+        engine = self._engine_name()
+        if engine in _NOT_WRITTEN:
+            raise ValueError(f"binlog: {_NOT_WRITTEN[engine]}")
         given = {name: value for name, value in self._given.items() if name.lower() != ENGINE}
         if overwrite:
             raise ValueError('binlog: a log is only ever appended to: use mode("append")')

@@ -72,7 +72,7 @@ def test_what_goes_wrong_is_named(spark: Any, store: Path) -> None:
     def load(**options: str) -> Callable[[], object]:
         return lambda: spark.read.format("binlog").options(**options).load(str(store)).count()
 
-    assert "binlog: engine is log or commitlog, not 'journal'" in error_of(load(engine="journal"))
+    assert "binlog: engine is one of log, commitlog, journal, not 'x'" in error_of(load(engine="x"))
     assert "binlog: there is no option 'mode'; there are path, topic" in error_of(load(engine="commitlog", mode="x"))
     assert "has no topic 'x'" in error_of(load(engine="commitlog", topic="x"))
     write = spark.createDataFrame([("a",)], "data string").write.format("binlog").option("engine", "commitlog")

@@ -153,7 +153,8 @@ def test_each_state() -> None:
     assert states_of(*joined, prepare) == [s.PREPARED] * 4
     assert states_of(*joined, prepare, commit) == [s.DELETED, s.DELETED, s.DONE, s.DONE, s.DONE]
     assert states_of(*joined, commit, commit) == [s.DELETED, s.DELETED, s.DONE, s.DONE, s.FAILED]
-    assert states_of(*joined, prepare, rollback) == [s.ROLLED_BACK] * 3 + [s.DONE] * 2
+    assert states_of(*joined, prepare, rollback) == [s.ROLLED_BACK] * 4 + [s.DONE]
+    assert states_of(*joined, prepare, prepare) == [s.PREPARED] * 3 + [s.VOID, s.PREPARED]
     assert states_of(*joined[:2], prepare) == [s.FAILED] * 3
     assert states_of(*joined[:2], commit) == [s.FAILED] * 3
     assert states_of(joined[1], JournalRecord(Kind.COMMIT, 5, counts=((1, 1),))) == [s.VOID, s.DONE]

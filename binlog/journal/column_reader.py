@@ -1,0 +1,75 @@
+"""Reading the records of a journal's file as columns, with what became of them, without an object for any."""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from binlog.errors import NotFoundError
+from binlog.journal.survey import FilePart, records_crc
+from binlog.storage.files import open_directory, open_file, read_at
+from binlog.storage.journal_columns import gather_bodies, scan_columns
+
+_COLUMNS = ("offset", "record_bytes", "tx_id", "record_id", "body_offset", "body_bytes", "kind", "user_type")
+
+
+class JournalColumns:
+    """Some records of a file, as columns that have a value for each of them, in buffers as Arrow has them.
+
+    columns: `offset`, `record_bytes`, `tx_id`, `record_id`, `body_offset`: int64.  `body_bytes`: int32.  `kind`,
+    `user_type`, `state`: a byte.
+    """
+
+    def __init__(self, data: bytes, count: int, columns: Mapping[str, bytes]) -> None:
+        self._data = data
+        self.count = count
+        self.columns = columns
+
+    @property
+    def record_bytes_max(self) -> int:
+        """What the largest one takes in the file."""
+        return max(memoryview(self.columns["record_bytes"]).cast("q"), default=0)
+
+    def bodies(self, offsets: Any, sizes: Any, first: int, bytes_max: int) -> tuple[int, bytes, bytes]:
+        """Bodies of some of them: how many, their bounds, int32 and one more, and their bytes in one run.
+
+        offsets, sizes: `body_offset` and `body_bytes` of those.  As many from the first-th on as are `bytes_max`
+        together, and one at least.
+        """
+        return gather_bodies(self._data, offsets, sizes, first, bytes_max)
+
+
+class PartReader:
+    """Gives the records of a part, some ten thousand at a time.  Its file is read when it is made."""
+
+    def __init__(self, part: FilePart) -> None:
+        """Raises: NotFoundError where the file is not what it was; AccessError."""
+        self._part = part
+        self._data = _read_part(part)
+
+    def __iter__(self) -> Iterator[JournalColumns]:
+        states = zlib.decompress(self._part.states)
+        at = 0
+        for scan in scan_columns(self._data, self._part.header):
+            if scan.count:
+                columns = {name: getattr(scan, name) for name in _COLUMNS}
+                yield JournalColumns(self._data, scan.count, {**columns, "state": states[at : at + scan.count]})
+            at += scan.count
+
+
+def _read_part(part: FilePart) -> bytes:
+    directory_fd = open_directory(part.folder)
+    try:
+        fd = open_file(directory_fd, part.name, part.path, writable=False)
+    finally:
+        os.close(directory_fd)
+    try:
+        data = read_at(fd, part.end, 0, part.path)
+    finally:
+        os.close(fd)
+    is_same = len(data) == part.end and data.startswith(part.start)
+    if not is_same or records_crc(data, part.header, part.end) != part.crc:
+        raise NotFoundError(f"{part.path} is used for something else, or was compacted")
+    return data

@@ -1,0 +1,188 @@
+"""Arrow columns from those of a journal's records, with no Python object for any record.
+
+Facts relied on: see binlog/spark/columns.py.  And an array that a computation made begins at the first bit of its
+buffers, which a part of another one does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from binlog.journal import FilePart, JournalColumns
+from binlog.spark.columns import DAMAGE_TYPE, schema_of_types
+from binlog.spark.journal.names import BYTES, KINDS_WITH, NAMES, transaction_states
+from binlog.spark.journal.partitions import Damage
+from binlog.spark.journal.pushdown import NUMBERS, WantedRecords
+from binlog.spark.schema import Field
+
+_BATCH_BYTES = 1 << 20
+_TYPES = {
+    "file": pa.string(),
+    "file_id": pa.int64(),
+    "offset": pa.int64(),
+    "kind": pa.string(),
+    "id": pa.int64(),
+    "transaction": pa.int64(),
+    "transaction_state": pa.string(),
+    "user_type": pa.int32(),
+    "data": pa.binary(),
+    "state": pa.string(),
+    "record_bytes": pa.int64(),
+    "damage": DAMAGE_TYPE,
+}
+# As the columns are found.
+_FOUND_TYPES = {
+    "offset": pa.int64(),
+    "record_bytes": pa.int64(),
+    "tx_id": pa.int64(),
+    "record_id": pa.int64(),
+    "body_offset": pa.int64(),
+    "body_bytes": pa.int32(),
+    "kind": pa.uint8(),
+    "user_type": pa.uint8(),
+    "state": pa.uint8(),
+}
+# What a row's column is made of, where that has another name.
+_MADE_OF = {"id": "record_id", "transaction": "tx_id"}
+_INT64 = (-(2**63), 2**63 - 1)
+
+
+def arrow_schema(fields: Sequence[Field]) -> pa.Schema:
+    """The schema of the batches that are made here."""
+    return schema_of_types(fields, _TYPES)
+
+
+def record_batches(
+    found: JournalColumns, part: FilePart, wanted: WantedRecords, fields: Sequence[Field], schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    """Those records that may be wanted, in batches of about a megabyte of bodies.  schema: `arrow_schema(fields)`."""
+    rows = _wanted(found, wanted)
+    offsets, sizes = _numbers(rows, "body_offset"), _numbers(rows, "body_bytes")
+    with_bodies = any(field.column == "data" for field in fields)
+    first = 0
+    while first < rows.num_rows:
+        count, bodies = rows.num_rows - first, None
+        if with_bodies:
+            count, *bodies = found.bodies(offsets, sizes, first, _BATCH_BYTES)
+        making = _Making(rows.slice(first, count), part, bodies)
+        each = zip(fields, schema, strict=True)
+        yield pa.RecordBatch.from_arrays(
+            [_BUILDERS[at.column](making, at.column, to.type) for at, to in each], schema=schema
+        )
+        first += count
+
+
+def damage_batch(damage: Sequence[Damage], fields: Sequence[Field], schema: pa.Schema) -> pa.RecordBatch:
+    """Rows that stand for what is wrong."""
+    rows = [{**each._asdict(), "damage": {"end": each.end, "reason": each.reason}} for each in damage]
+    made = [pa.array([row.get(at.column) for row in rows], to.type) for at, to in zip(fields, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(made, schema=schema)
+
+
+class _Making(NamedTuple):
+    """What columns of one batch are made of.  bodies: the bounds and the bytes of all, where they are asked for."""
+
+    rows: pa.RecordBatch
+    part: FilePart
+    bodies: list[bytes] | None
+
+    def found(self, column: str) -> pa.Array:
+        """What a row's column is made of."""
+        return self.rows.column(_MADE_OF.get(column, column))
+
+    def there(self, column: str) -> pa.Array:
+        """Where a row has a value in the column."""
+        return _table(bytes(kind in KINDS_WITH[column] for kind in range(BYTES))).take(self.rows.column("kind"))
+
+
+def _table(flags: bytes) -> pa.Array:
+    return pa.Array.from_buffers(pa.uint8(), len(flags), [None, pa.py_buffer(flags)]).cast(pa.bool_())
+
+
+def _wanted(found: JournalColumns, wanted: WantedRecords) -> pa.RecordBatch:
+    """The columns as they are found, of the records that may be wanted."""
+    columns = {
+        name: pa.Array.from_buffers(kind, found.count, [None, pa.py_buffer(found.columns[name])])
+        for name, kind in _FOUND_TYPES.items()
+    }
+    rows = pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
+    for column in filter(wanted.asks, (*NAMES, *NUMBERS)):
+        values = rows.column(_MADE_OF.get(column, column))
+        if column in NAMES:
+            rows = rows.filter(_table(wanted.named(column)).take(values))
+        else:
+            rows = rows.filter(_between(values, *wanted.of(column)))
+    return rows
+
+
+def _between(values: pa.Array, lowest: int | None, highest: int | None) -> pa.Array:
+    """Which of the numbers are within bounds, which themselves may be any."""
+    low = _INT64[0] if lowest is None else lowest
+    high = _INT64[1] if highest is None else highest
+    if low > _INT64[1] or high < _INT64[0]:
+        return pa.repeat(pa.scalar(False), len(values))
+    bounds = (pa.scalar(max(low, _INT64[0]), pa.int64()), pa.scalar(min(high, _INT64[1]), pa.int64()))
+    return pc.and_(pc.greater_equal(values, bounds[0]), pc.less_equal(values, bounds[1]))
+
+
+def _numbers(rows: pa.RecordBatch, name: str) -> memoryview:
+    """A column's numbers and nothing else, though Arrow's buffers may be longer."""
+    values = rows.column(name)
+    width = values.type.bit_width // 8
+    start = values.offset * width
+    return memoryview(values.buffers()[1])[start : start + len(values) * width]
+
+
+def _of_file(making: _Making, column: str, kind: pa.DataType) -> pa.Array:
+    value = making.part.name if column == "file" else making.part.header.file_id
+    return pa.repeat(pa.scalar(value, kind), making.rows.num_rows)
+
+
+def _as_found(making: _Making, column: str, _: pa.DataType) -> pa.Array:
+    return making.found(column)
+
+
+def _of_some_kinds(making: _Making, column: str, kind: pa.DataType) -> pa.Array:
+    return pc.if_else(making.there(column), making.found(column).cast(kind), pa.scalar(None, kind))
+
+
+def _named(making: _Making, column: str, kind: pa.DataType) -> pa.Array:
+    return _NAME_ARRAYS[column].take(making.found(column))
+
+
+def _transaction_state(making: _Making, _: str, __: pa.DataType) -> pa.Array:
+    both = pc.add(pc.multiply(making.found("kind").cast(pa.int32()), BYTES), making.found("state").cast(pa.int32()))
+    return _TRANSACTION_STATES.take(both)
+
+
+def _data(making: _Making, column: str, kind: pa.DataType) -> pa.Array:
+    assert making.bodies is not None
+    bounds, values = map(pa.py_buffer, making.bodies)
+    there = making.there(column).buffers()[1]
+    return pa.Array.from_buffers(kind, making.rows.num_rows, [there, bounds, values])
+
+
+def _no_damage(making: _Making, _: str, kind: pa.DataType) -> pa.Array:
+    return pa.nulls(making.rows.num_rows, kind)
+
+
+_NAME_ARRAYS = {column: pa.array(names, pa.string()) for column, names in NAMES.items()}
+_TRANSACTION_STATES = pa.array([name for kind in range(BYTES) for name in transaction_states(kind)], pa.string())
+_BUILDERS: dict[str, Callable[[_Making, str, pa.DataType], pa.Array]] = {
+    "file": _of_file,
+    "file_id": _of_file,
+    "offset": _as_found,
+    "kind": _named,
+    "id": _of_some_kinds,
+    "transaction": _of_some_kinds,
+    "transaction_state": _transaction_state,
+    "user_type": _of_some_kinds,
+    "data": _data,
+    "state": _named,
+    "record_bytes": _as_found,
+    "damage": _no_damage,
+}

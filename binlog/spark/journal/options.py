@@ -1,0 +1,75 @@
+"""The options of reading a journal."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from binlog.journal import JournalLayout
+from binlog.spark.option_values import count, permissive, record_bytes, refuse_unknown, size, some_text
+from binlog.spark.options import ENGINE, is_glob, is_url, local_path, one_path
+
+_MIB = 1 << 20
+
+
+@dataclass(frozen=True)
+class JournalReadOptions:
+    """What a read is told.
+
+    path: the journal's folder, absolute.  prefix, extension: of its files' names.
+    layout: of files that say nothing of it; None for JBoss Messaging's since September 2008.
+    permissive: whether damage becomes a row, or is an error.  The rest is as in ReadOptions.
+    """
+
+    path: str
+    prefix: str = "journal"
+    extension: str = "jnl"
+    layout: JournalLayout | None = None
+    permissive: bool = False
+    partition_bytes: int = 128 * _MIB
+    partitions_min: int = 1
+    record_bytes_max: int = 64 * _MIB
+
+
+def parse_journal_options(options: Mapping[str, str]) -> JournalReadOptions:
+    """The options of a read, as Spark hands them over.  Raises: ValueError for one that is missing or not known."""
+    given = {name.lower(): value for name, value in options.items()}
+    path = one_path(given, "a journal is read from one folder")
+    if is_url(path):
+        raise ValueError(f"binlog: {path!r} is in a remote file system, where no journal can be read")
+    if is_glob(path) and not os.path.isdir(local_path(path)):
+        raise ValueError(f"binlog: {path!r} stands for several folders; a journal is read from one")
+    found: dict[str, Any] = {}
+    for name, (field, parse) in _OPTIONS.items():
+        text = given.pop(name.lower(), None)
+        if text is not None:
+            found[field] = parse(name, text)
+    refuse_unknown(given, (*_OPTIONS, ENGINE))
+    return JournalReadOptions(path=local_path(path), **found)
+
+
+def _layout(name: str, text: str) -> JournalLayout:
+    known = [layout.value for layout in JournalLayout]
+    if text.strip().lower() not in known:
+        raise ValueError(f"binlog: {name} is {' or '.join(known)}, not {text!r}")
+    return JournalLayout(text.strip().lower())
+
+
+def _name_part(name: str, text: str) -> str:
+    part = some_text(name, text)
+    if "/" in part:
+        raise ValueError(f"binlog: {name} is a part of files' names, not {text!r}")
+    return part
+
+
+_OPTIONS: dict[str, tuple[str, Callable[[str, str], Any]]] = {
+    "prefix": ("prefix", _name_part),
+    "extension": ("extension", _name_part),
+    "layout": ("layout", _layout),
+    "mode": ("permissive", permissive),
+    "minPartitions": ("partitions_min", count),
+    "maxPartitionBytes": ("partition_bytes", size),
+    "maxRecordBytes": ("record_bytes_max", record_bytes),
+}

@@ -1,0 +1,67 @@
+"""What a task does with a journal: files become Arrow batches.  And reading in batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader
+
+from binlog.errors import FullError, GoneError, NotFoundError
+from binlog.journal import FilePart, JournalColumns, PartReader
+from binlog.spark.journal.columns import arrow_schema, damage_batch, record_batches
+from binlog.spark.journal.options import JournalReadOptions
+from binlog.spark.journal.partitions import JournalPart, plan
+from binlog.spark.journal.pushdown import WantedRecords
+from binlog.spark.other_machine import when_seen
+from binlog.spark.schema import Field
+from binlog.spark.tasks import Task, TaskReader
+
+
+class BatchReader(TaskReader[JournalPart], DataSourceReader):
+    """Reads what the journal holds when the query is planned."""
+
+    def __init__(self, options: JournalReadOptions, fields: Sequence[Field]) -> None:
+        # Without a file the others would not be what the states say of them, so none is ever passed over.
+        super().__init__(fail_on_data_loss=True)
+        self._options = options
+        self._fields = tuple(fields)
+        self._wanted = WantedRecords()
+
+    def partitions(self) -> list[Task[JournalPart]]:
+        """Raises: as `plan`."""
+        return plan(self._options, self._wanted)
+
+    def _begin(self) -> Callable[[JournalPart], Iterator[pa.RecordBatch]]:
+        return partial(self._read, schema=arrow_schema(self._fields))
+
+    def _read(self, part: JournalPart, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        if part.damage:
+            yield damage_batch(part.damage, self._fields, schema)
+        if part.file is None:
+            return
+        try:
+            reader = when_seen(partial(PartReader, part.file), self._machine)
+        except NotFoundError as error:
+            text = "its owner goes on with its files while they are read; read again, or less of it"
+            raise GoneError(f"{error}, since the read was planned: {text}") from error
+        for found in reader:
+            if found.record_bytes_max > self._options.record_bytes_max:
+                _refuse(part.file, found, self._options.record_bytes_max)
+            yield from record_batches(found, part.file, self._wanted, self._fields, schema)
+
+
+def _refuse(part: FilePart, found: JournalColumns, limit: int) -> None:
+    size = found.record_bytes_max
+    raise FullError(f"{part.path}: a record of {size} bytes; the limit is {limit}", limit=limit, size=size)
+
+
+class FilteringReader(BatchReader):
+    """Lets filters narrow what is read; a class of its own, as the log's is."""
+
+    def pushFilters(self, filters: list[Any]) -> Iterable[Any]:  # noqa: N802 - Spark's name
+        """Take in the filters, and leave all of them for Spark to apply."""
+        self._wanted.add(filters)
+        return filters
