@@ -184,6 +184,8 @@ class Appender:
             self._work.notify()
 
     def _next(self) -> JournalFile:
+        assert self.file is not None
+        self.file.record_count = self._record_count
         new = self._next_file()
         if self._used:
             self._cut()

@@ -12,6 +12,7 @@ from typing import Literal, Self, overload
 from binlog.errors import BinlogError, ClosedError, FullError, NotFoundError, StateError
 from binlog.format.journal.names import LOCK_FILE
 from binlog.format.journal.record import JOURNAL_COUNT, Kind, record_bytes
+from binlog.format.problem import Problem
 from binlog.journal.appender import Appender, aligned
 from binlog.journal.compaction import Compactor
 from binlog.journal.journal_file import JournalFile
@@ -103,8 +104,8 @@ class Journal:
             self._mutex, self._next_file, options.buffer_bytes, options.alignment, options.flush_seconds
         )
         self._appender.begin(files.current, loading.at or first, loading.record_count)
-        compactor = Compactor(self._mutex, self._files_mutex, files, self._ledger, self._appender, options)
-        self._keeper = Keeper(self._mutex, self._files_mutex, files, self._ledger, self._appender, compactor)
+        self._compactor = Compactor(self._mutex, self._files_mutex, files, self._ledger, self._appender, options)
+        self._keeper = Keeper(self._mutex, self._files_mutex, files, self._ledger, self._appender, self._compactor)
         loaded = loading.loaded()
         self._id = loaded.id_max
         self._appender.start()
@@ -289,6 +290,16 @@ class Journal:
         with self._mutex:
             self._check()
         return self._keeper.compact()
+
+    def problems(self) -> list[Problem]:
+        """What compactions found damaged since the load; such files stay as they are.
+
+        Raises: StateError; ClosedError; PoisonedError.
+        """
+        self._refuse()
+        with self._mutex:
+            self._check()
+            return list(self._compactor.problems)
 
     def why_kept(self) -> list[Kept]:
         """For each file with records but the last one, oldest first, what keeps it from being used again.

@@ -16,6 +16,7 @@ class JournalFile:
 
     number: of this object, which no other of the process has.
     alive: records, and transactions that have some here, for which the file must stay.
+    record_count: how many records it has, alive or not, once the journal has gone on from it.
     negated: for files that lie before, or this one, how many of theirs a record here ended; it must stay for these.
     outlasts: other files for which it must stay: see `Ledger.fail`.
     alive_bytes: of records that are there.  damaged: a part of it is not what was written.
@@ -23,7 +24,7 @@ class JournalFile:
 
     __slots__ = (
         "alive", "alive_bytes", "damaged", "directory_fd", "fd", "file_bytes", "header", "name", "negated", "number",
-        "outlasts", "path",
+        "outlasts", "path", "record_count",
     )  # fmt: skip
 
     def __init__(self, folder: str, directory_fd: int, name: str, header: FileHeader, file_bytes: int) -> None:
@@ -35,6 +36,7 @@ class JournalFile:
         self.number = next(_numbers)
         self.fd = -1
         self.alive = 0
+        self.record_count = 0
         self.alive_bytes = 0
         self.damaged = False
         self.negated: dict[JournalFile, int] = {}

@@ -184,16 +184,22 @@ def bytes_of(place: int) -> int:
     return place & _BYTES
 
 
+def ended_counts(files: Iterable[JournalFile]) -> dict[JournalFile, int]:
+    """Of how many records, and transactions, of each file these files have the end."""
+    ended: dict[JournalFile, int] = {}
+    for file in files:
+        for other, count in file.negated.items():
+            ended[other] = ended.get(other, 0) + count
+    return ended
+
+
 def dead_files(files: Sequence[JournalFile], current: JournalFile | None) -> list[JournalFile]:
     """Those of the files, oldest first, that nobody needs any more.
 
     current: the one in which the journal goes on: it stays, and counts what it ended.
     """
     all_files = [*files, current] if current is not None else files
-    ended: dict[JournalFile, int] = {}
-    for file in all_files:
-        for other, count in file.negated.items():
-            ended[other] = ended.get(other, 0) + count
+    ended = ended_counts(all_files)
     there = set(all_files)
     dead: dict[JournalFile, None] = {}
     for file in files:

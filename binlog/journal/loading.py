@@ -107,6 +107,7 @@ class Loading:
     def _keep(self, read: _Read) -> None:
         """A file that the journal has gone on from."""
         read.file.damaged = bool(read.problems)
+        read.file.record_count = read.record_count
         self._problems += read.problems
         self.files.data.append(read.file)
 

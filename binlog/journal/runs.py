@@ -7,6 +7,7 @@ files or none: then what they come to is a row of adds, updates and deletes, wit
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 from binlog.format.journal.record import Kind
@@ -28,7 +29,7 @@ class TransactionSpans:
     """Finds the spans of transactions."""
 
     def __init__(self) -> None:
-        self._ended: list[TransactionSpan] = []
+        self._ended: set[TransactionSpan] = set()  # there are many transactions, and few spans
         self._going: dict[int, set[int]] = {}
 
     def go_through(self, place: int, records: Iterable[Scanned]) -> None:
@@ -38,18 +39,22 @@ class TransactionSpans:
                 continue
             self._going.setdefault(tx_id, set()).add(place)
             if kind in _ENDS:
-                self._ended.append(TransactionSpan(frozenset(self._going.pop(tx_id)), is_open=False))
+                self._ended.add(TransactionSpan(frozenset(self._going.pop(tx_id)), is_open=False))
 
     def all(self) -> list[TransactionSpan]:
-        """Those found."""
-        return self._ended + [TransactionSpan(frozenset(files), is_open=True) for files in self._going.values()]
+        """Those found, each once."""
+        going = {TransactionSpan(frozenset(files), is_open=True) for files in self._going.values()}
+        return [*self._ended, *going]
 
 
 def find_runs(
-    files: Sequence[JournalFile], spans: Sequence[TransactionSpan], bytes_max: int
+    files: Sequence[JournalFile], unlike: AbstractSet[JournalFile], spans: Sequence[TransactionSpan], bytes_max: int
 ) -> list[list[JournalFile]]:
-    """The runs of files, each with about `bytes_max` of records that are alive at most, where that can be."""
-    left_out = {place for place, file in enumerate(files) if file.damaged}
+    """The runs of files, each with about `bytes_max` of records that are alive at most, where that can be.
+
+    unlike: files that are not what the journal counts; they and damaged ones are in no run.
+    """
+    left_out = {place for place, file in enumerate(files) if file.damaged or file in unlike}
     for span in spans:
         if span.is_open:
             left_out |= span.files

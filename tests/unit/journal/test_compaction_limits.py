@@ -1,0 +1,155 @@
+"""Compaction of files that are damaged, of files of other sizes, and of very many bodies."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from binlog.format.journal.file_header import JournalLayout
+from binlog.format.journal.record import Kind
+from binlog.journal import compaction
+from binlog.journal.journal import Journal
+from binlog.journal.options import JournalOptions, Sync
+from binlog.journal.runs import find_runs
+from binlog.storage.journal_records import Scanned, scan_records
+from tests.support.journals import SMALL, files, flip, header_of, ids, journal, reload
+
+LAYOUTS = [JournalLayout.NATIVE, JournalLayout.JBM]
+
+
+def _fill(opened: Journal, count: int = 60, size: int = 300, alive: int = 5) -> None:
+    """Records of which one in so many stays."""
+    for number in range(count):
+        opened.append_add(number, 1, bytes([number % 251]) * size, sync=Sync.LATER)
+        if number % alive:
+            opened.append_delete(number, sync=Sync.LATER)
+    opened.append_add(count, 1, b"last")
+
+
+def _scan(file: Path) -> list[Scanned]:
+    return scan_records(file.read_bytes(), header_of(file)).records
+
+
+def _alive_in(path: Path, record_id: int) -> tuple[Path, Scanned]:
+    """Where a record lies."""
+    for file in files(path):
+        for each in _scan(file):
+            if each[0] == Kind.ADD and each[4] == record_id:
+                return file, each
+    raise AssertionError(record_id)
+
+
+@pytest.mark.parametrize(
+    ("layout", "what"),
+    # JBoss Messaging's records have no checksum of their bodies.
+    [(JournalLayout.NATIVE, "body"), *((layout, what) for layout in LAYOUTS for what in ("kind", "check", "delete"))],
+)
+def test_a_file_that_is_damaged_meanwhile_stays_as_it_is_and_is_told(
+    tmp_path: Path, layout: JournalLayout, what: str
+) -> None:
+    options = replace(SMALL, layout=layout)
+    with journal(tmp_path, options) as (opened, _):
+        _fill(opened)
+        opened.append_add(100, 1, b"")  # so that all before is in a file
+        file, record = _alive_in(tmp_path, 20)
+        if what == "delete":  # of another record, which comes back
+            record = next(each for each in _scan(file) if each[0] == Kind.DELETE)
+        _, at, end, *_ = record
+        flip(file, {"body": at + 50, "kind": at, "check": end - 1, "delete": at}[what], 0x40)
+        before = file.read_bytes()
+        assert opened.compact() > 0
+        assert file.read_bytes() == before
+        assert {problem.path for problem in opened.problems()} == {str(file)}
+        opened.append_add(101, 1, b"after")
+    loaded = reload(tmp_path, options)
+    missing = set() if what == "delete" else {20}
+    assert set(ids(loaded)) >= {0, 5, 10, 15, 20, 25, 30, 35, 40, 45, 50, 55, 60, 100, 101} - missing
+    assert [problem.path for problem in loaded.problems] == [str(file)]
+    kept = [file] if file.exists() else list((tmp_path / "attic").iterdir())
+    assert [each.read_bytes() for each in kept] == [before]
+
+
+def test_what_is_damaged_after_it_was_looked_at_is_not_written_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with journal(tmp_path) as (opened, _):
+        _fill(opened)
+        file, record = _alive_in(tmp_path, 20)
+
+        def late(*arguments: object) -> object:
+            runs = find_runs(*arguments)  # type: ignore[arg-type]
+            flip(file, record[1] + 50)
+            return runs
+
+        monkeypatch.setattr(compaction, "find_runs", late)
+        opened.compact()
+        assert [(problem.path, problem.offset) for problem in opened.problems()] == [(str(file), record[1])]
+        assert not list(tmp_path.glob("*.cmp"))
+        monkeypatch.setattr(compaction, "find_runs", find_runs)
+        opened.compact()  # now of all others
+        assert len(opened.problems()) == 1
+    loaded = reload(tmp_path)
+    assert set(ids(loaded)) == {0, 5, 10, 15, 25, 30, 35, 40, 45, 50, 55, 60}
+    assert [problem.path for problem in loaded.problems] == [str(file)]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize(("before", "after"), [(8192, 1024), (1024, 8192), (4096, 2048)])
+def test_a_journal_goes_on_with_files_of_another_size(
+    tmp_path: Path, layout: JournalLayout, before: int, after: int
+) -> None:
+    """Also where the new files could not hold a record that the old ones have."""
+    old = replace(SMALL, layout=layout, file_bytes=before)
+    with journal(tmp_path, old) as (opened, _):
+        _fill(opened)
+        opened.append_add(-1, 1, bytes(before - 200))
+        _fill_more(opened, 1000)
+    expected = reload(tmp_path, old).records
+    new = replace(SMALL, layout=layout, file_bytes=after)
+    with journal(tmp_path, new) as (opened, loaded):
+        assert loaded.records == expected
+        opened.append_add(-2, 1, bytes(after - 200))
+        opened.compact()
+        _fill_more(opened, 2000)
+        opened.reclaim()
+        opened.compact()
+        opened.append_add(-3, 1, bytes(after - 200))
+        for each in (opened._files.ahead, *opened._files.free):
+            assert each is not None
+            assert each.file_bytes == after
+    loaded = reload(tmp_path, new)
+    assert [record for record in loaded.records if record in expected] == expected
+    assert {record.record_id for record in loaded.records} >= {-1, -2, -3}
+    assert (loaded.problems, loaded.failed) == ([], [])
+    assert reload(tmp_path, old).records == loaded.records
+
+
+def _fill_more(opened: Journal, first: int) -> None:
+    for number in range(first, first + 30):
+        opened.append_add(number, 1, bytes(300), sync=Sync.LATER)
+        opened.append_delete(number, sync=Sync.LATER)
+    opened.append_add(first, 1, b"")
+
+
+def _peak(work: Callable[[], object]) -> int:
+    tracemalloc.start()
+    try:
+        work()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_bodies_are_not_held_all_together(tmp_path: Path) -> None:
+    options = JournalOptions(file_bytes=1 << 16, compact_files_min=0)
+    with journal(tmp_path, options) as (opened, _):
+        _fill(opened, count=2000, size=4000, alive=3)
+        assert sum(file.alive_bytes for file in opened._files.data) > 2_500_000
+        gone: list[int] = []
+        assert _peak(lambda: gone.append(opened.compact())) < 1_500_000
+        assert gone[0] > 50
+    assert len(reload(tmp_path, options).records) == 668
