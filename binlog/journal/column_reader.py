@@ -27,11 +27,6 @@ class JournalColumns:
         self.count = count
         self.columns = columns
 
-    @property
-    def record_bytes_max(self) -> int:
-        """What the largest one takes in the file."""
-        return max(memoryview(self.columns["record_bytes"]).cast("q"), default=0)
-
     def bodies(self, offsets: Any, sizes: Any, first: int, bytes_max: int) -> tuple[int, bytes, bytes]:
         """Bodies of some of them: how many, their bounds, int32 and one more, and their bytes in one run.
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from binlog.errors import FullError
 from binlog.journal import FilePart, JournalColumns
 from binlog.spark.columns import DAMAGE_TYPE, schema_of_types
 from binlog.spark.journal.names import BYTES, KINDS_WITH, NAMES, transaction_states
@@ -57,10 +58,23 @@ def arrow_schema(fields: Sequence[Field]) -> pa.Schema:
 
 
 def record_batches(
-    found: JournalColumns, part: FilePart, wanted: WantedRecords, fields: Sequence[Field], schema: pa.Schema
+    found: JournalColumns,
+    part: FilePart,
+    wanted: WantedRecords,
+    fields: Sequence[Field],
+    schema: pa.Schema,
+    record_bytes_max: int,
 ) -> Iterator[pa.RecordBatch]:
-    """Those records that may be wanted, in batches of about a megabyte of bodies.  schema: `arrow_schema(fields)`."""
+    """Those records that may be wanted, in batches of about a megabyte of bodies.
+
+    schema: `arrow_schema(fields)`.
+    Raises: FullError for a record that is larger than allowed.
+    """
     rows = _wanted(found, wanted)
+    size = pc.max(rows.column("record_bytes")).as_py() or 0
+    if size > record_bytes_max:
+        text = f"{part.path}: a record of {size} bytes; the limit is {record_bytes_max}"
+        raise FullError(text, limit=record_bytes_max, size=size)
     offsets, sizes = _numbers(rows, "body_offset"), _numbers(rows, "body_bytes")
     with_bodies = any(field.column == "data" for field in fields)
     first = 0

@@ -14,6 +14,8 @@ from binlog.spark.journal.options import JournalReadOptions
 from binlog.spark.journal.pushdown import WantedRecords
 from binlog.spark.tasks import Task, put_together, target_bytes
 
+_LONG_MAX = 2**63 - 1
+
 
 class Damage(NamedTuple):
     """What is wrong, as a row tells it; file_id: where that is known."""
@@ -48,6 +50,10 @@ def plan(options: JournalReadOptions, wanted: WantedRecords) -> list[Task[Journa
     found = survey_journal(options.path, prefix=options.prefix, extension=options.extension, layout=options.layout)
     if found.problems and not options.permissive:
         _refuse(found.problems)
+    for file in found.files:
+        if file.part.header.file_id > _LONG_MAX:
+            text = f"the file's id {file.part.header.file_id} is more than a LONG can hold"
+            raise CorruptError(file.part.path, 0, "file_id", text)
     parts = [JournalPart(file.part) for file in found.files if wanted.anything_of(file)]
     if found.problems:
         parts.append(JournalPart(None, tuple(_damage(problem, found) for problem in found.problems)))

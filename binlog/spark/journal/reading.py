@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader
 
-from binlog.errors import FullError, GoneError, NotFoundError
-from binlog.journal import FilePart, JournalColumns, PartReader
+from binlog.errors import GoneError, NotFoundError
+from binlog.journal import PartReader
 from binlog.spark.journal.columns import arrow_schema, damage_batch, record_batches
 from binlog.spark.journal.options import JournalReadOptions
 from binlog.spark.journal.partitions import JournalPart, plan
@@ -48,14 +48,9 @@ class BatchReader(TaskReader[JournalPart], DataSourceReader):
             text = "its owner goes on with its files while they are read; read again, or less of it"
             raise GoneError(f"{error}, since the read was planned: {text}") from error
         for found in reader:
-            if found.record_bytes_max > self._options.record_bytes_max:
-                _refuse(part.file, found, self._options.record_bytes_max)
-            yield from record_batches(found, part.file, self._wanted, self._fields, schema)
-
-
-def _refuse(part: FilePart, found: JournalColumns, limit: int) -> None:
-    size = found.record_bytes_max
-    raise FullError(f"{part.path}: a record of {size} bytes; the limit is {limit}", limit=limit, size=size)
+            yield from record_batches(
+                found, part.file, self._wanted, self._fields, schema, self._options.record_bytes_max
+            )
 
 
 class FilteringReader(BatchReader):

@@ -8,18 +8,20 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from binlog.errors import BusyError, GoneError, NotFoundError
 from binlog.format.journal.file_header import JournalLayout
 from binlog.journal import FilePart, PartReader, RecordKind, RecordState, survey_journal
+from binlog.journal.look import SeenFile, read_seen
 from tests.support.journal_programs import programs, run
-from tests.support.journals import SMALL
+from tests.support.journals import SMALL, files, journal
 from tests.support.plain_journal import Row, plain_rows
 
+_READING = "binlog.journal.survey.read_seen"
 _WIDTHS = {"kind": "B", "user_type": "B", "state": "B", "body_bytes": "i"}
-# What a row has of a record, and not only of where it lies.
-_SAID = ("kind", "state", "offset", "record_bytes")
 
 
 def rows(part: FilePart) -> list[Row]:
@@ -68,3 +70,73 @@ def test_the_columns_are_what_reading_record_by_record_gives(
             assert file.tx_ids == (min(row["tx_id"] for row in inside), max(row["tx_id"] for row in inside))
             assert {RecordKind(kind).name.lower() for kind in file.kinds} == {row["kind"] for row in inside}
             assert {RecordState(state).name.lower() for state in file.states} == {row["state"] for row in inside}
+
+
+@pytest.mark.parametrize("layout", [JournalLayout.NATIVE, JournalLayout.JBM])
+def test_a_survey_is_of_one_moment_though_its_owner_goes_on_between_two_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layout: JournalLayout
+) -> None:
+    """What is appended after a file was read, and goes on in one that was not read yet, is there in both or in none."""
+    with journal(tmp_path, replace(SMALL, layout=layout, files_min=6)) as (opened, _):
+        for number in range(30):
+            opened.append_add(number, 1, bytes(100))
+        reads: list[str] = []
+
+        def read_and_go_on(file: SeenFile) -> bytes:
+            data = read_seen(file)
+            reads.append(file.name)
+            if len(reads) == 2:
+                for number in range(1000, 1008):
+                    opened.append_add_tx(number, number, 1, bytes(100))
+                    opened.append_update_tx(number, number % 30, 2, bytes(100))
+                    opened.commit(number)
+            return data
+
+        monkeypatch.setattr(_READING, read_and_go_on)
+        found = all_rows(tmp_path)
+        monkeypatch.undo()
+        assert len(set(reads)) > 2
+        expected = plain_rows(tmp_path)
+    places = [(row["file_id"], row["offset"]) for row in found]
+    assert len(places) > 30
+    assert places == [(row["file_id"], row["offset"]) for row in expected[: len(places)]]
+    assert "failed" not in {row["state"] for row in found}
+
+
+def test_what_is_being_written_is_no_damage_and_what_stays_so_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with journal(tmp_path) as (opened, _):
+        opened.append_add(1, 1, b"body")
+        [file] = files(tmp_path)[:1]
+        at = 88 + 22 + 4
+        half = iter([b"\x0b\0\0", b"\x0b\0\0\0\x01"])
+
+        def read_while_written(seen: SeenFile) -> bytes:
+            data = read_seen(seen)
+            return data[:at] + next(half, bytes(5)).ljust(5, b"\0") + data[at + 5 :] if seen.name == file.name else data
+
+        monkeypatch.setattr(_READING, read_while_written)
+        assert survey_journal(tmp_path).problems == ()
+        monkeypatch.undo()
+        assert [row["record_id"] for row in all_rows(tmp_path)] == [1]
+
+
+def test_who_is_no_journal_is_told(tmp_path: Path) -> None:
+    with pytest.raises(NotFoundError, match="is no journal"):
+        survey_journal(tmp_path)
+    with journal(tmp_path):
+        pass
+    assert survey_journal(tmp_path).files == ()
+
+
+def test_a_file_whose_uses_change_all_the_time_is_busy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with journal(tmp_path) as (opened, _):
+        opened.append_add(1, 1, b"")
+
+    def gone(file: SeenFile) -> bytes:
+        raise GoneError(file.path)
+
+    monkeypatch.setattr(_READING, gone)
+    with pytest.raises(BusyError):
+        survey_journal(tmp_path)
