@@ -34,6 +34,11 @@ PyObject *binlog_connect_pages(PyObject *module, PyObject *args)
     Py_RETURN_NONE;
 }
 
+uint32_t page_generation(void)
+{
+    return generation();
+}
+
 struct writer {
     PyObject_HEAD
     pthread_mutex_t mutex; /* for all that follows */
@@ -87,7 +92,7 @@ static int usable(const struct writer *self)
     return self->made && generation() == self->generation;
 }
 
-static int write_all(int fd, struct iovec *parts, int count, uint64_t at)
+int page_write_all(int fd, struct iovec *parts, int count, uint64_t at)
 {
     while (count > 0) {
         ssize_t done = pwritev(fd, parts, count, (off_t)at);
@@ -127,12 +132,14 @@ static int64_t put(struct writer *self, const uint8_t *message, size_t bytes, in
         put_u64(head + JBM_PAGE_RECORD_TX_ID, (uint64_t)tx_id);
     }
     struct iovec parts[] = {{head, head_bytes}, {(void *)(uintptr_t)message, bytes}, {tail, tail_bytes}};
-    self->failure = write_all(self->fd, parts, 3, self->at);
+    self->failure = page_write_all(self->fd, parts, 3, self->at);
     if (self->failure)
         return -1;
     self->at = end;
     self->bytes += bytes;
-    return self->count++;
+    /* Atomic, for who looks without the mutex. */
+    __atomic_store_n(&self->count, self->count + 1, __ATOMIC_RELEASE);
+    return (int64_t)self->count - 1;
 }
 
 /* append(message, tx_id): the message's place, its page's id times 2**32 and its number in that; None where it does not
@@ -161,6 +168,11 @@ static PyObject *writer_append(PyObject *object, PyObject *const *args, Py_ssize
     if (number < 0)
         Py_RETURN_NONE;
     return PyLong_FromUnsignedLongLong(self->page_id << 32 | (uint64_t)number);
+}
+
+uint64_t page_writer_count(PyObject *writer)
+{
+    return __atomic_load_n(&((struct writer *)writer)->count, __ATOMIC_ACQUIRE);
 }
 
 struct state {
@@ -245,10 +257,29 @@ static PyType_Spec writer_spec = {
     .slots = writer_slots,
 };
 
+static PyObject *writer_type; /* of the one module there is */
+
+int page_is_writer(PyObject *object)
+{
+    return writer_type && PyObject_IsInstance(object, writer_type) == 1;
+}
+
+/* Adds a type to the module, and gives it. */
+static PyObject *add_type(PyObject *module, PyType_Spec *spec)
+{
+    PyObject *type = PyType_FromModuleAndSpec(module, spec, NULL);
+
+    if (type && PyModule_AddType(module, (PyTypeObject *)type) != 0)
+        Py_CLEAR(type);
+    return type;
+}
+
 int binlog_add_page_types(PyObject *module)
 {
-    PyObject *type = PyType_FromModuleAndSpec(module, &writer_spec, NULL);
-    int added = type ? PyModule_AddType(module, (PyTypeObject *)type) : -1;
-    Py_XDECREF(type);
-    return added;
+    PyObject *writer = add_type(module, &writer_spec), *acks = add_type(module, &page_acks_spec), *before = writer_type;
+
+    Py_XDECREF(acks);
+    writer_type = writer;
+    Py_XDECREF(before);
+    return writer && acks ? 0 : -1;
 }

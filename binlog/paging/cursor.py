@@ -22,6 +22,7 @@ from binlog.paging.page import READ_BYTES, Page
 from binlog.paging.page_acks import PageAcks, remove_acks
 from binlog.paging.store import PagingStore
 from binlog.paging.transactions import Outcome, PageTransaction, PageTransactions
+from binlog.storage.page_records import Mark
 
 _NUMBER = (1 << 32) - 1
 
@@ -183,7 +184,8 @@ class PageCursor:
     def _judge(self, page: Page, first: int, messages: list[bytes], tx_ids: list[int] | None) -> int:
         """Have those messages be given that are to be; up to which one that is known."""
         acks = self._acks.get(page.page_id) or self._open_acks(page.page_id)
-        if tx_ids is None and not acks.done_count and not acks.tx_counts:
+        marks = acks.marks(first, len(messages))
+        if tx_ids is None and not any(marks):
             self._runs.append(Run(page.page_id << 32 | first, messages))
             return len(messages)
         run: list[bytes] = []
@@ -198,7 +200,7 @@ class PageCursor:
                 page.tx_counts[tx_id] = page.tx_counts.get(tx_id, 0) + 1
             if outcome is Outcome.UNKNOWN:
                 acks.leave_out(number)
-            if acks.is_done(number):
+            if marks[index] != Mark.NONE or outcome is Outcome.UNKNOWN:
                 self._add_run(page, number, run)
                 run = []
             else:

@@ -57,7 +57,8 @@ class Page:
 
     message_count, message_bytes: of a page to which nothing is added any more; None where nobody has looked yet.
     tx_counts: how many of its messages are of which transaction; of a page that was found, of those that were read.
-    was_found: an earlier process wrote it.  message_count_max: it cannot have more.
+    was_found: an earlier process wrote it, and it has no more messages than message_count_max.  written_by: else, and
+    that knows how many it has.
     is_complete: all of its messages were acknowledged, and it goes.
     problem: what is wrong with the file; all before that is read.
     """
@@ -75,7 +76,8 @@ class Page:
         self._fd = -1
         self._read_fd = -1
         self._end: int | None = None
-        self.message_count_max = 1 << 32
+        self.message_count_max = 0
+        self.written_by: PageWriter | None = None
         self.was_found = False
         self._named = False
         self.is_complete = False
@@ -93,7 +95,7 @@ class Page:
         try:
             if header := page.header.pack():
                 write_at(page._fd, header, 0, page.path)
-            page.writer = PageWriter(page._fd, page_id, salt, page.header.size, page_bytes)
+            page.writer = page.written_by = PageWriter(page._fd, page_id, salt, page.header.size, page_bytes)
         except BaseException:
             os.close(page._fd)
             remove_file(folder.directory_fd, page_name(page_id), page.path)
@@ -124,7 +126,7 @@ class Page:
             page.message_count, page.message_bytes = end
             page._end = end_at
         page.was_found = True
-        page.message_count_max = size // RECORD_BYTES_MIN
+        page.message_count_max = size // RECORD_BYTES_MIN if page.message_count is None else page.message_count
         return page
 
     @property

@@ -11,6 +11,7 @@ if not sys.platform.startswith("linux"):
 try:
     from binlog._native import ffi, lib
     from binlog._native_records import (
+        AckWriter,
         BatchIterator,
         PageWriter,
         QuickSession,
@@ -42,6 +43,7 @@ except ModuleNotFoundError as error:
     raise ImportError("binlog's compiled module is missing: install the package (pip install .)") from error
 
 __all__ = [
+    "AckWriter",
     "BatchIterator",
     "PageWriter",
     "QuickSession",

@@ -6,9 +6,9 @@ import enum
 import sys
 from typing import NamedTuple
 
-from binlog.storage.native import PageWriter, scan_page
+from binlog.storage.native import AckWriter, PageWriter, scan_page
 
-__all__ = ["PageScan", "PageWriter", "ScanStop", "WriterState", "scan"]
+__all__ = ["AckWriter", "Mark", "Refusal", "PageScan", "PageWriter", "ScanStop", "WriterState", "scan"]
 
 
 class ScanStop(enum.IntEnum):
@@ -18,6 +18,26 @@ class ScanStop(enum.IntEnum):
     END = 1  # what ends a page
     INVALID = 2  # this is no record
     ENOUGH = 3  # so many were asked for
+
+
+class Mark(enum.IntEnum):
+    """What an AckWriter knows of a message.  PENDING: a transaction that has not ended acknowledged it."""
+
+    NONE = 0
+    DONE = 1
+    PENDING = 2
+
+
+class Refusal(enum.IntEnum):
+    """Why an AckWriter appended nothing.
+
+    TWICE: a message was acknowledged before.  LIMIT: the page has fewer messages, as far as is known.
+    FAILURE: there is no file, or a write failed.
+    """
+
+    TWICE = -1
+    LIMIT = -2
+    FAILURE = -3
 
 
 class PageScan(NamedTuple):
