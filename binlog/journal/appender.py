@@ -221,8 +221,9 @@ class Appender:
     def _write_more(self) -> bool:
         """Wait for something to write, and write it; whether there may be more."""
         with self._mutex:
-            while not (self._told or self._is_awaited or self._stopping):
+            while not (self._told or self._is_awaited or self._stopping or self.failure):
                 self._work.wait()
+            self.check()
             if not (self._is_awaited or self._segments or self._stopping):
                 self._work.wait(self._seconds)
             stopping, synced = self._stopping, self._is_awaited or self._stopping
@@ -269,15 +270,20 @@ class Appender:
 
     def fail(self, error: BinlogError) -> None:
         """Append nothing more, and tell so all who wait."""
-        failure = PoisonedError(f"nothing more is appended: {error}")
-        failure.__cause__ = error
         with self._mutex:
-            self.failure = failure
+            failure = self.poison(error)
             futures, self._futures = self._futures, deque()
-            self._turn.notify_all()
-            self._work.notify_all()
         for _, future in futures:
             future.set_exception(failure)
+
+    def poison(self, error: BinlogError) -> PoisonedError:
+        """As `fail`, where the mutex is held: whose futures are not done is told by the thread."""
+        if self.failure is None:
+            self.failure = PoisonedError(f"nothing more is appended: {error}")
+            self.failure.__cause__ = error
+        self._turn.notify_all()
+        self._work.notify_all()
+        return self.failure
 
 
 def aligned(offset: int, alignment: int) -> int:

@@ -133,6 +133,7 @@ def finish(folder: str, directory_fd: int, names: JournalNames) -> list[Problem]
                 name = os.path.basename(problem.path)
                 move_file(folder, directory_fd, name, name)
             return problems
+        sync_directory(directory_fd, folder)  # who named the control file may have died before its name was durable
         rename_all(folder, directory_fd, moves)
         for name, file_id in moves.dead:
             if _file_id(folder, directory_fd, name) == file_id:

@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from types import TracebackType
 from typing import Literal, Self, overload
 
-from binlog.errors import BinlogError, ClosedError, FullError, NotFoundError, StateError
+from binlog.errors import BinlogError, ClosedError, FullError, NotFoundError, PoisonedError, StateError
 from binlog.format.journal.names import LOCK_FILE
 from binlog.format.journal.record import JOURNAL_COUNT, Kind, record_bytes
 from binlog.format.problem import Problem
@@ -108,17 +108,26 @@ class Journal:
         self._keeper = Keeper(self._mutex, self._files_mutex, files, self._ledger, self._appender, self._compactor)
         loaded = loading.loaded()
         self._id = loaded.id_max
-        self._appender.start()
-        self._keeper.start()
+        try:
+            self._appender.start()
+            self._keeper.start()
+            self._roll_back(loading.failed_ids())
+        except BaseException:
+            with contextlib.suppress(BinlogError):
+                self._stop()
+            raise
         self._state = "loaded"
+        self._keeper.reclaim()
+        return loaded
+
+    def _roll_back(self, tx_ids: list[int]) -> None:
+        """End transactions that nobody ended, durably, so that no later one with the id is taken for the same."""
         with self._mutex:
             if self._ledger.failed:
                 self._appender.go_on()
-            for tx_id in loading.failed_ids():
+            for tx_id in tx_ids:
                 self._end(_ROLLBACK, tx_id, b"", b"")
             self._appender.wait_held(self._appender.appended)
-        self._keeper.reclaim()
-        return loaded
 
     def new_id(self) -> int:
         """An id for a record or a transaction: larger than all that the journal has met."""
@@ -324,10 +333,14 @@ class Journal:
             ending.callback(os.close, self._directory_fd)
             ending.callback(self._ownership.release)
             if state == "loaded":
-                # The last one stops first.
-                ending.callback(self._files.close)
-                ending.callback(self._appender.stop)
-                ending.callback(self._keeper.stop)
+                ending.callback(self._stop)
+
+    def _stop(self) -> None:
+        with contextlib.ExitStack() as ending:
+            # The last one stops first.
+            ending.callback(self._files.close)
+            ending.callback(self._appender.stop)
+            ending.callback(self._keeper.stop)
 
     def __enter__(self) -> Self:
         if self._state == "new":
@@ -430,8 +443,12 @@ class Journal:
         self._appender.check()
 
     def _next_file(self) -> JournalFile:
-        with self._files_mutex:
-            file = self._files.take()
+        try:
+            with self._files_mutex:
+                file = self._files.take()
+        except PoisonedError as error:
+            self._appender.poison(error)
+            raise
         self._ledger.meet(file)
         self._keeper.wake()
         return file

@@ -69,6 +69,18 @@ class JournalFile:
         """The same file, of whose records nobody has been told."""
         return JournalFile(os.path.dirname(self.path), self.directory_fd, self.name, self.header, self.file_bytes)
 
+    def write_header(self) -> None:
+        """Have the header be on the disk, whatever became of the sync of who wrote it; it is closed then.
+
+        Raises: NotFoundError; AccessError; PoisonedError.
+        """
+        self.open()
+        try:
+            self.write(self.header.pack(), 0)
+            self.sync()
+        finally:
+            self.close()
+
     def renew(self, header: FileHeader) -> JournalFile:
         """Begin another use of it, durably: none of the records that lie there counts any more.
 

@@ -113,9 +113,16 @@ class Loading:
 
     def _go_on_in(self, read: _Read) -> None:
         """The last file with records: the journal goes on in it where it can."""
+        read.file.open()
+        try:
+            self._begin_behind(read)
+        except BaseException:
+            read.file.close()
+            raise
+
+    def _begin_behind(self, read: _Read) -> None:
         file = read.file
         fits = file.header.alignment == self._options.alignment or file.header.layout is not JournalLayout.NATIVE
-        file.open()
         self._write_again(file, read.end)
         if not fits or read.is_ended or any(problem.rule != "tail" for problem in read.problems):
             file.close()
@@ -153,10 +160,12 @@ class Loading:
             remove_file(self._directory_fd, name, os.path.join(self._folder, name))
         for file in self._unused:
             if file.file_bytes == self._options.file_bytes:
+                file.write_header()
                 self.files.free.append(file)
             else:
                 remove_file(self._directory_fd, file.name, file.path)
         for name in listing.short:
             move_file(self._folder, self._directory_fd, name, name)
-        if listing.unfinished or self._unused:
-            sync_directory(self._directory_fd, self._folder)
+        # Also what another process did: a file that it removed, or gave a name, must not come back, or go, once files
+        # are freed for which it mattered.
+        sync_directory(self._directory_fd, self._folder)

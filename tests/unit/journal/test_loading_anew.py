@@ -1,0 +1,148 @@
+"""What a load does about work that another process did, and that may not be on the disk; and loads that fail."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from binlog.errors import BinlogError, PoisonedError
+from binlog.journal import compaction
+from binlog.journal import files as files_module
+from binlog.journal.journal import Journal
+from tests.support.journals import SMALL, files, ids, journal, reload
+
+
+class Spy:
+    """The calls that make something durable, and renames, in their order."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.calls: list[tuple[str, str]] = []
+        for name in ("fsync", "fdatasync"):
+            monkeypatch.setattr(os, name, self._noted(name, getattr(os, name)))
+        rename = os.rename
+
+        def renamed(old: str, new: str, **given: int) -> None:
+            self.calls.append(("rename", new))
+            rename(old, new, **given)
+
+        monkeypatch.setattr(os, "rename", renamed)
+
+    def _noted(self, name: str, call: Callable[[int], None]) -> Callable[[int], None]:
+        def noted(fd: int) -> None:
+            self.calls.append((name, Path(os.readlink(f"/proc/self/fd/{fd}")).name))
+            call(fd)
+
+        return noted
+
+
+def test_headers_of_free_files_and_names_are_made_durable_by_a_load(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "journal"
+    with journal(folder, replace(SMALL, files_min=4)) as (opened, _):
+        opened.append_add(1, 1, b"")
+    spy = Spy(monkeypatch)
+    reload(folder, replace(SMALL, files_min=4))
+    assert {name for call, name in spy.calls if call == "fdatasync"} >= {file.name for file in files(folder)}
+    assert ("fsync", "journal") in spy.calls
+
+
+def test_the_name_of_a_control_file_is_durable_before_a_load_does_what_it_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "journal"
+
+    def dies(*_: object) -> None:
+        raise PoisonedError("the process ends here")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(compaction, "rename_all", dies)
+        opened = Journal(folder, SMALL)
+        opened.start()
+        opened.load()
+        for number in range(60):
+            opened.append_add(number, 1, bytes(100))
+        for number in range(1, 60):
+            opened.append_delete(number)
+        with pytest.raises(PoisonedError):
+            opened.compact()
+        with suppress(PoisonedError):
+            opened.close()
+    spy = Spy(monkeypatch)
+    assert ids(reload(folder)) == [0]
+    renames = [at for at, (call, name) in enumerate(spy.calls) if call == "rename" and name.endswith(".jnl")]
+    assert renames
+    assert ("fsync", "journal") in spy.calls[max(0, renames[0] - 2) : renames[0]]
+
+
+def test_whatever_sync_of_a_load_fails_no_descriptor_stays_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with journal(tmp_path / "0") as (opened, _):
+        opened.append_add(1, 1, b"")
+        opened.append_add_tx(7, 2, 1, b"")  # which the load is to roll back
+    calls = 0
+    for name in ("fsync", "fdatasync"):
+        plain = getattr(os, name)
+
+        def failing(fd: int, plain: Callable[[int], None] = plain) -> None:
+            nonlocal calls
+            calls -= 1
+            if calls == 0:
+                raise OSError(errno.EIO, "a fault")
+            plain(fd)
+
+        monkeypatch.setattr(os, name, failing)
+    before = len(os.listdir("/proc/self/fd"))
+    failed = 0
+    for fault in range(1, 100):
+        calls = fault
+        opened = Journal(tmp_path / "0", SMALL)
+        try:
+            opened.start()
+            opened.load()
+        except BinlogError:
+            failed += 1
+        with suppress(BinlogError):
+            opened.close()
+        assert len(os.listdir("/proc/self/fd")) == before, fault
+        if calls > 0:
+            break
+    assert failed > 5
+
+
+def test_after_a_new_file_could_not_be_synced_nothing_is_appended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = Journal(tmp_path, SMALL)
+    opened.start()
+    opened.load()
+    opened.append_add(1, 1, b"")
+    plain = files_module.sync
+
+    def failing(fd: int, path: str) -> None:
+        monkeypatch.setattr(files_module, "sync", plain)
+        raise PoisonedError("a fault")
+
+    with opened._files_mutex:  # the keeper makes none meanwhile
+        ahead, opened._files.ahead = opened._files.ahead, None
+        assert ahead is not None
+        ahead.close()
+        free, opened._files.free = opened._files.free, type(opened._files.free)()
+        assert not free
+        monkeypatch.setattr(opened._keeper, "wake", lambda: None)
+    monkeypatch.setattr(files_module, "sync", failing)
+    with pytest.raises(PoisonedError):
+        for number in range(2, 100):
+            opened.append_add(number, 1, bytes(100))
+    with pytest.raises(PoisonedError):
+        opened.append_add(1000, 1, b"")
+    with pytest.raises(PoisonedError):
+        opened.close()
+    assert 1000 not in ids(reload(tmp_path))
