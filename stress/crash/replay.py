@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from stress.crash import damage, faults, kill, power
+from stress.crash.journal import faults as journal_faults
 from stress.crash.journal import kill as journal_kill
 from stress.crash.journal.subject import JOURNALS
 from stress.crash.log_subject import LOGS
@@ -27,6 +28,7 @@ _REPLAYS: dict[str, Callable[[Path, Path], list[str]]] = {
     "store-faults": store_faults.replay,
     "journal-power": partial(power.replay, JOURNALS),
     "journal-kill": journal_kill.replay,
+    "journal-faults": journal_faults.replay,
 }
 
 

@@ -13,6 +13,7 @@ from typing import Protocol
 from stress.crash.context import Context, job_of
 from stress.crash.damage import Damage
 from stress.crash.faults import Faults
+from stress.crash.journal.faults import JournalFaults
 from stress.crash.journal.kill import JournalKill
 from stress.crash.journal.subject import JOURNALS
 from stress.crash.kill import Kill
@@ -40,6 +41,7 @@ PARTS: dict[str, Callable[[Context], Part]] = {
     "store-faults": StoreFaults,
     "journal-power": lambda context: Power(context, JOURNALS),
     "journal-kill": JournalKill,
+    "journal-faults": JournalFaults,
 }
 SHARES = {
     "power": 0.4,
@@ -51,6 +53,7 @@ SHARES = {
     "store-faults": 0.05,
     "journal-power": 0.15,
     "journal-kill": 0.1,
+    "journal-faults": 0.05,
 }
 """How much of a worker's time each part has, against the others that run."""
 

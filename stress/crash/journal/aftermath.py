@@ -7,11 +7,12 @@ from pathlib import Path
 
 from binlog.journal.options import JournalOptions
 from stress.crash.journal.expectation import Crash, Expectation, compare
-from stress.crash.journal.judge import JUDGE, Observation, observe
+from stress.crash.journal.judge import Observation, observe
+from stress.crash.journal.loads import JUDGES
 
 
 def judge_journal(
-    path: Path, options: JournalOptions, expected: Expectation, crash: Crash, *, writer: int = JUDGE
+    path: Path, options: JournalOptions, expected: Expectation, crash: Crash, *, writer: int = JUDGES[0]
 ) -> tuple[Observation, list[str]]:
     """What came of it, and what is wrong.  writer: who appends to what is judged."""
     seen = observe(path, options, writer=writer)

@@ -15,13 +15,11 @@ from binlog.journal.journal import Journal
 from binlog.journal.options import JournalOptions
 from stress.crash.journal.actor import Actor
 from stress.crash.journal.expectation import Expectation, compare
-from stress.crash.journal.loads import Told, open_journal
+from stress.crash.journal.loads import JUDGES, Told, open_journal
 from stress.crash.journal.marks import Identity, Mark, mark_of
 from stress.crash.journal.options import kept_as
 from stress.crash.marks import Values
 from stress.crash.subject import Judging
-
-JUDGE = 99
 
 
 @dataclass(slots=True)
@@ -68,7 +66,7 @@ class _Unseen:
         """Nobody looks at what the judge appends but the judge."""
 
 
-def observe(path: Path, options: JournalOptions, *, writer: int = JUDGE) -> Observation:
+def observe(path: Path, options: JournalOptions, *, writer: int = JUDGES[0]) -> Observation:
     """Open a journal three times, append to it, reclaim and compact it; writer: of what is appended."""
     seen = Observation()
     try:
@@ -86,7 +84,7 @@ def _observe(seen: Observation, path: Path, options: JournalOptions, actor: Acto
     for _ in range(2):
         wanted, alive = seen.last, set(actor.alive)
         seen.last = told = _visit(seen, path, options, actor, again=True)
-        if _others(told, actor) != _others(wanted, actor) or told.prepared != wanted.prepared:
+        if others(told) != others(wanted) or told.prepared != wanted.prepared:
             seen.problems.append("what was there is not there, or is something else, when it is loaded again")
         mine = {record_id for (writer, _), (record_id, _) in told.records.items() if writer == actor.writer}
         if mine != alive:
@@ -97,8 +95,9 @@ def _observe(seen: Observation, path: Path, options: JournalOptions, actor: Acto
         seen.problems.append(f"{left} descriptors were left open")
 
 
-def _others(told: Told, actor: Actor) -> list[tuple[Identity, tuple[int, bool]]]:
-    return [item for item in told.records.items() if item[0][0] != actor.writer]
+def others(told: Told) -> list[tuple[Identity, tuple[int, bool]]]:
+    """What a load told, but for what who judges has appended."""
+    return [item for item in told.records.items() if item[0][0] not in JUDGES]
 
 
 def _visit(seen: Observation, path: Path, options: JournalOptions, actor: Actor, *, again: bool) -> Told:

@@ -14,6 +14,8 @@ from stress.crash.journal.marks import Identity, Mark, MarkKind, Operation, plai
 from stress.crash.ledger import is_whole
 
 WRITERS = 100
+JUDGES = (99, 98)
+"""Those of them who append to what is judged."""
 
 
 @dataclass(frozen=True, slots=True)

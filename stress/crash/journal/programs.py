@@ -88,11 +88,13 @@ def leave(actor: Actor, journal: Journal, chance: random.Random, syncs: Syncs) -
 
 
 def end_prepared(actor: Actor, journal: Journal, chance: random.Random, syncs: Syncs) -> None:
-    """Commit one that is prepared, or roll it back."""
+    """Commit one that is prepared, or roll it back; where there is none, a new record."""
     if actor.prepared:
         tx_id = actor.prepared.pop(chance.randrange(len(actor.prepared)))
         end = actor.commit if chance.random() < 0.6 else actor.rollback
         end(journal, tx_id, chance.choice(syncs))
+    else:
+        add(actor, journal, chance, syncs)
 
 
 def reclaim(actor: Actor, journal: Journal, chance: random.Random, syncs: Syncs) -> None:

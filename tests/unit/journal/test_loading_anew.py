@@ -117,6 +117,11 @@ def test_whatever_sync_of_a_load_fails_no_descriptor_stays_open(
     assert failed > 5
 
 
+def _fill(opened: Journal, count: int) -> None:
+    for number in range(2, count):
+        opened.append_add(number, 1, bytes(100))
+
+
 def test_after_a_new_file_could_not_be_synced_nothing_is_appended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -139,8 +144,7 @@ def test_after_a_new_file_could_not_be_synced_nothing_is_appended(
         monkeypatch.setattr(opened._keeper, "wake", lambda: None)
     monkeypatch.setattr(files_module, "sync", failing)
     with pytest.raises(PoisonedError):
-        for number in range(2, 100):
-            opened.append_add(number, 1, bytes(100))
+        _fill(opened, 100)
     with pytest.raises(PoisonedError):
         opened.append_add(1000, 1, b"")
     with pytest.raises(PoisonedError):
