@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from binlog.errors import NotFoundError
-from binlog.journal.survey import FilePart, records_crc
+from binlog.journal.inspection import records_crc
+from binlog.journal.survey import FilePart
 from binlog.storage.files import open_directory, open_file, read_at
 from binlog.storage.journal_columns import gather_bodies, scan_columns
 

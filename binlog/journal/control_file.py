@@ -126,7 +126,7 @@ def finish(folder: str, directory_fd: int, names: JournalNames) -> list[Problem]
     moves = read_control(folder, directory_fd, names)
     problems: list[Problem] = []
     if moves is not None:
-        problems = _damaged(folder, directory_fd, moves)
+        problems = damaged_files(folder, directory_fd, moves)
         if problems:
             remove_control(folder, directory_fd)  # before what it names
             for problem in problems:
@@ -144,7 +144,7 @@ def finish(folder: str, directory_fd: int, names: JournalNames) -> list[Problem]
     return problems
 
 
-def _damaged(folder: str, directory_fd: int, moves: FileMoves) -> list[Problem]:
+def damaged_files(folder: str, directory_fd: int, moves: FileMoves) -> list[Problem]:
     """Files that are to be renamed, and are not what was written.
 
     Raises: CorruptError where that is so, and others were renamed already; or where one has neither name.

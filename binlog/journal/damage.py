@@ -8,18 +8,36 @@ every flipped bit of a record shows.  In JBoss Messaging's layouts a check that 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Protocol
 
 from binlog.format.journal.file_header import FileHeader, JournalLayout
+from binlog.format.journal.record import CHECK_BYTES, said_end
 from binlog.format.problem import Problem
-from binlog.storage.journal_records import LoadScan, Scan
 
 # Written behind the last record with every write, where there is room.
 ZEROS_BEHIND = 16
 
+# What reaches a disk whole, or not at all; a write that is cut short in memory ends at a multiple of it too.
+_SECTOR_BYTES = 512
+_HEAD_BYTES_MIN = 5
+
 _UNFINISHED = "what lies here is no record: it is damaged, or was being written when the machine or its process ended"
 
 
-def file_problems(path: str, header: FileHeader, data: bytes, scan: Scan | LoadScan) -> Iterator[Problem]:
+class Scanned(Protocol):
+    """What a scan of a file came to, as objects or as columns."""
+
+    @property
+    def record_count(self) -> int: ...
+    @property
+    def end(self) -> int: ...
+    @property
+    def gaps(self) -> list[tuple[int, int]]: ...
+    @property
+    def doubts(self) -> list[int]: ...
+
+
+def file_problems(path: str, header: FileHeader, data: bytes, scan: Scanned) -> Iterator[Problem]:
     """What is wrong, in the order of the file.  data: the whole file."""
     gaps = [gap for gap in scan.gaps if not _is_padding(data, *gap, header)]
     for start, stop in gaps:
@@ -32,8 +50,32 @@ def file_problems(path: str, header: FileHeader, data: bytes, scan: Scan | LoadS
         if end != (scan.end, scan.record_count) and not (gaps and scan.end == end[0]):
             text = f"{end[1]} records end at {end[0]}, and {scan.record_count} were found, up to {scan.end}"
             yield Problem(path, min(scan.end, end[0]), "end", text, max(scan.end, end[0]))
-    elif any(data[scan.end : scan.end + ZEROS_BEHIND]):
-        yield Problem(path, scan.end, "tail", _UNFINISHED)
+    elif (at := tail_offset(data, scan.end, header)) is not None:
+        yield Problem(path, at, "tail", _UNFINISHED)
+
+
+def tail_offset(data: bytes, end: int, header: FileHeader) -> int | None:
+    """Where something lies behind the last record, which ends at `end`, in place of zeros; in our layout."""
+    aligned_end = -(-end // header.alignment) * header.alignment
+    if any(data[end:aligned_end]):
+        return end
+    return aligned_end if any(data[aligned_end : aligned_end + ZEROS_BEHIND]) else None
+
+
+def is_cut(data: bytes, at: int, header: FileHeader) -> bool:
+    """Whether the record at an offset, the last of its file, may be one whose process ended while it was written.
+
+    Then the rest of it is what was there before.  Not so where it lies in one sector, or seems to be there up to its
+    end: that was written, and damaged later.
+    """
+    sector_end = at - at % _SECTOR_BYTES + _SECTOR_BYTES
+    end = said_end(data, at, header)
+    if end is None:
+        return at + _HEAD_BYTES_MIN > sector_end
+    if end <= sector_end:
+        return False
+    is_native = header.layout is JournalLayout.NATIVE
+    return not (is_native and any(data[end - CHECK_BYTES : end]) and not any(data[end : end + ZEROS_BEHIND]))
 
 
 def _is_padding(data: bytes, start: int, stop: int, header: FileHeader) -> bool:

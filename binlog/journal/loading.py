@@ -149,7 +149,8 @@ class Loading:
     def _set_tail_aside(self, read: _Read) -> int:
         """Keep a copy of what lies behind the last record, for it is going to be written over; where that ends."""
         file, start = read.file, read.end
-        stop = min(start + 2 * self._options.buffer_bytes, file.file_bytes)
+        behind = file.header.alignment + ZEROS_BEHIND  # a next load looks so far for what is not there any more
+        stop = min(start + max(2 * self._options.buffer_bytes, behind), file.file_bytes)
         name = f"{file.name}.{file.header.file_id}.{start}-{stop}"
         keep_copy(self._folder, self._directory_fd, name, read_at(file.fd, stop - start, start, file.path))
         return stop

@@ -27,9 +27,9 @@ from binlog.format.journal.file_header import (
     is_cut_header,
     parse_file_header,
 )
-from binlog.format.journal.names import ATTIC_FOLDER, COMPACTED_END, CONTROL_FILE, LOCK_FILE, JournalNames
+from binlog.format.journal.names import ATTIC_FOLDER, COMPACTED_END, CONTROL_FILE, LOCK_FILE, NEW_END, JournalNames
 from binlog.format.problem import Problem, problem_of
-from binlog.journal.control_file import FileMoves, parse_control
+from binlog.journal.control_file import FileMoves, damaged_files, parse_control
 from binlog.storage.failures import own_errors
 from binlog.storage.files import list_folder, open_directory, open_file, read_at
 
@@ -42,11 +42,13 @@ class SeenFile:
     """One use of a file.
 
     name: under which it lies; that of a compaction that was interrupted lies beside the one it is to replace.
+    number: in its name, the id of its first use.
     start: what it begins with, by which another use is told from this one.
     """
 
     folder: str
     name: str
+    number: int
     header: FileHeader
     file_bytes: int
     inode: int
@@ -95,19 +97,11 @@ def look(path: str | os.PathLike[str], names: JournalNames, layout: JournalLayou
     """
     path = os.path.abspath(path)
     with _directory(path) as directory_fd:
-        for _ in range(_TRIES):
-            control = _control(path, directory_fd)
-            with own_errors(path, "listing the folder"):
-                listed = sorted(os.listdir(directory_fd))
-            found = _list(path, directory_fd, names, layout, listed, control)
-            if _control(path, directory_fd) == control:
-                break
-        else:
-            raise BusyError(f"the files of {path} change faster than they can be looked at", holder=None)
+        listed, found = _list_settled(path, directory_fd, names, layout)
         if not found.files and not found.problems and LOCK_FILE not in listed:
             raise NotFoundError(f"{path} is no journal: it has no file named as {names.file(1)}")
     _check_alike(found)
-    unfinished = tuple(name for name in listed if names.is_unfinished(name))
+    unfinished = tuple(name for name in listed if names.is_unfinished(name) or name == CONTROL_FILE + NEW_END)
     attic = tuple(list_folder(os.path.join(path, ATTIC_FOLDER)))
     return Look(
         path, found.files[0].header.layout if found.files else None, tuple(found.files), tuple(found.lost_ids),
@@ -130,6 +124,33 @@ def read_seen(file: SeenFile) -> bytes:
     return data
 
 
+def _list_settled(
+    path: str, directory_fd: int, names: JournalNames, layout: JournalLayout | None
+) -> tuple[list[str], _Found]:
+    """All names in the folder, and the files: of one moment."""
+    told: list[Problem] = []
+    for _ in range(_TRIES):
+        control = _control(path, directory_fd)
+        listed = _names(path, directory_fd)
+        try:
+            found = _list(path, directory_fd, names, layout, listed, control)
+        except GoneError:
+            continue
+        # A file that was made meanwhile may come before one that was used again meanwhile, and is among these.
+        numbers = [set(filter(names.number, each)) for each in (listed, _names(path, directory_fd))]
+        if numbers[0] != numbers[1] or _control(path, directory_fd) != control:
+            continue
+        if found.problems == told:
+            return listed, found
+        told = found.problems  # or of a header that was being written while it was read
+    raise BusyError(f"the files of {path} change faster than they can be looked at", holder=None)
+
+
+def _names(path: str, directory_fd: int) -> list[str]:
+    with own_errors(path, "listing the folder"):
+        return sorted(os.listdir(directory_fd))
+
+
 def _list(
     path: str,
     directory_fd: int,
@@ -138,22 +159,22 @@ def _list(
     listed: list[str],
     control: bytes | None,
 ) -> _Found:
+    """The files with these names.  Raises: GoneError where one was removed meanwhile."""
     found = _Found()
-    moves = _moves(path, names, control, found)
+    moves = _moves(path, directory_fd, names, control, found)
     renamed = {name for name, _ in moves.renamed}
     dead = dict(moves.dead)
-    for name in sorted({name for name in listed if names.number(name) is not None} | renamed):
-        lies = _lies(directory_fd, name, renamed)
+    numbers = {name: number for name in (*listed, *renamed) if (number := names.number(name)) is not None}
+    for name in sorted(numbers):
         try:
-            file = _seen(path, directory_fd, lies, layout, found)
-        except NotFoundError:
-            if name in renamed:
-                text = f"neither it nor what was to come in its place, {name}{COMPACTED_END}, is there"
-                found.problems.append(Problem(os.path.join(path, name), 0, "compaction", text))
-            continue  # removed since the listing, by an owner
+            file = _seen(path, directory_fd, _lies(directory_fd, name, renamed), numbers[name], layout, found)
+        except NotFoundError as error:
+            if name in listed:
+                raise GoneError(f"{os.path.join(path, name)} was removed since it was listed") from error
+            continue  # it is told that what a compaction wrote is not there
         if file is not None and dead.get(name) != file.header.file_id:
             found.files.append(file)
-            _check_name(file, names.number(name) or 0, found)
+            _check_name(file, found)
     found.files.sort(key=lambda file: file.header.file_id)
     return found
 
@@ -170,7 +191,9 @@ def _lies(directory_fd: int, name: str, renamed: set[str]) -> str:
     return compacted
 
 
-def _seen(path: str, directory_fd: int, name: str, layout: JournalLayout | None, found: _Found) -> SeenFile | None:
+def _seen(
+    path: str, directory_fd: int, name: str, number: int, layout: JournalLayout | None, found: _Found
+) -> SeenFile | None:
     """The file under a name; None, and a problem, where its header is none.  Raises: NotFoundError; ValueError."""
     with _opened(path, directory_fd, name) as fd:
         status = os.fstat(fd)
@@ -186,12 +209,12 @@ def _seen(path: str, directory_fd: int, name: str, layout: JournalLayout | None,
         found.lost_ids.append(JOURNAL_HEADER.unpack(start.ljust(JOURNAL_HEADER.size, b"\0"))["file_id"])
         return None
     size = JOURNAL_HEADER.size if header.layout is JournalLayout.NATIVE else JBM_HEADER.size
-    return SeenFile(path, name, header, status.st_size, status.st_ino, start[:size])
+    return SeenFile(path, name, number, header, status.st_size, status.st_ino, start[:size])
 
 
-def _check_name(file: SeenFile, number: int, found: _Found) -> None:
+def _check_name(file: SeenFile, found: _Found) -> None:
     """Names have the ids of first uses, and ids only grow."""
-    if number > file.header.file_id:
+    if file.number > file.header.file_id:
         text = f"the header says that its id is {file.header.file_id}, which is before that of its first use"
         found.problems.append(Problem(file.path, 0, "name", text))
 
@@ -212,8 +235,8 @@ def _check_alike(found: _Found) -> None:
             found.files.remove(other)
 
 
-def _moves(path: str, names: JournalNames, control: bytes | None, found: _Found) -> FileMoves:
-    """What a compaction was about to do, or does; nothing where its control file is damaged."""
+def _moves(path: str, directory_fd: int, names: JournalNames, control: bytes | None, found: _Found) -> FileMoves:
+    """What a compaction was about to do, or does; nothing where its control file is damaged, or what it wrote."""
     nothing = FileMoves((), ())
     if control is None:
         return nothing
@@ -226,7 +249,13 @@ def _moves(path: str, names: JournalNames, control: bytes | None, found: _Found)
     if any(names.number(name) is None for name, _ in (*moves.renamed, *moves.dead)):
         found.problems.append(Problem(full, 0, "control", "it names files that are none of this journal"))
         return nothing
-    return moves
+    try:
+        damaged = damaged_files(path, directory_fd, moves)
+    except CorruptError as error:
+        found.problems.append(problem_of(error, full))
+        return moves
+    found.problems += damaged
+    return nothing if damaged else moves
 
 
 def _control(path: str, directory_fd: int) -> bytes | None:

@@ -31,6 +31,14 @@ def odd_problems(paths: Sequence[str], files: Sequence[FileColumns], found: Reco
             yield Problem(paths[place], at, "update", text, end)
 
 
+def deletes_of_none(paths: Sequence[str], files: Sequence[FileColumns], found: RecordStates) -> Iterator[Problem]:
+    """Deletes of what is not there, which are problems only where no file is gone that had it."""
+    for odd in found.odd:
+        if odd.event is Event.DELETE_OF_NONE:
+            text = f"a delete of the record {_number(files[odd.file].record_id, odd.index)}, which is not there"
+            yield Problem(paths[odd.file], files[odd.file].offset_of(odd.index), "delete", text)
+
+
 def _lacking(paths: Sequence[str], odd: Odd) -> str:
     if odd.other >= len(paths):
         return "a file with some of it cannot be read"

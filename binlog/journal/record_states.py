@@ -81,6 +81,14 @@ class FileColumns(NamedTuple):
         """Where one of them lies."""
         return int(memoryview(self.offset).cast("q")[index])
 
+    def id_of(self, index: int) -> int:
+        """The record that one of them adds, updates or deletes."""
+        return int(memoryview(self.record_id).cast("q")[index])
+
+    def tx_id_of(self, index: int) -> int:
+        """The transaction that one of them is of."""
+        return int(memoryview(self.tx_id).cast("q")[index])
+
 
 @dataclass(frozen=True, slots=True)
 class Odd:

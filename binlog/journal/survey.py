@@ -2,30 +2,20 @@
 
 What a record came to depends on all others, so all files are gone through at once, and of each is kept what lets it be
 read by itself later: the states of its records, and a CRC that tells, in every layout, whether they are still those.
-
-What is read of several files is of one moment only where the earlier ones had nothing more when the later ones were
-read: so a file that the owner may have gone on in, while later ones were read that have records, is read again.
 """
 
 from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from binlog.errors import BusyError, GoneError
 from binlog.format.journal.file_header import FileHeader, JournalLayout
 from binlog.format.journal.names import JournalNames
 from binlog.format.problem import Problem
-from binlog.journal.damage import file_problems
-from binlog.journal.look import Look, SeenFile, look, read_seen
-from binlog.journal.odd_records import odd_problems
-from binlog.journal.record_states import FileColumns, file_columns, record_states
-from binlog.storage.checksum import crc32c
-from binlog.storage.journal_records import Scan
+from binlog.journal.check import find_problems
+from binlog.journal.inspection import InspectedFile, inspect_journal
 
-_TRIES = 16
 _DEFLATE_LEVEL = 1
 
 
@@ -88,81 +78,12 @@ def survey_journal(
     Raises: NotFoundError where there is no journal; AccessError; ValueError where the files say that the layout is
     another one; BusyError where its owner goes on faster than that.
     """
-    names = JournalNames(prefix, extension)
-    for _ in range(_TRIES):
-        try:
-            seen = look(path, names, layout)
-            return _result(seen, _read_all(seen.files))
-        except GoneError:
-            continue
-    raise BusyError(f"the files of {os.path.abspath(path)} are used again faster than they are read", holder=None)
+    found = inspect_journal(path, JournalNames(prefix, extension), layout)
+    surveys = [_survey(file, states) for file, states in zip(found.files, found.states.states, strict=True) if states]
+    return JournalSurvey(tuple(surveys), tuple(find_problems(found)))
 
 
-def records_crc(data: bytes, header: FileHeader, end: int) -> int:
-    """Of a file's bytes, where its records end."""
-    return crc32c(memoryview(data)[header.layout.header_bytes : end])
-
-
-@dataclass(frozen=True, slots=True)
-class _Read:
-    """A file as it was read.  behind: what it had behind its last record, as a CRC."""
-
-    seen: SeenFile
-    columns: FileColumns
-    crc: int
-    behind: int
-    is_ended: bool
-    problems: tuple[Problem, ...]
-
-
-def _read(seen: SeenFile) -> _Read:
-    data = read_seen(seen)
-    header = seen.header
-    columns = file_columns(data, header)
-    end = columns.end
-    scan = Scan([], columns.record_count, end, columns.gaps, columns.doubts, 0)
-    is_ended = header.parse_end(data) is not None
-    # One that waits to be used again may hold anything.
-    is_used = bool(columns.record_count or columns.doubts or is_ended)
-    problems = tuple(file_problems(seen.path, header, data, scan)) if is_used else ()
-    return _Read(seen, columns, records_crc(data, header, end), crc32c(memoryview(data)[end:]), is_ended, problems)
-
-
-def _read_all(seen: Sequence[SeenFile]) -> list[_Read]:
-    """All files, as they are at one moment.  Raises: GoneError where one is used again meanwhile."""
-    files = [_read(each) for each in seen]
-    used = [place for place, file in enumerate(files) if file.columns.record_count]
-    for place in used[:-1]:
-        if not files[place].is_ended:
-            files[place] = _read(seen[place])
-    if used and any(problem.rule == "tail" for problem in files[used[-1]].problems):
-        files[used[-1]] = _without_news(files[used[-1]])
-    return files
-
-
-def _without_news(before: _Read) -> _Read:
-    """The last file with records again, behind which something was found that is no record.
-
-    Where that is another thing by now, its owner is writing, and nothing is wrong.
-    """
-    file = _read(before.seen)
-    if (file.columns.end, file.behind) == (before.columns.end, before.behind):
-        return file
-    return replace(file, problems=tuple(problem for problem in file.problems if problem.rule != "tail"))
-
-
-def _result(seen: Look, files: Sequence[_Read]) -> JournalSurvey:
-    found = record_states([file.columns for file in files], seen.lost_ids)
-    surveys = [_survey(file, states) for file, states in zip(files, found.states, strict=True) if states]
-    problems = [
-        *seen.problems,
-        *(problem for file in files for problem in file.problems),
-        *odd_problems([file.seen.path for file in files], [file.columns for file in files], found),
-    ]
-    return JournalSurvey(tuple(surveys), tuple(problems))
-
-
-def _survey(file: _Read, states: bytes) -> FileSurvey:
+def _survey(file: InspectedFile, states: bytes) -> FileSurvey:
     seen, columns = file.seen, file.columns
     part = FilePart(
         seen.folder, seen.name, seen.header, seen.start, columns.end, file.crc, zlib.compress(states, _DEFLATE_LEVEL)

@@ -18,9 +18,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from binlog.errors import NotFoundError, StateError
 from binlog.format.journal.file_header import JournalLayout
+from binlog.format.journal.names import JournalNames
+from binlog.journal.check import check_journal
+from binlog.journal.inspection import Inspection, inspect_journal
 from binlog.journal.journal import Journal
 from binlog.journal.options import JournalOptions, Sync
 from binlog.journal.record import Deleted, Record
+from binlog.journal.record_states import RecordState
 from stress.journal.expectation import Expectation
 
 _IDS = st.integers(1, 12)
@@ -63,10 +67,17 @@ class JournalMachine(RuleBasedStateMachine):
         self._open()
 
     def _open(self) -> None:
+        if self._path.exists():
+            # Silent on all that a crash leaves, and says the same of the records as the load does.
+            assert check_journal(self._path) == []
+            there = live_ids(inspect_journal(self._path, JournalNames()))
+        else:
+            there = []
         self._journal = Journal(self._path, self._options)
         self._journal.start()
         loaded = self._journal.load()
         assert not loaded.problems, loaded.problems
+        assert there == sorted(record.record_id for record in loaded.records)
         wrong = [expected.differs(loaded) for expected in self._possible or [self._expected]]
         assert "" in wrong, wrong
         if self._possible:
@@ -187,6 +198,16 @@ class JournalMachine(RuleBasedStateMachine):
         if self._journal is not None:
             self._journal.close()
         shutil.rmtree(self._folder)
+
+
+def live_ids(journal: Inspection) -> list[int]:
+    """The ids of the records and updates that are there."""
+    return sorted(
+        file.columns.id_of(index)
+        for file, states in zip(journal.files, journal.states.states, strict=True)
+        for index, state in enumerate(states)
+        if state in (RecordState.LIVE, RecordState.UPDATED)
+    )
 
 
 def _copy_at_rest(path: Path, copy: Path) -> None:

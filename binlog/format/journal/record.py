@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import enum
 import struct
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from binlog.errors import CorruptError
 from binlog.format.crc import crc32c
@@ -133,6 +133,31 @@ def parse_record(data: bytes, at: int, header: FileHeader, path: str) -> tuple[J
 
     Raises: CorruptError where there is none.
     """
+    kind, fixed, start, body_bytes, end = _parse_head(data, at, header, path)
+    if _CHECK.unpack_from(data, end - CHECK_BYTES)[0] != _check(data[at : end - CHECK_BYTES], header, at):
+        raise CorruptError(path, at, "check", "the record is not what was written")
+    counts = tuple(_COUNT.iter_unpack(data[start + body_bytes : end - CHECK_BYTES]))
+    record = JournalRecord(
+        kind,
+        fixed.get("tx_id", 0),
+        fixed.get("record_id", 0),
+        fixed.get("user_type", 0),
+        data[start : start + body_bytes],
+        counts,
+    )
+    return record, end
+
+
+def said_end(data: bytes, at: int, header: FileHeader) -> int | None:
+    """Where the record at an offset ends by what it says, whether it is sound or not; None where it says nonsense."""
+    try:
+        return _parse_head(data, at, header, "")[-1]
+    except CorruptError:
+        return None
+
+
+def _parse_head(data: bytes, at: int, header: FileHeader, path: str) -> tuple[Kind, dict[str, Any], int, int, int]:
+    """The kind, the fields before the body, where that begins, how long it is, and where the record ends."""
     old = header.layout is JournalLayout.JBM_2008_07
     number = data[at] if at < len(data) else 0
     if number not in Kind._value2member_map_:
@@ -150,19 +175,7 @@ def parse_record(data: bytes, at: int, header: FileHeader, path: str) -> tuple[J
     end = at + head.size + body_bytes + JOURNAL_COUNT.size * file_count + CHECK_BYTES
     if body_bytes < 0 or file_count < 0 or end > len(data):
         raise CorruptError(path, at, "length", "a length leads out of the file")
-    if _CHECK.unpack_from(data, end - CHECK_BYTES)[0] != _check(data[at : end - CHECK_BYTES], header, at):
-        raise CorruptError(path, at, "check", "the record is not what was written")
-    start = at + head.size
-    counts = tuple(_COUNT.iter_unpack(data[start + body_bytes : end - CHECK_BYTES]))
-    record = JournalRecord(
-        kind,
-        fixed.get("tx_id", 0),
-        fixed.get("record_id", 0),
-        fixed.get("user_type", 0),
-        data[start : start + body_bytes],
-        counts,
-    )
-    return record, end
+    return kind, fixed, at + head.size, body_bytes, end
 
 
 def check_seed(header: FileHeader, at: int) -> int:

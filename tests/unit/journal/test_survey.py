@@ -20,7 +20,7 @@ from tests.support.journal_programs import programs, run
 from tests.support.journals import SMALL, files, journal
 from tests.support.plain_journal import Row, plain_rows
 
-_READING = "binlog.journal.survey.read_seen"
+_READING = "binlog.journal.inspection.read_seen"
 _WIDTHS = {"kind": "B", "user_type": "B", "state": "B", "body_bytes": "i"}
 
 

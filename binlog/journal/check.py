@@ -1,0 +1,50 @@
+"""Looking for everything that is wrong with a journal, and repairing nothing.
+
+May run while its owner appends, reclaims and compacts.  After a crash nothing is told of what the next load does by
+itself: a record that was being written, a compaction that was interrupted, transactions that nobody ended.
+"""
+
+from __future__ import annotations
+
+import os
+
+from binlog.format.journal.file_header import JournalLayout
+from binlog.format.journal.names import JournalNames
+from binlog.format.problem import Problem
+from binlog.journal.inspection import Inspection, inspect_journal
+from binlog.journal.odd_records import deletes_of_none, odd_problems
+
+
+def check_journal(
+    path: str | os.PathLike[str],
+    *,
+    layout: JournalLayout | None = None,
+    names: JournalNames = JournalNames(),  # noqa: B008 - it never changes
+) -> list[Problem]:
+    """Every problem found in the journal in a folder; an empty list for none.
+
+    layout: of files that say nothing of it; JBM unless told.  names: of its files.
+    Reads every byte.  Takes no lock and writes nothing.
+    Raises: AccessError where something cannot be read at all; NotFoundError where the folder is no journal; ValueError
+    where the files are of another layout; BusyError where they are used again faster than they can be read.
+    """
+    return find_problems(inspect_journal(path, names, layout))
+
+
+def find_problems(journal: Inspection) -> list[Problem]:
+    """What is wrong with a journal that was read."""
+    problems = list(journal.look.problems)
+    for file in journal.files:
+        problems += file.problems
+    paths, columns = [file.seen.path for file in journal.files], [file.columns for file in journal.files]
+    problems += odd_problems(paths, columns, journal.states)
+    if not _is_any_gone(journal):
+        problems += deletes_of_none(paths, columns, journal.states)
+    return problems
+
+
+def _is_any_gone(journal: Inspection) -> bool:
+    """Whether there may have been files before the last one that was used which are not there any more."""
+    ids = [file.seen.header.file_id for file in journal.files]
+    last = max((file.seen.header.file_id for file in journal.files if file.is_used), default=0)
+    return sum(file_id <= last for file_id in ids) < last

@@ -1,0 +1,152 @@
+"""Reading a whole journal from outside, as it was at one moment, while another process may append to it.
+
+Files are read oldest first, and what is appended goes to the newest: so what was read of all is what there was at some
+moment, unless one was used again before it was read, and then all is done again.  Some are read twice: one that was not
+whole, once another one behind it has records, for it is whole then; and the last one of all.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from binlog.errors import BusyError, GoneError
+from binlog.format.journal.file_header import FileHeader, JournalLayout
+from binlog.format.journal.names import JournalNames
+from binlog.format.problem import Problem
+from binlog.journal.damage import file_problems, is_cut, tail_offset
+from binlog.journal.look import Look, SeenFile, look, read_seen
+from binlog.journal.record_states import FileColumns, RecordStates, file_columns, record_states
+from binlog.storage.checksum import crc32c
+
+_TRIES = 64
+_FILE_BYTES_MIN = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class InspectedFile:
+    """A file with its records.
+
+    crc: of its records, and of what lies between them.
+    is_used: it has records, or had some that are damaged; others wait to be used, and may hold anything.
+    """
+
+    seen: SeenFile
+    columns: FileColumns
+    crc: int
+    is_used: bool
+    is_ended: bool
+    problems: tuple[Problem, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """A journal at one moment.
+
+    files: oldest first.  states: of their records, in the same order.
+    """
+
+    look: Look
+    files: tuple[InspectedFile, ...]
+    states: RecordStates
+
+    @property
+    def layout(self) -> JournalLayout | None:
+        """None where there is no file."""
+        return self.look.layout
+
+
+def inspect_journal(
+    path: str | os.PathLike[str], names: JournalNames, layout: JournalLayout | None = None
+) -> Inspection:
+    """Read all of a journal.  Takes no lock and writes nothing; damage is told, and the rest is there.
+
+    layout: of files that say nothing of it; JBM unless told.
+    Raises: as `look`.
+    """
+    for _ in range(_TRIES):
+        seen = look(path, names, layout)
+        try:
+            files = _read_all(seen)
+        except GoneError:
+            continue
+        return Inspection(seen, files, record_states([file.columns for file in files], seen.lost_ids))
+    raise BusyError(f"the files of {seen.path} are used again faster than they can be read", holder=None)
+
+
+def records_crc(data: bytes, header: FileHeader, end: int) -> int:
+    """Of a file's bytes, where its records end."""
+    return crc32c(memoryview(data)[header.layout.header_bytes : end])
+
+
+def _read_all(seen: Look) -> tuple[InspectedFile, ...]:
+    files: list[InspectedFile] = []
+    unsure = 0  # from there on the files may have been read too early
+    last: tuple[int, bytes] | None = None
+    for place, file in enumerate(seen.files):
+        data = read_seen(file)
+        files.append(_inspected(file, data))
+        if files[-1].is_used:
+            files[unsure:-1] = [_read_after(each) for each in files[unsure:-1]]
+            unsure, last = place, (place, data)
+    if last is not None:
+        files[last[0]] = _without_cut_end(*_settled(files[last[0]], last[1]))
+    return tuple(files)
+
+
+def _inspected(file: SeenFile, data: bytes) -> InspectedFile:
+    header = file.header
+    columns = file_columns(data, header)
+    is_ended = header.parse_end(data) is not None
+    is_used = columns.record_count > 0 or bool(columns.doubts) or is_ended or _is_overwritten(file, data)
+    problems = list(_size_problems(file))
+    if is_used:
+        problems += file_problems(file.path, header, data, columns)
+    return InspectedFile(file, columns, records_crc(data, header, columns.end), is_used, is_ended, tuple(problems))
+
+
+def _read_after(file: InspectedFile) -> InspectedFile:
+    """A file once another one behind it has records."""
+    return file if file.is_ended else _inspected(file.seen, read_seen(file.seen))
+
+
+def _settled(file: InspectedFile, data: bytes) -> tuple[InspectedFile, bytes]:
+    """The last file as it was at one moment, with no problem but those that a second look tells too.
+
+    A read beside a write may see the end of what is written and not yet its beginning, and a second read sees both.
+    """
+    for _ in range(_TRIES):
+        now = read_seen(file.seen)
+        if now == data:
+            return file, data
+        again = _inspected(file.seen, now)
+        if again.columns.offset.startswith(file.columns.offset):
+            # Where something else is by now it was being written.
+            problems = [each for each in file.problems if data[each.offset : each.end] == now[each.offset : each.end]]
+            return replace(file, problems=tuple(problems)), data
+        file, data = again, now
+    raise GoneError(f"{file.seen.path} changes faster than it can be read")
+
+
+def _without_cut_end(file: InspectedFile, data: bytes) -> InspectedFile:
+    """The last file, without telling of a record that its process did not finish: the next load sees to it."""
+    header = file.seen.header
+    left = [problem for problem in file.problems if problem.rule != "tail" or not is_cut(data, problem.offset, header)]
+    return replace(file, problems=tuple(left))
+
+
+def _is_overwritten(file: SeenFile, data: bytes) -> bool:
+    """Whether a file in its first use, which has no record, has something where the first one would be."""
+    header = file.header
+    is_first = header.layout is JournalLayout.NATIVE and file.number == header.file_id
+    return is_first and tail_offset(data, header.layout.header_bytes, header) is not None
+
+
+def _size_problems(file: SeenFile) -> Iterator[Problem]:
+    header = file.header
+    if header.layout is not JournalLayout.NATIVE:
+        return
+    if file.file_bytes < _FILE_BYTES_MIN or file.file_bytes % header.alignment:
+        text = f"it has {file.file_bytes} bytes, which is no size of a file with an alignment of {header.alignment}"
+        yield Problem(file.path, 0, "file_bytes", text)

@@ -1,0 +1,281 @@
+"""A journal's checker: what it must find, and what it must not tell of."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from binlog.format.journal.file_header import FileHeader, JournalLayout
+from binlog.format.journal.names import JournalNames
+from binlog.format.journal.record import JournalRecord, Kind, pack_record
+from binlog.journal.check import check_journal
+from binlog.journal.inspection import inspect_journal
+from binlog.journal.options import Sync
+from binlog.journal.record_states import RecordState
+from tests.support.journals import SMALL, files, flip, journal, records_in, reload, write_file
+
+LAYOUTS = [JournalLayout.NATIVE, JournalLayout.JBM]
+_SALTED = FileHeader(JournalLayout.NATIVE, 1, b"saltsalt")
+_ADD = JournalRecord(Kind.ADD, 0, 1, 7, b"body")
+
+
+def rules(path: Path) -> list[str]:
+    return [problem.rule for problem in check_journal(path)]
+
+
+def fill(path: Path, layout: JournalLayout, alignment: int = 1) -> None:
+    """A few files: records, updates, deletes, transactions of each kind; the first files gone or used again."""
+    with journal(path, replace(SMALL, layout=layout, alignment=alignment)) as (opened, _):
+        for number in range(12):
+            opened.append_add(number, 1, bytes(700), sync=Sync.LATER)
+        for number in range(6):
+            opened.append_delete(number, sync=Sync.LATER)
+        opened.append_update(7, 2, b"more")
+        for tx_id in (100, 101, 102, 103):
+            opened.append_add_tx(tx_id, tx_id, 3, bytes(900))
+            opened.append_update_tx(tx_id, 8, 3, bytes(900))
+            opened.append_delete_tx(tx_id, 9)
+        opened.prepare(100, b"extra")
+        opened.commit(101)
+        opened.rollback(102)
+        opened.reclaim()
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("alignment", [1, 512])
+def test_nothing_is_told_of_what_the_engine_leaves(tmp_path: Path, layout: JournalLayout, alignment: int) -> None:
+    fill(tmp_path, layout, alignment)
+    assert check_journal(tmp_path) == []
+    reload(tmp_path)
+    assert check_journal(tmp_path) == []
+
+
+def test_each_bit_of_each_record_and_header_matters(tmp_path: Path) -> None:
+    """In our layout; but for the last record of the journal, see below."""
+    with journal(tmp_path) as (opened, _):
+        for number in range(5):
+            opened.append_add(number, 1, bytes(500))
+        opened.append_add_tx(9, 9, 1, b"in a transaction")
+        opened.commit(9)
+    for file in files(tmp_path)[:2]:
+        scanned = records_in(file)
+        places = [*range(64), *(at for record in scanned for at in (*range(record[1], record[1] + 30), record[2] - 1))]
+        last = scanned[-1] if file == files(tmp_path)[1] else (0, len(file.read_bytes()), 0)
+        for at in places:
+            if at < last[1]:
+                flip(file, at, 1 << at % 8)
+                assert check_journal(tmp_path), f"{file.name} {at}"
+                flip(file, at, 1 << at % 8)
+    assert check_journal(tmp_path) == []
+
+
+@pytest.mark.parametrize("alignment", [1, 64])
+def test_the_last_record_is_told_where_it_was_written_whole(tmp_path: Path, alignment: int) -> None:
+    with journal(tmp_path, replace(SMALL, alignment=alignment)) as (opened, _):
+        opened.append_add(1, 7, b"first")
+        opened.append_add(2, 7, b"last")
+    (file, *_) = files(tmp_path)
+    last = records_in(file)[-1]
+    for at in range(last[1], last[2]):
+        flip(file, at)
+        assert rules(tmp_path) == ["tail"]
+        flip(file, at)
+    assert rules(tmp_path) == []
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("written", [512, 1024, 1536])
+def test_a_record_that_was_being_written_is_not_told(tmp_path: Path, layout: JournalLayout, written: int) -> None:
+    file = write_file(tmp_path, replace_layout(layout), [_ADD, JournalRecord(Kind.ADD, 0, 2, 7, b"x" * 1600)])
+    whole = file.read_bytes()
+    assert rules(tmp_path) == []
+    for before in (bytes(2048), b"\x0bold" * 512):
+        file.write_bytes(whole[:written] + before[written:])
+        assert rules(tmp_path) == []
+        journal_ = inspect_journal(tmp_path, JournalNames())
+        assert journal_.files[0].columns.record_count == 1
+
+
+def replace_layout(layout: JournalLayout) -> FileHeader:
+    return _SALTED if layout is JournalLayout.NATIVE else FileHeader(layout, 1)
+
+
+def write_journal(path: Path, *items: list[JournalRecord | bytes], first: int = 1) -> None:
+    for number, records in enumerate(items, first):
+        write_file(path, _SALTED._replace(file_id=number), records)
+
+
+def commit(tx_id: int, *counts: tuple[int, int]) -> JournalRecord:
+    return JournalRecord(Kind.COMMIT, tx_id, counts=counts)
+
+
+_JOINED = JournalRecord(Kind.ADD_TX, 5, 1, 7, b"")
+
+
+def with_gap(path: Path) -> None:
+    stale = pack_record(JournalRecord(Kind.ADD, 0, 66, 7, b"stale"), _SALTED._replace(salt=b"othersal"), 88)
+    write_journal(path, [_ADD, stale, _ADD._replace(record_id=2)])
+
+
+def with_forged(path: Path) -> None:
+    """A record inside of another's body, whose outer one is damaged."""
+    body = pack_record(JournalRecord(Kind.ADD, 0, 66, 7, b"forged"), _SALTED, 88)
+    write_journal(path, [_ADD, JournalRecord(Kind.ADD, 0, 3, 7, body), _ADD._replace(record_id=2)])
+    flip(path / "journal-1.jnl", 88 + len(pack_record(_ADD, _SALTED, 88)) + 8)
+
+
+def with_lacking(path: Path) -> None:
+    write_journal(path, [_JOINED, commit(5, (1, 2))])
+
+
+def with_lacking_prepare(path: Path) -> None:
+    write_journal(path, [_ADD], [JournalRecord(Kind.PREPARE, 5, counts=((1, 1),))])
+
+
+def with_update(path: Path) -> None:
+    write_journal(path, [_ADD, JournalRecord(Kind.UPDATE, 0, 2, 7, b"")])
+
+
+def with_delete(path: Path) -> None:
+    write_journal(path, [_ADD, JournalRecord(Kind.DELETE, 0, 2)])
+
+
+def with_end(path: Path) -> None:
+    write_journal(path, [_ADD], [_ADD._replace(record_id=2)])
+    data = bytearray((path / "journal-1.jnl").read_bytes())
+    data[64:88] = _SALTED.pack_end(500, 2)
+    (path / "journal-1.jnl").write_bytes(data)
+
+
+def with_cut_file(path: Path) -> None:
+    write_journal(path, [_ADD])
+    (path / "journal-1.jnl").write_bytes((path / "journal-1.jnl").read_bytes()[:1000])
+
+
+def with_odd_size(path: Path) -> None:
+    write_file(path, _SALTED._replace(alignment=512), [bytes(512 - 88), _ADD], 2048 + 1)
+
+
+def with_overwritten(path: Path) -> None:
+    """Of the only record the first byte is none of a record's: nothing says that there was one, but its place."""
+    write_journal(path, [_ADD])
+    flip(path / "journal-1.jnl", 88, 0x80)
+
+
+_DAMAGES: dict[str, tuple[Callable[[Path], None], list[str]]] = {
+    "gap": (with_gap, ["gap"]),
+    "forged": (with_forged, ["gap"]),
+    "lacking": (with_lacking, ["transaction"]),
+    "lacking in a prepare": (with_lacking_prepare, ["transaction"]),
+    "update": (with_update, ["update"]),
+    "delete": (with_delete, ["delete"]),
+    "end": (with_end, ["end"]),
+    "cut file": (with_cut_file, ["file_bytes"]),
+    "odd size": (with_odd_size, ["file_bytes"]),
+    "overwritten": (with_overwritten, ["tail"]),
+}
+
+
+@pytest.mark.parametrize("name", _DAMAGES)
+def test_each_kind_of_damage_is_told(tmp_path: Path, name: str) -> None:
+    damage, expected = _DAMAGES[name]
+    damage(tmp_path)
+    before = {each: each.read_bytes() for each in tmp_path.iterdir()}
+    assert rules(tmp_path) == expected
+    assert {each: each.read_bytes() for each in tmp_path.iterdir()} == before
+
+
+def test_a_forged_record_is_not_taken_for_one(tmp_path: Path) -> None:
+    with_forged(tmp_path)
+    found = inspect_journal(tmp_path, JournalNames())
+    assert [found.files[0].columns.id_of(index) for index in range(found.files[0].columns.record_count)] == [1, 2]
+
+
+def test_what_a_gone_file_explains_is_not_told(tmp_path: Path) -> None:
+    deletes = [JournalRecord(Kind.DELETE, 0, record_id) for record_id in (2, 3)]
+    update = JournalRecord(Kind.UPDATE, 0, 2, 7, b"")
+    write_journal(tmp_path, [_ADD, update, *deletes, commit(7, (1, 3)), JournalRecord(Kind.ROLLBACK, 8)], first=2)
+    assert rules(tmp_path) == []
+    write_file(tmp_path, _SALTED, [])
+    assert rules(tmp_path) == ["transaction", "delete"]  # the file is there, and has not what is told of it
+
+
+def test_a_transaction_in_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+    write_journal(tmp_path, [_JOINED], [_JOINED._replace(record_id=2), commit(5, (1, 1), (2, 1))])
+    assert rules(tmp_path) == []
+    flip(tmp_path / "journal-1.jnl", 30)
+    assert rules(tmp_path) == ["header_crc", "transaction"]
+    found = inspect_journal(tmp_path, JournalNames())
+    assert set(found.states.states[0]) == {RecordState.FAILED}
+
+
+_OWNER = """
+import sys
+from binlog.format.journal.file_header import JournalLayout
+from binlog.journal.journal import Journal
+from binlog.journal.options import JournalOptions, Sync
+
+path, layout, alignment = sys.argv[1], JournalLayout(sys.argv[2]), int(sys.argv[3])
+options = JournalOptions(
+    file_bytes=4096, layout=layout, alignment=alignment, buffer_bytes=1500, flush_seconds=0.0005,
+    compact_files_min=6, compact_ratio=0.5, pool_files=8,
+)
+with Journal(path, options) as journal:
+    journal.load()
+    print("ready", flush=True)
+    journal.append_add(1, 1, b"stays")
+    for number in range(10, 10**9, 10):
+        journal.append_add_tx(number, number, 1, bytes(number % 700), sync=Sync.LATER)
+        journal.append_add_tx(number, number + 1, 1, bytes(number % 900), sync=Sync.LATER)
+        journal.commit(number, sync=Sync.LATER if number % 70 else Sync.WAIT)
+        journal.append_update(number, 2, b"u", sync=Sync.LATER)
+        if number > 300:
+            old = number - 200
+            journal.append_delete_tx(number + 5, old)
+            journal.append_delete_tx(number + 5, old + 1)
+            journal.commit(number + 5, sync=Sync.LATER)
+        if number % 500 == 0:
+            journal.compact()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("alignment", [1, 512])
+def test_nothing_is_told_beside_an_owner_that_appends_reclaims_and_compacts(
+    tmp_path: Path, layout: JournalLayout, alignment: int
+) -> None:
+    """Nor once it was killed.  Each look is of one moment: of two records that come and go together none is alone."""
+    command = [sys.executable, "-c", _OWNER, str(tmp_path / "j"), layout.value, str(alignment)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as owner:
+        try:
+            assert owner.stdout is not None
+            assert owner.stdout.readline() == "ready\n"
+            newest: list[int] = []
+            while len(newest) < 150:
+                newest.append(look_once(tmp_path / "j"))
+        finally:
+            owner.kill()
+            owner.wait()
+    assert newest == sorted(newest)
+    assert newest[-1] > newest[0]
+    assert look_once(tmp_path / "j") >= newest[-1]
+
+
+def look_once(path: Path) -> int:
+    """The newest record that is there."""
+    assert check_journal(path) == []
+    found = inspect_journal(path, JournalNames())
+    there: set[int] = set()
+    for file, states in zip(found.files, found.states.states, strict=True):
+        for index, state in enumerate(states):
+            if state == RecordState.LIVE or state == RecordState.UPDATED:
+                there.add(file.columns.id_of(index))
+    for record_id in there - {1}:
+        assert (record_id ^ 1 if record_id % 2 == 0 else record_id - 1) in there
+    return max(there, default=0)
