@@ -15,13 +15,14 @@ import threading
 from collections import deque
 from typing import NamedTuple
 
-from binlog.errors import GoneError, NotFoundError
+from binlog.errors import GoneError, NotFoundError, StateError
 from binlog.format.paging.page_record import NO_TRANSACTION
 from binlog.format.paging.store_records import PagePlace, StoreRecord
 from binlog.paging.page import READ_BYTES, Page
 from binlog.paging.page_acks import PageAcks, remove_acks
 from binlog.paging.store import PagingStore
 from binlog.paging.transactions import Outcome, PageTransaction, PageTransactions
+from binlog.storage.native import fork_generation
 from binlog.storage.page_records import Mark
 
 _NUMBER = (1 << 32) - 1
@@ -46,6 +47,7 @@ class PageCursor:
     def __init__(self, store: PagingStore, transactions: PageTransactions) -> None:
         self._store = store
         self._transactions = transactions
+        self._generation = fork_generation()
         self._reading = threading.Lock()
         self._mutex = threading.Lock()
         self._runs: deque[Run] = deque()
@@ -61,8 +63,9 @@ class PageCursor:
         """The messages that come next, about so many bytes of them; None where there is none for now.
 
         A message of a transaction that goes on is not given before that has ended, nor are those behind it.
-        Raises: ClosedError; AccessError.
+        Raises: StateError; ClosedError; AccessError.
         """
+        self._refuse()
         with self._reading:
             while not self._runs:
                 if not self._read_more(bytes_max):
@@ -72,8 +75,9 @@ class PageCursor:
     def seek(self, place: int) -> None:
         """Go on with the message at a place, which this process has appended; those before it are given by others.
 
-        Raises: GoneError where its page is gone.
+        Raises: GoneError where its page is gone; StateError.
         """
+        self._refuse()
         with self._reading:
             self._runs.clear()
             page = self._store.find(place >> 32)
@@ -100,7 +104,8 @@ class PageCursor:
         transaction.when_ended(lambda committed: self._finish(acks, number, count, committed=committed))
 
     def sync(self) -> None:
-        """Have all that was acknowledged be durable.  Raises: PoisonedError."""
+        """Have all that was acknowledged be durable.  Raises: PoisonedError; StateError."""
+        self._refuse()
         with self._mutex:
             all_acks = list(self._acks.values())
         for acks in all_acks:
@@ -120,6 +125,7 @@ class PageCursor:
         self._look(acks.page)
 
     def _open_acks(self, page_id: int) -> PageAcks:
+        self._refuse()
         with self._mutex:
             found = self._acks.get(page_id)
             if found is None:
@@ -130,6 +136,11 @@ class PageCursor:
                 for ack in found.pending:
                     self._wait_for(found, ack.first, ack.message_count, ack.tx_id)
             return found
+
+    def _refuse(self) -> None:
+        """Before a mutex is taken, which somebody may hold for ever in a forked child.  Raises: StateError."""
+        if fork_generation() != self._generation:
+            raise StateError(f"the cursor of {self._store.address!r} is the parent process's")
 
     def _wait_for(self, acks: PageAcks, number: int, count: int, tx_id: int) -> None:
         """An acknowledgement of a transaction that an earlier process prepared counts once that is committed."""

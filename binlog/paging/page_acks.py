@@ -19,6 +19,7 @@ from binlog.paging.page import Page
 from binlog.paging.transactions import Outcome
 from binlog.storage.failures import NO_SPACE, own_errors, write_failure
 from binlog.storage.files import content_bytes, create_file, open_file, read_at, remove_file, sync, write_at
+from binlog.storage.native import fork_generation
 from binlog.storage.page_records import AckWriter, Mark, Refusal
 
 
@@ -41,6 +42,7 @@ class PageAcks:
         self._writer = AckWriter(self._salt)
         self._append = self._writer.append
         self._mutex = threading.Lock()
+        self._generation = fork_generation()
         self._fd = -1
         self._named = True
         self._failure: BinlogError | None = None
@@ -74,6 +76,8 @@ class PageAcks:
         return self._add_slowly(number, count, tx_id, done)
 
     def _add_slowly(self, number: int, count: int, tx_id: int, done: int) -> int:
+        if fork_generation() != self._generation:
+            raise StateError(f"{self._path} is the parent process's")
         with self._mutex:
             if done in (Refusal.LIMIT, Refusal.FAILURE):
                 self._mend()

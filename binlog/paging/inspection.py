@@ -1,0 +1,187 @@
+"""Looking at the paging of a folder from outside: nothing is changed, and nobody is kept waiting.
+
+It may be looked at while its process goes on.  Pages that go meanwhile are no problem, and neither is what a crash, or
+a write that goes on, leaves behind the last message of a page.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from binlog.errors import BinlogError, NotFoundError
+from binlog.format.paging.acks_file import ACK_RECORD, ACKS_HEADER, parse_acks
+from binlog.format.paging.names import INVALID_END, PAGE_END, acks_name
+from binlog.format.paging.page_file import SALT_BYTES
+from binlog.format.paging.page_record import NO_TRANSACTION
+from binlog.format.problem import Problem, problem_of
+from binlog.paging.addresses import AddressFolder, find_folders
+from binlog.paging.page import Page
+from binlog.storage.failures import own_errors
+from binlog.storage.files import content_bytes, open_file, read_at
+
+
+class PageLook(NamedTuple):
+    """What a page has.
+
+    ended: nothing is added to it any more.  acked_count: messages that were acknowledged outside of transactions, or
+    in one that is in tx_acks.  tx_counts, tx_acks: messages and acknowledgements by their transactions.
+    """
+
+    page_id: int
+    path: str
+    file_bytes: int
+    message_count: int
+    message_bytes: int
+    acked_count: int
+    ended: bool
+    tx_counts: dict[int, int]
+    tx_acks: dict[int, int]
+
+
+class AddressLook(NamedTuple):
+    """What an address has in pages."""
+
+    address: str
+    path: str
+    layout: str
+    pages: list[PageLook]
+
+
+class PagingLook(NamedTuple):
+    """What there is in a folder of paging, and what is wrong with it."""
+
+    addresses: list[AddressLook]
+    problems: list[Problem]
+
+
+def look_at_paging(path: str | os.PathLike[str]) -> PagingLook:
+    """All addresses with their pages, each of which is read.  Raises: NotFoundError and AccessError for the folder."""
+    root = os.path.abspath(path)
+    if not os.path.isdir(root):
+        raise NotFoundError(f"{root} is no folder with paging")
+    problems: list[Problem] = []
+    addresses = []
+    for where, file in find_folders(root, problems):
+        try:
+            folder = AddressFolder(where, file)
+        except BinlogError as error:
+            problems.append(problem_of(error, where))
+            continue
+        try:
+            pages = list(_pages(folder, problems))
+            addresses.append(AddressLook(file.address, where, file.layout.value, pages))
+        finally:
+            folder.close()
+    return PagingLook(sorted(addresses), problems)
+
+
+def check_paging(path: str | os.PathLike[str]) -> list[Problem]:
+    """All that is wrong with the paging in a folder; nothing is repaired.  Raises: as `look_at_paging`."""
+    return look_at_paging(path).problems
+
+
+def read_pages(path: str | os.PathLike[str], address: str) -> Iterator[tuple[int, int, bytes, int]]:
+    """Each message in the pages of an address: its page's id, its number, itself, and its transaction's id.
+
+    Also those that were acknowledged, or that nobody committed.  Raises: NotFoundError; AccessError.
+    """
+    for where, file in find_folders(os.path.abspath(path), []):
+        if file.address == address:
+            folder = AddressFolder(where, file)
+            break
+    else:
+        raise NotFoundError(f"{os.fspath(path)} has no address {address!r}")
+    try:
+        for page_id in folder.ids(PAGE_END):
+            try:
+                yield from _messages(Page.found(folder, page_id))
+            except NotFoundError:
+                continue  # it went meanwhile
+    finally:
+        folder.close()
+
+
+def _messages(page: Page) -> Iterator[tuple[int, int, bytes, int]]:
+    at, number = None, 0
+    try:
+        while chunk := page.read(at, number):
+            ids = chunk.tx_ids or [NO_TRANSACTION] * len(chunk.messages)
+            for index, message in enumerate(chunk.messages):
+                yield page.page_id, chunk.number + index, message, ids[index]
+            at, number = chunk.end, chunk.number + len(chunk.messages)
+    finally:
+        page.release()
+
+
+def _pages(folder: AddressFolder, problems: list[Problem]) -> Iterator[PageLook]:
+    with own_errors(folder.path, "listing the folder"):
+        aside = sorted(name for name in os.listdir(folder.directory_fd) if INVALID_END in name)
+    for name in aside:
+        text = "a page with damage, of which all that could be read was used"
+        problems.append(Problem(os.path.join(folder.path, name), 0, "set_aside", text))
+    for page_id in folder.ids(PAGE_END):
+        page = None
+        try:
+            page = Page.found(folder, page_id)
+            yield _look(page, problems)
+        except NotFoundError:
+            continue  # it went meanwhile
+        except BinlogError as error:
+            problems.append(problem_of(error, page.path if page else folder.path))
+
+
+def _look(page: Page, problems: list[Problem]) -> PageLook:
+    ended = page.message_count is not None
+    count = size = 0
+    tx_counts: dict[int, int] = {}
+    for _, _, message, tx_id in _messages(page):
+        count += 1
+        size += len(message)
+        if tx_id != NO_TRANSACTION:
+            tx_counts[tx_id] = tx_counts.get(tx_id, 0) + 1
+    if page.problem is not None:
+        problems.append(page.problem)
+    elif ended and (page.message_count, page.message_bytes) != (count, size) and page.message_count:
+        text = f"it says that it has {page.message_count} messages of {page.message_bytes} bytes, not {count} of {size}"
+        problems.append(Problem(page.path, 0, "page_end", text))
+    acked, tx_acks = _acks(page, count, problems)
+    fd = open_file(page.folder.directory_fd, os.path.basename(page.path), page.path, writable=False)
+    try:
+        file_bytes = content_bytes(fd)
+    finally:
+        os.close(fd)
+    return PageLook(page.page_id, page.path, file_bytes, count, size, acked, ended, tx_counts, tx_acks)
+
+
+def _acks(page: Page, message_count: int, problems: list[Problem]) -> tuple[int, dict[int, int]]:
+    """How many messages of a page were acknowledged, and by which transactions how often."""
+    name = acks_name(page.page_id)
+    path = os.path.join(page.folder.path, name)
+    try:
+        fd = open_file(page.folder.directory_fd, name, path, writable=False)
+    except NotFoundError:
+        return 0, {}
+    try:
+        data = read_at(fd, content_bytes(fd), 0, path)
+    finally:
+        os.close(fd)
+    acks, end = parse_acks(data, page.page_id, (page.header.salt if page.header else b"") or bytes(SALT_BYTES))
+    if end == 0 and len(data) >= ACKS_HEADER.size and any(data):
+        problems.append(Problem(path, 0, "acks_header", "these are no acknowledgements of the page"))
+    elif end and len(data) - end >= ACK_RECORD.size and any(data[end:]):
+        problems.append(Problem(path, end, "ack_record", "an acknowledgement is not what was written"))
+    marks = bytearray(message_count)
+    tx_acks: dict[int, int] = {}
+    for ack in acks:
+        stop = ack.first + ack.message_count
+        if stop > message_count:
+            if page.problem is None:
+                text = f"messages {ack.first} to {stop - 1} were acknowledged, and the page has {message_count}"
+                problems.append(Problem(path, 0, "ack_number", text))
+            continue
+        if ack.tx_id != NO_TRANSACTION:
+            tx_acks[ack.tx_id] = tx_acks.get(ack.tx_id, 0) + 1
+        marks[ack.first : stop] = b"\1" * ack.message_count
+    return marks.count(1), tx_acks

@@ -1,0 +1,212 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from binlog.errors import CorruptError, VersionError
+from binlog.format.paging.acks_file import ACK_RECORD, Ack, pack_ack, pack_acks_header, parse_acks
+from binlog.format.paging.address_file import AddressFile, check_address, parse_address_file
+from binlog.format.paging.names import (
+    ACKS_END,
+    acks_name,
+    invalid_name,
+    is_folder_name,
+    new_folder_name,
+    page_name,
+    page_number,
+)
+from binlog.format.paging.page_file import PAGE_HEADER, PageHeader, PageLayout, parse_page_header
+from binlog.format.paging.page_record import (
+    PageEnd,
+    PageMessage,
+    pack_page_end,
+    pack_page_message,
+    parse_page_end,
+    parse_page_record,
+    record_bytes,
+)
+from binlog.format.paging.store_records import (
+    PagePlace,
+    pack_page_transaction,
+    parse_page_place,
+    parse_page_transaction,
+)
+from binlog.storage.page_records import ScanStop, scan
+
+SALT = b"saltsalt"
+NATIVE = PageHeader(7, SALT)
+JBM = PageHeader(7)
+# A page as JBoss Messaging writes it: two messages, of which the second is of the transaction 9.
+JBM_PAGE = bytes.fromhex("7b 0000000d ffffffffffffffff 68656c6c6f 7d7b 00000009 0000000000000009 21 7d")
+
+_HEADERS = st.sampled_from([NATIVE, JBM])
+_MESSAGES = st.lists(st.builds(PageMessage, st.binary(max_size=60), st.integers(-(2**63), 2**63 - 1)), max_size=8)
+
+
+def _packed(header: PageHeader, messages: list[PageMessage]) -> tuple[bytes, list[int]]:
+    """The bytes of a page, and where its messages lie."""
+    data, places = header.pack(), []
+    for message in messages:
+        places.append(len(data))
+        data += pack_page_message(message, header, len(data))
+        assert len(data) - places[-1] == record_bytes(header, len(message.message))
+    return data, places
+
+
+def _plainly(data: bytes, header: PageHeader) -> tuple[list[PageMessage], int, str]:
+    """What the plain parser finds: messages, where they end, and why."""
+    messages: list[PageMessage] = []
+    at = header.size
+    while True:
+        try:
+            found, end = parse_page_record(data, at, header, "a page")
+        except CorruptError as error:
+            return messages, at, error.rule
+        if isinstance(found, PageEnd):
+            return messages, at, "end"
+        messages.append(found)
+        at = end
+
+
+def _by_scan(data: bytes, header: PageHeader) -> tuple[list[PageMessage], int, ScanStop]:
+    found = scan(data[header.size :], header.size, header.salt)
+    ids = found.tx_ids or [-1] * len(found.messages)
+    return list(map(PageMessage, found.messages, ids)), header.size + found.consumed, ScanStop(found.stop)
+
+
+def test_pages_of_jboss_messaging_both_ways() -> None:
+    messages = [PageMessage(b"hello"), PageMessage(b"!", 9)]
+    assert _packed(JBM, messages)[0] == JBM_PAGE
+    assert _plainly(JBM_PAGE, JBM) == (messages, len(JBM_PAGE), "torn")
+    assert _by_scan(JBM_PAGE, JBM) == (messages, len(JBM_PAGE), ScanStop.SHORT)
+
+
+@given(_HEADERS, _MESSAGES)
+def test_messages_are_read_as_they_were_written_by_either_way(header: PageHeader, messages: list[PageMessage]) -> None:
+    data, _ = _packed(header, messages)
+    assert _plainly(data, header) == (messages, len(data), "torn")
+    assert _by_scan(data, header) == (messages, len(data), ScanStop.SHORT)
+    if header.salt:
+        end = PageEnd(len(messages), sum(len(message.message) for message in messages))
+        whole = data + pack_page_end(end, header, len(data))
+        assert parse_page_end(whole[len(data) :], header, len(data)) == end
+        assert _plainly(whole, header) == (messages, len(data), "end")
+        assert _by_scan(whole, header) == (messages, len(data), ScanStop.END)
+
+
+@given(_HEADERS, _MESSAGES, st.data())
+def test_either_way_ends_at_the_same_damage(
+    header: PageHeader, messages: list[PageMessage], data: st.DataObject
+) -> None:
+    page = bytearray(_packed(header, messages)[0])
+    if len(page) > header.size:
+        at = data.draw(st.integers(header.size, len(page) - 1))
+        page[at] ^= data.draw(st.integers(1, 255))
+    page = page[: data.draw(st.integers(header.size, len(page)))]
+    found, end, why = _plainly(bytes(page), header)
+    assert _by_scan(bytes(page), header)[:2] == (found, end)
+    assert (why == "torn") == (_by_scan(bytes(page), header)[2] == ScanStop.SHORT)
+    if header.salt:
+        assert found == messages[: len(found)]
+
+
+@given(st.lists(st.binary(max_size=30), min_size=1, max_size=8), st.data())
+def test_no_flipped_bit_of_a_page_is_believed(messages: list[bytes], data: st.DataObject) -> None:
+    page, places = _packed(NATIVE, list(map(PageMessage, messages)))
+    at = data.draw(st.integers(NATIVE.size, len(page) - 1))
+    damaged = bytearray(page)
+    damaged[at] ^= 1 << data.draw(st.integers(0, 7))
+    whole = sum(1 for place in places[1:] if place <= at)
+    found, _, stop = _by_scan(bytes(damaged), NATIVE)
+    assert [message for message, _ in found] == messages[:whole]
+    assert stop == ScanStop.INVALID
+
+
+def test_a_message_of_another_page_or_place_is_none() -> None:
+    record = pack_page_message(PageMessage(b"message"), NATIVE, NATIVE.size)
+    for page in (NATIVE.pack() + b"\0" + record, PageHeader(7, b"another!").pack() + record):
+        header = parse_page_header(page, 7, "a page", PageLayout.NATIVE)
+        assert header is not None
+        assert _by_scan(page, header)[0] == []
+
+
+def test_a_few_messages_of_a_page() -> None:
+    messages = [b"%d" % number for number in range(10)]
+    page, places = _packed(NATIVE, list(map(PageMessage, messages)))
+    found = scan(page[NATIVE.size :], NATIVE.size, SALT, skip=3, count_max=4)
+    assert (found.messages, found.stop, found.skipped) == (messages[3:7], ScanStop.ENOUGH, 3)
+    assert NATIVE.size + found.consumed == places[7]
+    assert scan(page[NATIVE.size :], NATIVE.size, SALT, skip=20).skipped == 10
+
+
+@given(st.lists(st.builds(Ack, st.integers(0, 2**32 - 1), st.integers(0, 2**32 - 1), st.integers(-1, 2**63 - 1))))
+def test_acknowledgements_are_read_as_they_were_written(acks: list[Ack]) -> None:
+    data = pack_acks_header(7, SALT)
+    for ack in acks:
+        data += pack_ack(ack, SALT, len(data))
+    assert parse_acks(data, 7, SALT) == (acks, len(data))
+    assert parse_acks(data, 8, SALT) == ([], 0)
+    assert parse_acks(data, 7, b"another!") == ([], 0)
+    if acks:
+        assert parse_acks(data[:-1], 7, SALT) == (acks[:-1], len(data) - ACK_RECORD.size)
+
+
+def test_headers_are_read_as_they_were_written_or_refused() -> None:
+    page = NATIVE.pack()
+    assert parse_page_header(page, 7, "a page", PageLayout.NATIVE) == NATIVE
+    assert parse_page_header(b"anything", 7, "a page", PageLayout.JBM) == JBM
+    for begun in (b"", page[:5], page[:39], bytes(40), bytes(4096)):
+        assert parse_page_header(begun, 7, "a page", PageLayout.NATIVE) is None
+    for offset in range(PAGE_HEADER.size):
+        damaged = bytearray(page)
+        damaged[offset] ^= 1
+        with pytest.raises(CorruptError):
+            parse_page_header(bytes(damaged), 7, "a page", PageLayout.NATIVE)
+    with pytest.raises(CorruptError):
+        parse_page_header(page, 8, "a page", PageLayout.NATIVE)
+
+
+def test_names_are_those_that_jboss_messaging_gives() -> None:
+    assert (page_name(1), acks_name(12), invalid_name(3)) == (
+        "000000001.page",
+        "000000012.acks",
+        "000000003.invalidPage",
+    )
+    assert page_number("000000042.page") == 42
+    assert page_number("000000042.acks", ACKS_END) == 42
+    for name in ("42.page", "000000000.page", "000000042.page.1", "000000042.acks", "address.txt", "٠٠٠٠٠٠٠٤٢.page"):
+        assert page_number(name) is None
+    assert is_folder_name(new_folder_name())
+    assert not is_folder_name("journal")
+    assert not is_folder_name(new_folder_name() + ".new")
+
+
+def test_the_file_of_an_address_says_its_layout() -> None:
+    for file in (AddressFile("jms.queue.orders", PageLayout.NATIVE), AddressFile("Bestellungen für Ä", PageLayout.JBM)):
+        assert parse_address_file(file.pack(), "a file") == file
+    assert AddressFile("a", PageLayout.NATIVE).pack() == b"a\nbinlog-paging 1 c1d04330\n"
+    assert parse_address_file(b"jms.queue.x", "a file") == AddressFile("jms.queue.x", PageLayout.JBM)
+    assert parse_address_file(b"\n", "a file") is None
+    for damaged in (b"b\nbinlog-paging 1 c1d04330\n", b"a\nbinlog-pagin 1 c1d04330\n", b"\xff\xfe\n"):
+        with pytest.raises(CorruptError):
+            parse_address_file(damaged, "a file")
+    with pytest.raises(VersionError):
+        parse_address_file(b"a\nbinlog-paging 2 c1d04330\n", "a file")
+
+
+@pytest.mark.parametrize("address", ["", "a\nb", "a\0b", "x" * 1025, "\ud800"])
+def test_no_address_has_what_its_file_cannot(address: str) -> None:
+    with pytest.raises(ValueError, match="an address has"):
+        check_address(address)
+
+
+def test_what_is_recorded_in_the_store() -> None:
+    assert parse_page_transaction(pack_page_transaction(5, 3), 1) == (5, 3)
+    assert parse_page_place(PagePlace(9, "orders ä").pack(), 1) == PagePlace(9, "orders ä")
+    for body in (b"", pack_page_transaction(5, 0), pack_page_transaction(5, -1), pack_page_transaction(5, 1) + b"x"):
+        with pytest.raises(CorruptError):
+            parse_page_transaction(body, 1)
+    for body in (b"", b"1234567", bytes(8) + b"\xff"):
+        with pytest.raises(CorruptError):
+            parse_page_place(body, 1)
