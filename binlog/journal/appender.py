@@ -4,6 +4,10 @@ Records are put into a buffer, under the journal's mutex.  A thread of the journ
 it once for everyone who waits; meanwhile the next buffer fills.  It is a thread of its own because no signal handler
 runs in it: an exception between a sync that failed and the line that looks at it would hide the failure.
 
+A signal handler may raise between any two steps of a thread that appends.  So a change is marked before its first step,
+and no longer once the ledger knows of it too; where the mark stays, nobody appends any more.  And nobody waits while
+the mutex is held: a `Condition` lets go of it in a step of its own, behind which an exception would find it not held.
+
 Invariants
 - A file is on the disk, whole, before the first byte of the next one is written.
 - What was written is told in the order of the records.
@@ -16,12 +20,14 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from binlog.errors import BinlogError, InternalError, PoisonedError
 from binlog.format.journal.file_header import JOURNAL_END, JournalLayout
 from binlog.journal.damage import ZEROS_BEHIND
 from binlog.journal.journal_file import JournalFile
+from binlog.journal.options import Sync
 from binlog.storage.journal_records import pack_journal
 
 # More than any head takes, so that it can be packed wherever a record fits.
@@ -40,12 +46,19 @@ class _Segment(NamedTuple):
     record_count: int
 
 
+class Ticket(NamedTuple):
+    """To wait with until so many are on the disk; the lock is let go of then, or when that will never be."""
+
+    until: int
+    lock: threading.Lock
+
+
 class Appender:
     """The end of a journal.
 
     mutex: held by whoever calls `append`, and by nobody for long.  next_file: gives the file to go on in.
     appended, durable: how many records were appended, and how many files were gone on from; and of these how many are
-    on the disk.
+    on the disk.  changing: something is half done, in the thread that holds the mutex; or for ever: see above.
     """
 
     def __init__(
@@ -61,19 +74,19 @@ class Appender:
         self._buffer_bytes = buffer_bytes
         self._alignment = alignment
         self._seconds = seconds
-        self._turn = threading.Condition(mutex)
-        self._work = threading.Condition(mutex)
+        self._bell = _locked()
         self._segments: deque[_Segment] = deque()
         self._buffer = bytearray(buffer_bytes + _HEAD_ROOM)
         self._used = 0
         self._start = 0
         self._record_count = 0
         self._end = 0
-        self._futures: deque[tuple[int, Future[None]]] = deque()
-        self._wanted = 0
+        self._waiting: deque[Ticket | tuple[int, Future[None]]] = deque()
+        self._without_room: list[threading.Lock] = []
         self._told = False
         self._stopping = False
         self.failure: PoisonedError | None = None
+        self.changing = False
         self.file: JournalFile | None = None
         self.at = 0
         self.appended = 0
@@ -95,7 +108,8 @@ class Appender:
     ) -> JournalFile:
         """Put a record of `size` bytes behind all others, and tell in which file it lies.  The mutex is held.
 
-        Raises: what making a file raises; then nothing was appended.
+        It is `changing` from then on, until the caller says that all of the change is done.
+        Raises: what making a file raises, OverflowError, TypeError; then nothing was appended.
         """
         file = self.file
         assert file is not None
@@ -104,14 +118,16 @@ class Appender:
         if self.at + size > file.file_bytes:
             file = self._next()
         if self._used + size > self._buffer_bytes and self._used:
+            self.changing = True
             self._cut()
+            self.changing = False
             self.at = self._start = aligned(self.at, self._alignment)
             if self.at + size > file.file_bytes:
                 file = self._next()
         if size > self._buffer_bytes:
             self._buffer = bytearray(size + _HEAD_ROOM)
         header = file.header
-        self._used = pack_journal(
+        used = pack_journal(
             self._buffer,
             self._used,
             header.record_id,
@@ -124,44 +140,66 @@ class Appender:
             body,
             counts,
         )
+        self.changing = True
+        self._used = used
         self.at = self._end = self.at + size
         self.appended += 1
         self._record_count += 1
         return file
 
-    def later(self) -> None:
-        """What was appended is to be written soon.  The mutex is held; blocks while too much waits."""
-        if not self._told:
-            self._told = True
-            self._work.notify()
-        while len(self._segments) >= _BUFFERS_MAX and self.failure is None:
-            self._turn.wait()
+    def settle(self, sync: Sync) -> Future[None] | Ticket | None:
+        """See to it that what was appended comes to the disk; the mutex is held.
 
-    def future(self) -> Future[None]:
-        """Done when all that was appended is on the disk.  The mutex is held."""
+        A future, or a ticket to `wait_with` once the mutex is not held: until it is there, or until there is room.
+        """
+        if sync is Sync.LATER:
+            return self._later()
+        if sync is Sync.WAIT:
+            return self.ticket()
         future: Future[None] = Future()
         future.set_running_or_notify_cancel()  # what is appended cannot be taken back
-        self._futures.append((self.appended, future))
-        self._work.notify()
+        self._waiting.append((self.appended, future))
+        self._ring()
         return future
+
+    def _later(self) -> Ticket | None:
+        if not self._told:
+            self._ring()
+            self._told = True  # behind the ring: else an exception between the two would have nobody ring any more
+        if len(self._segments) < _BUFFERS_MAX or self.failure is not None:
+            return None
+        lock = _locked()
+        self._without_room.append(lock)
+        return Ticket(0, lock)
+
+    def ticket(self) -> Ticket:
+        """To wait for all that was appended.  The mutex is held."""
+        ticket = Ticket(self.appended, _locked())
+        self._waiting.append(ticket)
+        self._ring()
+        return ticket
+
+    def wait_with(self, ticket: Ticket) -> None:
+        """Return once it is there.  The mutex is not held.  Raises: PoisonedError."""
+        ticket.lock.acquire()
+        if self.durable < ticket.until:
+            self.check()
 
     def wait(self, count: int) -> None:
         """Return when so many records are on the disk.  The mutex is not held.  Raises: PoisonedError."""
+        if self.durable >= count:
+            return
         with self._mutex:
-            self.wait_held(count)
-
-    def wait_held(self, count: int) -> None:
-        """As `wait`, where the mutex is held; it is let go of meanwhile."""
-        self._wanted = max(self._wanted, count)
-        self._work.notify()
-        while self.durable < count:
             self.check()
-            self._turn.wait()
+            ticket = self.ticket()
+        self.wait_with(ticket)
 
     def check(self) -> None:
-        """Raises: PoisonedError where a write or a sync failed."""
+        """Raises: PoisonedError where a write or a sync failed, or a change is half done; the mutex is held."""
         if self.failure is not None:
-            raise PoisonedError(f"nothing more is appended: {self.failure}") from self.failure
+            raise PoisonedError(str(self.failure)) from self.failure
+        if self.changing:
+            raise PoisonedError("a signal handler raised in the middle of a change; nothing more is appended")
 
     def stop(self) -> None:
         """Put all on the disk, and end.  Raises: PoisonedError."""
@@ -169,7 +207,7 @@ class Appender:
             return
         with self._mutex:
             self._stopping = True
-            self._work.notify()
+            self._ring()
         self._thread.join()
         self.check()
 
@@ -180,13 +218,17 @@ class Appender:
         """
         if self._record_count:
             self._next()
-            self._told = True
-            self._work.notify()
+            self._ring()
 
     def _next(self) -> JournalFile:
         assert self.file is not None
         self.file.record_count = self._record_count
-        new = self._next_file()
+        self.changing = True
+        try:
+            new = self._next_file()
+        except BinlogError:
+            self.changing = False  # nothing was done
+            raise
         if self._used:
             self._cut()
         else:
@@ -196,6 +238,7 @@ class Appender:
         self.file = new
         self.at = self._start = aligned(new.header.layout.header_bytes, self._alignment)
         self._record_count = 0
+        self.changing = False
         return new
 
     def _segment(self) -> _Segment:
@@ -205,7 +248,7 @@ class Appender:
     def _cut(self) -> None:
         """Have what is in the buffer be written as it is, and begin another one."""
         self._segments.append(self._segment())
-        self._work.notify()  # a full buffer is written at once
+        self._ring()  # a full buffer is written at once
         self._buffer = bytearray(self._buffer_bytes + _HEAD_ROOM)
         self._used = 0
 
@@ -218,21 +261,25 @@ class Appender:
         except Exception as error:  # noqa: BLE001 - nobody sees what a thread raises, and all who append are told of this
             self.fail(InternalError(f"while writing a journal: {error!r}"))
 
+    def _ring(self) -> None:
+        """Have the thread look for work; one step, for a signal handler to come before or behind."""
+        with suppress(RuntimeError):  # it rings already
+            self._bell.release()
+
     def _write_more(self) -> bool:
         """Wait for something to write, and write it; whether there may be more."""
+        self._bell.acquire()
+        if not (self._waiting or self._segments or self._stopping or self.failure):
+            self._bell.acquire(timeout=self._seconds)
         with self._mutex:
-            while not (self._told or self._is_awaited or self._stopping or self.failure):
-                self._work.wait()
             self.check()
-            if not (self._is_awaited or self._segments or self._stopping):
-                self._work.wait(self._seconds)
-            stopping, synced = self._stopping, self._is_awaited or self._stopping
+            stopping, synced = self._stopping, self._stopping or bool(self._waiting)
             self._told = False
             if self._used:
                 self._cut()
             segments, self._segments = self._segments, deque()
             count, last = self.appended, self.file
-            self._turn.notify_all()  # there is room again
+            self._give_room()
         assert last is not None
         self._write(segments, last)
         if synced:
@@ -240,9 +287,10 @@ class Appender:
             self._done(count)
         return not stopping
 
-    @property
-    def _is_awaited(self) -> bool:
-        return bool(self._futures) or self._wanted > self.durable
+    def _give_room(self) -> None:
+        locks, self._without_room = self._without_room, []
+        for lock in locks:
+            lock.release()
 
     def _write(self, segments: deque[_Segment], last: JournalFile) -> None:
         for number, (file, offset, data, used, records_end, record_count) in enumerate(segments):
@@ -262,28 +310,42 @@ class Appender:
 
     def _done(self, count: int) -> None:
         """So many are on the disk, and all who wait for them are told."""
-        with self._mutex:
-            self.durable = count
-            self._turn.notify_all()
-        while self._futures and self._futures[0][0] <= count:
-            self._futures.popleft()[1].set_result(None)
+        self.durable = count
+        while self._waiting and self._waiting[0][0] <= count:
+            _tell(self._waiting.popleft()[1], None)
 
     def fail(self, error: BinlogError) -> None:
         """Append nothing more, and tell so all who wait."""
         with self._mutex:
             failure = self.poison(error)
-            futures, self._futures = self._futures, deque()
-        for _, future in futures:
-            future.set_exception(failure)
+            waiting, self._waiting = self._waiting, deque()
+            self._give_room()
+        for _, waiter in waiting:
+            _tell(waiter, failure)
 
     def poison(self, error: BinlogError) -> PoisonedError:
-        """As `fail`, where the mutex is held: whose futures are not done is told by the thread."""
+        """As `fail`, where the mutex is held; the thread tells those who wait."""
         if self.failure is None:
-            self.failure = PoisonedError(f"nothing more is appended: {error}")
-            self.failure.__cause__ = error
-        self._turn.notify_all()
-        self._work.notify_all()
+            failure = PoisonedError(f"nothing more is appended: {error}")
+            failure.__cause__ = error
+            self.failure = failure
+        self._ring()
         return self.failure
+
+
+def _locked() -> threading.Lock:
+    lock = threading.Lock()
+    lock.acquire()
+    return lock
+
+
+def _tell(waiter: threading.Lock | Future[None], failure: PoisonedError | None) -> None:
+    if not isinstance(waiter, Future):
+        waiter.release()
+    elif failure is None:
+        waiter.set_result(None)
+    else:
+        waiter.set_exception(failure)
 
 
 def aligned(offset: int, alignment: int) -> int:

@@ -13,7 +13,7 @@ from binlog.errors import BinlogError, ClosedError, FullError, NotFoundError, Po
 from binlog.format.journal.names import LOCK_FILE
 from binlog.format.journal.record import JOURNAL_COUNT, Kind, record_bytes
 from binlog.format.problem import Problem
-from binlog.journal.appender import Appender, aligned
+from binlog.journal.appender import Appender, Ticket, aligned
 from binlog.journal.compaction import Compactor
 from binlog.journal.journal_file import JournalFile
 from binlog.journal.keeper import Keeper
@@ -127,7 +127,8 @@ class Journal:
                 self._appender.go_on()
             for tx_id in tx_ids:
                 self._end(_ROLLBACK, tx_id, b"", b"")
-            self._appender.wait_held(self._appender.appended)
+            ticket = self._appender.ticket()
+        self._appender.wait_with(ticket)
 
     def new_id(self) -> int:
         """An id for a record or a transaction: larger than all that the journal has met."""
@@ -251,7 +252,8 @@ class Journal:
             if found is not None and found.prepared:
                 raise StateError(f"the transaction {tx_id} is prepared")
             self._end(_PREPARE, tx_id, extra, _counts(found))
-            return self._settle(sync)
+            settled = self._appender.settle(sync)
+        return self._wait(settled)
 
     @overload
     def commit(self, tx_id: int, *, sync: _Now = ...) -> None: ...
@@ -265,7 +267,8 @@ class Journal:
         self._refuse()
         with self._mutex:
             self._end(_COMMIT, tx_id, b"", _counts(self._transaction(tx_id)))
-            return self._settle(sync)
+            settled = self._appender.settle(sync)
+        return self._wait(settled)
 
     @overload
     def rollback(self, tx_id: int, *, sync: _Now = ...) -> None: ...
@@ -277,7 +280,8 @@ class Journal:
         with self._mutex:
             self._transaction(tx_id)
             self._end(_ROLLBACK, tx_id, b"", b"")
-            return self._settle(sync)
+            settled = self._appender.settle(sync)
+        return self._wait(settled)
 
     def reclaim(self) -> int:
         """Free all files that nobody needs, which the journal does itself now and then; how many there were.
@@ -372,7 +376,9 @@ class Journal:
                 self._ledger.add(record_id, file, size)
                 if record_id > self._id:
                     self._id = record_id
-            return self._settle(sync)
+            self._appender.changing = False
+            settled = self._appender.settle(sync)
+        return self._wait(settled)
 
     def _join(
         self, kind: int, tx_id: int, record_id: int, user_type: int, body: bytes, sync: Sync
@@ -388,7 +394,9 @@ class Journal:
             file, size = self._append(kind, tx_id, record_id, user_type, body, b"")
             self._ledger.join(tx_id, Operation(kind, record_id, file, size))
             self._id = max(self._id, record_id, tx_id)
-            return self._settle(sync)
+            self._appender.changing = False
+            settled = self._appender.settle(sync)
+        return self._wait(settled)
 
     def _end(self, kind: int, tx_id: int, extra: bytes, counts: bytes) -> None:
         file, _ = self._append(kind, tx_id, 0, 0, extra, counts)
@@ -399,6 +407,7 @@ class Journal:
             self._ledger.commit(tx_id, file)
         else:
             self._ledger.roll_back(tx_id, file)
+        self._appender.changing = False
 
     def _append(
         self, kind: int, tx_id: int, record_id: int, user_type: int, body: bytes, counts: bytes
@@ -414,14 +423,12 @@ class Journal:
         except OverflowError as error:
             raise ValueError(f"an id or a user's type out of range: {error}") from error
 
-    def _settle(self, sync: Sync) -> Future[None] | None:
-        if sync is Sync.LATER:
-            self._appender.later()
+    def _wait(self, settled: Future[None] | Ticket | None) -> Future[None] | None:
+        """Where there is something to wait for, wait; the mutex is not held."""
+        if isinstance(settled, Ticket):
+            self._appender.wait_with(settled)
             return None
-        if sync is Sync.FUTURE:
-            return self._appender.future()
-        self._appender.wait_held(self._appender.appended)
-        return None
+        return settled
 
     def _transaction(self, tx_id: int) -> Transaction:
         self._check()

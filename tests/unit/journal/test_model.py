@@ -8,4 +8,6 @@ from hypothesis import HealthCheck, settings
 from stress.journal.machine import JournalMachine
 
 TestJournal = pytest.mark.slow(JournalMachine.TestCase)
-TestJournal.settings = settings(max_examples=60, stateful_step_count=60, suppress_health_check=list(HealthCheck))
+TestJournal.settings = settings(
+    max_examples=60, stateful_step_count=60, deadline=None, suppress_health_check=list(HealthCheck)
+)

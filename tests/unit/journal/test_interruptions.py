@@ -1,0 +1,183 @@
+"""An exception of a signal handler, at each place at which one can come in the middle of a call.
+
+A handler runs where a function begins, behind a call, and where a loop goes back: after such a step of the journal's
+own code a trace function raises in its place.  Behind it the journal is right, or refuses all.
+"""
+
+from __future__ import annotations
+
+import dis
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from binlog.errors import PoisonedError
+from binlog.journal.journal import Journal
+from binlog.journal.options import Sync
+from binlog.journal.record import Record
+from tests.support.journals import SMALL, reload
+
+_STEPS = {"CALL", "CALL_FUNCTION_EX", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT"}
+# So that each call is one of several in its buffer, and some go on to another file.
+_OPTIONS = replace(SMALL, file_bytes=1024, buffer_bytes=600)
+_OUTER = [Record(1, 1, b"first"), Record(2, 1, b"second")]
+
+
+class Interruption:
+    """Raises KeyboardInterrupt at one of the places of a call."""
+
+    def __init__(self, at: int) -> None:
+        self._left = at
+        self._last: dict[FrameType, str] = {}
+
+    def run(self, call: Callable[[], object]) -> bool:
+        """Make the call; whether it was interrupted, and did not end before."""
+        sys.settrace(self._trace)
+        try:
+            call()
+        except KeyboardInterrupt:
+            return True
+        finally:
+            sys.settrace(None)
+        return False
+
+    def _trace(self, frame: FrameType, event: str, argument: object) -> Any:
+        if "/binlog/" not in frame.f_code.co_filename or "/tests/" in frame.f_code.co_filename:
+            return None
+        frame.f_trace_opcodes = True
+        if event == "call":
+            self._step()
+        elif event == "opcode":
+            if self._last.get(frame) in _STEPS:
+                self._step()
+            self._last[frame] = dis.opname[frame.f_code.co_code[frame.f_lasti]]
+        elif event == "return":
+            self._last.pop(frame, None)
+        return self._trace
+
+    def _step(self) -> None:
+        self._left -= 1
+        if self._left < 0:
+            raise KeyboardInterrupt
+
+
+def _add(journal: Journal) -> None:
+    journal.append_add(3, 1, bytes(400))
+
+
+def _add_later(journal: Journal) -> None:
+    journal.append_add(3, 1, bytes(400), sync=Sync.LATER)
+
+
+def _add_and_go_on(journal: Journal) -> None:
+    journal.append_add(3, 1, bytes(900))
+
+
+def _add_with_a_future(journal: Journal) -> None:
+    journal.append_add(3, 1, b"", sync=Sync.FUTURE).result(60)
+
+
+def _update(journal: Journal) -> None:
+    journal.append_update(2, 1, b"updated")
+
+
+def _delete(journal: Journal) -> None:
+    journal.append_delete(2)
+
+
+def _join(journal: Journal) -> None:
+    journal.append_update_tx(9, 2, 1, b"more")
+
+
+def _commit(journal: Journal) -> None:
+    journal.commit(9)
+
+
+def _prepare(journal: Journal) -> None:
+    journal.prepare(9, b"XID")
+
+
+def _roll_back(journal: Journal) -> None:
+    journal.rollback(9)
+
+
+_CALLS = [
+    _add, _add_later, _add_and_go_on, _add_with_a_future, _update, _delete, _join, _commit, _prepare, _roll_back
+]  # fmt: skip
+
+
+def _prepared(path: Path) -> Journal:
+    journal = Journal(path, _OPTIONS)
+    journal.start()
+    journal.load()
+    for record in _OUTER:
+        journal.append_add(*record[:3], sync=Sync.LATER)
+    journal.append_add_tx(9, 10, 1, b"in a transaction")
+    journal.append_delete_tx(9, 1, sync=Sync.WAIT)
+    return journal
+
+
+def _state(path: Path) -> tuple[object, ...]:
+    loaded = reload(path, _OPTIONS)
+    assert not loaded.problems
+    return loaded.records, loaded.prepared
+
+
+def _goes_on(journal: Journal, *, commits: bool) -> bool:
+    """Use it; whether it lets itself be used, and for all of it."""
+    assert journal._mutex.acquire(timeout=10), "nobody may hold it any more"
+    journal._mutex.release()
+    try:
+        journal.append_add(20, 1, b"behind")
+        if commits:
+            journal.commit(9)
+    except PoisonedError:
+        with pytest.raises(PoisonedError):
+            journal.append_add(21, 1, b"")
+        with pytest.raises(PoisonedError):
+            journal.close()
+        return False
+    journal.close()
+    return True
+
+
+def _allowed(path: Path, call: Callable[[Journal], None], *, commits: bool | None) -> list[tuple[object, ...]]:
+    """What is there with the call, and without; commits: what else is done then, None for nothing."""
+    states = []
+    for number, calls in enumerate(([], [call])):
+        journal = _prepared(path / str(number))
+        for each in calls:
+            each(journal)
+        if commits is None:
+            journal.close()
+        else:
+            assert _goes_on(journal, commits=commits)
+        states.append(_state(path / str(number)))
+    return states
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("call", _CALLS)
+def test_wherever_it_comes_the_journal_is_right_or_refuses(tmp_path: Path, call: Callable[[Journal], None]) -> None:
+    commits = call not in (_commit, _roll_back)
+    for name in ("used", "left"):
+        (tmp_path / name).mkdir()
+    used = _allowed(tmp_path / "used", call, commits=commits)
+    left = _allowed(tmp_path / "left", call, commits=None)
+    counts = {True: 0, False: 0}
+    for at in range(10_000):
+        path = tmp_path / f"at-{at}"
+        journal = _prepared(path)
+        if not Interruption(at).run(lambda journal=journal: call(journal)):  # type: ignore[misc]
+            journal.close()
+            break
+        goes_on = _goes_on(journal, commits=commits)
+        counts[goes_on] += 1
+        assert _state(path) in (used if goes_on else left), at
+    assert counts[True] > 10
+    assert counts[False] > 3
