@@ -15,6 +15,7 @@ from binlog.format.journal.names import JournalNames
 from binlog.format.problem import Problem
 from binlog.journal.check import find_problems
 from binlog.journal.inspection import InspectedFile, inspect_journal
+from binlog.journal.record_states import FileColumns
 
 _DEFLATE_LEVEL = 1
 
@@ -23,8 +24,8 @@ _DEFLATE_LEVEL = 1
 class FilePart:
     """The records of one use of a file, for who reads them later.
 
-    folder: absolute.  start: what the file begins with.  end: where the last record ends.  crc: of
-    all records.  states: a RecordState for each of them, deflated.
+    folder: absolute.  start: what the file begins with.  end: where the last record ends.  crc: CRC-32C of all before
+    that, but of the header.  states: a RecordState for each record, deflated.
     """
 
     folder: str
@@ -41,19 +42,33 @@ class FilePart:
         return os.path.join(self.folder, self.name)
 
 
-@dataclass(frozen=True, slots=True)
 class FileSurvey:
-    """What lies in a file, for who wants to know whether to read it.
+    """What lies in a file, for who wants to know whether to read it."""
 
-    kinds, states: each that there is, once.  record_ids, tx_ids: the lowest and the highest, with 0 for records that
-    have none.
-    """
+    def __init__(self, part: FilePart, columns: FileColumns, states: bytes) -> None:
+        self.part = part
+        self._columns = columns
+        self._states = states
 
-    part: FilePart
-    kinds: bytes
-    states: bytes
-    record_ids: tuple[int, int]
-    tx_ids: tuple[int, int]
+    @property
+    def kinds(self) -> bytes:
+        """Each kind of its records, once."""
+        return bytes(set(self._columns.kind))
+
+    @property
+    def states(self) -> bytes:
+        """Each RecordState of them, once."""
+        return bytes(set(self._states))
+
+    @property
+    def record_ids(self) -> tuple[int, int]:
+        """The lowest and the highest id; 0 is that of a record that has none."""
+        return _bounds(self._columns.record_id)
+
+    @property
+    def tx_ids(self) -> tuple[int, int]:
+        """The same of transactions."""
+        return _bounds(self._columns.tx_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +89,7 @@ def survey_journal(
     """Go through all records, as they are at one moment; takes no lock, and writes nothing.
 
     layout: of files that say nothing of it; JBM unless told.
-    Takes some forty bytes of memory for each record meanwhile, and twice the largest file.
+    Takes some forty bytes of memory for each record, until the survey is let go of, and meanwhile the largest file.
     Raises: NotFoundError where there is no journal; AccessError; ValueError where the files say that the layout is
     another one; BusyError where its owner goes on faster than that.
     """
@@ -88,9 +103,7 @@ def _survey(file: InspectedFile, states: bytes) -> FileSurvey:
     part = FilePart(
         seen.folder, seen.name, seen.header, seen.start, columns.end, file.crc, zlib.compress(states, _DEFLATE_LEVEL)
     )
-    return FileSurvey(
-        part, bytes(set(columns.kind)), bytes(set(states)), _bounds(columns.record_id), _bounds(columns.tx_id)
-    )
+    return FileSurvey(part, columns, states)
 
 
 def _bounds(column: bytes) -> tuple[int, int]:

@@ -110,7 +110,7 @@ class _Making(NamedTuple):
 
     def there(self, column: str) -> pa.Array:
         """Where a row has a value in the column."""
-        return _table(bytes(kind in KINDS_WITH[column] for kind in range(BYTES))).take(self.rows.column("kind"))
+        return _KINDS_WITH[column].take(self.rows.column("kind"))
 
 
 def _table(flags: bytes) -> pa.Array:
@@ -184,6 +184,7 @@ def _no_damage(making: _Making, _: str, kind: pa.DataType) -> pa.Array:
     return pa.nulls(making.rows.num_rows, kind)
 
 
+_KINDS_WITH = {column: _table(bytes(kind in kinds for kind in range(BYTES))) for column, kinds in KINDS_WITH.items()}
 _NAME_ARRAYS = {column: pa.array(names, pa.string()) for column, names in NAMES.items()}
 _TRANSACTION_STATES = pa.array([name for kind in range(BYTES) for name in transaction_states(kind)], pa.string())
 _BUILDERS: dict[str, Callable[[_Making, str, pa.DataType], pa.Array]] = {
