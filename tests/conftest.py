@@ -22,7 +22,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # How long an example takes says what else runs on the machine.
-settings.register_profile("untimed")
+settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
 
 # pytest keeps test modules as it rewrites them, which takes longer than anything else before the first test; the
