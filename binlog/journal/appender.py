@@ -33,6 +33,7 @@ from binlog.storage.journal_records import pack_journal
 # More than any head takes, so that it can be packed wherever a record fits.
 _HEAD_ROOM = 64
 _BUFFERS_MAX = 4
+_LATER, _WAIT = Sync.LATER, Sync.WAIT
 
 
 class _Segment(NamedTuple):
@@ -120,6 +121,7 @@ class Appender:
         if self._used + size > self._buffer_bytes and self._used:
             self.changing = True
             self._cut()
+            self._ring()  # a full buffer is written at once
             self.changing = False
             self.at = self._start = aligned(self.at, self._alignment)
             if self.at + size > file.file_bytes:
@@ -152,9 +154,12 @@ class Appender:
 
         A future, or a ticket to `wait_with` once the mutex is not held: until it is there, or until there is room.
         """
-        if sync is Sync.LATER:
-            return self._later()
-        if sync is Sync.WAIT:
+        if sync is _LATER:
+            if not self._told:
+                self._ring()
+                self._told = True  # behind the ring: an exception between the two must not have nobody ring any more
+            return None if len(self._segments) < _BUFFERS_MAX else self._wait_for_room()
+        if sync is _WAIT:
             return self.ticket()
         future: Future[None] = Future()
         future.set_running_or_notify_cancel()  # what is appended cannot be taken back
@@ -162,11 +167,8 @@ class Appender:
         self._ring()
         return future
 
-    def _later(self) -> Ticket | None:
-        if not self._told:
-            self._ring()
-            self._told = True  # behind the ring: else an exception between the two would have nobody ring any more
-        if len(self._segments) < _BUFFERS_MAX or self.failure is not None:
+    def _wait_for_room(self) -> Ticket | None:
+        if self.failure is not None:
             return None
         lock = _locked()
         self._without_room.append(lock)
@@ -218,7 +220,6 @@ class Appender:
         """
         if self._record_count:
             self._next()
-            self._ring()
 
     def _next(self) -> JournalFile:
         assert self.file is not None
@@ -234,6 +235,7 @@ class Appender:
         else:
             # The file's end is still to be written down, by whoever writes the next time.
             self._segments.append(self._segment())
+        self._ring()
         self.appended += 1  # that the file before is whole, and closed, is something to wait for as well
         self.file = new
         self.at = self._start = aligned(new.header.layout.header_bytes, self._alignment)
@@ -248,7 +250,6 @@ class Appender:
     def _cut(self) -> None:
         """Have what is in the buffer be written as it is, and begin another one."""
         self._segments.append(self._segment())
-        self._ring()  # a full buffer is written at once
         self._buffer = bytearray(self._buffer_bytes + _HEAD_ROOM)
         self._used = 0
 

@@ -22,6 +22,7 @@ from binlog.journal.ledger import Ledger, Operation, Transaction
 from binlog.journal.loading import Loading
 from binlog.journal.options import JournalOptions, Sync
 from binlog.journal.record import Loaded
+from binlog.journal.uninterrupted import uninterrupted
 from binlog.storage.collector import collector_paused
 from binlog.storage.files import make_directory, open_directory, sync_parent
 from binlog.storage.sole_owner import SoleOwner
@@ -48,6 +49,7 @@ class Journal:
         self._options = options or JournalOptions()
         self._mutex = threading.Lock()
         self._files_mutex = threading.Lock()
+        self._closing = threading.RLock()
         self._state = "new"
         self._directory_fd = -1
         self._ownership: SoleOwner | None = None
@@ -79,46 +81,53 @@ class Journal:
         Transactions that nobody ended are rolled back, durably.  What is damaged is left out, told, and kept.
         Blocks: for as long as reading all takes.
         Raises: StateError where it was not started, or loaded before; CorruptError; VersionError; ValueError where the
-        layout is another one than was asked for; FullError; AccessError; PoisonedError.
+        layout is another one than was asked for; FullError; AccessError; PoisonedError.  Then nothing of it is left in
+        this process, and it can be called again.
         """
-        if self._state != "started":
-            raise StateError(f"the journal {self.path} is not to be loaded: it is {self._state}")
+        with self._closing:  # a load that was interrupted may be ending still
+            if self._state != "started":
+                raise StateError(f"the journal {self.path} is not to be loaded: it is {self._state}")
         with collector_paused():
             loading = Loading(self.path, self._directory_fd, self._options)
-        self._files = files = loading.files
+        files = loading.files
         try:
             if files.current is None:
                 files.take()
             files.prepare()
             files.top_up()
+            loaded = loading.loaded()
+            self._begin(loading)
         except BaseException:
             files.close()
             raise
+        try:
+            self._appender.start()
+            self._keeper.start()
+            self._roll_back(loading.failed_ids())
+            self._keeper.reclaim()
+        except BaseException:
+            with contextlib.suppress(BinlogError):
+                uninterrupted(self._stop)
+            raise
+        self._id = loaded.id_max
+        self._state = "loaded"
+        return loaded
+
+    def _begin(self, loading: Loading) -> None:
+        """Make what appends behind what was loaded."""
+        self._files = files = loading.files
+        self._ledger = loading.ledger
         assert files.current is not None
+        self._ledger.meet(files.current)
         options = self._options
         first = files.layout.header_bytes
         self._record_bytes_max = options.file_bytes - aligned(first, options.alignment)
-        self._ledger = loading.ledger
-        self._ledger.meet(files.current)
         self._appender = Appender(
             self._mutex, self._next_file, options.buffer_bytes, options.alignment, options.flush_seconds
         )
         self._appender.begin(files.current, loading.at or first, loading.record_count)
         self._compactor = Compactor(self._mutex, self._files_mutex, files, self._ledger, self._appender, options)
         self._keeper = Keeper(self._mutex, self._files_mutex, files, self._ledger, self._appender, self._compactor)
-        loaded = loading.loaded()
-        self._id = loaded.id_max
-        try:
-            self._appender.start()
-            self._keeper.start()
-            self._roll_back(loading.failed_ids())
-        except BaseException:
-            with contextlib.suppress(BinlogError):
-                self._stop()
-            raise
-        self._state = "loaded"
-        self._keeper.reclaim()
-        return loaded
 
     def _roll_back(self, tx_ids: list[int]) -> None:
         """End transactions that nobody ended, durably, so that no later one with the id is taken for the same."""
@@ -131,8 +140,13 @@ class Journal:
         self._appender.wait_with(ticket)
 
     def new_id(self) -> int:
-        """An id for a record or a transaction: larger than all that the journal has met."""
+        """An id for a record or a transaction: larger than all that the journal has met.
+
+        Raises: StateError before the load; ClosedError; PoisonedError.
+        """
+        self._refuse()
         with self._mutex:
+            self._check()
             self._id += 1
             return self._id
 
@@ -330,17 +344,24 @@ class Journal:
         Transactions that go on are rolled back by the next load, but for those that are prepared.
         Raises: PoisonedError and others where that fails; it is closed then too.
         """
-        state, self._state = self._state, "closed"
-        if self._ownership is None or self._ownership.inherited or state == "closed":
-            return
-        with contextlib.ExitStack() as ending:  # goes on whatever one of them raises
-            ending.callback(os.close, self._directory_fd)
-            ending.callback(self._ownership.release)
-            if state == "loaded":
-                ending.callback(self._stop)
+        if self._ownership is None or self._ownership.inherited:
+            self._state = "closed"
+        else:
+            uninterrupted(self._end_all)
+
+    def _end_all(self) -> None:
+        with self._closing:
+            state, self._state = self._state, "closed"
+            if self._ownership is None or state == "closed":
+                return
+            with contextlib.ExitStack() as ending:  # goes on whatever one of them raises
+                ending.callback(os.close, self._directory_fd)
+                ending.callback(self._ownership.release)
+                if state == "loaded":
+                    ending.callback(self._stop)
 
     def _stop(self) -> None:
-        with contextlib.ExitStack() as ending:
+        with self._closing, contextlib.ExitStack() as ending:
             # The last one stops first.
             ending.callback(self._files.close)
             ending.callback(self._appender.stop)
@@ -367,6 +388,7 @@ class Journal:
         self._refuse()
         with self._mutex:
             self._check()
+            appender = self._appender
             if (record_id in self._ledger.records) is (kind == _ADD):
                 return False
             file, size = self._append(kind, 0, record_id, user_type, body, b"")
@@ -376,9 +398,9 @@ class Journal:
                 self._ledger.add(record_id, file, size)
                 if record_id > self._id:
                     self._id = record_id
-            self._appender.changing = False
-            settled = self._appender.settle(sync)
-        return self._wait(settled)
+            appender.changing = False
+            settled = appender.settle(sync)
+        return None if settled is None else self._wait(settled)
 
     def _join(
         self, kind: int, tx_id: int, record_id: int, user_type: int, body: bytes, sync: Sync
@@ -386,6 +408,7 @@ class Journal:
         self._refuse()
         with self._mutex:
             self._check()
+            appender = self._appender
             found = self._ledger.transactions.get(tx_id)
             if found is not None and found.prepared:
                 raise StateError(f"the transaction {tx_id} is prepared")
@@ -394,9 +417,9 @@ class Journal:
             file, size = self._append(kind, tx_id, record_id, user_type, body, b"")
             self._ledger.join(tx_id, Operation(kind, record_id, file, size))
             self._id = max(self._id, record_id, tx_id)
-            self._appender.changing = False
-            settled = self._appender.settle(sync)
-        return self._wait(settled)
+            appender.changing = False
+            settled = appender.settle(sync)
+        return None if settled is None else self._wait(settled)
 
     def _end(self, kind: int, tx_id: int, extra: bytes, counts: bytes) -> None:
         file, _ = self._append(kind, tx_id, 0, 0, extra, counts)

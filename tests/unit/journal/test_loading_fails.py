@@ -1,0 +1,168 @@
+"""A load that fails leaves nothing open, and can be done again; also an end that a signal handler breaks into."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import signal
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from binlog.errors import BinlogError, CorruptError, StateError
+from binlog.journal.journal import Journal
+from binlog.journal.options import Sync
+from tests.support.journals import SMALL, files, flip, ids, journal, records_in, reload
+
+_CALLS = ("fdatasync", "fsync", "open", "link", "rename", "unlink", "listdir", "stat", "pread")
+# A load that makes files too.
+_OPTIONS = replace(SMALL, files_min=6)
+
+
+def _left_behind(path: Path) -> None:
+    """A journal whose process died in the middle of much."""
+    with journal(path) as (opened, _):
+        for number in range(30):
+            opened.append_add(number, 1, bytes(200), sync=Sync.LATER)
+            if number % 3:
+                opened.append_delete(number, sync=Sync.LATER)
+        opened.append_add_tx(100, 100, 1, b"nobody ends it")
+        opened.append_add_tx(101, 101, 1, b"prepared")
+        opened.prepare(101)
+    used = [file for file in files(path) if records_in(file)]
+    flip(used[-1], records_in(used[-1])[-1][2] + 5, 0xFF)  # behind its last record
+    (path / "journal-50.jnl.tmp").write_bytes(b"half")
+    (path / "journal-51.jnl").write_bytes(b"")
+    (path / "journal-52.jnl").write_bytes(b"BI")
+
+
+def _open_count() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+class Failing:
+    """Has one of the calls fail, in whatever thread, and counts them."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, at: int, number: int) -> None:
+        self.count = 0
+        self._at = at
+        self._number = number
+        self.is_on = True
+        for name in _CALLS:
+            monkeypatch.setattr(os, name, self._failing(getattr(os, name)))
+
+    def _failing(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        def failing(*arguments: Any, **named: Any) -> Any:
+            if self.is_on:
+                self.count += 1
+                if self.count == self._at + 1:
+                    raise OSError(self._number, os.strerror(self._number))
+            return call(*arguments, **named)
+
+        return failing
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC, errno.EMFILE])
+def test_a_load_that_fails_at_any_call_can_be_done_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    _left_behind(tmp_path / "before")
+    shutil.copytree(tmp_path / "before", tmp_path / "sound")
+    expected = reload(tmp_path / "sound", _OPTIONS)
+    assert (len(expected.records), len(expected.prepared), len(expected.failed)) == (10, 1, 1)
+    failed = 0
+    for at in range(1000):
+        path = tmp_path / "at"
+        shutil.copytree(tmp_path / "before", path)
+        with Journal(path, _OPTIONS) as opened:
+            before, threads = _open_count(), threading.active_count()
+            with monkeypatch.context() as patch:
+                failing = Failing(patch, at, number)
+                try:
+                    loaded = opened.load()
+                except BinlogError:
+                    failed += 1
+                    failing.is_on = False
+                    assert (_open_count(), threading.active_count()) == (before, threads), at
+                    with pytest.raises(StateError):
+                        opened.new_id()
+                    loaded = opened.load()
+                failing.is_on = False
+            assert (loaded.records, loaded.prepared) == (expected.records, expected.prepared), at
+            # Told by the load that ended them, which may have failed behind that.
+            assert loaded.failed in (expected.failed, []), at
+            opened.append_add(200, 1, b"behind")
+        assert ids(reload(path, _OPTIONS)) == [*ids(expected), 200]
+        shutil.rmtree(path)
+        if failing.count <= at:
+            break
+    assert failed > 20
+
+
+def test_a_damaged_header_is_told_each_time_and_nothing_stays_open(tmp_path: Path) -> None:
+    with journal(tmp_path) as (opened, _):
+        opened.append_add(1, 1, b"")
+    flip(files(tmp_path)[0], 20)
+    name = next(tmp_path.glob("journal-1.jnl"))
+    with Journal(tmp_path, SMALL) as again:
+        before = _open_count()
+        for _ in range(2):
+            with pytest.raises(CorruptError):
+                again.load()
+            assert _open_count() == before
+        flip(name, 20)
+        assert ids(again.load()) == [1]
+
+
+def test_ids_are_given_once_it_is_loaded(tmp_path: Path) -> None:
+    with Journal(tmp_path, SMALL) as opened:
+        with pytest.raises(StateError):
+            opened.new_id()
+        opened.load()
+        assert opened.new_id() == 1
+
+
+def test_an_end_that_is_broken_into_goes_on_and_the_next_call_waits_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = Journal(tmp_path, SMALL)
+    opened.start()
+    opened.load()
+    opened.append_add(1, 1, b"", sync=Sync.LATER)
+    entered, go_on = threading.Event(), threading.Event()
+    plain = os.fdatasync
+
+    def slow(fd: int) -> None:
+        entered.set()
+        assert go_on.wait(60)
+        plain(fd)
+
+    def interrupt(signum: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "fdatasync", slow)
+    before = signal.signal(signal.SIGUSR1, interrupt)
+    main = threading.main_thread().ident
+    assert main is not None
+
+    def strike() -> None:
+        assert entered.wait(60)
+        signal.pthread_kill(main, signal.SIGUSR1)
+
+    thread = threading.Thread(target=strike)
+    try:
+        thread.start()
+        with pytest.raises(KeyboardInterrupt):
+            opened.close()
+    finally:
+        thread.join()
+        signal.signal(signal.SIGUSR1, before)
+        go_on.set()
+    opened.close()
+    assert ids(reload(tmp_path)) == [1]
