@@ -18,17 +18,18 @@ from binlog.journal.odd_records import deletes_of_none, odd_problems
 def check_journal(
     path: str | os.PathLike[str],
     *,
+    prefix: str = "journal",
+    extension: str = "jnl",
     layout: JournalLayout | None = None,
-    names: JournalNames = JournalNames(),  # noqa: B008 - it never changes
 ) -> list[Problem]:
     """Every problem found in the journal in a folder; an empty list for none.
 
-    layout: of files that say nothing of it; JBM unless told.  names: of its files.
+    prefix, extension: of its files' names.  layout: of files that say nothing of it; JBM unless told.
     Reads every byte.  Takes no lock and writes nothing.
     Raises: AccessError where something cannot be read at all; NotFoundError where the folder is no journal; ValueError
     where the files are of another layout; BusyError where they are used again faster than they can be read.
     """
-    return find_problems(inspect_journal(path, names, layout))
+    return find_problems(inspect_journal(path, JournalNames(prefix, extension), layout))
 
 
 def find_problems(journal: Inspection) -> list[Problem]:
@@ -38,7 +39,7 @@ def find_problems(journal: Inspection) -> list[Problem]:
         problems += file.problems
     paths, columns = [file.seen.path for file in journal.files], [file.columns for file in journal.files]
     problems += odd_problems(paths, columns, journal.states)
-    if not _is_any_gone(journal):
+    if not _is_any_gone(journal) and not any(file.problems for file in journal.files):
         problems += deletes_of_none(paths, columns, journal.states)
     return problems
 

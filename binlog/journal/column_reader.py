@@ -21,10 +21,11 @@ class JournalColumns:
 
     columns: `offset`, `record_bytes`, `tx_id`, `record_id`, `body_offset`: int64.  `body_bytes`: int32.  `kind`,
     `user_type`, `state`: a byte.
+    data: the file's bytes, up to the end of its records.
     """
 
     def __init__(self, data: bytes, count: int, columns: Mapping[str, bytes]) -> None:
-        self._data = data
+        self.data = data
         self.count = count
         self.columns = columns
 
@@ -34,7 +35,7 @@ class JournalColumns:
         offsets, sizes: `body_offset` and `body_bytes` of those.  As many from the first-th on as are `bytes_max`
         together, and one at least.
         """
-        return gather_bodies(self._data, offsets, sizes, first, bytes_max)
+        return gather_bodies(self.data, offsets, sizes, first, bytes_max)
 
 
 class PartReader:

@@ -17,11 +17,11 @@ from binlog.format.journal.names import JournalNames
 from binlog.format.problem import Problem
 from binlog.journal.damage import file_problems, is_cut, tail_offset
 from binlog.journal.look import Look, SeenFile, look, read_seen
+from binlog.journal.options import FILE_BYTES_MIN
 from binlog.journal.record_states import FileColumns, RecordStates, file_columns, record_states
 from binlog.storage.checksum import crc32c
 
 _TRIES = 64
-_FILE_BYTES_MIN = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +147,6 @@ def _size_problems(file: SeenFile) -> Iterator[Problem]:
     header = file.header
     if header.layout is not JournalLayout.NATIVE:
         return
-    if file.file_bytes < _FILE_BYTES_MIN or file.file_bytes % header.alignment:
+    if file.file_bytes < FILE_BYTES_MIN or file.file_bytes % header.alignment:
         text = f"it has {file.file_bytes} bytes, which is no size of a file with an alignment of {header.alignment}"
         yield Problem(file.path, 0, "file_bytes", text)

@@ -73,10 +73,16 @@ class FileSurvey:
 
 @dataclass(frozen=True, slots=True)
 class JournalSurvey:
-    """What lies in a journal.  files: those with records, oldest first.  problems: what is damaged, or missing."""
+    """What lies in a journal.
+
+    files: those with records, oldest first.  problems: what is damaged, or missing.
+    layout: None where there is no file.  file_bytes_max: of the largest file.
+    """
 
     files: tuple[FileSurvey, ...]
     problems: tuple[Problem, ...]
+    layout: JournalLayout | None
+    file_bytes_max: int
 
 
 def survey_journal(
@@ -95,7 +101,8 @@ def survey_journal(
     """
     found = inspect_journal(path, JournalNames(prefix, extension), layout)
     surveys = [_survey(file, states) for file, states in zip(found.files, found.states.states, strict=True) if states]
-    return JournalSurvey(tuple(surveys), tuple(find_problems(found)))
+    file_bytes_max = max((file.seen.file_bytes for file in found.files), default=0)
+    return JournalSurvey(tuple(surveys), tuple(find_problems(found)), found.look.layout, file_bytes_max)
 
 
 def _survey(file: InspectedFile, states: bytes) -> FileSurvey:

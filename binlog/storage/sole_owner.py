@@ -18,16 +18,33 @@ import errno
 import fcntl
 import os
 
-from binlog.errors import AccessError, BusyError
+from binlog.errors import AccessError, BinlogError, BusyError
 from binlog.storage.descriptor import DirectoryDescriptor
 from binlog.storage.failures import own_errors
-from binlog.storage.locks import open_holder
+from binlog.storage.files import open_file
+from binlog.storage.locks import holder, is_locked, open_holder
 from binlog.storage.native import fork_generation
 from binlog.storage.ownership import only_owner
 
 # By fork generation, device and inode.  One `setdefault` looks and takes: no lock for a child to find held, or a signal
 # handler to wait for.
 _owned: dict[tuple[int, int, int], SoleOwner] = {}
+
+
+def find_owner(path: str, directory_fd: int, lock_name: str) -> tuple[bool, str | None]:
+    """Whether a process has the directory, and a text that names it, where that can be known."""
+    status = os.fstat(directory_fd)
+    if (fork_generation(), status.st_dev, status.st_ino) in _owned:
+        # Not even looked at: closing a descriptor of the lock file would give up this process's lock of it.
+        return True, f"process {os.getpid()}"
+    try:
+        fd = open_file(directory_fd, lock_name, os.path.join(path, lock_name), writable=False)
+    except BinlogError:
+        return False, None  # no such file, or none that we may read
+    try:
+        return (True, holder(fd)) if is_locked(fd) else (False, None)
+    finally:
+        os.close(fd)
 
 
 class SoleOwner:

@@ -1,0 +1,27 @@
+"""`binlog journal check`: everything that is wrong with a journal."""
+
+from __future__ import annotations
+
+import click
+
+from binlog.cli.check import tell
+from binlog.cli.exits import ExitCode, opening
+from binlog.cli.journal.options import Files, files_options
+from binlog.cli.options import directory_argument, json_option
+from binlog.journal import check_journal
+
+
+@click.command("check", short_help="Look for everything that is wrong.")
+@directory_argument
+@json_option("Print a JSON object for each problem: path, offset, rule, text, end. Nothing for none.")
+@files_options
+def command(directory: str, as_json: bool, files: Files) -> ExitCode:
+    """Look for everything that is wrong with the journal in DIR, and repair nothing.
+
+    Reads every record, and prints a line for each problem: the file, the offset in it, what is wrong, and the rule that
+    is broken. Exits with 1 if there is any. May run while another process has the journal; after a crash it tells
+    nothing of what the next one to load it does by itself.
+    """
+    with opening():
+        problems = check_journal(directory, **files)
+    return tell(problems, as_json=as_json)
