@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+Options = Mapping[str, tuple[str, Callable[[str, str], Any]]]
+"""By its name what an option is the value of, and what makes that of its name and its text."""
 
 _RECORD_BYTES_FORMAT_MAX = 2**31 - 1
 
@@ -15,6 +19,20 @@ def refuse_unknown(given: Mapping[str, str], known: Sequence[str]) -> None:
     if given:
         names = ", ".join(map(repr, sorted(given)))
         raise ValueError(f"binlog: there is no option {names}; there are path, {', '.join(known)}")
+
+
+def taken(given: dict[str, str], options: Options, *known: str) -> dict[str, Any]:
+    """What the options say, by their fields; each is taken out of those given, which are in lower case.
+
+    known: more that there are.  Raises: ValueError where others are left, and as the options' functions.
+    """
+    found: dict[str, Any] = {}
+    for name, (field, parse) in options.items():
+        text = given.pop(name.lower(), None)
+        if text is not None:
+            found[field] = parse(name, text)
+    refuse_unknown(given, (*options, *known))
+    return found
 
 
 def count(name: str, text: str) -> int:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from binlog import Start
-from binlog.spark.option_values import boolean, count, permissive, record_bytes, refuse_unknown, size, some_text
+from binlog.spark.option_values import Options, boolean, count, permissive, record_bytes, size, some_text, taken
 from binlog.spark.positions import Position, parse_position
 
 _MIB = 1 << 20
@@ -62,12 +61,7 @@ def parse_options(options: Mapping[str, str]) -> ReadOptions:
     """The options of a read, as Spark hands them over.  Raises: ValueError for one that is missing or not known."""
     given = {name.lower(): value for name, value in options.items()}
     named = _paths(given)
-    found: dict[str, Any] = {}
-    for name, (field, parse) in _OPTIONS.items():
-        text = given.pop(name.lower(), None)
-        if text is not None:
-            found[field] = parse(name, text)
-    refuse_unknown(given, (*_OPTIONS, ENGINE))
+    found = taken(given, _OPTIONS, ENGINE)
     if "parser_schema" in found and "parser" not in found:
         raise ValueError("binlog: parserSchema says what a parser gives, and there is none: see the option parser")
     return ReadOptions(paths=tuple(each.rstrip("/") if is_url(each) else local_path(each) for each in named), **found)
@@ -89,6 +83,16 @@ def one_path(given: dict[str, str], why: str) -> str:
     return named[0]
 
 
+def one_local_path(given: dict[str, str], what: str, place: str) -> str:
+    """The same, absolute, of what is read from one place of this machine.  Raises: ValueError."""
+    path = one_path(given, f"a {what} is read from one {place}")
+    if is_url(path):
+        raise ValueError(f"binlog: {path!r} is in a remote file system, where no {what} can be read")
+    if is_glob(path) and not os.path.isdir(local_path(path)):
+        raise ValueError(f"binlog: {path!r} stands for several directories; a {what} is read from one {place}")
+    return local_path(path)
+
+
 def is_glob(path: str) -> bool:
     """Whether it stands for several directories of this machine.  In a URL such a character means something else."""
     return any(character in path for character in "*?[") and not is_url(path)
@@ -99,7 +103,7 @@ def is_url(path: str) -> bool:
     return _URL.match(path) is not None
 
 
-_OPTIONS: dict[str, tuple[str, Callable[[str, str], Any]]] = {
+_OPTIONS: Options = {
     "startingPosition": ("start", parse_position),
     "endingPosition": ("end", parse_position),
     "minPartitions": ("partitions_min", count),

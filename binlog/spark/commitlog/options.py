@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from binlog import Start
 from binlog.spark.commitlog.positions import Position, parse_position
-from binlog.spark.option_values import boolean, count, record_bytes, refuse_unknown, size, some_text
-from binlog.spark.options import ENGINE, is_glob, is_url, local_path, one_path
+from binlog.spark.option_values import Options, boolean, count, record_bytes, size, some_text, taken
+from binlog.spark.options import ENGINE, one_local_path
 
 _MIB = 1 << 20
 
@@ -42,18 +40,9 @@ class StoreReadOptions:
 def parse_store_options(options: Mapping[str, str]) -> StoreReadOptions:
     """The options of a read, as Spark hands them over.  Raises: ValueError for one that is missing or not known."""
     given = {name.lower(): value for name, value in options.items()}
-    path = one_path(given, "a commit log is read from one store")
-    if is_url(path):
-        raise ValueError(f"binlog: {path!r} is in a remote file system, where no commit log can be read")
-    if is_glob(path) and not os.path.isdir(local_path(path)):
-        raise ValueError(f"binlog: {path!r} stands for several directories; a commit log is read from one store")
-    found: dict[str, Any] = {}
-    for name, (field, parse) in _OPTIONS.items():
-        text = given.pop(name.lower(), None)
-        if text is not None:
-            found[field] = parse(name, text)
-    refuse_unknown(given, (*_OPTIONS, ENGINE))
-    parsed = StoreReadOptions(path=local_path(path), **found)
+    path = one_local_path(given, "commit log", "store")
+    found = taken(given, _OPTIONS, ENGINE)
+    parsed = StoreReadOptions(path=path, **found)
     for name, position in (("startingPosition", parsed.start), ("endingPosition", parsed.end)):
         _check_position(name, position, parsed)
     return parsed
@@ -81,7 +70,7 @@ def _queue(name: str, text: str) -> int:
     return int(text)
 
 
-_OPTIONS: dict[str, tuple[str, Callable[[str, str], Any]]] = {
+_OPTIONS: Options = {
     "topic": ("topics", _topics),
     "queue": ("queue_id", _queue),
     "tag": ("tag", some_text),

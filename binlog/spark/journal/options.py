@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from binlog.journal import JournalLayout
-from binlog.spark.option_values import count, permissive, record_bytes, refuse_unknown, size, some_text
-from binlog.spark.options import ENGINE, is_glob, is_url, local_path, one_path
+from binlog.spark.option_values import Options, count, permissive, record_bytes, size, some_text, taken
+from binlog.spark.options import ENGINE, one_local_path
 
 _MIB = 1 << 20
 
@@ -36,18 +34,9 @@ class JournalReadOptions:
 def parse_journal_options(options: Mapping[str, str]) -> JournalReadOptions:
     """The options of a read, as Spark hands them over.  Raises: ValueError for one that is missing or not known."""
     given = {name.lower(): value for name, value in options.items()}
-    path = one_path(given, "a journal is read from one folder")
-    if is_url(path):
-        raise ValueError(f"binlog: {path!r} is in a remote file system, where no journal can be read")
-    if is_glob(path) and not os.path.isdir(local_path(path)):
-        raise ValueError(f"binlog: {path!r} stands for several folders; a journal is read from one")
-    found: dict[str, Any] = {}
-    for name, (field, parse) in _OPTIONS.items():
-        text = given.pop(name.lower(), None)
-        if text is not None:
-            found[field] = parse(name, text)
-    refuse_unknown(given, (*_OPTIONS, ENGINE))
-    return JournalReadOptions(path=local_path(path), **found)
+    path = one_local_path(given, "journal", "folder")
+    found = taken(given, _OPTIONS, ENGINE)
+    return JournalReadOptions(path=path, **found)
 
 
 def _layout(name: str, text: str) -> JournalLayout:
@@ -64,7 +53,7 @@ def _name_part(name: str, text: str) -> str:
     return part
 
 
-_OPTIONS: dict[str, tuple[str, Callable[[str, str], Any]]] = {
+_OPTIONS: Options = {
     "prefix": ("prefix", _name_part),
     "extension": ("extension", _name_part),
     "layout": ("layout", _layout),

@@ -36,7 +36,7 @@ def test_each_option(name: str, text: str, field: str, value: Any) -> None:
     [
         ({}, "need the path"),
         ({"path": "", "paths": '["/a", "/b"]'}, "a journal is read from one folder"),
-        ({"path": "/journals/*"}, "stands for several folders"),
+        ({"path": "/journals/*"}, "stands for several directories; a journal is read from one folder"),
         ({"path": "s3://bucket/journal"}, "remote file system"),
         ({"path": "/j", "startingPosition": "earliest"}, "no option 'startingposition'; there are path, prefix, exten"),
         ({"path": "/j", "layout": "jbm-2009"}, "layout is native or jbm or jbm-2008-07, not 'jbm-2009'"),
