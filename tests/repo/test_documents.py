@@ -98,7 +98,9 @@ def test_the_tests_that_the_rules_name_are_there() -> None:
 
 
 @pytest.mark.parametrize(
-    ("prefix", "count", "engine"), [("", 29, "commitlog"), ("P", 20, "paging")], ids=["commit log", "paging"]
+    ("prefix", "count", "engine"),
+    [("", 29, "commitlog"), ("J", 40, "journal"), ("P", 20, "paging")],
+    ids=["commit log", "journal", "paging"],
 )
 def test_each_scenario_of_an_engine_has_tests_that_are_there(prefix: str, count: int, engine: str) -> None:
     text = (ROOT / "docs" / "testing.md").read_text()
