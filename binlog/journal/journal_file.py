@@ -88,8 +88,12 @@ class JournalFile:
         Raises: NotFoundError; AccessError; PoisonedError.
         """
         self.open()
-        self.write(header.pack(), 0)
-        self.sync()
+        try:
+            self.write(header.pack(), 0)
+            self.sync()
+        except BaseException:
+            self.close()  # whoever had it in a list may have none any more
+            raise
         new = self.uncounted()
         new.header = header
         new.fd, self.fd = self.fd, -1

@@ -156,8 +156,10 @@ class Ledger:
         """A record in `file` commits a transaction of which records are missing, in files that are `lacking`.
 
         These must stay for as long as that record: without them it would not be known that something is missing.
+        And so must the rollback that is to come: without it the transaction would be told again.
         """
-        self.failed[tx_id] = self.transactions.pop(tx_id, Transaction(tx_id))
+        self.failed[tx_id] = failed = self.transactions.pop(tx_id, Transaction(tx_id))
+        self._pin(failed, file)
         for each in lacking:
             if each is not file:
                 each.outlasts.add(file)

@@ -31,15 +31,22 @@ class TransactionSpans:
     def __init__(self) -> None:
         self._ended: set[TransactionSpan] = set()  # there are many transactions, and few spans
         self._going: dict[int, set[int]] = {}
+        self._committed: dict[int, frozenset[int]] = {}
 
     def go_through(self, place: int, records: Iterable[Scanned]) -> None:
         """The records of the file that is next, in its place in the row."""
         for kind, _, _, tx_id, *_ in records:
             if kind in _PLAIN:
                 continue
+            if kind == Kind.ROLLBACK and tx_id not in self._going:
+                # Of a commit that lacked something: without it that would be told again.
+                self._going[tx_id] = set(self._committed.get(tx_id, ()))
             self._going.setdefault(tx_id, set()).add(place)
             if kind in _ENDS:
-                self._ended.add(TransactionSpan(frozenset(self._going.pop(tx_id)), is_open=False))
+                files = frozenset(self._going.pop(tx_id))
+                self._ended.add(TransactionSpan(files, is_open=False))
+                if kind == Kind.COMMIT:
+                    self._committed[tx_id] = files
 
     def all(self) -> list[TransactionSpan]:
         """Those found, each once."""

@@ -7,9 +7,31 @@ import sys
 
 from tests.support.checkout import ROOT
 
-PARTS = ("power", "kill", "faults", "damage", "store-power", "store-kill", "store-faults")
+PARTS = (
+    "power",
+    "kill",
+    "faults",
+    "damage",
+    "store-power",
+    "store-kill",
+    "store-faults",
+    "journal-power",
+    "journal-kill",
+    "journal-faults",
+)
 WORKLOADS = ("single", "groups", "modes", "cutover", "turns", "recovery", "jpos")
 STORE_WORKLOADS = ("sync", "async", "pooled", "removing", "killed", "recovery")
+JOURNAL_WORKLOADS = (
+    "records",
+    "waiting",
+    "transactions",
+    "reuse",
+    "compaction",
+    "threads",
+    "jbm",
+    "killed",
+    "recovery",
+)
 FLUSHES = ("sync", "async", "pooled")
 
 

@@ -15,7 +15,8 @@ from binlog.errors import BinlogError, PoisonedError
 from binlog.journal import compaction
 from binlog.journal import files as files_module
 from binlog.journal.journal import Journal
-from tests.support.journals import SMALL, files, ids, journal, reload
+from binlog.journal.journal_file import JournalFile
+from tests.support.journals import SMALL, files, header_of, ids, journal, reload
 
 
 class Spy:
@@ -120,6 +121,23 @@ def test_whatever_sync_of_a_load_fails_no_descriptor_stays_open(
 def _fill(opened: Journal, count: int) -> None:
     for number in range(2, count):
         opened.append_add(number, 1, bytes(100))
+
+
+def test_a_file_that_cannot_be_renewed_is_not_left_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with journal(tmp_path):
+        pass
+    file = JournalFile(str(tmp_path), -1, files(tmp_path)[0].name, header_of(files(tmp_path)[0]), 2048)
+    before = len(os.listdir("/proc/self/fd"))
+    file.directory_fd = os.open(tmp_path, os.O_RDONLY)
+    monkeypatch.setattr(os, "fdatasync", _fails)
+    with pytest.raises(PoisonedError):
+        file.renew(file.header)
+    os.close(file.directory_fd)
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def _fails(fd: int) -> None:
+    raise OSError(errno.EIO, "a fault")
 
 
 def test_after_a_new_file_could_not_be_synced_nothing_is_appended(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -256,3 +257,25 @@ def test_in_a_journal_of_others_records_nobody_ended_do_not_join_a_transaction_t
         tmp_path, two, [JournalRecord(Kind.ADD_TX, 5, 2, 1, b"new"), JournalRecord(Kind.COMMIT, 5, counts=((2, 1),))]
     )
     assert ids(reload(tmp_path)) == [2]
+
+
+@pytest.mark.parametrize(("work", "left"), [(Journal.reclaim, []), (Journal.compact, [100])])
+def test_the_rollback_of_a_damaged_transaction_stays_for_as_long_as_its_commit(
+    tmp_path: Path, work: Callable[[Journal], int], left: list[int]
+) -> None:
+    with journal(tmp_path) as (opened, _):
+        opened.append_add(1, 1, b"keeps the file")
+        opened.append_add_tx(7, 2, 1, b"damaged")
+        opened.commit(7)
+    (first,) = [file for file in files(tmp_path) if records_in(file)]
+    flip(first, records_in(first)[1][1] + 30)
+    with journal(tmp_path) as (opened, loaded):
+        assert [each.tx_id for each in loaded.failed] == [7]
+        for number in range(100, 200):
+            opened.append_add(number, 1, bytes(100))
+        for number in range(100 + len(left), 200):
+            opened.append_delete(number)
+        work(opened)
+    loaded = reload(tmp_path)
+    assert ids(loaded) == [1, *left]
+    assert not loaded.failed
