@@ -1,6 +1,7 @@
 """binlog: a durable log that many processes share through a directory, without a server."""
 
 from binlog import errors
+from binlog.compose import open_queue
 from binlog.format.problem import Problem
 from binlog.format.ref import Ref
 from binlog.log.archive import Archived, Dictionary, archive
@@ -53,6 +54,7 @@ __all__ = [
     "file_sizes",
     "forward",
     "narrow",
+    "open_queue",
     "prune",
     "repair",
     "split",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
 from binlog.format.paging.names import JOURNAL_FOLDER
@@ -12,8 +12,13 @@ from binlog.journal.journal import Journal
 from binlog.journal.options import JournalOptions
 from binlog.journal.record import Loaded
 from binlog.paging.manager import PagingManager
-from binlog.paging.options import PagingOptions
+from binlog.paging.options import PagingOptions, Policy
+from binlog.paging.queue import MEMORY_BYTES, Queue
 from binlog.storage.files import make_directory
+from binlog.storage.group_commit import Mode
+
+# Transactions of a queue take little of it.
+_QUEUE_JOURNAL_BYTES = 1 << 20
 
 
 class Paging(NamedTuple):
@@ -40,3 +45,31 @@ def open_paging(
         loaded = journal.load()
         with PagingManager(path, options, store=journal, stored=loaded) as manager:
             yield Paging(manager, journal, loaded)
+
+
+def open_queue(
+    path: str | os.PathLike[str],
+    *,
+    mode: Mode = Mode.SYNC,
+    memory_bytes: int = MEMORY_BYTES,
+    options: PagingOptions | None = None,
+) -> Queue:
+    """Open the queue in a folder, which is made where there is none, in one that is there; close it in the end.
+
+    mode: Mode.SYNC or Mode.FLUSH, how far a message is when `put` has returned.  memory_bytes: of messages that nobody
+    has got yet; what is beyond stays in pages.  options: of the pages; with page_count_max, of which there must be two,
+    `put` waits or raises queue.Full.
+    Raises: BusyError; AccessError; CorruptError; VersionError; FullError; PoisonedError; ValueError.
+    """
+    options = options or PagingOptions()
+    if options.page_count_max is not None and (options.page_count_max < 2 or options.full_policy is not Policy.FAIL):
+        raise ValueError("a queue has two pages at least, and puts no message into none")
+    with ExitStack() as opening:
+        make_directory(os.fspath(path))
+        journal = Journal(os.path.join(path, JOURNAL_FOLDER), JournalOptions(file_bytes=_QUEUE_JOURNAL_BYTES))
+        opening.enter_context(journal)
+        manager = PagingManager(path, options, store=journal, stored=journal.load())
+        opening.enter_context(manager)
+        queue = Queue(manager, mode=mode, memory_bytes=memory_bytes, close=journal.close)
+        opening.pop_all()
+    return queue

@@ -120,6 +120,39 @@ class PageCursor:
                 for acks in self._acks.values():
                     acks.close()
 
+    def unread_count(self) -> int:
+        """How many messages were not given yet, about: those of transactions count that will never be committed."""
+        self._refuse()
+        with self._reading:
+            at, number = self._page.page_id if self._page else 0, self._number
+            count = sum(len(run.messages) for run in self._runs)
+            for page in self._store.pages:
+                if page.page_id > at:
+                    count += self._left(page)
+                elif page.page_id == at:
+                    count += max(page.count() - number, 0)
+            return count
+
+    def left_count(self) -> int:
+        """How many messages were not acknowledged; those of transactions that were not committed until they are read.
+
+        Reads what no page says of itself.  Raises: AccessError; StateError.
+        """
+        self._refuse()
+        return sum(map(self._left, self._store.pages))
+
+    def _left(self, page: Page) -> int:
+        acks = self._acks.get(page.page_id)
+        if acks is None and page.was_found and not page.is_complete:
+            try:
+                acks = self._open_acks(page.page_id)
+            except GoneError:
+                return 0
+        if page.is_complete:
+            return 0
+        done = acks.done_count if acks is not None else 0  # before the count, which may grow meanwhile
+        return max(page.count() - done, 0)
+
     def _finish(self, acks: PageAcks, number: int, count: int, *, committed: bool) -> None:
         acks.finish(number, count, committed=committed)
         self._look(acks.page)
@@ -235,7 +268,6 @@ class PageCursor:
             if page.is_complete:
                 return  # another thread removes it
             page.is_complete = True
-            self._acks.pop(page.page_id, None)
         self._store.do_later(lambda: self._remove(page, acks))
 
     def _remove(self, page: Page, acks: PageAcks | None) -> None:
@@ -253,6 +285,9 @@ class PageCursor:
         self._store.forget(page)
         self._read_through.discard(page.page_id)
         page.folder.sync()
+        with self._mutex:
+            # Until here, `sync` has them be durable: the page that they are of was there.
+            self._acks.pop(page.page_id, None)
         if acks is not None:
             acks.close()
             remove_acks(page.folder, page.page_id)

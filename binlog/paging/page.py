@@ -238,6 +238,17 @@ class Page:
         self._end = place
         self.message_count = number
 
+    def count(self) -> int:
+        """How many messages it has now.  One of which nobody knows is read.  Raises: AccessError; NotFoundError."""
+        writer = self.writer  # it may be closed meanwhile
+        if writer is not None:
+            return WriterState(*writer.state()).message_count
+        if self.message_count is None:
+            at, number = None, 0
+            while chunk := self.read(at, number):
+                at, number = chunk.end, chunk.number + len(chunk.messages)
+        return self.message_count or 0
+
     def messages(self) -> list[PageMessage]:
         """All messages.  Raises: AccessError."""
         result: list[PageMessage] = []

@@ -221,6 +221,20 @@ class PagingStore:
         with self._mutex:
             return next((page for page in self._pages if page.page_id == page_id), None)
 
+    @property
+    def has_room(self) -> bool:
+        """Whether there may be another page."""
+        limit = self._options.page_count_max
+        return limit is None or len(self._pages) < limit
+
+    def wait_for_room(self, timeout: float | None = None) -> bool:
+        """Wait until there may be another page; whether there may.  Raises: ClosedError; PoisonedError; StateError."""
+        self._refuse()
+        with self._mutex:
+            self._room.wait_for(lambda: self.has_room or self._state != "started" or self._failure, timeout)
+            self._check()
+            return self.has_room
+
     def sync(self) -> None:
         """Have all messages that are in pages be durable.  Blocks: for a sync of each page that was written to.
 

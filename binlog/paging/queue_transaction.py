@@ -1,0 +1,88 @@
+"""A transaction of a queue."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Protocol, Self
+
+from binlog.errors import StateError
+
+
+class Placed(Protocol):
+    """A message that was got."""
+
+    @property
+    def place(self) -> int: ...
+
+
+Commit = Callable[[Iterable[bytes], Iterable[tuple[int, int]]], None]
+
+
+class QueueTransaction:
+    """What is put and acknowledged together.  It is one thread's at a time.
+
+    It is kept in memory, and nothing is written, until `commit`.  As a context manager it is committed behind the
+    block, or after an exception rolled back.
+    """
+
+    def __init__(self, commit: Commit) -> None:
+        self._commit = commit
+        self._messages: list[bytes] = []
+        self._acked: set[int] = set()
+        self._is_ended = False
+
+    def put(self, message: bytes) -> None:
+        """Have a message be put with the commit.  Raises: StateError; TypeError."""
+        self._check()
+        self._messages.append(message if type(message) is bytes else memoryview(message).tobytes())
+
+    def ack(self, message: Placed) -> None:
+        """Have a message be acknowledged with the commit.  Raises: StateError."""
+        self._check()
+        if message.place in self._acked:
+            raise StateError("the message was acknowledged in this transaction before")
+        self._acked.add(message.place)
+
+    def commit(self) -> None:
+        """Have all of it be done, durably; after a crash before that nothing is.
+
+        What was put can be got then, its messages one behind the other, in the order of the commits.
+        Blocks: for syncs, whatever the queue's mode is.
+        Raises: StateError where a message was acknowledged by others, or the transaction ended; FullError: nothing was
+        done then, and it can be tried again; PoisonedError: it may have been done, which opening the queue anew tells;
+        ClosedError.
+        """
+        self._check()
+        if self._messages or self._acked:
+            self._commit(self._messages, _runs(sorted(self._acked)))
+        self._is_ended = True
+
+    def rollback(self) -> None:
+        """Have none of it be done.  Raises: StateError."""
+        self._check()
+        self._is_ended = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if not self._is_ended:
+            self.commit() if kind is None else self.rollback()
+
+    def _check(self) -> None:
+        if self._is_ended:
+            raise StateError("the transaction was ended")
+
+
+def _runs(places: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """Places one behind the other: the first, and how many."""
+    first = count = 0
+    for place in places:
+        if count and place == first + count:
+            count += 1
+            continue
+        if count:
+            yield first, count
+        first, count = place, 1
+    if count:
+        yield first, count
