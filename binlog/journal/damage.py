@@ -54,6 +54,18 @@ def file_problems(path: str, header: FileHeader, data: bytes, scan: Scanned) -> 
         yield Problem(path, at, "tail", _UNFINISHED)
 
 
+def has_begun(header: FileHeader, scan: Scanned) -> bool:
+    """Whether this use of a file may have written to it: it has a record, or something begins as its first one.
+
+    In our layout nothing else counts, for elsewhere what the use before has left may begin so by chance: an id that
+    ends in the number of a kind, before a length that is the file's id.
+    """
+    if scan.record_count or header.layout is not JournalLayout.NATIVE:
+        return bool(scan.record_count or scan.doubts)
+    first = -(-header.layout.header_bytes // header.alignment) * header.alignment
+    return first in scan.doubts[:1]
+
+
 def tail_offset(data: bytes, end: int, header: FileHeader) -> int | None:
     """Where something lies behind the last record, which ends at `end`, in place of zeros; in our layout."""
     aligned_end = -(-end // header.alignment) * header.alignment

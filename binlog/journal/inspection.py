@@ -15,7 +15,7 @@ from binlog.errors import BusyError, GoneError
 from binlog.format.journal.file_header import FileHeader, JournalLayout
 from binlog.format.journal.names import JournalNames
 from binlog.format.problem import Problem
-from binlog.journal.damage import file_problems, is_cut, tail_offset
+from binlog.journal.damage import file_problems, has_begun, is_cut, tail_offset
 from binlog.journal.look import Look, SeenFile, look, read_seen
 from binlog.journal.options import FILE_BYTES_MIN
 from binlog.journal.record_states import FileColumns, RecordStates, file_columns, record_states
@@ -99,7 +99,7 @@ def _inspected(file: SeenFile, data: bytes) -> InspectedFile:
     header = file.header
     columns = file_columns(data, header)
     is_ended = header.parse_end(data) is not None
-    is_used = columns.record_count > 0 or bool(columns.doubts) or is_ended or _is_overwritten(file, data)
+    is_used = has_begun(header, columns) or is_ended or _is_overwritten(file, data)
     problems = list(_size_problems(file))
     if is_used:
         problems += file_problems(file.path, header, data, columns)

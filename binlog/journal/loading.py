@@ -10,7 +10,7 @@ from binlog.format.journal.file_header import JournalLayout
 from binlog.format.problem import Problem
 from binlog.journal.attic import keep_copy, move_file
 from binlog.journal.control_file import finish
-from binlog.journal.damage import ZEROS_BEHIND, file_problems
+from binlog.journal.damage import ZEROS_BEHIND, file_problems, has_begun
 from binlog.journal.files import JournalFiles
 from binlog.journal.journal_file import JournalFile
 from binlog.journal.ledger import Ledger
@@ -88,7 +88,7 @@ class Loading:
             data, scan = load_file(file)
             is_proven = is_proven or scan.record_count > 0
             is_ended = file.header.parse_end(data) is not None
-            if scan.record_count == 0 and not scan.doubts and not is_ended:
+            if not is_ended and not has_begun(file.header, scan):
                 rest = data[file.header.layout.header_bytes :]
                 used = used or (file if rest.strip(b"\0J") else None)
                 self._unused.append(file)

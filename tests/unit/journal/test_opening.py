@@ -13,9 +13,11 @@ import pytest
 
 from binlog.errors import BusyError, ClosedError, CorruptError, StateError, VersionError
 from binlog.format.journal.file_header import FileHeader, JournalLayout
-from binlog.format.journal.record import JournalRecord, Kind
+from binlog.format.journal.record import JournalRecord, Kind, pack_record
+from binlog.journal.check import check_journal
 from binlog.journal.journal import Journal
 from binlog.journal.options import JournalOptions
+from binlog.storage.journal_records import scan_records
 from tests.support.journals import FILE_BYTES, SMALL, files, flip, header_of, ids, journal, reload, write_file
 
 
@@ -228,3 +230,18 @@ def test_files_of_another_size_are_read_and_not_used_again(tmp_path: Path) -> No
         opened.reclaim()
     assert ids(reload(tmp_path, larger)) == [100, 101]
     assert {file.stat().st_size for file in files(tmp_path)} == {2 * FILE_BYTES}
+
+
+def test_what_the_use_before_left_in_a_free_file_is_no_damage(tmp_path: Path) -> None:
+    """An id that ends in the number of a kind, before a length that is the file's id, begins as a record of it does."""
+    with journal(tmp_path) as (opened, _):
+        opened.append_add(1, 1, b"here")
+    free = FileHeader(JournalLayout.NATIVE, 100, b"saltsalt")
+    left = JournalRecord(Kind.ADD, 0, 0x40B, 1, bytes(100))
+    file = write_file(tmp_path, free, [pack_record(left, free._replace(file_id=3), 88)])
+    file = file.rename(tmp_path / "journal-3.jnl")
+    assert scan_records(file.read_bytes(), free).doubts == [88 + 12]
+    assert check_journal(tmp_path) == []
+    loaded = reload(tmp_path)
+    assert (ids(loaded), loaded.problems) == ([1], [])
+    assert not (tmp_path / "attic").exists()
