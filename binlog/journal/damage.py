@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from binlog.format.journal.file_header import FileHeader, JournalLayout
-from binlog.format.journal.record import CHECK_BYTES, said_end
+from binlog.format.journal.record import CHECK_BYTES, JOURNAL_ADD_TX, is_record, said_end
 from binlog.format.problem import Problem
 
 # Written behind the last record with every write, where there is room.
@@ -77,8 +77,8 @@ def tail_offset(data: bytes, end: int, header: FileHeader) -> int | None:
 def is_cut(data: bytes, at: int, header: FileHeader) -> bool:
     """Whether the record at an offset, the last of its file, may be one whose process ended while it was written.
 
-    Then the rest of it is what was there before.  Not so where it lies in one sector, or seems to be there up to its
-    end: that was written, and damaged later.
+    Then the rest of it is what was there before.  Not so where it lies in one sector, seems to be there up to its end,
+    or would be sound but for one bit of its head: that was written, and damaged later.
     """
     sector_end = at - at % _SECTOR_BYTES + _SECTOR_BYTES
     end = said_end(data, at, header)
@@ -86,8 +86,23 @@ def is_cut(data: bytes, at: int, header: FileHeader) -> bool:
         return at + _HEAD_BYTES_MIN > sector_end
     if end <= sector_end:
         return False
-    is_native = header.layout is JournalLayout.NATIVE
-    return not (is_native and any(data[end - CHECK_BYTES : end]) and not any(data[end : end + ZEROS_BEHIND]))
+    if header.layout is not JournalLayout.NATIVE:
+        return True
+    is_whole = any(data[end - CHECK_BYTES : end]) and not any(data[end : end + ZEROS_BEHIND])
+    return not is_whole and not _is_one_bit_off(data, at, header)
+
+
+def _is_one_bit_off(data: bytes, at: int, header: FileHeader) -> bool:
+    changed = bytearray(data)
+    for bit in range(8 * JOURNAL_ADD_TX.size):  # no head is longer
+        place, mask = at + bit // 8, 1 << bit % 8
+        if place >= len(data):
+            break
+        changed[place] ^= mask
+        if is_record(memoryview(changed), at, header):
+            return True
+        changed[place] ^= mask
+    return False
 
 
 def _is_padding(data: bytes, start: int, stop: int, header: FileHeader) -> bool:

@@ -148,6 +148,16 @@ def parse_record(data: bytes, at: int, header: FileHeader, path: str) -> tuple[J
     return record, end
 
 
+def is_record(data: bytes | memoryview, at: int, header: FileHeader) -> bool:
+    """Whether a sound record lies at an offset."""
+    try:
+        end = _parse_head(data, at, header, "")[-1]
+    except CorruptError:
+        return False
+    found: int = _CHECK.unpack_from(data, end - CHECK_BYTES)[0]
+    return found == _check(data[at : end - CHECK_BYTES], header, at)
+
+
 def said_end(data: bytes, at: int, header: FileHeader) -> int | None:
     """Where the record at an offset ends by what it says, whether it is sound or not; None where it says nonsense."""
     try:
@@ -156,7 +166,9 @@ def said_end(data: bytes, at: int, header: FileHeader) -> int | None:
         return None
 
 
-def _parse_head(data: bytes, at: int, header: FileHeader, path: str) -> tuple[Kind, dict[str, Any], int, int, int]:
+def _parse_head(
+    data: bytes | memoryview, at: int, header: FileHeader, path: str
+) -> tuple[Kind, dict[str, Any], int, int, int]:
     """The kind, the fields before the body, where that begins, how long it is, and where the record ends."""
     old = header.layout is JournalLayout.JBM_2008_07
     number = data[at] if at < len(data) else 0
@@ -183,7 +195,7 @@ def check_seed(header: FileHeader, at: int) -> int:
     return crc32c(_PLACE.pack(header.salt, at))
 
 
-def _check(data: bytes, header: FileHeader, at: int) -> int:
+def _check(data: bytes | memoryview, header: FileHeader, at: int) -> int:
     if header.layout is JournalLayout.NATIVE:
         return crc32c(data, check_seed(header, at))
     return len(data) + CHECK_BYTES

@@ -55,6 +55,7 @@ def test_nothing_is_told_of_what_the_engine_leaves(tmp_path: Path, layout: Journ
     assert check_journal(tmp_path) == []
 
 
+@pytest.mark.slow
 def test_each_bit_of_each_record_and_header_matters(tmp_path: Path) -> None:
     """In our layout; but for the last record of the journal, see below."""
     with journal(tmp_path) as (opened, _):
@@ -74,18 +75,27 @@ def test_each_bit_of_each_record_and_header_matters(tmp_path: Path) -> None:
     assert check_journal(tmp_path) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("alignment", [1, 64])
-def test_the_last_record_is_told_where_it_was_written_whole(tmp_path: Path, alignment: int) -> None:
-    with journal(tmp_path, replace(SMALL, alignment=alignment)) as (opened, _):
-        opened.append_add(1, 7, b"first")
-        opened.append_add(2, 7, b"last")
-    (file, *_) = files(tmp_path)
-    last = records_in(file)[-1]
-    for at in range(last[1], last[2]):
-        flip(file, at)
-        assert rules(tmp_path) == ["tail"]
-        flip(file, at)
+@pytest.mark.parametrize("body_bytes", [4, 1300])
+@pytest.mark.parametrize("again", [False, True], ids=["first use", "used again"])
+def test_each_bit_of_the_last_record_matters_too(tmp_path: Path, alignment: int, body_bytes: int, again: bool) -> None:
+    header = _SALTED._replace(file_id=2, alignment=alignment)
+    records = [bytes(-88 % alignment), _ADD, JournalRecord(Kind.ADD_TX, 5, 2, 7, b"x" * body_bytes)]
+    file = write_file(tmp_path, header, records)
+    if again:
+        file = file.rename(tmp_path / "journal-1.jnl")
+        data = file.read_bytes()
+        used = -(-len(data.rstrip(b"\0")) // alignment) * alignment + 16
+        file.write_bytes(data[:used].ljust(2048, b"\x0d"))
+    (_, last) = records_in(file)
     assert rules(tmp_path) == []
+    for at in range(last[1], last[2]):
+        for bit in range(8):
+            if at < last[1] + 30 or at > last[2] - 8 or at % 97 == bit:
+                flip(file, at, 1 << bit)
+                assert rules(tmp_path) == ["tail"], f"{at} {bit}"
+                flip(file, at, 1 << bit)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
