@@ -56,8 +56,10 @@ class Actor:
         self._futures: deque[tuple[Operation, Future[None]]] = deque()
 
     def go_on_from(self, told: Told) -> None:
-        """Whatever a load told is this one's now."""
-        self.alive = list(dict.fromkeys(record_id for record_id, is_update in told.records.values() if not is_update))
+        """Whatever a load told is this one's now, but for what prepared transactions may yet change."""
+        held = {record_id for content in told.prepared.values() for record_id in content.record_ids}
+        there = dict.fromkeys(record_id for record_id, is_update in told.records.values() if not is_update)
+        self.alive = [record_id for record_id in there if record_id not in held]
         self.prepared = [*told.prepared]
 
     def new_id(self) -> int:

@@ -20,10 +20,14 @@ JUDGES = (99, 98)
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """A transaction: the calls whose bodies it has, adds and updates before deletes, and that which prepared it."""
+    """A transaction: the calls whose bodies it has, adds and updates before deletes, and that which prepared it.
+
+    record_ids: of the records that it adds, updates or deletes.
+    """
 
     parts: tuple[Identity, ...]
-    extra: Identity | None = None
+    extra: Identity | None
+    record_ids: frozenset[int]
 
 
 @dataclass(slots=True)
@@ -72,8 +76,11 @@ def told_of(loaded: Loaded) -> Told:
 
 def _content(content: TransactionContent, wrong: list[str]) -> Content:
     parts = [_identity(item, wrong) for item in (*content.records, *content.deletes)]
-    extra = identity_of(content.extra)
-    return Content(tuple(part for part in parts if part is not None), extra)
+    return Content(
+        tuple(part for part in parts if part is not None),
+        identity_of(content.extra),
+        frozenset(record.record_id for record in content.records) | {each.record_id for each in content.deletes},
+    )
 
 
 def _identity(item: object, wrong: list[str]) -> Identity | None:
