@@ -24,8 +24,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from binlog.errors import BinlogError, InternalError, PoisonedError
-from binlog.format.journal.file_header import JOURNAL_END, JournalLayout
-from binlog.journal.damage import ZEROS_BEHIND
+from binlog.format.journal.file_header import JOURNAL_END, ZEROS_BEHIND, JournalLayout, aligned
 from binlog.journal.journal_file import JournalFile
 from binlog.journal.options import Sync
 from binlog.storage.journal_records import pack_journal
@@ -347,8 +346,3 @@ def _tell(waiter: threading.Lock | Future[None], failure: PoisonedError | None) 
         waiter.set_result(None)
     else:
         waiter.set_exception(failure)
-
-
-def aligned(offset: int, alignment: int) -> int:
-    """The first multiple of an alignment that is not before an offset."""
-    return -(-offset // alignment) * alignment

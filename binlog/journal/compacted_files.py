@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from binlog.format.crc import crc32c
-from binlog.format.journal.file_header import JOURNAL_END, FileHeader, JournalLayout
+from binlog.format.journal.file_header import JOURNAL_END, FileHeader, JournalLayout, aligned
 from binlog.format.journal.names import COMPACTED_END
-from binlog.journal.appender import aligned
 from binlog.journal.files import JournalFiles
 from binlog.journal.journal_file import JournalFile
 from binlog.journal.options import JournalOptions

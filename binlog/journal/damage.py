@@ -10,15 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol
 
-from binlog.format.journal.file_header import FileHeader, JournalLayout
+from binlog.format.journal.file_header import SECTOR_BYTES, ZEROS_BEHIND, FileHeader, JournalLayout, aligned
 from binlog.format.journal.record import CHECK_BYTES, JOURNAL_ADD_TX, is_record, said_end
 from binlog.format.problem import Problem
 
-# Written behind the last record with every write, where there is room.
-ZEROS_BEHIND = 16
-
-# What reaches a disk whole, or not at all; a write that is cut short in memory ends at a multiple of it too.
-_SECTOR_BYTES = 512
 _HEAD_BYTES_MIN = 5
 
 _UNFINISHED = "what lies here is no record: it is damaged, or was being written when the machine or its process ended"
@@ -54,21 +49,20 @@ def file_problems(path: str, header: FileHeader, data: bytes, scan: Scanned) -> 
         yield Problem(path, at, "tail", _UNFINISHED)
 
 
-def has_begun(header: FileHeader, scan: Scanned) -> bool:
-    """Whether this use of a file may have written to it: it has a record, or something begins as its first one.
+def has_begun(header: FileHeader, data: bytes, scan: Scanned) -> bool:
+    """Whether this use of a file may have written to it: it has a record, or something lies where the first one would.
 
-    In our layout nothing else counts, for elsewhere what the use before has left may begin so by chance: an id that
-    ends in the number of a kind, before a length that is the file's id.
+    In our layout nothing else counts, for elsewhere what the use before has left may begin as a record by chance: an id
+    that ends in the number of a kind, before a length that is the file's id.
     """
     if scan.record_count or header.layout is not JournalLayout.NATIVE:
         return bool(scan.record_count or scan.doubts)
-    first = -(-header.layout.header_bytes // header.alignment) * header.alignment
-    return first in scan.doubts[:1]
+    return tail_offset(data, header.layout.header_bytes, header) is not None
 
 
 def tail_offset(data: bytes, end: int, header: FileHeader) -> int | None:
     """Where something lies behind the last record, which ends at `end`, in place of zeros; in our layout."""
-    aligned_end = -(-end // header.alignment) * header.alignment
+    aligned_end = aligned(end, header.alignment)
     if any(data[end:aligned_end]):
         return end
     return aligned_end if any(data[aligned_end : aligned_end + ZEROS_BEHIND]) else None
@@ -77,10 +71,11 @@ def tail_offset(data: bytes, end: int, header: FileHeader) -> int | None:
 def is_cut(data: bytes, at: int, header: FileHeader) -> bool:
     """Whether the record at an offset, the last of its file, may be one whose process ended while it was written.
 
-    Then the rest of it is what was there before.  Not so where it lies in one sector, seems to be there up to its end,
-    or would be sound but for one bit of its head: that was written, and damaged later.
+    Then the rest of it is what was there before; a write that is cut short in memory ends where a sector does, too.
+    Not so where it lies in one sector, seems to be there up to its end, or would be sound but for one bit of its head:
+    that was written, and damaged later.
     """
-    sector_end = at - at % _SECTOR_BYTES + _SECTOR_BYTES
+    sector_end = at - at % SECTOR_BYTES + SECTOR_BYTES
     end = said_end(data, at, header)
     if end is None:
         return at + _HEAD_BYTES_MIN > sector_end

@@ -15,7 +15,7 @@ from binlog.errors import BusyError, GoneError
 from binlog.format.journal.file_header import FileHeader, JournalLayout
 from binlog.format.journal.names import JournalNames
 from binlog.format.problem import Problem
-from binlog.journal.damage import file_problems, has_begun, is_cut, tail_offset
+from binlog.journal.damage import file_problems, has_begun, is_cut
 from binlog.journal.look import Look, SeenFile, look, read_seen
 from binlog.journal.options import FILE_BYTES_MIN
 from binlog.journal.record_states import FileColumns, RecordStates, file_columns, record_states
@@ -99,7 +99,7 @@ def _inspected(file: SeenFile, data: bytes) -> InspectedFile:
     header = file.header
     columns = file_columns(data, header)
     is_ended = header.parse_end(data) is not None
-    is_used = has_begun(header, columns) or is_ended or _is_overwritten(file, data)
+    is_used = has_begun(header, data, columns) or is_ended
     problems = list(_size_problems(file))
     if is_used:
         problems += file_problems(file.path, header, data, columns)
@@ -134,13 +134,6 @@ def _without_cut_end(file: InspectedFile, data: bytes) -> InspectedFile:
     header = file.seen.header
     left = [problem for problem in file.problems if problem.rule != "tail" or not is_cut(data, problem.offset, header)]
     return replace(file, problems=tuple(left))
-
-
-def _is_overwritten(file: SeenFile, data: bytes) -> bool:
-    """Whether a file in its first use, which has no record, has something where the first one would be."""
-    header = file.header
-    is_first = header.layout is JournalLayout.NATIVE and file.number == header.file_id
-    return is_first and tail_offset(data, header.layout.header_bytes, header) is not None
 
 
 def _size_problems(file: SeenFile) -> Iterator[Problem]:

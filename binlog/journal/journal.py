@@ -10,10 +10,11 @@ from types import TracebackType
 from typing import Literal, Self, overload
 
 from binlog.errors import BinlogError, ClosedError, FullError, NotFoundError, PoisonedError, StateError
+from binlog.format.journal.file_header import aligned
 from binlog.format.journal.names import LOCK_FILE
 from binlog.format.journal.record import JOURNAL_COUNT, Kind, record_bytes
 from binlog.format.problem import Problem
-from binlog.journal.appender import Appender, Ticket, aligned
+from binlog.journal.appender import Appender, Ticket
 from binlog.journal.compaction import Compactor
 from binlog.journal.journal_file import JournalFile
 from binlog.journal.keeper import Keeper

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 
-from binlog.format.journal.file_header import FileHeader
+from binlog.format.journal.file_header import SECTOR_BYTES, ZEROS_BEHIND, FileHeader, JournalLayout, aligned
 from binlog.storage.files import open_file, sync, write_at
 
 _numbers = itertools.count(1)
@@ -76,10 +76,22 @@ class JournalFile:
         """
         self.open()
         try:
-            self.write(self.header.pack(), 0)
+            self._write_start(self.header)
             self.sync()
         finally:
             self.close()
+
+    def _write_start(self, header: FileHeader) -> None:
+        """A header, and in our layout zeros where the first record will be, so that what is found there was written."""
+        first = aligned(header.layout.header_bytes, header.alignment)
+        if header.layout is not JournalLayout.NATIVE or first + ZEROS_BEHIND > self.file_bytes:
+            self.write(header.pack(), 0)
+        elif first + ZEROS_BEHIND <= SECTOR_BYTES:  # which reach the disk together
+            self.write(header.pack().ljust(first + ZEROS_BEHIND, b"\0"), 0)
+        else:
+            self.write(bytes(ZEROS_BEHIND), first)
+            self.sync()
+            self.write(header.pack().ljust(first, b"\0"), 0)
 
     def renew(self, header: FileHeader) -> JournalFile:
         """Begin another use of it, durably: none of the records that lie there counts any more.
@@ -89,7 +101,7 @@ class JournalFile:
         """
         self.open()
         try:
-            self.write(header.pack(), 0)
+            self._write_start(header)
             self.sync()
         except BaseException:
             self.close()  # whoever had it in a list may have none any more

@@ -6,11 +6,12 @@ import os
 from typing import NamedTuple
 
 from binlog.errors import CorruptError
-from binlog.format.journal.file_header import JournalLayout
+from binlog.format.journal.file_header import ZEROS_BEHIND, JournalLayout, aligned
+from binlog.format.journal.record import has_old_records
 from binlog.format.problem import Problem
 from binlog.journal.attic import keep_copy, move_file
 from binlog.journal.control_file import finish
-from binlog.journal.damage import ZEROS_BEHIND, file_problems, has_begun
+from binlog.journal.damage import file_problems, has_begun
 from binlog.journal.files import JournalFiles
 from binlog.journal.journal_file import JournalFile
 from binlog.journal.ledger import Ledger
@@ -88,8 +89,9 @@ class Loading:
             data, scan = load_file(file)
             is_proven = is_proven or scan.record_count > 0
             is_ended = file.header.parse_end(data) is not None
-            if not is_ended and not has_begun(file.header, scan):
+            if not is_ended and not has_begun(file.header, data, scan):
                 rest = data[file.header.layout.header_bytes :]
+                is_proven = is_proven or has_old_records(data, file.header)
                 used = used or (file if rest.strip(b"\0J") else None)
                 self._unused.append(file)
                 continue
@@ -128,11 +130,14 @@ class Loading:
             file.close()
             self._keep(read)
             return
-        stop = read.end + (ZEROS_BEHIND if file.header.layout is JournalLayout.NATIVE else 0)
+        stop = read.end
+        if file.header.layout is JournalLayout.NATIVE:
+            stop = min(aligned(read.end, file.header.alignment) + ZEROS_BEHIND, file.file_bytes)
         if read.problems:
             self._problems += read.problems
-            stop = self._set_tail_aside(read)
-        file.write(bytes([file.header.layout.fill]) * (min(stop, file.file_bytes) - read.end), read.end)
+            stop = max(stop, self._set_tail_aside(read))
+        for at in range(read.end, stop, _CHUNK_BYTES):
+            file.write(bytes([file.header.layout.fill]) * min(_CHUNK_BYTES, stop - at), at)
         file.sync()
         self.files.current = file
         self.at, self.record_count = read.end, read.record_count
@@ -147,12 +152,11 @@ class Loading:
         file.sync()
 
     def _set_tail_aside(self, read: _Read) -> int:
-        """Keep a copy of what lies behind the last record, for it is going to be written over; where that ends."""
+        """Keep a copy of all that lies behind the last record, for it is going to be written over; where that ends."""
         file, start = read.file, read.end
-        behind = file.header.alignment + ZEROS_BEHIND  # a next load looks so far for what is not there any more
-        stop = min(start + max(2 * self._options.buffer_bytes, behind), file.file_bytes)
-        name = f"{file.name}.{file.header.file_id}.{start}-{stop}"
-        keep_copy(self._folder, self._directory_fd, name, read_at(file.fd, stop - start, start, file.path))
+        rest = read_at(file.fd, file.file_bytes - start, start, file.path).rstrip(bytes([file.header.layout.fill]))
+        stop = start + len(rest)
+        keep_copy(self._folder, self._directory_fd, f"{file.name}.{file.header.file_id}.{start}-{stop}", rest)
         return stop
 
     def _clear(self, listing: Listing) -> None:

@@ -18,6 +18,10 @@ from binlog.format.layout import Field, Layout
 VERSION = 1
 _MAGIC = b"BINLOGJL"
 ALIGNMENT_MAX = 1 << 16
+# Written behind the last record with every write, and in place of the first one, where there is room.
+ZEROS_BEHIND = 16
+# What reaches a disk whole, or not at all.
+SECTOR_BYTES = 512
 
 JOURNAL_HEADER = Layout(
     "journal_header",
@@ -168,3 +172,8 @@ def _jbm_header(data: bytes, path: str, layout: JournalLayout) -> FileHeader:
     if len(data) < JBM_HEADER.size:
         raise CorruptError(path, 0, "header", f"of the header only {len(data)} bytes are there")
     return FileHeader(layout, JBM_HEADER.unpack(data)["file_id"])
+
+
+def aligned(offset: int, alignment: int) -> int:
+    """The first multiple of an alignment that is not before an offset."""
+    return -(-offset // alignment) * alignment

@@ -10,6 +10,8 @@ Each begins with its type, from 11 to 19, and the lower 32 bits of the id of the
 from __future__ import annotations
 
 import enum
+import itertools
+import re
 import struct
 from typing import Any, NamedTuple
 
@@ -80,6 +82,9 @@ _HEADS = {
 # Until September 2008 these two had each other's number, DELETE_TX no body, and PREPARE nothing of the user's.
 _SWAPPED = {Kind.DELETE: Kind.DELETE_TX, Kind.DELETE_TX: Kind.DELETE}
 _OLD_DELETE_TX = Layout("journal_old_delete_tx", "", 21, (_KIND, _FILE, _TX, _RECORD))
+
+_KIND_BYTES = re.compile(rb"[\x0b-\x13]")
+_TRIES = 100_000
 
 _CHECK = struct.Struct(">I")
 _PLACE = struct.Struct(">8sQ")
@@ -188,6 +193,21 @@ def _parse_head(
     if body_bytes < 0 or file_count < 0 or end > len(data):
         raise CorruptError(path, at, "length", "a length leads out of the file")
     return kind, fixed, at + head.size, body_bytes, end
+
+
+def has_old_records(data: bytes, header: FileHeader) -> bool:
+    """Whether a file in JBoss Messaging's layout has records of an earlier use, as no file of another kind would."""
+    view = memoryview(data)
+    for found in itertools.islice(_KIND_BYTES.finditer(data, header.layout.header_bytes), _TRIES):
+        at = found.start()
+        earlier = header._replace(file_id=int.from_bytes(data[at + 1 : at + 5]))
+        if 0 < earlier.file_id < header.file_id:
+            try:
+                parse_record(view, at, earlier, "")  # type: ignore[arg-type]
+            except CorruptError:
+                continue
+            return True
+    return False
 
 
 def check_seed(header: FileHeader, at: int) -> int:

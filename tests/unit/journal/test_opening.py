@@ -238,9 +238,9 @@ def test_what_the_use_before_left_in_a_free_file_is_no_damage(tmp_path: Path) ->
         opened.append_add(1, 1, b"here")
     free = FileHeader(JournalLayout.NATIVE, 100, b"saltsalt")
     left = JournalRecord(Kind.ADD, 0, 0x40B, 1, bytes(100))
-    file = write_file(tmp_path, free, [pack_record(left, free._replace(file_id=3), 88)])
+    file = write_file(tmp_path, free, [bytes(16), pack_record(left, free._replace(file_id=3), 104)])
     file = file.rename(tmp_path / "journal-3.jnl")
-    assert scan_records(file.read_bytes(), free).doubts == [88 + 12]
+    assert scan_records(file.read_bytes(), free).doubts == [104 + 12]
     assert check_journal(tmp_path) == []
     loaded = reload(tmp_path)
     assert (ids(loaded), loaded.problems) == ([1], [])

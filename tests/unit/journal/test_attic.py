@@ -1,0 +1,200 @@
+"""What is damaged is set aside, all of it, once, and in place of nothing; and is seen for what it is."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from binlog.errors import BinlogError, CorruptError
+from binlog.format.journal.file_header import JournalLayout
+from binlog.journal import attic, loading
+from binlog.journal.attic import keep_copy, move_file
+from binlog.journal.journal import Journal
+from binlog.journal.options import JournalOptions
+from binlog.journal.record import Loaded
+from binlog.storage.files import open_directory
+from tests.support.journals import FILE_BYTES, SMALL, files, flip, ids, journal, records_in, reload
+
+# Of which a write takes less than what lies behind the records.
+_OPTIONS = replace(SMALL, buffer_bytes=100)
+
+
+def _kept(path: Path) -> dict[str, bytes]:
+    folder = path / "attic"
+    return {file.name: file.read_bytes() for file in folder.iterdir()} if folder.exists() else {}
+
+
+def _damage_tail(path: Path) -> bytes:
+    """Have something lie behind the last record, up to the end of its file; what."""
+    with journal(path, _OPTIONS) as (opened, _):
+        opened.append_add(1, 1, b"")
+    (file,) = [each for each in files(path) if records_in(each)]
+    end = records_in(file)[-1][2]
+    rest = bytes(range(1, 256)) * 8
+    file.write_bytes(file.read_bytes()[:end] + rest[: FILE_BYTES - end])
+    return rest[: FILE_BYTES - end]
+
+
+def test_all_that_lies_behind_the_records_is_set_aside_once(tmp_path: Path) -> None:
+    rest = _damage_tail(tmp_path)
+    assert len(rest) > 4 * _OPTIONS.buffer_bytes
+    loaded = reload(tmp_path, _OPTIONS)
+    assert [problem.rule for problem in loaded.problems] == ["tail"]
+    assert list(_kept(tmp_path).values()) == [rest]
+    assert not reload(tmp_path, _OPTIONS).problems
+    assert list(_kept(tmp_path).values()) == [rest]
+
+
+def test_a_load_that_fails_behind_it_does_not_do_it_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rest = _damage_tail(tmp_path)
+
+    def failing(*arguments: object) -> None:
+        keep_copy(*arguments)  # type: ignore[arg-type]
+        raise CorruptError("a file", 0, "test", "the load goes no further")
+
+    with Journal(tmp_path, _OPTIONS) as opened:
+        monkeypatch.setattr(loading, "keep_copy", failing)
+        for _ in range(3):
+            with pytest.raises(CorruptError):
+                opened.load()
+        monkeypatch.undo()
+        assert ids(opened.load()) == [1]
+    assert list(_kept(tmp_path).values()) == [rest]
+
+
+def test_nothing_in_it_is_replaced(tmp_path: Path) -> None:
+    fd = open_directory(str(tmp_path))
+    try:
+        for data in (b"one", b"two", b"one", b"three", b"two"):
+            keep_copy(str(tmp_path), fd, "copy", data)
+        for data in (b"first", b"second"):
+            (tmp_path / "file").write_bytes(data)
+            move_file(str(tmp_path), fd, "file", "copy")
+        (tmp_path / "empty").touch()
+        move_file(str(tmp_path), fd, "empty", "copy")
+    finally:
+        os.close(fd)
+    assert sorted(_kept(tmp_path).values()) == sorted([b"one", b"two", b"three", b"first", b"second"])
+    assert [each.name for each in tmp_path.iterdir()] == ["attic"]
+
+
+def test_the_attic_is_there_durably_before_anything_comes_into_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a power cut could leave a file that has left the folder, and no attic."""
+    done: list[str] = []
+    rename = os.rename
+
+    def noted(*arguments: object, **named: object) -> None:
+        done.append("rename")
+        rename(*arguments, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(attic, "sync_directory", lambda fd, path: done.append(os.path.basename(path)))
+    monkeypatch.setattr(os, "rename", noted)
+    (tmp_path / "file").write_bytes(b"x")
+    fd = open_directory(str(tmp_path))
+    try:
+        move_file(str(tmp_path), fd, "file", "file")
+    finally:
+        os.close(fd)
+    assert done == [tmp_path.name, "rename", "attic", tmp_path.name]
+
+
+def test_it_is_in_the_journals_folder_whatever_that_is_called(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    _damage_tail(path)
+    opened = Journal(path, _OPTIONS)
+    opened.start()
+    path.rename(tmp_path / "moved")
+    path.mkdir()
+    opened.load()
+    opened.close()
+    assert len(_kept(tmp_path / "moved")) == 1
+    assert not list(path.iterdir())
+
+
+def test_a_link_in_its_place_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    _damage_tail(path)
+    (tmp_path / "elsewhere").mkdir()
+    (path / "attic").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(BinlogError):
+        reload(path, _OPTIONS)
+    assert not list((tmp_path / "elsewhere").iterdir())
+
+
+def _used_again(path: Path, options: JournalOptions) -> Path:
+    """A file that had records, and now has one of its next use alone; it is the last one."""
+    with journal(path, options) as (opened, _):
+        for number in range(200):
+            opened.append_add(number, 1, bytes(100))
+            opened.append_delete(number)
+            if number % 10 == 0:
+                opened.reclaim()
+        for number in range(1000, 1200):
+            opened.append_add(number, 1, bytes(100))
+            current = opened._files.current
+            assert current is not None
+            file = Path(current.path)
+            if len(records_in(file)) == 1:
+                break
+    assert file.read_bytes().strip(b"\0") != file.read_bytes()[: records_in(file)[0][2]]
+    return file
+
+
+def _told(loaded: Loaded, file: Path) -> bool:
+    return any(problem.path == str(file) for problem in loaded.problems)
+
+
+@pytest.mark.parametrize("alignment", [1, 512])
+@pytest.mark.parametrize("at", [0, 1, 4])
+def test_a_flipped_bit_that_has_the_only_record_of_a_file_be_none_is_told(
+    tmp_path: Path, alignment: int, at: int
+) -> None:
+    """Not taken for what the file had in an earlier use."""
+    options = replace(SMALL, alignment=alignment)
+    file = _used_again(tmp_path, options)
+    assert not reload(tmp_path, options).problems
+    (record,) = records_in(file)
+    flip(file, record[1] + at, 0x40)
+    before = file.read_bytes()
+    loaded = reload(tmp_path, options)
+    assert record[4] not in ids(loaded)
+    assert _told(loaded, file)
+    assert any(kept in before and len(kept) > 100 for kept in _kept(tmp_path).values())
+    assert not reload(tmp_path, options).problems
+
+
+def test_a_journal_of_jboss_that_has_nothing_any_more_is_known_by_its_old_records(tmp_path: Path) -> None:
+    options = replace(SMALL, layout=JournalLayout.JBM)
+    unsaid = replace(SMALL, layout=None)
+    assert reload(tmp_path / "new", options) == reload(tmp_path / "new", unsaid)
+    with journal(tmp_path, options) as (opened, _):
+        for number in range(20):
+            opened.append_add(number, 1, bytes(300))
+            opened.append_delete(number)
+        opened.compact()
+        assert not any(records_in(file) for file in files(tmp_path))
+    assert not reload(tmp_path, options).records
+    with journal(tmp_path, unsaid) as (opened, loaded):
+        assert loaded.records == []
+        assert opened._files.layout is JournalLayout.JBM
+        opened.append_add(1, 1, b"again")
+    assert ids(reload(tmp_path, unsaid)) == [1]
+
+
+@pytest.mark.parametrize("size", [1, 3, 4, 5, 63, 64, 87, 88, 100])
+@pytest.mark.parametrize("layout", [JournalLayout.NATIVE, JournalLayout.JBM])
+def test_a_file_that_was_cut_in_its_header_or_behind_it_is_no_hindrance(
+    tmp_path: Path, layout: JournalLayout, size: int
+) -> None:
+    options = replace(SMALL, layout=layout)
+    with journal(tmp_path, options) as (opened, _):
+        opened.append_add(1, 1, b"body")
+    (free,) = [file for file in files(tmp_path) if not records_in(file)][:1]
+    os.truncate(free, size)
+    assert ids(reload(tmp_path, options)) == [1]
+    assert {file.stat().st_size for file in files(tmp_path)} == {FILE_BYTES}
