@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from binlog.format.journal.file_header import SECTOR_BYTES, ZEROS_BEHIND, FileHeader, JournalLayout, aligned
-from binlog.format.journal.record import CHECK_BYTES, JOURNAL_ADD_TX, is_record, said_end
+from binlog.format.journal.record import CHECK_BYTES, JOURNAL_ADD_TX, Kind, is_record, said_end
 from binlog.format.problem import Problem
 
 _HEAD_BYTES_MIN = 5
@@ -57,7 +57,20 @@ def has_begun(header: FileHeader, data: bytes, scan: Scanned) -> bool:
     """
     if scan.record_count or header.layout is not JournalLayout.NATIVE:
         return bool(scan.record_count or scan.doubts)
-    return tail_offset(data, header.layout.header_bytes, header) is not None
+    return tail_offset(data, header.layout.header_bytes, header) is not None and not _is_left(data, header)
+
+
+def _is_left(data: bytes, header: FileHeader) -> bool:
+    """Whether a record of the use before lies where the first one will: who wrote the header may have come no further.
+
+    It may not where both are in one sector; nor is it one of the use before that is sound but for the id.
+    """
+    first = aligned(header.layout.header_bytes, header.alignment)
+    start = data[first : first + _HEAD_BYTES_MIN]
+    own = header.record_id.to_bytes(4)
+    if first + ZEROS_BEHIND <= SECTOR_BYTES or start[1:] == own or not Kind.ADD <= start[0] <= Kind.ROLLBACK:
+        return False
+    return not is_record(data[: first + 1] + own + data[first + 5 :], first, header)
 
 
 def tail_offset(data: bytes, end: int, header: FileHeader) -> int | None:

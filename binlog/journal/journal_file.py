@@ -89,9 +89,9 @@ class JournalFile:
         elif first + ZEROS_BEHIND <= SECTOR_BYTES:  # which reach the disk together
             self.write(header.pack().ljust(first + ZEROS_BEHIND, b"\0"), 0)
         else:
-            self.write(bytes(ZEROS_BEHIND), first)
-            self.sync()
             self.write(header.pack().ljust(first, b"\0"), 0)
+            self.sync()  # before that it may be of the use before that what is there counts
+            self.write(bytes(ZEROS_BEHIND), first)
 
     def renew(self, header: FileHeader) -> JournalFile:
         """Begin another use of it, durably: none of the records that lie there counts any more.

@@ -12,7 +12,9 @@ from binlog.errors import BinlogError, CorruptError
 from binlog.format.journal.file_header import JournalLayout
 from binlog.journal import attic, loading
 from binlog.journal.attic import keep_copy, move_file
+from binlog.journal.check import check_journal
 from binlog.journal.journal import Journal
+from binlog.journal.journal_file import JournalFile
 from binlog.journal.options import JournalOptions
 from binlog.journal.record import Loaded
 from binlog.storage.files import open_directory
@@ -166,6 +168,42 @@ def test_a_flipped_bit_that_has_the_only_record_of_a_file_be_none_is_told(
     assert _told(loaded, file)
     assert any(kept in before and len(kept) > 100 for kept in _kept(tmp_path).values())
     assert not reload(tmp_path, options).problems
+
+
+@pytest.mark.parametrize("alignment", [1, 64, 512])
+def test_a_file_whose_next_use_has_just_begun_has_no_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, alignment: int
+) -> None:
+    """Whatever of the writes that begin it was done."""
+    options = replace(SMALL, alignment=alignment)
+    with journal(tmp_path, options) as (opened, _):
+        for number in range(20):
+            opened.append_add(number, 1, bytes(300))
+            if number:
+                opened.append_delete(number)
+        writes: list[tuple[bytes, int]] = []
+        states: list[bytes] = []
+        file = opened._files.data[0]
+        plain = JournalFile.write
+
+        def noted(self: JournalFile, data: bytes, offset: int) -> None:
+            plain(self, data, offset)
+            if self.name == file.name:
+                writes.append((bytes(data), offset))
+                states.append(Path(file.path).read_bytes())
+
+        opened.append_delete(0)
+        monkeypatch.setattr(JournalFile, "write", noted)
+        opened.reclaim()
+        monkeypatch.undo()
+    assert len(writes) == (1 if alignment < 512 else 2)
+    for state in states:
+        Path(file.path).write_bytes(state)
+        assert check_journal(tmp_path) == []
+    Path(file.path).write_bytes(states[0])
+    loaded = reload(tmp_path, options)
+    assert (loaded.records, loaded.problems) == ([], [])
+    assert not _kept(tmp_path)
 
 
 def test_a_journal_of_jboss_that_has_nothing_any_more_is_known_by_its_old_records(tmp_path: Path) -> None:
