@@ -89,6 +89,8 @@ class Expectation:
         self.failed |= {mark.operation.tx_id for mark in self._told if mark.what is MarkKind.FAILED}
         records = {self.operations[each].record_id for each in told if each in self.operations}
         for operation in self.operations.values():
+            if operation.identity in self.gone:
+                continue
             if operation.kind is Kind.PREPARE:
                 is_there = operation.tx_id in prepared
             elif operation.tx_id in prepared:
@@ -102,7 +104,6 @@ class Expectation:
             else:
                 is_there = operation.identity in told
             (self.there if is_there else self.gone).add(operation.identity)
-            (self.gone if is_there else self.there).discard(operation.identity)
         self.problems |= problems
         self.perhaps_told.clear()
         self._told = []
