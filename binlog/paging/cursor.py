@@ -124,7 +124,7 @@ class PageCursor:
         """How many messages were not given yet, about: those of transactions count that will never be committed."""
         self._refuse()
         with self._reading:
-            at, number = self._page.page_id if self._page else 0, self._number
+            at, number = self._page.page_id if self._page else 0, self._number + self._skip
             count = sum(len(run.messages) for run in self._runs)
             for page in self._store.pages:
                 if page.page_id > at:

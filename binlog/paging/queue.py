@@ -85,7 +85,7 @@ class Queue:
         self._waiting = 0
         self._joining = 0
         self._committing = 0
-        self._is_direct = False
+        self._is_direct = not self._store.page_count
         self._last: int | None = None
         self._is_closed = False
         self._failure: BinlogError | None = None

@@ -33,11 +33,12 @@ class Unit(enum.Enum):
     RECORDS = "records/s"
     MEGABYTES = "MB/s"
     MICROSECONDS = "µs"
+    MEBIBYTES = "MiB"
 
     @property
     def more_is_better(self) -> bool:
         """Whether the larger figure is the better one."""
-        return self is not Unit.MICROSECONDS
+        return self not in (Unit.MICROSECONDS, Unit.MEBIBYTES)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from binlog.commitlog.options import Flush
 from stress.bench.contestant import OURS
 from stress.bench.rounds import Results, ratio
-from stress.bench.rows import commit_log, durable, journal, reading, spark, unsynced, waking
+from stress.bench.rows import commit_log, durable, journal, paging, reading, spark, unsynced, waking
 from stress.bench.sample import Spread
 
 
@@ -33,7 +33,7 @@ class Goal:
 
 def goals() -> list[Goal]:
     """All of them, in the order of the rows."""
-    return [*_durable(), *_unsynced(), *_reading(), _waking(), *_commit_log(), *_journal(), *_spark()]
+    return [*_durable(), *_unsynced(), *_reading(), _waking(), *_commit_log(), *_journal(), *_paging(), *_spark()]
 
 
 def _durable() -> list[Goal]:
@@ -120,6 +120,14 @@ def _journal() -> list[Goal]:
         Goal("journal, nobody waits, records/s", 150_000, _figure(journal.LATER)),
         Goal("journal, loading, records/s", 500_000, _figure(journal.LOAD, journal.LOADED)),
         Goal("journal, scanning, records/s", 2_000_000, _figure(journal.LOAD, journal.SCANNED)),
+    ]
+
+
+def _paging() -> list[Goal]:
+    return [
+        Goal("queue, to the log not synced, one a call", 0.334, _against(paging.RATE, paging.LOG)),
+        Goal("queue, messages/s", 60_000, _figure(paging.RATE)),
+        Goal("queue, memory above an empty one, MiB", 64, _figure(paging.MEMORY), most=True),
     ]
 
 
