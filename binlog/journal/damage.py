@@ -15,6 +15,7 @@ from binlog.format.journal.record import CHECK_BYTES, JOURNAL_ADD_TX, Kind, is_r
 from binlog.format.problem import Problem
 
 _HEAD_BYTES_MIN = 5
+_ALIGNMENTS = (1, 512, 1024, 2048, 4096)
 
 _UNFINISHED = "what lies here is no record: it is damaged, or was being written when the machine or its process ended"
 
@@ -38,8 +39,8 @@ def file_problems(path: str, header: FileHeader, data: bytes, scan: Scanned) -> 
     for start, stop in gaps:
         yield Problem(path, start, "gap", _UNFINISHED, stop)
     if header.layout is not JournalLayout.NATIVE:
-        if doubts := [at for at in scan.doubts if at >= scan.end]:
-            yield Problem(path, doubts[0], "tail", _UNFINISHED)
+        if (at := _cut_short(scan)) is not None:
+            yield Problem(path, at, "tail", _UNFINISHED)
         return
     if end := header.parse_end(data):
         if end != (scan.end, scan.record_count) and not (gaps and scan.end == end[0]):
@@ -52,11 +53,13 @@ def file_problems(path: str, header: FileHeader, data: bytes, scan: Scanned) -> 
 def has_begun(header: FileHeader, data: bytes, scan: Scanned) -> bool:
     """Whether this use of a file may have written to it: it has a record, or something lies where the first one would.
 
-    In our layout nothing else counts, for elsewhere what the use before has left may begin as a record by chance: an id
-    that ends in the number of a kind, before a length that is the file's id.
+    Nothing else counts, for elsewhere what the use before has left may begin as a record by chance: an id that ends in
+    the number of a kind, before a length that is the file's id.
     """
-    if scan.record_count or header.layout is not JournalLayout.NATIVE:
-        return bool(scan.record_count or scan.doubts)
+    if scan.record_count:
+        return True
+    if header.layout is not JournalLayout.NATIVE:
+        return _cut_short(scan) is not None
     return tail_offset(data, header.layout.header_bytes, header) is not None and not _is_left(data, header)
 
 
@@ -71,6 +74,15 @@ def _is_left(data: bytes, header: FileHeader) -> bool:
     if first + ZEROS_BEHIND <= SECTOR_BYTES or start[1:] == own or not Kind.ADD <= start[0] <= Kind.ROLLBACK:
         return False
     return not is_record(data[: first + 1] + own + data[first + 5 :], first, header)
+
+
+def _cut_short(scan: Scanned) -> int | None:
+    """Where something begins as a record, and goes on as none, in a file of JBoss Messaging's: as the next one would.
+
+    No file of that tells how it is aligned.
+    """
+    places = {aligned(scan.end, alignment) for alignment in _ALIGNMENTS}
+    return next((at for at in scan.doubts if at in places), None)
 
 
 def tail_offset(data: bytes, end: int, header: FileHeader) -> int | None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from binlog.errors import BusyError, ClosedError, CorruptError, StateError, VersionError
-from binlog.format.journal.file_header import FileHeader, JournalLayout
+from binlog.format.journal.file_header import ZEROS_BEHIND, FileHeader, JournalLayout
 from binlog.format.journal.record import JournalRecord, Kind, pack_record
 from binlog.journal.check import check_journal
 from binlog.journal.journal import Journal
@@ -232,16 +232,20 @@ def test_files_of_another_size_are_read_and_not_used_again(tmp_path: Path) -> No
     assert {file.stat().st_size for file in files(tmp_path)} == {2 * FILE_BYTES}
 
 
-def test_what_the_use_before_left_in_a_free_file_is_no_damage(tmp_path: Path) -> None:
+@pytest.mark.parametrize("layout", [JournalLayout.NATIVE, JournalLayout.JBM])
+def test_what_the_use_before_left_in_a_free_file_is_no_damage(tmp_path: Path, layout: JournalLayout) -> None:
     """An id that ends in the number of a kind, before a length that is the file's id, begins as a record of it does."""
-    with journal(tmp_path) as (opened, _):
+    options = replace(SMALL, layout=layout)
+    with journal(tmp_path, options) as (opened, _):
         opened.append_add(1, 1, b"here")
-    free = FileHeader(JournalLayout.NATIVE, 100, b"saltsalt")
+    free = FileHeader(layout, 100, b"saltsalt" if layout is JournalLayout.NATIVE else b"")
     left = JournalRecord(Kind.ADD, 0, 0x40B, 1, bytes(100))
-    file = write_file(tmp_path, free, [bytes(16), pack_record(left, free._replace(file_id=3), 104)])
+    between = bytes(ZEROS_BEHIND) if layout is JournalLayout.NATIVE else b""
+    at = layout.header_bytes + len(between)
+    file = write_file(tmp_path, free, [between, pack_record(left, free._replace(file_id=3), at)])
     file = file.rename(tmp_path / "journal-3.jnl")
-    assert scan_records(file.read_bytes(), free).doubts == [104 + 12]
+    assert scan_records(file.read_bytes(), free).doubts == [at + 12]
     assert check_journal(tmp_path) == []
-    loaded = reload(tmp_path)
+    loaded = reload(tmp_path, options)
     assert (ids(loaded), loaded.problems) == ([1], [])
     assert not (tmp_path / "attic").exists()
