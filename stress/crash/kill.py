@@ -28,6 +28,7 @@ from stress.crash.mortal import Mortal, common_path, remove_log
 from stress.crash.poisoned import one_poisoned
 from stress.crash.storm import Storm
 from stress.crash.striker import Action, Slots, Strike, arm
+from stress.crash.sweeps import by_chance
 
 PLACES = ("on nothing", "on a log", "beside another")
 _ACTIONS = (Action.KILL_BEFORE, Action.KILL_AFTER)
@@ -113,10 +114,7 @@ class Kill:
         for name in SCENARIOS:
             before = self._chance.randrange(_CALLS_ABOUT)
             sweeps.append(Case(name, self._chance.choice(PLACES[:2]), Action.KILL_BEFORE, before=before))
-        self._chance.shuffle(sweeps)
-        # A short run as well has some of each kind: one of each comes first.
-        firsts = {case.row: at for at, case in reversed([*enumerate(sweeps)])}.values()
-        self._sweeps = iter([sweeps[at] for at in sorted(range(len(sweeps)), key=lambda at: at not in firsts)])
+        self._sweeps = by_chance(sweeps, self._chance)
         return next(self._sweeps)
 
     def one(self, case: Case) -> bool:

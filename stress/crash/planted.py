@@ -67,48 +67,26 @@ PLANTED = {
         Planted("store-offset-not-compared", "a message counts wherever it says that it lies", "store-kill"),
         Planted("store-found-bytes-believed", "what a failed sync left is not written anew", "store-faults"),
         Planted("store-sync-tried-again", "a sync that failed is made again, and does nothing", "store-faults"),
-        Planted(
-            "journal-answered-before-sync", "what was appended is told as durable before its sync", "journal-power"
-        ),
+        Planted("journal-answered-before-sync", "what was appended counts as durable before its sync", "journal-power"),
         Planted("journal-name-not-synced", "a new file's name is not synced before the file is used", "journal-power"),
         Planted(
-            "journal-control-not-synced",
-            "a compaction's control file gets its name before its bytes are synced",
-            "journal-power",
+            "journal-control-not-synced", "a control file has its name before its bytes are synced", "journal-power"
         ),
         Planted("journal-compacted-not-synced", "what a compaction wrote is not synced", "journal-power"),
         Planted(
             "journal-counts-not-compared", "a commit's counts are not compared with what is there", "journal-power"
         ),
         Planted(
-            "journal-freed-at-once",
-            "dead files are freed before what says that they are dead is on the disk",
-            "journal-power",
+            "journal-freed-at-once", "files are freed before it is on the disk that they are dead", "journal-power"
         ),
         Planted("journal-header-not-renewed", "a freed file's new header is not synced", "journal-power"),
-        Planted(
-            "journal-no-zeros-behind",
-            "no zeros are written behind the last record of a file that is used again",
-            "journal-kill",
-        ),
-        Planted(
-            "journal-deletes-freed-first", "a file goes though it has deletes of another one's records", "journal-kill"
-        ),
         Planted("journal-file-id-used-twice", "two files have the same id", "journal-kill"),
-        Planted(
-            "journal-left-not-rolled-back",
-            "a transaction that nobody ended is not rolled back by a load",
-            "journal-kill",
-        ),
-        Planted("journal-moved-before-control", "files are renamed before the control file says so", "journal-kill"),
-        Planted(
-            "journal-sync-tried-again", "a sync that failed is made again, and says that all is well", "journal-faults"
-        ),
+        Planted("journal-no-zeros-behind", "no zeros are written behind the last record", "journal-kill"),
+        Planted("journal-deletes-freed-first", "a file goes that has deletes of another one's records", "journal-kill"),
+        Planted("journal-left-not-rolled-back", "a load does not roll back what nobody ended", "journal-kill"),
+        Planted("journal-moved-before-control", "files are renamed before a control file says so", "journal-kill"),
+        Planted("journal-sync-tried-again", "a sync that failed is made again, and does nothing", "journal-faults"),
         Planted("journal-found-bytes-believed", "what a failed sync left is not written anew", "journal-faults"),
-        Planted(
-            "what a failed sync left of a free file's header is not written anew",
-            "journal-faults",
-        ),
         Planted("tail-not-compared", "a tail is believed without a look at our own copy of it", part="damage"),
     )
 }

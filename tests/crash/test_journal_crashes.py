@@ -11,30 +11,21 @@ from tests.support.crashing import JOURNAL_WORKLOADS, crash, states
 
 
 @pytest.mark.slow
-def test_power_cuts_of_a_journal(tmp_path: Path, figure: Callable[[str], None]) -> None:
-    done = crash("--parts", "journal-power", "--states", 1500, "--processes", 2, "--keep", tmp_path / "kept")
+@pytest.mark.parametrize(
+    ("part", "count", "rows"),
+    [
+        ("journal-power", 1500, JOURNAL_WORKLOADS),
+        ("journal-kill", 500, ("storm", "recovery")),
+        ("journal-faults", 300, ()),
+    ],
+)
+def test_nothing_promised_is_lost_of_a_journal(
+    tmp_path: Path, figure: Callable[[str], None], part: str, count: int, rows: tuple[str, ...]
+) -> None:
+    done = crash("--parts", part, "--states", count, "--processes", 2, "--keep", tmp_path / "kept")
     assert done.returncode == 0, done.stdout
     found = states(done.stdout)
-    assert found["journal-power"] >= 1500
-    assert all(found[f"journal-power/{workload}"] > 0 for workload in JOURNAL_WORKLOADS)
+    assert found[part] >= count
+    assert all(found[f"{part}/{row}"] > 0 for row in rows)
     first, *_, rates, _ = done.stdout.splitlines()
-    figure(f"power cuts of journals: {rates} ({first})")
-
-
-@pytest.mark.slow
-def test_deaths_of_who_has_a_journal(tmp_path: Path, figure: Callable[[str], None]) -> None:
-    done = crash("--parts", "journal-kill", "--states", 500, "--processes", 2, "--keep", tmp_path / "kept")
-    assert done.returncode == 0, done.stdout
-    found = states(done.stdout)
-    assert found["journal-kill"] >= 500
-    assert found["journal-kill/storm"] > 0
-    figure(f"kills of journals: {found['journal-kill']:,}, none with a violation")
-
-
-@pytest.mark.slow
-def test_faults_of_a_journal(tmp_path: Path, figure: Callable[[str], None]) -> None:
-    done = crash("--parts", "journal-faults", "--states", 300, "--processes", 2, "--keep", tmp_path / "kept")
-    assert done.returncode == 0, done.stdout
-    found = states(done.stdout)
-    assert found["journal-faults"] >= 300
-    figure(f"faults of journals: {found['journal-faults']:,}, none with a violation")
+    figure(f"{part}: {rates} ({first})")

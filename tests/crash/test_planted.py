@@ -46,6 +46,11 @@ def test_every_patch_is_of_a_planted_mistake_and_applies(patch: Path) -> None:
     apply_patch(patch, ROOT, "--check")
 
 
+def test_every_mistake_is_a_patch_or_a_switch_of_the_recorder() -> None:
+    switches = (PATCHES.parent / "recorder" / "mistakes.c").read_text()
+    assert [each.name for each in PLANTED.values() if not each.patch and f'"{each.name}"' not in switches] == []
+
+
 def test_a_mistake_that_is_not_there_is_refused() -> None:
     done = crash("--planted", "no-such")
     assert done.returncode == 2

@@ -26,6 +26,7 @@ from stress.crash.journal.scenarios import SCENARIOS, Scenario
 from stress.crash.journal.storm import Storm
 from stress.crash.mortal import Mortal
 from stress.crash.striker import Action, Strike, arm
+from stress.crash.sweeps import by_chance
 
 PLACES = ("on nothing", "on a journal")
 # Not within a call: the kernel ends no write in the middle of a page, and what a load relies on lies in a sector.
@@ -101,10 +102,7 @@ class JournalKill:
                 sweeps += [Case(name, place, kept, action) for kept in OPTIONS for action in _ACTIONS]
                 before, kept = self._chance.randrange(_CALLS_ABOUT), self._chance.choice([*OPTIONS])
                 sweeps.append(Case(name, place, kept, self._chance.choice(_ACTIONS), before=before))
-        self._chance.shuffle(sweeps)
-        # A short run as well has some of each kind: one of each comes first.
-        firsts = {case.row: at for at, case in reversed([*enumerate(sweeps)])}.values()
-        self._sweeps = iter([sweeps[at] for at in sorted(range(len(sweeps)), key=lambda at: at not in firsts)])
+        self._sweeps = by_chance(sweeps, self._chance)
         return next(self._sweeps)
 
     def one(self, case: Case) -> bool:

@@ -27,6 +27,7 @@ from stress.crash.store.options import options
 from stress.crash.store.scenarios import SCENARIOS, Scenario
 from stress.crash.store.storm import Storm
 from stress.crash.striker import Action, Strike, arm
+from stress.crash.sweeps import by_chance
 
 PLACES = ("on nothing", "on a store")
 _ACTIONS = (Action.KILL_BEFORE, Action.KILL_AFTER, Action.KILL_WITHIN)
@@ -106,10 +107,7 @@ class StoreKill:
                 sweeps += [Case(name, place, flush.value, action) for place in PLACES for action in _ACTIONS]
                 place, before = self._chance.choice(PLACES), self._chance.randrange(_CALLS_ABOUT)
                 sweeps.append(Case(name, place, flush.value, self._chance.choice(_ACTIONS), before=before))
-        self._chance.shuffle(sweeps)
-        # A short run as well has some of each kind: one of each comes first.
-        firsts = {case.row: at for at, case in reversed([*enumerate(sweeps)])}.values()
-        self._sweeps = iter([sweeps[at] for at in sorted(range(len(sweeps)), key=lambda at: at not in firsts)])
+        self._sweeps = by_chance(sweeps, self._chance)
         return next(self._sweeps)
 
     def one(self, case: Case) -> bool:
