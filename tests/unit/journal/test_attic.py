@@ -192,8 +192,8 @@ def test_a_file_whose_next_use_has_just_begun_has_no_damage(
                 writes.append((bytes(data), offset))
                 states.append(Path(file.path).read_bytes())
 
-        opened.append_delete(0)
         monkeypatch.setattr(JournalFile, "write", noted)
+        opened.append_delete(0)
         opened.reclaim()
         monkeypatch.undo()
     assert len(writes) == (1 if alignment < 512 else 2)

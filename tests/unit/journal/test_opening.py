@@ -18,7 +18,18 @@ from binlog.journal.check import check_journal
 from binlog.journal.journal import Journal
 from binlog.journal.options import JournalOptions
 from binlog.storage.journal_records import scan_records
-from tests.support.journals import FILE_BYTES, SMALL, files, flip, header_of, ids, journal, reload, write_file
+from tests.support.journals import (
+    FILE_BYTES,
+    SMALL,
+    files,
+    flip,
+    header_of,
+    ids,
+    journal,
+    records_in,
+    reload,
+    write_file,
+)
 
 
 def test_what_comes_too_early_or_twice_is_refused_and_breaks_nothing(tmp_path: Path) -> None:
@@ -249,3 +260,33 @@ def test_what_the_use_before_left_in_a_free_file_is_no_damage(tmp_path: Path, la
     loaded = reload(tmp_path, options)
     assert (ids(loaded), loaded.problems) == ([1], [])
     assert not (tmp_path / "attic").exists()
+
+
+@pytest.mark.parametrize("records", [[], [JournalRecord(Kind.ADD, 0, 7, 1, b"here")]], ids=["free", "used"])
+def test_what_the_use_before_left_in_a_file_of_jboss_messaging_is_no_damage(
+    tmp_path: Path, records: list[JournalRecord]
+) -> None:
+    """The same, behind the last record too, where nothing says that the record is the last."""
+    left = pack_record(JournalRecord(Kind.ADD, 0, 0x40B, 1, bytes(100)), FileHeader(JournalLayout.JBM, 3), 0)
+    write_file(tmp_path, FileHeader(JournalLayout.JBM, 90), [JournalRecord(Kind.ADD, 0, 6, 1, b"before")])
+    header = FileHeader(JournalLayout.JBM, 100)
+    file = write_file(tmp_path, header, [*records, left, b"J" * 50])
+    assert len(scan_records(file.read_bytes(), header).doubts) == 1
+    assert check_journal(tmp_path) == []
+    loaded = reload(tmp_path)
+    assert (ids(loaded), loaded.problems) == ([6, *(record.record_id for record in records)], [])
+    assert not (tmp_path / "attic").exists()
+
+
+def test_a_journal_of_jboss_messaging_of_which_nothing_is_left_can_be_opened(tmp_path: Path) -> None:
+    """All its files wait to be used again: what they had before says that they are no garbage."""
+    with journal(tmp_path, replace(SMALL, layout=JournalLayout.JBM)) as (opened, _):
+        opened.append_add(1, 1, b"gone")
+        opened.append_delete(1)
+        assert opened.compact() == 1
+    assert sum(len(records_in(file)) for file in files(tmp_path)) == 0
+    with journal(tmp_path) as (opened, loaded):
+        assert (loaded.records, loaded.problems) == ([], [])
+        opened.append_add(2, 1, b"new")
+    assert header_of(files(tmp_path)[0]).layout is JournalLayout.JBM
+    assert ids(reload(tmp_path)) == [2]

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import threading
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from binlog.errors import AccessError, BinlogError
 from binlog.format.journal.file_header import FileHeader, JournalLayout
 from binlog.format.journal.record import JournalRecord, Kind
+from binlog.journal.check import check_journal
 from binlog.journal.journal_file import JournalFile
 from binlog.journal.ledger import dead_files
 from binlog.journal.options import JournalOptions, Sync
@@ -216,3 +220,44 @@ def test_an_update_whose_record_is_damaged_is_there_and_told(tmp_path: Path) -> 
         assert [problem.rule for problem in loaded.problems] == ["update"]
         opened.append_delete(1)
     assert reload(tmp_path)[0::4] == ([], [])
+
+
+@pytest.mark.parametrize("alignment", [1, 64, 512, 1024])
+def test_wherever_beginning_another_use_of_a_file_is_cut_short_nothing_of_others_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, alignment: int
+) -> None:
+    """What lies in the dead file belongs to a transaction of which another part is alive, and is counted with it."""
+    options = replace(SMALL, alignment=alignment, file_bytes=4096)
+    write = JournalFile.write
+    writes_max = 0
+    while True:
+        path, left = tmp_path / f"{writes_max}", writes_max
+        with journal(path, options) as (opened, _):
+            opened.append_add_tx(10, 1, 1, bytes(2000))
+            opened.append_add(5, 1, bytes(2500))
+            opened.append_add_tx(10, 2, 1, b"alive")
+            opened.commit(10)
+            opened.append_add(6, 1, bytes(2500))
+
+            def cut_short(file: JournalFile, data: bytes, offset: int) -> None:
+                nonlocal left
+                if threading.current_thread().name.endswith("keeper"):
+                    left -= 1
+                    if left < 0:
+                        raise AccessError(f"{file.name}: a test ends it here")
+                write(file, data, offset)
+
+            monkeypatch.setattr(JournalFile, "write", cut_short)
+            opened.append_delete(1)
+            with contextlib.suppress(BinlogError):
+                opened.reclaim()
+            monkeypatch.undo()
+            with contextlib.suppress(BinlogError):
+                opened.close()
+        assert check_journal(path) == []
+        loaded = reload(path, options)
+        assert (sorted(ids(loaded)), loaded.problems, loaded.failed) == ([2, 5, 6], [], [])
+        if left >= 0:
+            break
+        writes_max += 1
+    assert writes_max >= 1
