@@ -11,19 +11,22 @@ the page's file is removed, durably; then its acknowledgements; then the record.
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections import deque
+from functools import partial
 from typing import NamedTuple
 
 from binlog.errors import GoneError, NotFoundError, StateError
-from binlog.format.paging.page_record import NO_TRANSACTION
+from binlog.format.paging.acks_file import Ack
 from binlog.format.paging.store_records import PagePlace, StoreRecord
-from binlog.paging.page import READ_BYTES, Page
+from binlog.paging.page import READ_BYTES, Chunk, Page
 from binlog.paging.page_acks import PageAcks, remove_acks
+from binlog.paging.sifting import sift
 from binlog.paging.store import PagingStore
-from binlog.paging.transactions import Outcome, PageTransaction, PageTransactions
+from binlog.paging.transactions import PageTransaction, PageTransactions
+from binlog.paging.uninterrupted import uninterrupted
 from binlog.storage.native import fork_generation
-from binlog.storage.page_records import Mark
 
 _NUMBER = (1 << 32) - 1
 
@@ -38,10 +41,20 @@ class Run(NamedTuple):
     messages: list[bytes]
 
 
+class _Position(NamedTuple):
+    """Where reading goes on: a page, the place of the message `number` in it; of which `skip` are passed over first."""
+
+    page: Page
+    at: int | None = None
+    number: int = 0
+    skip: int = 0
+
+
 class PageCursor:
     """The messages of a store, for whom they are; there is one for a store, and nobody depages that.
 
-    Any thread may read, and acknowledge; each message is given once.
+    Any thread may read, and acknowledge; each message is given once.  Where a signal handler raises while `read`
+    returns, what it was to give comes again with the next start.
     """
 
     def __init__(self, store: PagingStore, transactions: PageTransactions) -> None:
@@ -50,11 +63,9 @@ class PageCursor:
         self._generation = fork_generation()
         self._reading = threading.Lock()
         self._mutex = threading.Lock()
-        self._runs: deque[Run] = deque()
-        self._page: Page | None = None
-        self._at: int | None = None
-        self._number = 0
-        self._skip = 0
+        self._runs: tuple[Run, ...] = ()
+        self._position: _Position | None = None
+        self._returned: deque[tuple[Page, int, int]] = deque()
         self._read_through: set[int] = set()
         self._acks: dict[int, PageAcks] = {}
         store.page_closed.append(self._look)
@@ -68,9 +79,11 @@ class PageCursor:
         self._refuse()
         with self._reading:
             while not self._runs:
-                if not self._read_more(bytes_max):
+                if not (self._read_again() or self._read_more(bytes_max)):
                     return None
-            return self._runs.popleft()
+            run, *rest = self._runs
+            self._runs = tuple(rest)
+            return run
 
     def seek(self, place: int) -> None:
         """Go on with the message at a place, which this process has appended; those before it are given by others.
@@ -79,18 +92,18 @@ class PageCursor:
         """
         self._refuse()
         with self._reading:
-            self._runs.clear()
             page = self._store.find(place >> 32)
             if page is None:
                 raise GoneError(f"page {place >> 32} of {self._store.address!r} is gone")
-            self._page, self._at, self._number, self._skip = page, None, 0, place & _NUMBER
+            self._runs, self._position = (), _Position(page, skip=place & _NUMBER)
 
     def ack(self, place: int, count: int = 1, transaction: PageTransaction | None = None) -> None:
         """Acknowledge messages that follow one another in a page; with a transaction once that is committed.
 
         It survives the process as soon as this returns, or the commit; and is durable with the next `sync`, or the
-        commit.  Raises: StateError where one was acknowledged before; GoneError where the page is gone; FullError;
-        PoisonedError; AccessError.
+        commit.  Messages of a transaction that is rolled back are still the caller's, who may acknowledge them again.
+        Raises: StateError where one was acknowledged before; GoneError where the page is gone; ValueError where it has
+        no such message; FullError; PoisonedError; AccessError.
         """
         acks = self._acks.get(place >> 32) or self._open_acks(place >> 32)
         number = place & _NUMBER
@@ -98,10 +111,12 @@ class PageCursor:
             if acks.add(number, count) == acks.page.message_count:
                 self._look(acks.page)
             return
-        transaction.check()
-        acks.add(number, count, transaction.tx_id)
-        transaction.wrote(acks)
-        transaction.when_ended(lambda committed: self._finish(acks, number, count, committed=committed))
+        uninterrupted(partial(self._ack_with, transaction, acks, number, count))
+
+    def _ack_with(self, transaction: PageTransaction, acks: PageAcks, number: int, count: int) -> None:
+        with transaction.writing(acks) as write:
+            acks.add(number, count, transaction.tx_id)
+            write.done(lambda committed: self._finish(acks, number, count, committed=committed))
 
     def sync(self) -> None:
         """Have all that was acknowledged be durable.  Raises: PoisonedError; StateError."""
@@ -124,7 +139,8 @@ class PageCursor:
         """How many messages were not given yet, about: those of transactions count that will never be committed."""
         self._refuse()
         with self._reading:
-            at, number = self._page.page_id if self._page else 0, self._number + self._skip
+            position = self._position
+            at, number = (position.page.page_id, position.number + position.skip) if position else (0, 0)
             count = sum(len(run.messages) for run in self._runs)
             for page in self._store.pages:
                 if page.page_id > at:
@@ -165,96 +181,112 @@ class PageCursor:
                 page = self._store.find(page_id)
                 if page is None or page.is_complete:
                     raise GoneError(f"page {page_id} of {self._store.address!r} is gone")
-                found = self._acks[page_id] = PageAcks(page, self._transactions.outcome)
+                found = PageAcks(page, self._transactions.outcome)
                 for ack in found.pending:
-                    self._wait_for(found, ack.first, ack.message_count, ack.tx_id)
-            return found
+                    self._wait_for(found, ack)
+                self._acks[page_id] = found
+            others = list(self._acks.values())
+        for acks in others:
+            self._look(acks.page)  # who acknowledged its last message may have been interrupted
+        return found
 
     def _refuse(self) -> None:
         """Before a mutex is taken, which somebody may hold for ever in a forked child.  Raises: StateError."""
         if fork_generation() != self._generation:
             raise StateError(f"the cursor of {self._store.address!r} is the parent process's")
 
-    def _wait_for(self, acks: PageAcks, number: int, count: int, tx_id: int) -> None:
+    def _wait_for(self, acks: PageAcks, ack: Ack) -> None:
         """An acknowledgement of a transaction that an earlier process prepared counts once that is committed."""
-        transaction = self._transactions.open_transaction(tx_id)
+
+        def end(committed: bool) -> None:
+            if not committed:
+                self._returned.append((acks.page, ack.first, ack.message_count))
+            self._finish(acks, ack.first, ack.message_count, committed=committed)
+
+        transaction = self._transactions.open_transaction(ack.tx_id)
         if transaction is not None:
-            transaction.when_ended(lambda committed: self._finish(acks, number, count, committed=committed))
+            transaction.when_ended(end)
+
+    def _read_again(self) -> bool:
+        """Read messages that were passed over, as a transaction had acknowledged them that was then rolled back."""
+        if not self._returned:
+            return False
+        page, first, count = self._returned[0]
+        chunk = page.read(None, 0, bytes_max=READ_BYTES, skip=first, count_max=count)
+        assert chunk is not None
+        done = len(chunk.messages)
+        run = Run(page.page_id << 32 | chunk.number, chunk.messages)
+        if done < count:
+            self._returned[0], self._runs = (page, first + done, count - done), (run,)
+        else:
+            self._runs = (run,)
+            self._returned.popleft()
+        return True
 
     def _read_more(self, bytes_max: int) -> bool:
         """Read more of a page, or go to the next one; whether there was any."""
-        page = self._page
-        if page is None or self._page_ended(page):
-            return self._next_page(page)
+        position = self._position
+        if position is None or self._has_ended(position.page):
+            following = self._store.following(position.page.page_id if position else 0)
+            if following is not None:
+                self._position = _Position(following)
+            return following is not None
+        page = position.page
         was_open = page.is_open
         try:
-            chunk = page.read(self._at, self._number, bytes_max=bytes_max, skip=self._skip)
-        except NotFoundError:
+            chunk = self._read_chunk(position, bytes_max)
+            if chunk is None:
+                return self._end_of(page) if not was_open else not page.is_open
+            return self._give(position, chunk)
+        except (NotFoundError, GoneError):
             if page.is_complete:
                 return True  # all of it was acknowledged meanwhile
             raise
-        if chunk is None:
-            if was_open:
-                return not page.is_open  # there may be more, if it was closed meanwhile
-            self._read_through.add(page.page_id)
-            page.release()
-            if page.problem is not None:
-                self._store.problems.append(page.problem)
-            self._look(page)
-            return True
-        try:
-            wanted = self._judge(page, chunk.number, chunk.messages, chunk.tx_ids)
-        except GoneError:
-            return True
-        if wanted < len(chunk.messages):
-            if wanted == 0:
-                return False
-            again = page.read(self._at, self._number, bytes_max=bytes_max, skip=self._skip, count_max=wanted)
-            assert again is not None
-            chunk = again
-        self._at, self._number, self._skip = chunk.end, chunk.number + len(chunk.messages), 0
-        return True
 
-    def _page_ended(self, page: Page) -> bool:
+    def _has_ended(self, page: Page) -> bool:
         return page.is_complete or page.page_id in self._read_through
 
-    def _next_page(self, page: Page | None) -> bool:
-        following = self._store.following(page.page_id if page else 0)
-        if following is None:
-            return False
-        self._page, self._at, self._number, self._skip = following, None, 0, 0
+    def _end_of(self, page: Page) -> bool:
+        """All of a page was read."""
+        if page.problem is not None and page.page_id not in self._read_through:
+            self._store.problems.append(page.problem)
+        self._read_through.add(page.page_id)
+        page.release()
+        self._look(page)
         return True
 
-    def _judge(self, page: Page, first: int, messages: list[bytes], tx_ids: list[int] | None) -> int:
-        """Have those messages be given that are to be; up to which one that is known."""
-        acks = self._acks.get(page.page_id) or self._open_acks(page.page_id)
-        marks = acks.marks(first, len(messages))
-        if tx_ids is None and not any(marks):
-            self._runs.append(Run(page.page_id << 32 | first, messages))
-            return len(messages)
-        run: list[bytes] = []
-        for index, message in enumerate(messages):
-            number = first + index
-            tx_id = NO_TRANSACTION if tx_ids is None else tx_ids[index]
-            outcome = Outcome.COMMITTED if tx_id == NO_TRANSACTION else self._transactions.outcome(tx_id)
-            if outcome is Outcome.OPEN:
-                self._add_run(page, number, run)
-                return index
-            if tx_id != NO_TRANSACTION and page.was_found:
-                page.tx_counts[tx_id] = page.tx_counts.get(tx_id, 0) + 1
-            if outcome is Outcome.UNKNOWN:
-                acks.leave_out(number)
-            if marks[index] != Mark.NONE or outcome is Outcome.UNKNOWN:
-                self._add_run(page, number, run)
-                run = []
-            else:
-                run.append(message)
-        self._add_run(page, first + len(messages), run)
-        return len(messages)
+    def _read_chunk(self, position: _Position, bytes_max: int, count_max: int = sys.maxsize) -> Chunk | None:
+        page, at, number, skip = position
+        return page.read(at, number, bytes_max=bytes_max, skip=skip, count_max=count_max)
 
-    def _add_run(self, page: Page, stop: int, run: list[bytes]) -> None:
-        if run:
-            self._runs.append(Run(page.page_id << 32 | stop - len(run), run))
+    def _give(self, position: _Position, chunk: Chunk) -> bool:
+        """Have those messages be given that are to be, up to one of which that is not known; whether there was any."""
+        page = position.page
+        acks = self._acks.get(page.page_id) or self._open_acks(page.page_id)
+        marks = acks.marks(chunk.number, len(chunk.messages))
+        if chunk.tx_ids is None and not any(marks):
+            run = Run(page.page_id << 32 | chunk.number, chunk.messages)
+            # Both at once: no signal handler runs between the two.
+            self._runs, self._position = (run,), _Position(page, chunk.end, chunk.number + len(chunk.messages))
+            return True
+        sifted = sift(chunk, marks, self._transactions.outcome)
+        if sifted.known == 0:
+            return False
+        if sifted.known < len(chunk.messages):
+            again = self._read_chunk(position, READ_BYTES, sifted.known)
+            assert again is not None
+            chunk = again
+        for number in sifted.left_out:
+            acks.leave_out(number)
+        runs = tuple(Run(page.page_id << 32 | number, messages) for number, messages in sifted.runs)
+        following = _Position(page, chunk.end, chunk.number + len(chunk.messages))
+        counts = page.tx_counts
+        if page.was_found:
+            counts = {
+                tx_id: counts.get(tx_id, 0) + sifted.tx_counts.get(tx_id, 0) for tx_id in counts | sifted.tx_counts
+            }
+        self._runs, self._position, page.tx_counts = runs, following, counts
+        return True
 
     def _look(self, page: Page) -> None:
         """Remove a page of which nothing is left."""
@@ -264,13 +296,13 @@ class PageCursor:
             return
         if page.was_found and page.page_id not in self._read_through:
             return  # whose transactions its messages are is not known yet
+        uninterrupted(partial(self._store.do_later, partial(self._remove, page, acks)))
+
+    def _remove(self, page: Page, acks: PageAcks | None) -> None:
         with self._mutex:
             if page.is_complete:
                 return  # another thread removes it
             page.is_complete = True
-        self._store.do_later(lambda: self._remove(page, acks))
-
-    def _remove(self, page: Page, acks: PageAcks | None) -> None:
         counts = dict(page.tx_counts)
         if acks is not None:
             for tx_id, count in acks.tx_counts.items():

@@ -21,6 +21,7 @@ from binlog.paging.pool import Pool
 from binlog.paging.store import PagingStore
 from binlog.paging.transaction_store import Stored, TransactionStore
 from binlog.paging.transactions import PageTransaction, PageTransactions
+from binlog.paging.uninterrupted import uninterrupted
 from binlog.storage.files import make_directory, open_directory, sync_parent
 from binlog.storage.sole_owner import SoleOwner
 
@@ -104,8 +105,7 @@ class PagingManager:
     @property
     def addresses(self) -> list[str]:
         """The addresses that have a store."""
-        with self._mutex:
-            return sorted(self._stores)
+        return sorted(self._stores)
 
     def store(self, address: str) -> PagingStore:
         """The store of an address, which has a folder from then on.
@@ -113,6 +113,9 @@ class PagingManager:
         Raises: ValueError; FullError; AccessError; StateError; ClosedError; PoisonedError.
         """
         self._refuse()
+        return self._stores.get(address) or uninterrupted(partial(self._make, address))
+
+    def _make(self, address: str) -> PagingStore:
         with self._mutex:
             self._check()
             found = self._stores.get(address)
@@ -140,11 +143,12 @@ class PagingManager:
 
         deliver: is given the address, the messages, and the id of a transaction of the store, in which it may record
         what it makes of them.  That these are not in the page any more is recorded in the same one; so after a
-        crash either is so, or neither.  Messages of transactions that go on are waited for.
+        crash either is so, or neither.  Messages of transactions that go on are waited for.  Of the main thread it is
+        called in another one: what a signal handler raises comes out of here, and the page is processed all the same.
         Raises: what `deliver` raises, and then the page is there as before; StateError; FullError; PoisonedError;
         ClosedError, also where this waits and the manager is stopped.
         """
-        return self._depaging.run(self._depaged(address), deliver)
+        return uninterrupted(partial(self._depaging.run, self._depaged(address), deliver))
 
     def depage_to(self, deliver: Deliver) -> None:
         """Have the manager depage by itself whenever an address has room: now, and when messages were released.
@@ -242,8 +246,10 @@ class PagingManager:
         """Have all be durable, and end; a second call does nothing.  Raises: PoisonedError; it is stopped then too."""
         with self._mutex:
             state, self._state = self._state, "stopped"
-        if state != "started" or self._inherited:
-            return
+        if state == "started" and not self._inherited:
+            uninterrupted(self._stop)
+
+    def _stop(self) -> None:
         self.transactions.stop()
         self._pool.stop()
         first: BinlogError | None = None

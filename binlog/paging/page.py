@@ -199,24 +199,29 @@ class Page:
         """
         if self.header is None:
             return None
-        place = self.header.size if at is None else at
         with self._reading:
-            fd = self._open()
-            while (left := self._left(place)) is None or left > 0:
-                size = bytes_max if left is None else min(bytes_max, left)
-                data = read_soon_at(fd, size, place, self.path)
-                found = scan(data, place, self.header.salt, skip=skip, count_max=count_max)
-                place += found.consumed
-                number += found.skipped
-                skip -= found.skipped
-                if found.messages:
-                    return Chunk(number, found.messages, found.tx_ids, place)
-                if found.consumed:
-                    continue
-                if found.stop != ScanStop.SHORT or len(data) < size or size == left:
-                    self._judge(fd, place, number, found.stop)
-                    return None
-                bytes_max *= 4  # a message that is larger
+            chunk = self._read(self.header, self.header.size if at is None else at, number, bytes_max, skip, count_max)
+        return chunk  # noqa: RET504 - outside of the block, where a signal handler that raises leaves no lock behind
+
+    def _read(
+        self, header: PageHeader, place: int, number: int, bytes_max: int, skip: int, count_max: int
+    ) -> Chunk | None:
+        fd = self._open()
+        while (left := self._left(place)) is None or left > 0:
+            size = bytes_max if left is None else min(bytes_max, left)
+            data = read_soon_at(fd, size, place, self.path)
+            found = scan(data, place, header.salt, skip=skip, count_max=count_max)
+            place += found.consumed
+            number += found.skipped
+            skip -= found.skipped
+            if found.messages:
+                return Chunk(number, found.messages, found.tx_ids, place)
+            if found.consumed:
+                continue
+            if found.stop != ScanStop.SHORT or len(data) < size or size == left:
+                self._judge(fd, place, number, found.stop)
+                return None
+            bytes_max *= 4  # a message that is larger
         return None
 
     def _left(self, place: int) -> int | None:

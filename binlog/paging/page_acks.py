@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
+from functools import partial
 
 from binlog.errors import BinlogError, NotFoundError, StateError
 from binlog.format.paging.acks_file import ACKS_HEADER, Ack, pack_acks_header, parse_acks
@@ -17,6 +18,7 @@ from binlog.format.paging.page_record import NO_TRANSACTION
 from binlog.paging.addresses import AddressFolder
 from binlog.paging.page import Page
 from binlog.paging.transactions import Outcome
+from binlog.paging.uninterrupted import uninterrupted
 from binlog.storage.failures import NO_SPACE, own_errors, write_failure
 from binlog.storage.files import content_bytes, create_file, open_file, read_at, remove_file, sync, write_at
 from binlog.storage.native import fork_generation
@@ -71,27 +73,27 @@ class PageAcks:
         PoisonedError; AccessError.
         """
         done = self._append(number, count, tx_id)
-        if done >= 0 and tx_id == NO_TRANSACTION:
-            return done
-        return self._add_slowly(number, count, tx_id, done)
+        if done < 0:
+            if fork_generation() != self._generation:
+                raise StateError(f"{self._path} is the parent process's")
+            done = uninterrupted(partial(self._append_slowly, number, count, tx_id))
+        if tx_id != NO_TRANSACTION:
+            self.tx_counts[tx_id] = self.tx_counts.get(tx_id, 0) + 1
+        return done
 
-    def _add_slowly(self, number: int, count: int, tx_id: int, done: int) -> int:
-        if fork_generation() != self._generation:
-            raise StateError(f"{self._path} is the parent process's")
+    def _append_slowly(self, number: int, count: int, tx_id: int) -> int:
         with self._mutex:
-            if done in (Refusal.LIMIT, Refusal.FAILURE):
-                self._mend()
-                done = self._append(number, count, tx_id)
-            if done == Refusal.TWICE:
-                text = f"of the messages {number} to {number + count - 1} of {self.page} one was acknowledged before"
-                raise StateError(text)
-            if done == Refusal.LIMIT:
-                raise ValueError(f"{self.page} has no messages {number} to {number + count - 1}")
+            self._mend()
+            done = self._append(number, count, tx_id)
             if done == Refusal.FAILURE:
                 self._mend()
-            if tx_id != NO_TRANSACTION:
-                self.tx_counts[tx_id] = self.tx_counts.get(tx_id, 0) + 1
-            return done
+        if done == Refusal.TWICE:
+            raise StateError(
+                f"of the messages {number} to {number + count - 1} of {self.page} one was acknowledged before"
+            )
+        if done < 0:
+            raise ValueError(f"{self.page} has no messages {number} to {number + count - 1}")
+        return done
 
     def finish(self, number: int, count: int, *, committed: bool) -> int:
         """A transaction has ended that acknowledged messages; give `done_count`."""
@@ -103,6 +105,9 @@ class PageAcks:
 
     def sync(self) -> None:
         """Have all that was acknowledged be durable.  Raises: PoisonedError, and then nothing is any more."""
+        uninterrupted(self._sync)
+
+    def _sync(self) -> None:
         with self._mutex:
             if self._fd < 0:
                 return

@@ -23,6 +23,7 @@ from binlog.paging.options import PagingOptions, Policy
 from binlog.paging.page import Page
 from binlog.paging.page_acks import remove_acks
 from binlog.paging.transactions import PageTransaction
+from binlog.paging.uninterrupted import uninterrupted
 from binlog.storage.native import fork_generation
 
 Later = Callable[[Callable[[], None]], None]
@@ -74,6 +75,7 @@ class PagingStore:
         self._mutex = threading.Lock()
         self._room = threading.Condition(self._mutex)
         self._pages: deque[Page] = deque()
+        self._by_id: dict[int, Page] = {}
         self._unsynced: dict[Page, None] = {}
         self._current: Page | None = None
         self._append: Callable[[bytes, int], int | None] = _append_nothing
@@ -104,6 +106,7 @@ class PagingStore:
                     page.delete()
                 else:
                     self._pages.append(page)
+                    self._by_id[page_id] = page
             there = {page.page_id for page in self._pages}
             self.folder.sync()  # acknowledgements go only once their page has
             for page_id in self.folder.ids(ACKS_END):
@@ -120,8 +123,7 @@ class PagingStore:
     @property
     def pages(self) -> list[Page]:
         """The pages there are, the oldest first."""
-        with self._mutex:
-            return list(self._pages)
+        return list(self._pages)
 
     @property
     def page_count(self) -> int:
@@ -134,6 +136,9 @@ class PagingStore:
         Raises: FullError, AccessError, and then they do not; StateError; ClosedError; PoisonedError.
         """
         self._refuse()
+        return uninterrupted(self._start_paging)
+
+    def _start_paging(self) -> bool:
         with self._mutex:
             self._check()
             if self._is_paging:
@@ -159,14 +164,22 @@ class PagingStore:
         None where this is not page mode, DROPPED where it was dropped.
         """
         if transaction is not None:
-            transaction.check()
-            place = self._append_slowly(message, transaction.tx_id)
-            if place is not None and place != DROPPED:
-                transaction.wrote(self)
-            return place
+            return self._append_with(transaction, message)
         if type(message) is bytes and (place := self._append(message, NO_TRANSACTION)) is not None:
             return place
         return self._append_slowly(message, NO_TRANSACTION)
+
+    def _append_with(self, transaction: PageTransaction, message: bytes) -> int | None:
+        tx_id = transaction.tx_id
+        with transaction.writing(self) as write:
+            place = self._append(message, tx_id) if type(message) is bytes else None
+            if place is None:
+                place = self._append_slowly(message, tx_id)
+            if place is not None and place != DROPPED:
+                counts = self._by_id[place >> 32].tx_counts
+                counts[tx_id] = counts.get(tx_id, 0) + 1
+                write.done()
+        return place
 
     def depage(self) -> Page | None:
         """Take the first page, as a whole; it can be read, and is to be deleted.  None ends page mode.
@@ -176,6 +189,9 @@ class PagingStore:
         Raises: FullError, and nothing was taken; StateError; ClosedError; AccessError; PoisonedError.
         """
         self._refuse()
+        return uninterrupted(self._depage)
+
+    def _depage(self) -> Page | None:
         with self._mutex:
             self._check()
             page = self._take() if self._is_paging else None
@@ -193,6 +209,7 @@ class PagingStore:
             self._end_paging()
             return None
         self._pages.popleft()
+        self._by_id.pop(page.page_id, None)
         self._unsynced.pop(page, None)
         self._room.notify_all()
         return page
@@ -201,6 +218,7 @@ class PagingStore:
         """Have a page that was taken be the first one again: it could not be processed."""
         with self._mutex:
             self._pages.appendleft(page)
+            self._by_id[page.page_id] = page
             self._is_paging = True
 
     def forget(self, page: Page) -> None:
@@ -208,18 +226,17 @@ class PagingStore:
         with self._mutex:
             if page in self._pages:
                 self._pages.remove(page)
+            self._by_id.pop(page.page_id, None)
             self._unsynced.pop(page, None)
             self._room.notify_all()
 
     def following(self, page_id: int) -> Page | None:
         """The first page whose id is larger, or None."""
-        with self._mutex:
-            return next((page for page in self._pages if page.page_id > page_id), None)
+        return next((page for page in self.pages if page.page_id > page_id), None)
 
     def find(self, page_id: int) -> Page | None:
         """The page with this id, or None."""
-        with self._mutex:
-            return next((page for page in self._pages if page.page_id == page_id), None)
+        return self._by_id.get(page_id)
 
     @property
     def has_room(self) -> bool:
@@ -241,6 +258,9 @@ class PagingStore:
         Raises: PoisonedError, and from then on nothing is added; ClosedError; StateError.
         """
         self._refuse()
+        uninterrupted(self._sync_all)
+
+    def _sync_all(self) -> None:
         with self._mutex:
             self._check()
             pages = list(self._unsynced)
@@ -252,8 +272,10 @@ class PagingStore:
 
     def stop(self) -> None:
         """Have all be durable, and end; a second call does nothing.  Raises: PoisonedError; it is stopped then too."""
-        if fork_generation() != self._generation:
-            return
+        if fork_generation() == self._generation:
+            uninterrupted(self._stop)
+
+    def _stop(self) -> None:
         with self._mutex:
             if self._state == "stopped":
                 return
@@ -278,6 +300,9 @@ class PagingStore:
             message = memoryview(message).tobytes()
         if len(message) > MESSAGE_BYTES_MAX:
             raise ValueError(f"a message of {len(message)} bytes; {MESSAGE_BYTES_MAX} are possible")
+        return uninterrupted(partial(self._append_under_mutex, message, tx_id))
+
+    def _append_under_mutex(self, message: bytes, tx_id: int) -> int | None:
         with self._mutex:
             place = self._append_held(message, tx_id)
         self._do_due()
@@ -290,10 +315,6 @@ class PagingStore:
                 return None
             place = self._append(message, tx_id)
             if place is not None:
-                if tx_id != NO_TRANSACTION:
-                    assert self._current is not None
-                    counts = self._current.tx_counts
-                    counts[tx_id] = counts.get(tx_id, 0) + 1
                 return place
             if not self._go_on():
                 return DROPPED
@@ -333,6 +354,7 @@ class PagingStore:
         if self._next_id > PAGE_ID_MAX:
             raise FullError(f"the address {self.address!r} has used all ids of pages")
         new = Page.create(self.folder, self._next_id, self._options.page_bytes)
+        self._by_id[self._next_id] = new
         self._next_id += 1
         page, self._current = self._current, new
         assert new.writer is not None
@@ -378,6 +400,7 @@ class PagingStore:
                 self._is_paging = True
                 return
             self._pages.remove(page)
+            self._by_id.pop(page.page_id, None)
             self._unsynced.pop(page, None)
             page.delete()
 

@@ -15,11 +15,13 @@ import secrets
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Protocol, Self
 
 from binlog.errors import BinlogError, ClosedError, NotFoundError, PoisonedError, StateError
 from binlog.format.paging.store_records import StoreRecord, pack_page_transaction, parse_page_transaction
 from binlog.paging.transaction_store import Stored, TransactionStore
+from binlog.paging.uninterrupted import uninterrupted
 
 
 class Outcome(enum.Enum):
@@ -51,18 +53,41 @@ class PageTransaction:
         self._written: dict[Synced, None] = {}
         self._ended: list[Callable[[bool], None]] = []
         self._prepared = False
+        self._half_done = False
+        self._step = threading.Lock()
         self._record_id = 0
 
-    def wrote(self, to: Synced) -> None:
-        """A message or an acknowledgement of it was written.  Raises: StateError where it was ended, or prepared."""
-        self.check()
+    @contextmanager
+    def writing(self, to: Synced) -> Iterator[Self]:
+        """For the block something of it is written, and `done` called behind that.
+
+        Where an exception that is none of ours comes out of it nobody knows whether it was written, and only `rollback`
+        is possible then: with a commit the counts of messages would be wrong.
+        Raises: StateError where it was ended, or prepared.
+        """
+        with self._step:
+            self.check()
+            self._half_done = True
+            self._written[to] = None
+            try:
+                yield self
+            except (BinlogError, ValueError, TypeError):
+                self._half_done = False  # nothing was written
+                raise
+            self._half_done = False
+
+    def done(self, tell: Callable[[bool], None] | None = None) -> None:
+        """A message or an acknowledgement of it was written.  tell: is told whether it was committed."""
         self.count += 1
-        self._written[to] = None
+        if tell is not None:
+            self._ended.append(tell)
 
     def check(self) -> None:
-        """Raises: StateError where it was ended, or prepared."""
+        """Raises: StateError where it was ended, or prepared, or was interrupted."""
         if self.state is not Outcome.OPEN or self._prepared:
             raise StateError("the transaction was ended, or prepared")
+        if self._half_done:
+            raise StateError("the transaction was interrupted while something of it was written: roll it back")
 
     def when_ended(self, tell: Callable[[bool], None]) -> None:
         """Have it be told whether it was committed, once it has ended."""
@@ -74,9 +99,14 @@ class PageTransaction:
         Blocks: for syncs.  Raises: StateError; FullError; PoisonedError; ClosedError.
         """
         self.check()
-        self._record()
-        self._registry.store.prepare(self.store_tx_id, extra)
-        self._prepared = True
+        uninterrupted(partial(self._prepare, extra))
+
+    def _prepare(self, extra: bytes) -> None:
+        with self._step:
+            self.check()
+            self._record()
+            self._registry.store.prepare(self.store_tx_id, extra)
+            self._prepared = True
 
     def commit(self, *, others: bool = False) -> None:
         """Have all its messages be there, durably: all of them, or after a crash before that none.
@@ -85,26 +115,37 @@ class PageTransaction:
         to the store's transaction `store_tx_id`, which are there with them.
         Blocks: for syncs.  Raises: StateError; FullError, and it can be tried again; PoisonedError; ClosedError.
         """
-        if self.state is not Outcome.OPEN:
-            raise StateError("the transaction was ended")
-        if not self._prepared:
-            self._record()
-        if self.count or others or self._prepared:
-            self._registry.store.commit(self.store_tx_id)
-        self._registry.committed(self, self._record_id)
-        self._end(Outcome.COMMITTED)
+        uninterrupted(partial(self._commit, others=others))
+
+    def _commit(self, *, others: bool) -> None:
+        with self._step:
+            self._check_open()
+            if not self._prepared:
+                self.check()
+                self._record()
+            if self.count or others or self._prepared:
+                self._registry.store.commit(self.store_tx_id)
+            self._registry.committed(self, self._record_id)
+            self._end(Outcome.COMMITTED)
 
     def rollback(self, *, others: bool = False) -> None:
         """Have none of its messages be there.  others: as with `commit`.
 
         What was written stays in the pages until they go, and is passed over.  Raises: StateError; PoisonedError.
         """
+        uninterrupted(partial(self._rollback, others=others))
+
+    def _rollback(self, *, others: bool) -> None:
+        with self._step:
+            self._check_open()
+            if self._record_id or others or self._prepared:
+                self._registry.store.rollback(self.store_tx_id)
+            self._registry.rolled_back(self)
+            self._end(Outcome.UNKNOWN)
+
+    def _check_open(self) -> None:
         if self.state is not Outcome.OPEN:
             raise StateError("the transaction was ended")
-        if self._record_id or others or self._prepared:
-            self._registry.store.rollback(self.store_tx_id)
-        self._registry.rolled_back(self)
-        self._end(Outcome.UNKNOWN)
 
     def __enter__(self) -> Self:
         return self
@@ -189,8 +230,7 @@ class PageTransactions:
     @property
     def counts(self) -> Mapping[int, int]:
         """For each committed transaction, how much of it is left in pages."""
-        with self._mutex:
-            return {tx_id: left.count for tx_id, left in self._left.items()}
+        return {tx_id: left.count for tx_id, left in dict(self._left).items()}
 
     def begin(self) -> PageTransaction:
         """A new transaction.  Raises: StateError; ClosedError; PoisonedError."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import chain
+from itertools import chain, count
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from binlog.compose import Paging, open_paging
 from binlog.journal.options import JournalOptions
@@ -67,3 +68,53 @@ def page_all(store: PagingStore, messages: list[bytes]) -> None:
 def joined(pages: list[list[bytes]]) -> list[bytes]:
     """The messages of all pages."""
     return list(chain.from_iterable(pages))
+
+
+class MemoryRecord(NamedTuple):
+    """A record, as a TransactionStore tells it."""
+
+    record_id: int
+    user_type: int
+    body: bytes
+
+
+class MemoryStore:
+    """A transactional store in memory.  records, prepared: as what was stored, for the next manager."""
+
+    def __init__(self) -> None:
+        self._ids = count(1)
+        self._records: dict[int, MemoryRecord] = {}
+        self._open: dict[int, list[MemoryRecord | int]] = {}
+        self.prepared: list[Any] = []
+
+    @property
+    def records(self) -> list[MemoryRecord]:
+        """Each with its last update alone."""
+        return list(self._records.values())
+
+    def new_id(self) -> int:
+        return next(self._ids)
+
+    def append_delete(self, record_id: int) -> None:
+        del self._records[record_id]
+
+    def append_add_tx(self, tx_id: int, record_id: int, user_type: int, body: bytes) -> None:
+        self._open.setdefault(tx_id, []).append(MemoryRecord(record_id, user_type, body))
+
+    append_update_tx = append_add_tx
+
+    def append_delete_tx(self, tx_id: int, record_id: int) -> None:
+        self._open.setdefault(tx_id, []).append(record_id)
+
+    def prepare(self, tx_id: int, extra: bytes) -> None:
+        raise NotImplementedError
+
+    def commit(self, tx_id: int) -> None:
+        for change in self._open.pop(tx_id):
+            if isinstance(change, int):
+                del self._records[change]
+            else:
+                self._records[change.record_id] = change
+
+    def rollback(self, tx_id: int) -> None:
+        self._open.pop(tx_id, None)

@@ -6,13 +6,9 @@ own code a trace function raises in its place.  Behind it the journal is right, 
 
 from __future__ import annotations
 
-import dis
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from types import FrameType
-from typing import Any
 
 import pytest
 
@@ -20,50 +16,12 @@ from binlog.errors import PoisonedError
 from binlog.journal.journal import Journal
 from binlog.journal.options import Sync
 from binlog.journal.record import Record
+from tests.support.interruptions import Interruption
 from tests.support.journals import SMALL, reload
 
-_STEPS = {"CALL", "CALL_FUNCTION_EX", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT"}
 # So that each call is one of several in its buffer, and some go on to another file.
 _OPTIONS = replace(SMALL, file_bytes=1024, buffer_bytes=600)
 _OUTER = [Record(1, 1, b"first"), Record(2, 1, b"second")]
-
-
-class Interruption:
-    """Raises KeyboardInterrupt at one of the places of a call."""
-
-    def __init__(self, at: int) -> None:
-        self._left = at
-        self._last: dict[FrameType, str] = {}
-
-    def run(self, call: Callable[[], object]) -> bool:
-        """Make the call; whether it was interrupted, and did not end before."""
-        sys.settrace(self._trace)
-        try:
-            call()
-        except KeyboardInterrupt:
-            return True
-        finally:
-            sys.settrace(None)
-        return False
-
-    def _trace(self, frame: FrameType, event: str, argument: object) -> Any:
-        if "/binlog/" not in frame.f_code.co_filename or "/tests/" in frame.f_code.co_filename:
-            return None
-        frame.f_trace_opcodes = True
-        if event == "call":
-            self._step()
-        elif event == "opcode":
-            if self._last.get(frame) in _STEPS:
-                self._step()
-            self._last[frame] = dis.opname[frame.f_code.co_code[frame.f_lasti]]
-        elif event == "return":
-            self._last.pop(frame, None)
-        return self._trace
-
-    def _step(self) -> None:
-        self._left -= 1
-        if self._left < 0:
-            raise KeyboardInterrupt
 
 
 def _add(journal: Journal) -> None:

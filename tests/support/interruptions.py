@@ -1,0 +1,55 @@
+"""An exception of a signal handler, at each place at which one can come in the middle of a call."""
+
+from __future__ import annotations
+
+import dis
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+# A handler runs where a function begins, behind a call, and where a loop goes back.
+_STEPS = {"CALL", "CALL_FUNCTION_EX", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT"}
+
+
+class Interruption:
+    """Raises KeyboardInterrupt at one of the places of a call.  raised: it did, though nobody may have heard of it."""
+
+    def __init__(self, at: int) -> None:
+        self._left = at
+        self._last: dict[FrameType, str] = {}
+
+    def run(self, call: Callable[[], object]) -> bool:
+        """Make the call; whether it was interrupted, and did not end before."""
+        sys.settrace(self._trace)
+        try:
+            call()
+        except KeyboardInterrupt:
+            return True
+        finally:
+            sys.settrace(None)
+        return False
+
+    @property
+    def raised(self) -> bool:
+        """See above."""
+        return self._left < 0
+
+    def _trace(self, frame: FrameType, event: str, argument: object) -> Any:
+        if "/binlog/" not in frame.f_code.co_filename or "/tests/" in frame.f_code.co_filename:
+            return None
+        frame.f_trace_opcodes = True
+        if event == "call":
+            self._step()
+        elif event == "opcode":
+            if self._last.get(frame) in _STEPS:
+                self._step()
+            self._last[frame] = dis.opname[frame.f_code.co_code[frame.f_lasti]]
+        elif event == "return":
+            self._last.pop(frame, None)
+        return self._trace
+
+    def _step(self) -> None:
+        self._left -= 1
+        if self._left < 0:
+            raise KeyboardInterrupt
