@@ -292,7 +292,7 @@ class PageCursor:
         """Remove a page of which nothing is left."""
         acks = self._acks.get(page.page_id)
         count = page.message_count
-        if count is None or page.is_open or (count and (acks is None or acks.done_count < count)):
+        if page.is_complete or count is None or page.is_open or (count and (acks is None or acks.done_count < count)):
             return
         if page.was_found and page.page_id not in self._read_through:
             return  # whose transactions its messages are is not known yet

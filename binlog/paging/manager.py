@@ -252,7 +252,8 @@ class PagingManager:
     def _stop(self) -> None:
         self.transactions.stop()
         self._pool.stop()
-        first: BinlogError | None = None
+        failure = self._pool.failure
+        first = failure if isinstance(failure, BinlogError) and not isinstance(failure, ClosedError) else None
         ends = [cursor.close for cursor in self._cursors.values()] + [each.stop for each in self._stores.values()]
         for end in ends:
             try:
