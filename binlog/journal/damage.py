@@ -15,6 +15,8 @@ from binlog.format.journal.record import CHECK_BYTES, JOURNAL_ADD_TX, Kind, is_r
 from binlog.format.problem import Problem
 
 _HEAD_BYTES_MIN = 5
+# So many are told one by one: hostile bytes may have one every few bytes.
+_GAPS_MAX = 1000
 _ALIGNMENTS = (1, 512, 1024, 2048, 4096)
 
 _UNFINISHED = "what lies here is no record: it is damaged, or was being written when the machine or its process ended"
@@ -36,8 +38,10 @@ class Scanned(Protocol):
 def file_problems(path: str, header: FileHeader, data: bytes, scan: Scanned) -> Iterator[Problem]:
     """What is wrong, in the order of the file.  data: the whole file."""
     gaps = [gap for gap in scan.gaps if not _is_padding(data, *gap, header)]
-    for start, stop in gaps:
+    for start, stop in gaps[:_GAPS_MAX]:
         yield Problem(path, start, "gap", _UNFINISHED, stop)
+    if more := gaps[_GAPS_MAX:]:
+        yield Problem(path, more[0][0], "gap", f"{len(more):,} more places from here on are alike", more[-1][1])
     if header.layout is not JournalLayout.NATIVE:
         if (at := _cut_short(scan)) is not None:
             yield Problem(path, at, "tail", _UNFINISHED)

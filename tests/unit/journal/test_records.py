@@ -278,3 +278,16 @@ def test_a_record_forged_in_the_body_of_a_damaged_one_is_not_resurrected(tmp_pat
     loaded = reload(tmp_path)
     assert ids(loaded) == []
     assert [problem.rule for problem in loaded.problems] == ["tail"]
+
+
+def test_of_very_many_places_that_are_damaged_the_first_are_told_one_by_one(tmp_path: Path) -> None:
+    header = FileHeader(JournalLayout.NATIVE, 1, b"saltsalt")
+    items: list[JournalRecord | bytes] = []
+    for number in range(1500):
+        items += [JournalRecord(Kind.ADD, 0, number), b"?"]
+    write_file(tmp_path, header, items, file_bytes=1 << 16)
+    loaded = reload(tmp_path, replace(SMALL, file_bytes=1 << 16))
+    assert ids(loaded) == list(range(1500))
+    gaps = [problem for problem in loaded.problems if problem.rule == "gap"]
+    assert len(gaps) == 1001
+    assert gaps[-1].text.startswith("499 more")
