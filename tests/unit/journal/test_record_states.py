@@ -178,3 +178,35 @@ def test_columns_that_do_not_go_together_are_refused() -> None:
         journal_states(((1, b"\x12", bytes(8), bytes(8), bytes(8), []),))
     with pytest.raises(TypeError):
         journal_states(((1, b"\x12", bytes(8), bytes(8), bytes(8), ["text"]),))  # type: ignore[list-item]
+
+
+_I64 = st.integers(-3, 3) | st.integers(-(2**63), 2**63 - 1)
+
+
+@st.composite
+def hostile_files(draw: st.DrawFn) -> tuple[tuple[int, bytes, bytes, bytes, bytes, list[bytes]], ...]:
+    """Columns of any numbers, where counts are of any files, of any number, and cut anywhere."""
+    files = []
+    for _ in range(draw(st.integers(0, 4))):
+        kinds = draw(st.lists(st.integers(11, 19) | st.integers(0, 255), max_size=40))
+        columns = [
+            b"".join(
+                number.to_bytes(8, "little", signed=True) for number in draw(st.lists(_I64, min_size=n, max_size=n))
+            )
+            for n in [len(kinds)] * 3
+        ]
+        counts = draw(st.lists(st.binary(max_size=20) | st.just(bytes.fromhex("0000000100000001")), min_size=40))
+        files.append((draw(st.integers(0, 2**32 - 1) | st.integers(1, 3)), bytes(kinds), *columns, counts))
+    return tuple(files)
+
+
+@given(hostile_files())
+def test_whatever_the_columns_say_each_record_has_a_state(
+    given_files: tuple[tuple[int, bytes, bytes, bytes, bytes, list[bytes]], ...],
+) -> None:
+    found, odd = journal_states(given_files)
+    assert [len(states) for states, _ in found] == [len(kind) for _, kind, *_ in given_files]
+    assert set(b"".join(states for states, _ in found)) <= set(RecordState)
+    for _, file, index, other, _ in odd:
+        assert index < len(given_files[file][1])
+        assert other < len(given_files)
