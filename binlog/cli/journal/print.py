@@ -23,8 +23,16 @@ _ID = click.IntRange(min=-(2**63), max=2**63 - 1)
 @directory_argument
 @click.option("--id", "ids", type=_ID, multiple=True, metavar="ID", help="Only this record's; may be given again.")
 @click.option("--tx", "tx_ids", type=_ID, multiple=True, metavar="TX", help="Only this transaction's.")
-@click.option("--kind", "kinds", type=click.Choice([kind.name.lower() for kind in RecordKind]), multiple=True)
-@click.option("--state", "states", type=click.Choice([state.name.lower() for state in RecordState]), multiple=True)
+@click.option(
+    "--kind", "kinds", type=click.Choice([kind.name.lower() for kind in RecordKind]), multiple=True, help="Only these."
+)
+@click.option(
+    "--state",
+    "states",
+    type=click.Choice([state.name.lower() for state in RecordState]),
+    multiple=True,
+    help="Only these.",
+)
 @click.option("--count", type=click.IntRange(min=0), metavar="N", help="Print so many at most.")
 @json_option('Print a JSON object for each record, with its body as "text", or as "base64" where it is not UTF-8.')
 @files_options

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -116,6 +117,11 @@ def test_stat_tells_who_has_it_and_all_of_it_as_json(path: Path, capfd: pytest.C
 
 def test_check_tells_and_exits_with_1(path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert _say(capfd, "check", path) == "no problems found\n"
+    (path / "attic").mkdir()
+    (path / "attic" / "journal-9.jnl.7").touch()
+    said = _say(capfd, "check", path)
+    assert said == f"no problems found\n1 file that loads have set aside: {path}/attic\n"
+    shutil.rmtree(path / "attic")
     flip(path / "journal-1.jnl", 200)
     said = _say(capfd, "check", path, code=1)
     assert said.startswith(f"{path}/journal-1.jnl at offset 88: ")
