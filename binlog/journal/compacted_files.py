@@ -80,7 +80,8 @@ def _write_file(
 ) -> WrittenFile:
     layout = files.layout
     salt = os.urandom(8) if layout is JournalLayout.NATIVE else b""
-    header = source.header._replace(salt=salt, alignment=options.alignment)
+    ids = files.record_id_in_header
+    header = source.header._replace(salt=salt, alignment=options.alignment, record_id_max=ids)
     data = bytearray([layout.fill]) * (file_bytes + _HEAD_ROOM)
     packed = header.pack()
     first = aligned(layout.header_bytes, options.alignment)

@@ -12,7 +12,7 @@ import errno
 import os
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from binlog.errors import AccessError, FullError
 from binlog.format.journal.file_header import FileHeader, JournalLayout
@@ -32,6 +32,7 @@ from binlog.storage.files import (
 _SALT_BYTES = 8
 _CHUNK_BYTES = 1 << 20
 _JBM_ID_MAX = 2**32 - 1
+_RECORD_ID_MAX = 2**63 - 1
 
 
 class JournalFiles:
@@ -39,6 +40,7 @@ class JournalFiles:
 
     data: those with records, oldest first, but the one in which the journal goes on.  free: those without.
     ahead: one that is ready, whose id is larger than all before.
+    record_id_max: tells the largest id that a record or a transaction has had.
     """
 
     def __init__(self, folder: str, directory_fd: int, options: JournalOptions, layout: JournalLayout) -> None:
@@ -50,6 +52,7 @@ class JournalFiles:
         self.current: JournalFile | None = None
         self.ahead: JournalFile | None = None
         self.id_max = 0
+        self.record_id_max: Callable[[], int] = lambda: 0
         self._options = options
 
     def __len__(self) -> int:
@@ -111,6 +114,8 @@ class JournalFiles:
         """
         options = self._options
         many = options.pool_files is not None and len(self) > max(options.pool_files, options.files_min)
+        if file.damaged or many or file.file_bytes != options.file_bytes:
+            self._keep_ids()
         if file.damaged:
             file.close()
             move_file(self.folder, self.directory_fd, file.name, f"{file.name}.{file.header.file_id}")
@@ -138,6 +143,11 @@ class JournalFiles:
                 file.close()
 
     @property
+    def record_id_in_header(self) -> int:
+        """The largest id that a record or a transaction has had, as a header written now has it."""
+        return min(self.record_id_max(), _RECORD_ID_MAX) if self.layout is JournalLayout.NATIVE else 0
+
+    @property
     def _header_alignment(self) -> int:
         return self._options.alignment if self.layout is JournalLayout.NATIVE else 1
 
@@ -151,7 +161,16 @@ class JournalFiles:
             raise FullError(f"{self.folder}: there are no more ids for files", limit=_JBM_ID_MAX)
         self.id_max += 1
         salt = os.urandom(_SALT_BYTES) if self.layout is JournalLayout.NATIVE else b""
-        return FileHeader(self.layout, self.id_max, salt, self._header_alignment, time.time_ns())
+        return FileHeader(
+            self.layout, self.id_max, salt, self._header_alignment, time.time_ns(), self.record_id_in_header
+        )
+
+    def _keep_ids(self) -> None:
+        """Write the largest id into a header that stays: the file that goes may have the last record that tells it."""
+        if self.layout is JournalLayout.NATIVE:
+            kept = self.free.popleft().renew(self._header()) if self.free else self._make()
+            kept.close()
+            self.free.append(kept)
 
     def _make(self) -> JournalFile:
         """A new file, filled, on the disk, and open."""

@@ -110,13 +110,14 @@ class Journal:
             with contextlib.suppress(BinlogError):
                 uninterrupted(self._stop)
             raise
-        self._id = loaded.id_max
         self._state = "loaded"
         return loaded
 
     def _begin(self, loading: Loading) -> None:
         """Make what appends behind what was loaded."""
         self._files = files = loading.files
+        self._id = loading.record_id_max
+        files.record_id_max = lambda: self._id
         self._ledger = loading.ledger
         assert files.current is not None
         self._ledger.meet(files.current)

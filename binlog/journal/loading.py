@@ -38,7 +38,7 @@ class Loading:
     """One load.
 
     files: the journal's, from then on.  ledger: what is there.  at, record_count: where the journal goes on in the last
-    file with records, where it can.
+    file with records, where it can.  record_id_max: the largest id that a record or a transaction has had.
     """
 
     def __init__(self, folder: str, directory_fd: int, options: JournalOptions) -> None:
@@ -58,6 +58,8 @@ class Loading:
         self._unused: list[JournalFile] = []
         self._replay = Replay(self.ledger, listing.files)
         last = self._read(listing)
+        self.record_id_max = max((self._replay.id_max, *(file.header.record_id_max for file in listing.files)))
+        self.files.record_id_max = lambda: self.record_id_max
         self._clear(listing)
         if last is not None:
             self._go_on_in(last)
@@ -70,7 +72,7 @@ class Loading:
         replay = self._replay
         failed = [*replay.failed.values(), *replay.left()]
         problems = [*self._problems, *replay.problems()]
-        return Loaded(replay.records(), replay.prepared(), failed, replay.id_max, problems)
+        return Loaded(replay.records(), replay.prepared(), failed, self.record_id_max, problems)
 
     def failed_ids(self) -> list[int]:
         """Transactions for which a rollback is to be appended, so that none of their records ever counts.

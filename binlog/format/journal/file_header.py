@@ -34,7 +34,8 @@ JOURNAL_HEADER = Layout(
         Field("file_id", "u64", "of this use of the file; records have its lower 32 bits"),
         Field("salt", "bytes:8", "of this use, at random; goes into the CRC of each record"),
         Field("began_ns", "u64", "when this use began, nanoseconds since 1970 UTC"),
-        Field("reserved", "bytes:20", "zeros", const=bytes(20)),
+        Field("record_id_max", "u64", "no record or transaction had a larger id when this use began"),
+        Field("reserved", "bytes:12", "zeros", const=bytes(12)),
         Field("crc", "u32", "CRC-32C of 0..59"),
     ),
 )
@@ -99,6 +100,7 @@ class FileHeader(NamedTuple):
     salt: bytes = b""
     alignment: int = 1
     began_ns: int = 0
+    record_id_max: int = 0
 
     @property
     def record_id(self) -> int:
@@ -109,7 +111,7 @@ class FileHeader(NamedTuple):
         """The header as it lies in the file, with room for where the records end."""
         if self.layout is not JournalLayout.NATIVE:
             return JBM_HEADER.pack({"file_id": self.file_id})
-        values = {name: getattr(self, name) for name in ("alignment", "file_id", "salt", "began_ns")}
+        values = {name: getattr(self, name) for name in ("alignment", "file_id", "salt", "began_ns", "record_id_max")}
         crc = crc32c(JOURNAL_HEADER.pack({**values, "crc": 0})[:_CRC_AT])
         return JOURNAL_HEADER.pack({**values, "crc": crc}) + bytes(JOURNAL_END.size)
 
@@ -165,7 +167,8 @@ def parse_file_header(data: bytes, path: str, layout: JournalLayout | None = Non
         )
     if not 1 <= found["alignment"] <= ALIGNMENT_MAX:
         raise CorruptError(path, 0, "alignment", f"nothing is aligned to {found['alignment']} bytes")
-    return FileHeader(JournalLayout.NATIVE, found["file_id"], found["salt"], found["alignment"], found["began_ns"])
+    values = [found[name] for name in ("file_id", "salt", "alignment", "began_ns", "record_id_max")]
+    return FileHeader(JournalLayout.NATIVE, *values)
 
 
 def _jbm_header(data: bytes, path: str, layout: JournalLayout) -> FileHeader:

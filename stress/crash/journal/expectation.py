@@ -152,6 +152,9 @@ class _Comparison:
         for tx_id in (told.prepared.keys() | told.failed.keys()) - known:
             self.wrong.append(f"the transaction {tx_id} is told of, which nobody had tried yet")
         self._damage(crash)
+        promised = [max(each.tx_id, each.record_id) for each in most.operations.values() if self._promised(each)]
+        if told.keeps_ids and told.id_max < max(promised, default=0):
+            self.wrong.append(f"the largest id is told as {told.id_max}, and {max(promised)} was used")
 
     def _evident(self) -> dict[int, int]:
         """Of each writer the last call that is seen to have been done: so those before it were too."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from binlog.format.journal.file_header import JournalLayout
 from binlog.format.journal.record import Kind
 from binlog.journal.journal import Journal
 from binlog.journal.options import JournalOptions
@@ -35,7 +36,8 @@ class Told:
     """What a load told.
 
     records: whose bodies are there, in order, with the record of each, and whether it is an update.
-    problems: the rules.  wrong: bodies that nobody appended, and the like.
+    problems: the rules.  keeps_ids: whether the layout has a place for the largest id.
+    wrong: bodies that nobody appended, and the like.
     """
 
     records: dict[Identity, tuple[int, bool]] = field(default_factory=dict)
@@ -43,6 +45,7 @@ class Told:
     failed: dict[int, Content] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     id_max: int = 0
+    keeps_ids: bool = False
     wrong: list[str] = field(default_factory=list)
 
     def marks(self) -> Iterator[Mark]:
@@ -112,7 +115,9 @@ def open_journal(path: Path, options: JournalOptions) -> tuple[Journal, Told]:
     journal = Journal(path, options)
     try:
         journal.start()
-        return journal, told_of(journal.load())
+        told = told_of(journal.load())
+        told.keeps_ids = journal._files.layout is JournalLayout.NATIVE
+        return journal, told
     except BaseException:
         journal.close()
         raise

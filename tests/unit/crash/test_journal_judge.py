@@ -170,6 +170,13 @@ def test_after_a_mere_death_what_is_there_has_all_before_it() -> None:
     assert any("number=0" in line for line in judged(told_of(1), tried, -1, Crash.KILL))
 
 
+def test_an_id_that_was_used_may_not_come_again() -> None:
+    told = Told(id_max=1, keeps_ids=True)
+    assert judged(told, operations((Kind.ADD, 0, 1), (Kind.DELETE, 0, 1)), 1) == []
+    wrong = judged(told, operations((Kind.ADD, 0, 2), (Kind.DELETE, 0, 2)), 1)
+    assert wrong == ["the largest id is told as 1, and 2 was used"]
+
+
 def test_what_a_load_did_not_tell_may_not_come_back() -> None:
     expected = Expectation()
     (operation,) = operations((Kind.ADD, 0, 1))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,10 +15,11 @@ from binlog.errors import AccessError, BinlogError
 from binlog.format.journal.file_header import FileHeader, JournalLayout
 from binlog.format.journal.record import JournalRecord, Kind
 from binlog.journal.check import check_journal
+from binlog.journal.journal import Journal
 from binlog.journal.journal_file import JournalFile
 from binlog.journal.ledger import dead_files
 from binlog.journal.options import JournalOptions, Sync
-from tests.support.journals import SMALL, files, header_of, ids, journal, reload, write_file
+from tests.support.journals import SMALL, files, header_of, ids, journal, records_in, reload, write_file
 
 # One record to a file.
 ONE = bytes(1500)
@@ -177,6 +179,30 @@ def test_so_many_files_stay_as_were_asked_for(tmp_path: Path, pool: int | None, 
         opened.reclaim()
         assert count - 1 <= len(files(tmp_path)) <= count + 7
     assert ids(reload(tmp_path, options)) == [1000]
+
+
+@pytest.mark.parametrize("pool", [None, 0])
+@pytest.mark.parametrize("work", [Journal.reclaim, Journal.compact])
+def test_no_id_comes_again_though_nothing_is_left_of_its_record(
+    tmp_path: Path, work: Callable[[Journal], int], pool: int | None
+) -> None:
+    options = replace(SMALL, pool_files=pool)
+    with journal(tmp_path, options) as (opened, _):
+        opened.append_add(1, 1, b"")
+        opened.append_add(1_000_000, 1, b"")
+        opened.append_delete(1_000_000)
+        for _ in range(60):
+            opened.append_update(1, 1, bytes(100))
+        opened.append_delete(1)
+        opened.append_add(2, 1, b"")
+        for _ in range(60):
+            opened.append_update(2, 1, bytes(100))
+        work(opened)
+    assert not any(record[4] == 1_000_000 for file in files(tmp_path) for record in records_in(file))
+    for _ in range(2):
+        with journal(tmp_path, options) as (opened, loaded):
+            assert loaded.id_max == 1_000_000
+            assert opened.new_id() == 1_000_001
 
 
 def test_a_damaged_file_is_set_aside_when_nobody_needs_it(tmp_path: Path) -> None:

@@ -132,6 +132,7 @@ _HEADERS = st.one_of(
         st.binary(min_size=8, max_size=8),
         st.integers(1, 4096),
         st.integers(0, 2**63),
+        st.integers(0, 2**64 - 1),
     ),
 )
 
