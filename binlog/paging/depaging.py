@@ -46,7 +46,7 @@ class Depaging:
         with self._locks[store.address]:
             page = store.depage()
             if page is None:
-                self.forget(store.address)
+                self.forget(store)
                 return False
             try:
                 self._process(store, page, deliver)
@@ -56,11 +56,14 @@ class Depaging:
             page.delete()
             return True
 
-    def forget(self, address: str) -> None:
-        """Page mode has ended."""
-        found = self._last.pop(address, None)
+    def forget(self, store: PagingStore) -> None:
+        """Page mode has ended.  Raises: FullError; PoisonedError; ClosedError."""
+        found = self._last.get(store.address)
         if found is not None:
+            # Without the record a page that a power cut brings back would be depaged once more.
+            store.folder.sync()
             self._transactions.store.append_delete(found[0])
+            del self._last[store.address]
 
     def _process(self, store: PagingStore, page: Page, deliver: Deliver) -> None:
         messages: list[bytes] = []

@@ -96,9 +96,9 @@ class PagingManager:
         """Records of pages that are gone, and of transactions of which nothing is in any."""
         for record_id, _ in self._complete:
             self.transactions.store.append_delete(record_id)
-        idle = [address for address, store in self._stores.items() if not store.is_paging]
-        for address in idle:
-            self._depaging.forget(address)
+        idle = [store for store in self._stores.values() if not store.is_paging]
+        for store in idle:
+            self._depaging.forget(store)
         if len(idle) == len(self._stores) and not self.problems:
             self.transactions.purge(())
 

@@ -210,7 +210,7 @@ class PagingStore:
             return None
         self._pages.popleft()
         self._by_id.pop(page.page_id, None)
-        self._unsynced.pop(page, None)
+        # It stays among those to be synced: a transaction of which it has messages may be committed before it goes.
         self._room.notify_all()
         return page
 
@@ -407,8 +407,9 @@ class PagingStore:
     def _sync(self, pages: list[Page]) -> None:
         try:
             for page in pages:
+                was_open = page.is_open  # what is added behind the sync, before it is closed, is not in it
                 page.sync()
-                if not page.is_open:
+                if not was_open:
                     self._unsynced.pop(page, None)
         except BinlogError as error:
             with self._mutex:

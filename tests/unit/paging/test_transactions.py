@@ -310,3 +310,68 @@ def test_where_a_sync_failed_nothing_is_committed_or_paged(tmp_path: Path) -> No
         assert opened.manager.transactions.counts == {}
         with pytest.raises(PoisonedError):
             store.page(b"more")
+
+
+def test_a_page_that_is_being_depaged_is_synced_before_a_transaction_in_it_is_committed(tmp_path: Path) -> None:
+    with paging(tmp_path) as (opened, store), pytest.MonkeyPatch.context() as patch:
+        store.start_paging()
+        transaction = opened.manager.begin()
+        store.page(b"mine", transaction)
+        patch.setattr(store, "do_later", lambda _: None)
+        patch.setattr(store, "_later", lambda _: None)
+        page = store.depage()
+        assert page is not None
+        synced: list[Page] = []
+
+        def note(each: Page) -> None:
+            synced.append(each)
+
+        patch.setattr(Page, "sync", note)
+        transaction.commit()
+        assert page in synced
+        store.put_back(page)
+
+
+def test_what_is_added_while_a_page_is_synced_is_synced_by_the_next_one(tmp_path: Path) -> None:
+    with paging(tmp_path) as (_, store), pytest.MonkeyPatch.context() as patch:
+        store.start_paging()
+        page = store.pages[0]
+        patch.setattr(store, "_later", lambda _: None)
+        sync = Page.sync
+        synced: list[Page] = []
+
+        def sync_and_fill(each: Page) -> None:
+            sync(each)
+            synced.append(each)
+            if len(synced) == 1:
+                page_all(store, numbered(30))
+
+        patch.setattr(Page, "sync", sync_and_fill)
+        store.page(b"first")
+        store.sync()
+        assert synced == [page]
+        assert not page.is_open
+        store.sync()
+        assert synced.count(page) == 2
+
+
+def test_the_record_of_a_processed_page_stays_until_its_removal_is_durable(tmp_path: Path) -> None:
+    events: list[str] = []
+    with paging(tmp_path) as (opened, store), pytest.MonkeyPatch.context() as patch:
+        store.start_paging()
+        store.page(b"message")
+        opened.manager.depage(store.address, lambda *_: None)
+        sync, delete = store.folder.sync, opened.journal.append_delete
+
+        def delete_and_tell(record_id: int) -> None:
+            events.append("record")
+            delete(record_id)
+
+        def sync_and_tell() -> None:
+            events.append("folder")
+            sync()
+
+        patch.setattr(store.folder, "sync", sync_and_tell)
+        patch.setattr(opened.journal, "append_delete", delete_and_tell)
+        assert not opened.manager.depage(store.address, lambda *_: None)
+        assert events[-2:] == ["folder", "record"]
