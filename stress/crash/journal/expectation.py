@@ -28,7 +28,7 @@ class Expectation:
 
     operations: those tried, but for those that were refused.  durable: of each writer the last call that is promised.
     there, gone: calls that a load told as done, and as not done.  failed: transactions that were told as failed.
-    perhaps_told: those of which a load may have told that, and nobody knows.
+    perhaps_told: those that had not ended when a load began, which may have told that, known to nobody.
     problems: whether a load told of damage.
     """
 
@@ -105,7 +105,6 @@ class Expectation:
                 is_there = operation.identity in told
             (self.there if is_there else self.gone).add(operation.identity)
         self.problems |= problems
-        self.perhaps_told.clear()
         self._told = []
 
 
