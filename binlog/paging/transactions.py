@@ -14,11 +14,11 @@ import enum
 import secrets
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Protocol, Self
 
-from binlog.errors import BinlogError, ClosedError, NotFoundError, PoisonedError, StateError
+from binlog.errors import BinlogError, ClosedError, FullError, StateError
 from binlog.format.paging.store_records import StoreRecord, pack_page_transaction, parse_page_transaction
 from binlog.paging.transaction_store import Stored, TransactionStore
 from binlog.paging.uninterrupted import uninterrupted
@@ -285,15 +285,15 @@ class PageTransactions:
         store = self.store
         with self._lowering:
             store_tx_id = store.new_id()
-            begun = False
+            is_ending = False
             try:
                 left = self._lower(store_tx_id, counts)
                 yield store_tx_id
-                begun = True
+                is_ending = True
                 store.commit(store_tx_id)
-            except BaseException:
-                if not begun:
-                    _give_up(store, store_tx_id)
+            except BaseException as error:
+                if not is_ending or isinstance(error, FullError):
+                    _give_up(store, store_tx_id)  # else nobody knows whether it was committed
                 raise
             with self._mutex:
                 for tx_id, count in left:
@@ -350,9 +350,6 @@ class PageTransactions:
 
 
 def _give_up(store: TransactionStore, store_tx_id: int) -> None:
-    try:
+    # There is none where nothing was appended to it; and what cannot be rolled back the next load rolls back.
+    with suppress(BinlogError):
         store.rollback(store_tx_id)
-    except (NotFoundError, PoisonedError, ClosedError):
-        return  # nothing was appended to it, or nothing is ever again: the next load forgets it
-    except BinlogError:
-        return
