@@ -69,7 +69,8 @@ class JournalMachine(RuleBasedStateMachine):
     def _open(self) -> None:
         if self._path.exists():
             # Silent on all that a crash leaves, and says the same of the records as the load does.
-            assert check_journal(self._path) == []
+            problems = check_journal(self._path)
+            assert not problems, problems
             there = live_ids(inspect_journal(self._path, JournalNames()))
         else:
             there = []
