@@ -18,7 +18,7 @@ from binlog.storage.files import make_directory
 from binlog.storage.group_commit import Mode
 
 # Transactions of a queue take little of it.
-_QUEUE_JOURNAL_BYTES = 1 << 20
+_QUEUE_JOURNAL = JournalOptions(file_bytes=1 << 20)
 
 
 class Paging(NamedTuple):
@@ -53,12 +53,13 @@ def open_queue(
     mode: Mode = Mode.SYNC,
     memory_bytes: int = MEMORY_BYTES,
     options: PagingOptions | None = None,
+    journal_options: JournalOptions | None = None,
 ) -> Queue:
     """Open the queue in a folder, which is made where there is none, in one that is there; close it in the end.
 
     mode: Mode.SYNC or Mode.FLUSH, how far a message is when `put` has returned.  memory_bytes: of messages that nobody
     has got yet; what is beyond stays in pages.  options: of the pages; with page_count_max, of which there must be two,
-    `put` waits or raises queue.Full.
+    `put` waits or raises queue.Full.  journal_options: of the journal that says which transactions were committed.
     Raises: BusyError; AccessError; CorruptError; VersionError; FullError; PoisonedError; ValueError.
     """
     options = options or PagingOptions()
@@ -66,7 +67,7 @@ def open_queue(
         raise ValueError("a queue has two pages at least, and puts no message into none")
     with ExitStack() as opening:
         make_directory(os.fspath(path))
-        journal = Journal(os.path.join(path, JOURNAL_FOLDER), JournalOptions(file_bytes=_QUEUE_JOURNAL_BYTES))
+        journal = Journal(os.path.join(path, JOURNAL_FOLDER), journal_options or _QUEUE_JOURNAL)
         opening.enter_context(journal)
         manager = PagingManager(path, options, store=journal, stored=journal.load())
         opening.enter_context(manager)

@@ -12,6 +12,7 @@ from pathlib import Path
 from stress.crash.journal.subject import JOURNALS
 from stress.crash.log_subject import LOGS
 from stress.crash.marks import Recorder
+from stress.crash.paging.subject import QUEUES
 from stress.crash.recording import LOG
 from stress.crash.store.subject import STORES
 
@@ -19,7 +20,7 @@ from stress.crash.store.subject import STORES
 def main() -> None:
     """Run the workload in each root with its seed, with a trace of its own beside the root."""
     part, name, *runs = sys.argv[1:]
-    (workload,) = (subject.workloads[name] for subject in (LOGS, STORES, JOURNALS) if subject.part == part)
+    (workload,) = (subject.workloads[name] for subject in (LOGS, STORES, JOURNALS, QUEUES) if subject.part == part)
     recorder = Recorder()
     for seed, path in zip(runs[::2], runs[1::2], strict=True):
         root = Path(path)

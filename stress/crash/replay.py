@@ -13,6 +13,7 @@ from stress.crash.journal import faults as journal_faults
 from stress.crash.journal import kill as journal_kill
 from stress.crash.journal.subject import JOURNALS
 from stress.crash.log_subject import LOGS
+from stress.crash.paging.subject import QUEUES
 from stress.crash.store import faults as store_faults
 from stress.crash.store import kill as store_kill
 from stress.crash.store.subject import STORES
@@ -29,6 +30,7 @@ _REPLAYS: dict[str, Callable[[Path, Path], list[str]]] = {
     "journal-power": partial(power.replay, JOURNALS),
     "journal-kill": journal_kill.replay,
     "journal-faults": journal_faults.replay,
+    "paging-power": partial(power.replay, QUEUES),
 }
 
 

@@ -18,6 +18,7 @@ from stress.crash.journal.kill import JournalKill
 from stress.crash.journal.subject import JOURNALS
 from stress.crash.kill import Kill
 from stress.crash.log_subject import LOGS
+from stress.crash.paging.subject import QUEUES
 from stress.crash.power import Power
 from stress.crash.store.faults import StoreFaults
 from stress.crash.store.kill import StoreKill
@@ -42,6 +43,7 @@ PARTS: dict[str, Callable[[Context], Part]] = {
     "journal-power": lambda context: Power(context, JOURNALS),
     "journal-kill": JournalKill,
     "journal-faults": JournalFaults,
+    "paging-power": lambda context: Power(context, QUEUES),
 }
 SHARES = {
     "power": 0.4,
@@ -54,6 +56,7 @@ SHARES = {
     "journal-power": 0.15,
     "journal-kill": 0.1,
     "journal-faults": 0.05,
+    "paging-power": 0.15,
 }
 """How much of a worker's time each part has, against the others that run."""
 

@@ -26,6 +26,9 @@ class What(enum.IntEnum):
     TX_TRIED = 8
     TX_DONE = 9
     TX_DROPPED = 10
+    # All that its process put, or acknowledged, is durable: what a power cut is not to take.
+    PUTS_SYNCED = 11
+    ACKS_SYNCED = 12
 
 
 class Identity(NamedTuple):
