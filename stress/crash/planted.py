@@ -87,6 +87,10 @@ PLANTED = {
         Planted("journal-moved-before-control", "files are renamed before a control file says so", "journal-kill"),
         Planted("journal-sync-tried-again", "a sync that failed is made again, and does nothing", "journal-faults"),
         Planted("journal-found-bytes-believed", "what a failed sync left is not written anew", "journal-faults"),
+        Planted("paging-commit-not-synced", "a transaction is committed before its pages are synced", "paging-power"),
+        Planted("paging-name-not-synced", "a page is synced, and its name is not", "paging-power"),
+        Planted("paging-last-ack-forgotten", "the last acknowledgement in a file does not count", "paging-kill"),
+        Planted("paging-acks-removed-first", "acknowledgements go before the page that they are of", "paging-kill"),
         Planted("tail-not-compared", "a tail is believed without a look at our own copy of it", part="damage"),
     )
 }

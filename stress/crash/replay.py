@@ -13,6 +13,7 @@ from stress.crash.journal import faults as journal_faults
 from stress.crash.journal import kill as journal_kill
 from stress.crash.journal.subject import JOURNALS
 from stress.crash.log_subject import LOGS
+from stress.crash.paging import kill as paging_kill
 from stress.crash.paging.subject import QUEUES
 from stress.crash.store import faults as store_faults
 from stress.crash.store import kill as store_kill
@@ -31,6 +32,7 @@ _REPLAYS: dict[str, Callable[[Path, Path], list[str]]] = {
     "journal-kill": journal_kill.replay,
     "journal-faults": journal_faults.replay,
     "paging-power": partial(power.replay, QUEUES),
+    "paging-kill": paging_kill.replay,
 }
 
 

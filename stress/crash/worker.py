@@ -18,6 +18,7 @@ from stress.crash.journal.kill import JournalKill
 from stress.crash.journal.subject import JOURNALS
 from stress.crash.kill import Kill
 from stress.crash.log_subject import LOGS
+from stress.crash.paging.kill import QueueKill
 from stress.crash.paging.subject import QUEUES
 from stress.crash.power import Power
 from stress.crash.store.faults import StoreFaults
@@ -44,6 +45,7 @@ PARTS: dict[str, Callable[[Context], Part]] = {
     "journal-kill": JournalKill,
     "journal-faults": JournalFaults,
     "paging-power": lambda context: Power(context, QUEUES),
+    "paging-kill": QueueKill,
 }
 SHARES = {
     "power": 0.4,
@@ -57,6 +59,7 @@ SHARES = {
     "journal-kill": 0.1,
     "journal-faults": 0.05,
     "paging-power": 0.15,
+    "paging-kill": 0.1,
 }
 """How much of a worker's time each part has, against the others that run."""
 

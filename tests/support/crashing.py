@@ -18,6 +18,8 @@ PARTS = (
     "journal-power",
     "journal-kill",
     "journal-faults",
+    "paging-power",
+    "paging-kill",
 )
 WORKLOADS = ("single", "groups", "modes", "cutover", "turns", "recovery", "jpos")
 STORE_WORKLOADS = ("sync", "async", "pooled", "removing", "killed", "recovery")

@@ -75,6 +75,11 @@ class Expectation:
                 self.durable.update(transaction.put)
                 self.gone.update(transaction.acked)
 
+    def died(self) -> None:
+        """Only a process died: all that calls had returned for is so."""
+        self.durable |= self.put
+        self.gone |= self.acked
+
 
 @dataclass(slots=True)
 class Observation:

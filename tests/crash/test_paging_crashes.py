@@ -1,0 +1,24 @@
+"""A queue: power cuts and kills at each call (docs/testing.md)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.crashing import crash, states
+
+_ROWS = {
+    "paging-power": ("puts", "transactions", "removal"),
+    "paging-kill": ("recovery",),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("part", "count"), [("paging-power", 400), ("paging-kill", 200)])
+def test_nothing_promised_is_lost_of_a_queue(tmp_path: Path, part: str, count: int) -> None:
+    done = crash("--parts", part, "--states", count, "--processes", 2, "--keep", tmp_path / "kept")
+    assert done.returncode == 0, done.stdout
+    found = states(done.stdout)
+    assert found[part] >= count
+    assert all(found[f"{part}/{row}"] > 0 for row in _ROWS[part])
