@@ -100,7 +100,9 @@ class Expectation:
             elif operation.kind in _ENDS:
                 continue  # it shows in what the transaction did
             elif operation.kind in _DELETES:
-                is_there = operation.record_id not in records
+                if operation.record_id in records:
+                    self.gone.add(operation.identity)
+                continue  # what is not there is gone by its adds and updates, whoever has deleted it
             else:
                 is_there = operation.identity in told
             (self.there if is_there else self.gone).add(operation.identity)
