@@ -26,6 +26,7 @@ from binlog.format.problem import Problem
 from binlog.paging.manager import PagingManager
 from binlog.paging.queue_transaction import QueueTransaction
 from binlog.paging.shared_sync import SharedSync
+from binlog.paging.transactions import Outcome
 from binlog.storage.group_commit import Mode
 from binlog.storage.native import fork_generation
 
@@ -348,8 +349,9 @@ class Queue:
             try:
                 transaction.rollback()
             except BinlogError as failed:
-                self._failure = failed
-                raise PoisonedError("what became of a transaction is not known: open the queue anew") from error
+                if transaction.state is Outcome.OPEN:
+                    self._failure = failed
+                    raise PoisonedError("what became of a transaction is not known: open the queue anew") from error
             raise
         finally:
             with self._mutex:

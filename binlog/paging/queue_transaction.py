@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol, Self
 
-from binlog.errors import StateError
+from binlog.errors import FullError, StateError
 
 
 class Placed(Protocol):
@@ -50,12 +50,16 @@ class QueueTransaction:
         Blocks: for syncs, whatever the queue's mode is.
         Raises: StateError where a message was acknowledged by others, or the transaction ended; FullError: nothing was
         done then, and it can be tried again; PoisonedError: it may have been done, which opening the queue anew tells;
-        ClosedError.
+        ClosedError.  After an exception of a signal handler it may have been done, and cannot be tried again.
         """
         self._check()
-        if self._messages or self._acked:
-            self._commit(self._messages, _runs(sorted(self._acked)))
         self._is_ended = True
+        if self._messages or self._acked:
+            try:
+                self._commit(self._messages, _runs(sorted(self._acked)))
+            except FullError:
+                self._is_ended = False
+                raise
 
     def rollback(self) -> None:
         """Have none of it be done.  Raises: StateError."""

@@ -20,6 +20,7 @@ from binlog.format.paging.names import PAGE_END
 from binlog.paging.inspection import check_paging
 from binlog.paging.options import PagingOptions, Policy
 from binlog.paging.queue import Queue
+from binlog.paging.transactions import PageTransaction
 
 SMALL = PagingOptions(page_bytes=4096)
 
@@ -194,6 +195,54 @@ def test_a_transaction_whose_message_others_acknowledged_does_nothing(folder: Pa
         assert taken(q) == [b"two"]
     with open_queue(folder) as q:
         assert q.empty()
+
+
+def test_a_transaction_for_which_there_is_no_room_can_be_tried_again(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_queue(folder, mode=Mode.FLUSH) as q:
+        q.put(b"before")
+        got = q.get()
+        transaction = q.transaction()
+        transaction.ack(got)
+        transaction.put(b"after")
+
+        def full(*_: object) -> None:
+            raise FullError("no space left")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(q._store, "append", full)
+            with pytest.raises(FullError):
+                transaction.commit()
+        assert q.empty()
+        transaction.commit()
+        with pytest.raises(StateError):
+            transaction.commit()
+        assert taken(q) == [b"after"]
+    with open_queue(folder) as q:
+        assert q.empty()
+
+
+def test_a_signal_handler_that_raises_behind_a_commit_takes_nothing_back(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_queue(folder, mode=Mode.FLUSH) as q:
+        transaction = q.transaction()
+        transaction.put(b"one")
+        commit = PageTransaction.commit
+
+        def interrupted(self: PageTransaction) -> None:
+            commit(self)
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patched:
+            patched.setattr(PageTransaction, "commit", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                transaction.commit()
+        with pytest.raises(StateError):
+            transaction.commit()
+        q.put(b"two")
+        assert taken(q) == [b"one", b"two"]
 
 
 def test_who_waits_is_given_what_is_put(folder: Path) -> None:
