@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import faulthandler
+import shutil
 import sys
 import tempfile
 import time
@@ -35,6 +36,7 @@ def main() -> int:
             print(f"paging: round {rounds}, {producers} producers: {len(wrong)} things are wrong; kept: {folder}")
             print("\n".join(wrong[:20]))
             return 1
+    shutil.rmtree(folder)
     print(f"paging: {rounds} rounds, {kills} kills, {marks:,} marks, nothing wrong")
     return 0
 
