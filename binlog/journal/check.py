@@ -45,7 +45,9 @@ def find_problems(journal: Inspection) -> list[Problem]:
 
 
 def _is_any_gone(journal: Inspection) -> bool:
-    """Whether there may have been files before the last one that was used which are not there any more."""
-    ids = [file.seen.header.file_id for file in journal.files]
-    last = max((file.seen.header.file_id for file in journal.files if file.is_used), default=0)
-    return sum(file_id <= last for file_id in ids) < last
+    """Whether there may have been files which are not there any more, or are used again.
+
+    Also behind the last one that has records: a compaction keeps deletes of what was in those.
+    """
+    ids = {file.seen.header.file_id for file in journal.files}
+    return len(ids) < max(ids, default=0)

@@ -215,6 +215,14 @@ def test_what_a_gone_file_explains_is_not_told(tmp_path: Path) -> None:
     assert rules(tmp_path) == ["transaction", "delete"]  # the file is there, and has not what is told of it
 
 
+def test_what_a_file_that_is_used_again_explains_is_not_told(tmp_path: Path) -> None:
+    """A compaction keeps deletes of what its other files had; and then all files behind are freed."""
+    with_delete(tmp_path)
+    assert rules(tmp_path) == ["delete"]
+    write_file(tmp_path, _SALTED._replace(file_id=3), [])
+    assert rules(tmp_path) == []
+
+
 def test_a_transaction_in_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
     write_journal(tmp_path, [_JOINED], [_JOINED._replace(record_id=2), commit(5, (1, 1), (2, 1))])
     assert rules(tmp_path) == []
