@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import sys
 import time
 
@@ -17,14 +18,23 @@ _STEPS_AT_ONCE = 100
 def main() -> int:
     """0 where all held; what did not is shown as the shortest program that leads to it."""
     parser = argparse.ArgumentParser(prog="python -m stress.journal", description=__doc__)
-    parser.add_argument("--steps", type=int, default=100_000, help="how many in all (%(default)s)")
+    parser.add_argument("--steps", type=int, default=100_000, help="how many in all, at least (%(default)s)")
     parser.add_argument("--seed", type=int, default=int(time.time()), help="default: drawn")
     options = parser.parse_args()
-    programs = max(options.steps // _STEPS_AT_ONCE, 1)
-    print(f"journal: seed {options.seed}, {programs:,} programs of up to {_STEPS_AT_ONCE} steps", flush=True)
+    print(f"journal: seed {options.seed}, {options.steps:,} steps, programs of up to {_STEPS_AT_ONCE}", flush=True)
     begun = time.monotonic()
+    # Hypothesis ends some programs early: what that leaves is made up for, by another seed.
+    for round_seed in itertools.count(options.seed):
+        _run(round_seed, max((options.steps - JournalMachine.steps) // _STEPS_AT_ONCE, 1))
+        if JournalMachine.steps >= options.steps:
+            break
+    print(f"journal: {JournalMachine.steps:,} steps in {time.monotonic() - begun:.0f} s, nothing wrong")
+    return 0
+
+
+def _run(round_seed: int, programs: int) -> None:
     run_state_machine_as_test(
-        seed(options.seed)(JournalMachine),
+        seed(round_seed)(JournalMachine),
         settings=settings(
             max_examples=programs,
             stateful_step_count=_STEPS_AT_ONCE,
@@ -34,8 +44,6 @@ def main() -> int:
             suppress_health_check=list(HealthCheck),
         ),
     )
-    print(f"journal: {JournalMachine.steps:,} steps in {time.monotonic() - begun:.0f} s, nothing wrong")
-    return 0
 
 
 if __name__ == "__main__":
