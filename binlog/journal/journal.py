@@ -85,6 +85,7 @@ class Journal:
         layout is another one than was asked for; FullError; AccessError; PoisonedError.  Then nothing of it is left in
         this process, and it can be called again.
         """
+        self._refuse()
         with self._closing:  # a load that was interrupted may be ending still
             if self._state != "started":
                 raise StateError(f"the journal {self.path} is not to be loaded: it is {self._state}")

@@ -252,6 +252,9 @@ class PageCursor:
             self._store.problems.append(page.problem)
         self._read_through.add(page.page_id)
         page.release()
+        acks = self._acks.get(page.page_id)
+        if acks is not None and page.message_count is not None:
+            acks.end(page.message_count)
         self._look(page)
         return True
 

@@ -83,6 +83,7 @@ class Page:
         self.is_complete = False
         self._is_gone = False
         self._syncing = threading.Lock()
+        self._failure: BinlogError | None = None
         self._reading = threading.Lock()
 
     @classmethod
@@ -178,12 +179,18 @@ class Page:
         with self._syncing:
             if self._fd < 0:
                 return
+            if self._failure is not None:
+                raise self._failure  # fsync(2): the kernel tells of it once; a second sync would say that all is well
             was_open = self.is_open
             if not self._is_gone:
-                sync(self._fd, self.path)
-                if not self._named:
-                    self.folder.sync()
-                    self._named = True
+                try:
+                    sync(self._fd, self.path)
+                    if not self._named:
+                        self.folder.sync()
+                        self._named = True
+                except BinlogError as error:
+                    self._failure = error
+                    raise
             if not was_open:
                 self._close_written()
 

@@ -103,6 +103,12 @@ class PageAcks:
         """A message is nobody's: its transaction was not committed; give `done_count`.  Nothing is written."""
         return self._writer.mark(number, 1, Mark.DONE)
 
+    def end(self, message_count: int) -> None:
+        """The page has so many messages: acknowledgements of others, which a power cut took, count for nothing."""
+        beyond = self.page.message_count_max - message_count
+        if beyond > 0:
+            self._writer.mark(message_count, beyond, Mark.NONE)
+
     def sync(self) -> None:
         """Have all that was acknowledged be durable.  Raises: PoisonedError, and then nothing is any more."""
         uninterrupted(self._sync)

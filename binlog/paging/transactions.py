@@ -330,10 +330,11 @@ class PageTransactions:
     def committed(self, transaction: PageTransaction, record_id: int) -> None:
         """A transaction's record is durable."""
         with self._mutex:
+            if transaction.count:
+                # Before it is open no more: `outcome` takes no lock, and must not find it nowhere.
+                self._left[transaction.tx_id] = _Left(record_id, transaction.count)
             self._open.pop(transaction.tx_id, None)
             self.in_doubt.pop(transaction.store_tx_id, None)
-            if transaction.count:
-                self._left[transaction.tx_id] = _Left(record_id, transaction.count)
 
     def rolled_back(self, transaction: PageTransaction) -> None:
         """A transaction will have no record."""

@@ -290,3 +290,18 @@ def test_a_journal_of_jboss_messaging_of_which_nothing_is_left_can_be_opened(tmp
         opened.append_add(2, 1, b"new")
     assert header_of(files(tmp_path)[0]).layout is JournalLayout.JBM
     assert ids(reload(tmp_path)) == [2]
+
+
+def test_a_forked_child_does_not_load_its_parents_journal(tmp_path: Path) -> None:
+    with Journal(tmp_path, SMALL) as opened:
+        pid = os.fork()
+        if pid == 0:
+            code = 1
+            try:
+                opened.load()
+            except StateError:
+                code = 0
+            finally:
+                os._exit(code)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+        opened.load()

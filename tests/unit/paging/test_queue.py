@@ -431,3 +431,26 @@ def test_a_full_disk_refuses_one_message_and_the_next_one_goes(folder: Path, mon
         q._append = append
         q.put(b"two")
         assert taken(q) == [b"two"]
+
+
+def test_acknowledgements_of_what_a_power_cut_took_count_for_no_other_message(tmp_path: Path) -> None:
+    """The acknowledgements were synced, and the end of their page was not."""
+    with open_queue(tmp_path / "queue", mode=Mode.FLUSH) as opened:
+        for body in bodies(10):
+            opened.put(body)
+        messages = [opened.get_nowait() for _ in range(10)]
+        for message in messages[5:]:
+            opened.ack(message, mode=Mode.SYNC)
+        died = copied(tmp_path / "queue")
+    (page,) = died.glob(f"*/*{PAGE_END}")
+    os.truncate(page, page.read_bytes().index(bodies(1, first=5)[0]))
+    for _ in range(2):
+        with open_queue(died) as opened:
+            assert [opened.get_nowait().body for _ in range(5)] == bodies(5)
+            assert opened.empty()
+            with pytest.raises(queue.Empty):
+                opened.get_nowait()
+    with open_queue(died) as opened:
+        assert taken(opened) == bodies(5)
+        assert taken(opened) == []
+    assert not list(died.glob(f"*/*{PAGE_END}"))

@@ -11,6 +11,7 @@ import pytest
 
 from binlog.compose import Paging
 from binlog.errors import ClosedError, PoisonedError, StateError
+from binlog.paging import page as page_module
 from binlog.paging.page import Page
 from binlog.paging.store import PagingStore
 from tests.support.paging import crashed, numbered, page_all, page_files, paging
@@ -310,6 +311,27 @@ def test_where_a_sync_failed_nothing_is_committed_or_paged(tmp_path: Path) -> No
         assert opened.manager.transactions.counts == {}
         with pytest.raises(PoisonedError):
             store.page(b"more")
+
+
+def test_a_sync_of_a_page_that_failed_is_not_tried_again_by_another_transaction(tmp_path: Path) -> None:
+    """The kernel tells of it once: the second would be committed on a disk that lacks its messages."""
+
+    def fail(*_: object) -> None:
+        raise PoisonedError("a sync failed")
+
+    closing = contextlib.ExitStack()
+    _, store = closing.enter_context(paging(tmp_path))
+    store.start_paging()
+    store.page(b"mine")
+    (page,) = store.pages
+    with pytest.MonkeyPatch.context() as failing:
+        failing.setattr(page_module, "sync", fail)
+        with pytest.raises(PoisonedError):
+            page.sync()
+    with pytest.raises(PoisonedError):
+        page.sync()
+    with pytest.raises(PoisonedError):
+        closing.close()
 
 
 def test_a_page_that_is_being_depaged_is_synced_before_a_transaction_in_it_is_committed(tmp_path: Path) -> None:
