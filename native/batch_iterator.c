@@ -14,6 +14,7 @@
 #define PY_SSIZE_T_CLEAN
 #include "read.h"
 
+#include "brief.h"
 #include "journal.h"
 #include "layout.h"
 #include "many.h"
@@ -21,6 +22,7 @@
 #include "page.h"
 #include "pairs.h"
 #include "quick_append.h"
+#include "transaction_pack.h"
 
 #include <stdint.h>
 #include <string.h>
@@ -273,6 +275,9 @@ static PyMethodDef module_methods[] = {
     {"pack_messages", binlog_pack_messages, METH_VARARGS, "See native/message.c."},
     {"stamp_messages", binlog_stamp_messages, METH_VARARGS, "See native/message.c."},
     {"walk_messages", binlog_walk_messages, METH_VARARGS, "See native/walk.c."},
+    {"connect_brief", binlog_connect_brief, METH_VARARGS, "See native/brief.c."},
+    {"fork_generation", binlog_fork_generation_now, METH_NOARGS, "See native/brief.c."},
+    {"crc32c", binlog_crc32c_of, METH_VARARGS, "See native/brief.c."},
     {"connect_mapped", binlog_connect_mapped, METH_VARARGS, "See native/mapped_store.c."},
     {"read_cached", binlog_read_cached, METH_VARARGS, "See native/cached_read.c."},
     {"store_mapped", binlog_store_mapped, METH_VARARGS, "See native/mapped_store.c."},
@@ -286,6 +291,7 @@ static PyMethodDef module_methods[] = {
     {"gather_bodies", binlog_gather_bodies, METH_VARARGS, "See native/journal_columns.c."},
     {"journal_states", binlog_journal_states, METH_VARARGS, "See native/journal_states.c."},
     {"connect_pages", binlog_connect_pages, METH_VARARGS, "See native/page_writer.c."},
+    {"pack_transaction", binlog_pack_transaction, METH_VARARGS, "See native/transaction_pack.c."},
     {"scan_page", binlog_scan_page, METH_VARARGS, "See native/page_scan.c."},
     {"connect", binlog_connect, METH_VARARGS, "See native/quick_append.c."},
     {NULL, NULL, 0, NULL},

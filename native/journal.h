@@ -4,6 +4,7 @@
 #define BINLOG_JOURNAL_H
 
 #include "crc_spans.h"
+#include "journal_counts.h"
 
 #include <Python.h>
 #include <stdint.h>
@@ -21,7 +22,6 @@ enum journal_kind {
     JOURNAL_KIND_ROLLBACK,
 };
 #define JOURNAL_CHECK_BYTES 4
-#define JOURNAL_PLACE_BYTES 8 /* of a file's id, and of how many records are in it */
 #define JOURNAL_SALT_BYTES 8
 
 /* The use of a file that a record is of: the id that its records have, and the salt; NULL in JBoss Messaging's layouts. */

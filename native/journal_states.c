@@ -197,6 +197,31 @@ static void set_content(struct replay *replay, enum state state)
         replay->states[replay->content[i]] = (uint8_t)state;
 }
 
+/* Tell of files with records that are more than is said, and lie behind a file of which some are said: they cannot be an
+ * earlier transaction's.  is_own: whether `file` is one.  How many, or -1 with an exception. */
+static int tell_later(struct replay *replay, Py_ssize_t file, uint32_t index, const uint8_t *counts, size_t counts_bytes,
+                      int *is_own)
+{
+    Py_ssize_t before = -1;
+    uint32_t oldest = counts_oldest(counts, counts_bytes);
+    int told = 0;
+
+    for (size_t i = 0; counts_bytes && i < replay->content_count; i++) {
+        Py_ssize_t place = file_of(replay, replay->content[i]);
+        struct file *other = &replay->files[place];
+        if (place == before || other->here <= (other->said > 0 ? other->said : 0))
+            continue;
+        before = place; /* those of a file lie together */
+        if (!file_is_later((uint32_t)other->file_id, oldest))
+            continue;
+        if (tell(replay, LACKING, file, index, place, other->here) != 0)
+            return -1;
+        *is_own |= place == file;
+        told++;
+    }
+    return told;
+}
+
 /* Leave out what is more than is said: of an earlier transaction with the same id, which a crash left.  It lies before the
  * others of its file. */
 static void leave_orphans(struct replay *replay, struct transaction *transaction)
@@ -226,7 +251,7 @@ static void leave_orphans(struct replay *replay, struct transaction *transaction
 static int compare(struct replay *replay, struct transaction *transaction, Py_ssize_t file, uint32_t index,
                    const uint8_t *counts, size_t counts_bytes)
 {
-    int lacking = 0, result = 0;
+    int lacking, result = 0, is_told = 0;
 
     for (size_t i = 0; i < replay->content_count; i++)
         replay->files[file_of(replay, replay->content[i])].here++;
@@ -235,13 +260,25 @@ static int compare(struct replay *replay, struct transaction *transaction, Py_ss
         if (place != NONE)
             replay->files[place].said = (int32_t)get_u32(counts + at + 4);
     }
+    lacking = tell_later(replay, file, index, counts, counts_bytes, &is_told);
+    result = lacking < 0 ? -1 : 0;
     leave_orphans(replay, transaction);
     for (size_t at = 0; at < counts_bytes && result == 0; at += JOURNAL_PLACE_BYTES) {
         uint32_t place = id_table_get(&replay->by_file_id, get_u32(counts + at));
         if (place == NONE || replay->files[place].said == (int64_t)replay->files[place].here)
             continue;
         lacking++;
+        is_told |= (Py_ssize_t)place == file;
         result = tell(replay, LACKING, file, index, place, replay->files[place].here);
+    }
+    if (result == 0 && !is_told) {
+        result = counts_are_odd((uint32_t)replay->files[file].file_id, counts, counts_bytes);
+        if (result < 0) {
+            no_memory();
+        } else if (result > 0) {
+            lacking++;
+            result = tell(replay, LACKING, file, index, file, replay->files[file].here);
+        }
     }
     for (size_t at = 0; at < counts_bytes; at += JOURNAL_PLACE_BYTES) {
         uint32_t place = id_table_get(&replay->by_file_id, get_u32(counts + at));

@@ -176,8 +176,45 @@ static int64_t all_bytes(PyObject *messages, const struct common *common, Py_ssi
     return total;
 }
 
-/* pack_messages(messages, store_host, with_crc, body_bytes_max): the bytes, as a bytearray, and where in them each message
- * begins and the last one ends, as uint32.  Raises TypeError and ValueError. */
+/* A half message, and one that was rolled back, are in no queue, and have the queue offset 0. */
+static int is_queued(uint32_t system_flag)
+{
+    uint32_t kind = system_flag & MESSAGE_TRANSACTION;
+    return kind != MESSAGE_PREPARED && kind != MESSAGE_ROLLBACK;
+}
+
+/* Whether two messages are of one queue, and both in it or both not. */
+static int are_alike(PyObject *one, PyObject *other)
+{
+    struct message a, b;
+    return one == other || (get_message(one, &a) == 0 && get_message(other, &b) == 0 && a.queue_id == b.queue_id &&
+                            a.system_flag == b.system_flag && a.topic_bytes == b.topic_bytes &&
+                            memcmp(a.topic, b.topic, (size_t)a.topic_bytes) == 0);
+}
+
+/* ((topic, queue id), whether they are in it, how many they are) of each run of messages that are alike; messages that
+ * all_bytes has seen. */
+static PyObject *runs_of(PyObject *messages)
+{
+    PyObject *runs = PyList_New(0);
+    Py_ssize_t count = PyList_Size(messages), next;
+
+    for (Py_ssize_t first = 0; runs && first < count; first = next) {
+        PyObject *tuple = PyList_GetItem(messages, first);
+        for (next = first + 1; next < count && are_alike(tuple, PyList_GetItem(messages, next));)
+            next++;
+        int queued = is_queued((uint32_t)PyLong_AsLongLong(PyTuple_GetItem(tuple, SYSTEM_FLAG)));
+        PyObject *run = Py_BuildValue("((OO)On)", PyTuple_GetItem(tuple, TOPIC), PyTuple_GetItem(tuple, QUEUE_ID),
+                                      queued ? Py_True : Py_False, next - first);
+        if (!run || PyList_Append(runs, run) != 0)
+            Py_CLEAR(runs);
+        Py_XDECREF(run);
+    }
+    return runs;
+}
+
+/* pack_messages(messages, store_host, with_crc, body_bytes_max): the bytes, as a bytearray; where in them each message
+ * begins and the last one ends, as uint32; and what runs_of says.  Raises TypeError and ValueError. */
 PyObject *binlog_pack_messages(PyObject *module, PyObject *args)
 {
     PyObject *messages;
@@ -198,9 +235,11 @@ PyObject *binlog_pack_messages(PyObject *module, PyObject *args)
     Py_ssize_t count = PyList_Size(messages);
     PyObject *packed = PyByteArray_FromStringAndSize(NULL, (Py_ssize_t)total);
     PyObject *places = PyBytes_FromStringAndSize(NULL, (count + 1) * (Py_ssize_t)sizeof(uint32_t));
-    if (!packed || !places) {
+    PyObject *runs = runs_of(messages);
+    if (!packed || !places || !runs) {
         Py_XDECREF(packed);
         Py_XDECREF(places);
+        Py_XDECREF(runs);
         return NULL;
     }
     uint8_t *data = (uint8_t *)PyByteArray_AsString(packed), *at = data;
@@ -218,14 +257,7 @@ PyObject *binlog_pack_messages(PyObject *module, PyObject *args)
         put_message(at, bytes, &message, &common);
         at += bytes;
     }
-    return Py_BuildValue("(NN)", packed, places);
-}
-
-/* A half message, and one that was rolled back, are in no queue, and have the queue offset 0. */
-static int is_queued(uint32_t system_flag)
-{
-    uint32_t kind = system_flag & MESSAGE_TRANSACTION;
-    return kind != MESSAGE_PREPARED && kind != MESSAGE_ROLLBACK;
+    return Py_BuildValue("(NNN)", packed, places, runs);
 }
 
 void message_crc_property(uint8_t *property, const uint8_t *message, size_t bytes)

@@ -246,6 +246,20 @@ static PyObject *acks_use(PyObject *object, PyObject *args)
     Py_RETURN_NONE;
 }
 
+/* pause(): until the next `use` nothing is appended; waits for who appends.  Where the next record goes stays as it is. */
+static PyObject *acks_pause(PyObject *object, PyObject *unused)
+{
+    struct acks *self = (struct acks *)object;
+
+    (void)unused;
+    Py_BEGIN_ALLOW_THREADS
+    pthread_mutex_lock(&self->mutex);
+    self->fd = -1;
+    pthread_mutex_unlock(&self->mutex);
+    Py_END_ALLOW_THREADS
+    Py_RETURN_NONE;
+}
+
 static PyObject *acks_state(PyObject *object, PyObject *unused)
 {
     struct acks *self = (struct acks *)object;
@@ -280,6 +294,7 @@ static PyMethodDef acks_methods[] = {
     {"mark", FAST(acks_mark), METH_FASTCALL, "mark(first, count, mark): write nothing, and tell how many are acknowledged."},
     {"marks", acks_marks, METH_VARARGS, "marks(first, count): a byte for each."},
     {"use", acks_use, METH_VARARGS, "use(fd, at, limit, page): append to that file; the page has `limit` messages."},
+    {"pause", acks_pause, METH_NOARGS, "Append nothing until `use`; waits for who appends."},
     {"state", acks_state, METH_NOARGS, "Where the next record goes, how many are acknowledged, the failure's errno."},
     {NULL, NULL, 0, NULL},
 };

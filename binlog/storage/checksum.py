@@ -3,14 +3,8 @@
 from __future__ import annotations
 
 from binlog.format.crc import replace_function
-from binlog.storage.native import ffi, lib
+from binlog.storage.native import crc32c
 
-
-def crc32c(data: bytes | memoryview, crc: int = 0) -> int:
-    """CRC-32C of `data`, going on from `crc` (0 to start)."""
-    if type(data) is not bytes:
-        data = ffi.from_buffer("uint8_t[]", data)
-    return int(lib.binlog_crc32c(crc, data, len(data)))
-
+__all__ = ["crc32c"]
 
 replace_function(crc32c)

@@ -11,7 +11,9 @@ from binlog.storage.failures import failure, poisoned, write_failure
 from binlog.storage.files import write_at
 from binlog.storage.native import address, ffi, fork_generation, lib, store_mapped
 
-_ZEROS = bytes(1 << 20)
+# Not more at once: the kernel keeps what one call writes in one piece of its cache, of up to megabytes, and a store
+# through a mapping makes all of that piece due, so that a sync of a hundred bytes would write it whole.
+_ZEROS = bytes(64 << 10)
 
 
 class Mapping:

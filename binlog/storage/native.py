@@ -17,8 +17,11 @@ try:
         QuickSession,
         QuickWriter,
         connect,
+        connect_brief,
         connect_mapped,
         connect_pages,
+        crc32c,
+        fork_generation,
         frame_records,
         gather_bodies,
         gather_records,
@@ -27,6 +30,7 @@ try:
         message_columns,
         pack_journal,
         pack_messages,
+        pack_transaction,
         pick_messages,
         read_cached,
         read_records,
@@ -49,6 +53,7 @@ __all__ = [
     "QuickSession",
     "QuickWriter",
     "address",
+    "crc32c",
     "ffi",
     "fork_generation",
     "frame_records",
@@ -60,6 +65,7 @@ __all__ = [
     "message_columns",
     "pack_journal",
     "pack_messages",
+    "pack_transaction",
     "pick_messages",
     "read_cached",
     "read_records",
@@ -77,9 +83,6 @@ _result = lib.binlog_fork_setup()
 if _result != 0:
     raise OSError(-_result, "binlog cannot set up its fork handlers")
 
-fork_generation = lib.binlog_fork_generation
-"""A number that differs in a forked child: what was opened or locked under another number is not ours."""
-
 
 def address(value: Any) -> int:
     """The address that a pointer of `ffi` holds."""
@@ -93,4 +96,5 @@ def _addresses(*names: str) -> list[int]:
 
 connect(*_addresses("fork_generation", "stage_record", "append_record", "abandon"))
 connect_mapped(*_addresses("fork_generation", "mapped_write"))
+connect_brief(*_addresses("fork_generation"))
 connect_pages(*_addresses("fork_generation"))

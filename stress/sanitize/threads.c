@@ -120,7 +120,7 @@ static struct binlog_segment *joined(void)
         stop("mapping the segment", result);
     if (!__sync_bool_compare_and_swap(&one_mapping, NULL, segment->shared)) {
         munmap(segment->shared, (size_t)binlog_segment_bytes());
-        segment->shared = one_mapping;
+        segment->shared = __atomic_load_n(&one_mapping, __ATOMIC_ACQUIRE);
     }
     while ((result = binlog_byte_lock_wait(fd, BINLOG_LOCK_INIT)) == -EINTR)
         ;

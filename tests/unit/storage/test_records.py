@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from binlog.errors import AccessError
 from binlog.format.crc import crc32c_in_python
-from binlog.storage.native import lib
+from binlog.storage.checksum import crc32c
 from binlog.storage.records import Scan, Stop, gather, read_and_scan, scan
 from tests.support.logs import frame_all
 
@@ -97,15 +97,23 @@ def test_a_length_with_the_highest_bit_is_not_a_record() -> None:
 
 @given(st.binary(max_size=300), st.integers(0, 2**32 - 1))
 def test_the_compiled_crc_equals_the_readable_one(data: bytes, start: int) -> None:
-    assert lib.binlog_crc32c(start, data, len(data)) == crc32c_in_python(data, start)
+    assert crc32c(data, start) == crc32c(memoryview(data), start) == crc32c_in_python(data, start)
 
 
 @given(st.binary(min_size=1, max_size=300), st.integers(0, 25_000), st.integers(0, 2**32 - 1))
 def test_the_crc_of_much_data_is_that_of_its_parts(piece: bytes, size: int, start: int) -> None:
     """Much data is gone through in three parts at once."""
     data = (piece * (size // len(piece) + 1))[:size]
+    assert crc32c(data, start) == _crc_of_parts(data, start)
+
+
+def test_so_is_the_crc_of_data_for_which_other_threads_may_run_meanwhile() -> None:
+    data = bytes(range(256)) * 1025
+    assert crc32c(data) == _crc_of_parts(data, 0)
+
+
+def _crc_of_parts(data: bytes, start: int) -> int:
     crc = start
-    for at in range(0, size, 1000):
-        part = data[at : at + 1000]
-        crc = lib.binlog_crc32c(crc, part, len(part))
-    assert lib.binlog_crc32c(start, data, size) == crc
+    for at in range(0, len(data), 1000):
+        crc = crc32c(data[at : at + 1000], crc)
+    return crc

@@ -1,0 +1,52 @@
+/* Calls that are over sooner than another thread runs, and keep the interpreter's lock: see native/mapped_store.c for what
+ * giving it away costs. */
+#define Py_LIMITED_API 0x030B0000
+#define PY_SSIZE_T_CLEAN
+#include "brief.h"
+
+#include "binlog.h"
+
+#include <stdint.h>
+
+/* Some thirty microseconds. */
+#define HELD_BYTES_MAX ((Py_ssize_t)1 << 18)
+
+static uint32_t (*generation)(void);
+
+/* connect_brief(generation): takes the address of binlog_fork_generation. */
+PyObject *binlog_connect_brief(PyObject *module, PyObject *args)
+{
+    unsigned long long address;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "K:connect_brief", &address))
+        return NULL;
+    generation = (uint32_t (*)(void))(uintptr_t)address;
+    Py_RETURN_NONE;
+}
+
+/* fork_generation(): a number that differs in a forked child. */
+PyObject *binlog_fork_generation_now(PyObject *module, PyObject *unused)
+{
+    (void)module, (void)unused;
+    return PyLong_FromUnsignedLong(generation());
+}
+
+/* crc32c(data, crc=0): CRC-32C of `data`, going on from `crc`. */
+PyObject *binlog_crc32c_of(PyObject *module, PyObject *args)
+{
+    Py_buffer data;
+    unsigned int crc = 0;
+
+    (void)module;
+    if (!PyArg_ParseTuple(args, "y*|I:crc32c", &data, &crc))
+        return NULL;
+    if (data.len <= HELD_BYTES_MAX) {
+        crc = binlog_crc32c(crc, data.buf, (size_t)data.len);
+    } else {
+        Py_BEGIN_ALLOW_THREADS
+        crc = binlog_crc32c(crc, data.buf, (size_t)data.len);
+        Py_END_ALLOW_THREADS
+    }
+    PyBuffer_Release(&data);
+    return PyLong_FromUnsignedLong(crc);
+}
