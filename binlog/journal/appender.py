@@ -12,6 +12,7 @@ Invariants
 - A file is on the disk, whole, before the first byte of the next one is written.
 - What was written is told in the order of the records.
 - Where a write or a sync failed nothing is written any more, and nobody is told that something is there.
+- Callbacks of futures run in that thread, so nothing that they call may wait for it.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ class Appender:
 
     def __init__(
         self,
-        mutex: threading.Lock,
+        mutex: threading.RLock,
         next_file: Callable[[], JournalFile],
         buffer_bytes: int,
         alignment: int,
@@ -92,6 +93,10 @@ class Appender:
         self.appended = 0
         self.durable = 0
         self._thread = threading.Thread(target=self._run, name="binlog journal", daemon=True)
+
+    def is_own_thread(self) -> bool:
+        """Whether a future's callback asks, so that what waits would wait for itself."""
+        return threading.current_thread() is self._thread
 
     def begin(self, file: JournalFile, at: int, record_count: int) -> None:
         """Go on in a file, behind the records that it has."""
@@ -167,7 +172,7 @@ class Appender:
         return future
 
     def _wait_for_room(self) -> Ticket | None:
-        if self.failure is not None:
+        if self.failure is not None or self.is_own_thread():
             return None
         lock = _locked()
         self._without_room.append(lock)
@@ -342,7 +347,12 @@ def _locked() -> threading.Lock:
 def _tell(waiter: threading.Lock | Future[None], failure: PoisonedError | None) -> None:
     if not isinstance(waiter, Future):
         waiter.release()
-    elif failure is None:
-        waiter.set_result(None)
-    else:
-        waiter.set_exception(failure)
+        return
+    try:
+        if failure is None:
+            waiter.set_result(None)
+        else:
+            waiter.set_exception(failure)
+    except BaseException as error:  # noqa: BLE001 - a callback's `sys.exit()`, which must not end this thread
+        thread = threading.current_thread()
+        threading.excepthook(threading.ExceptHookArgs((type(error), error, error.__traceback__, thread)))

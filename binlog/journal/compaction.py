@@ -10,16 +10,18 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from binlog.errors import CorruptError, FullError, PoisonedError
+from binlog.errors import BinlogError, CorruptError, PoisonedError
 from binlog.format.problem import Problem, problem_of
 from binlog.journal.appender import Appender
 from binlog.journal.compacted_files import WrittenFile, remove_written, write_files
-from binlog.journal.control_file import FileMoves, remove_control, rename_all, write_control
+from binlog.journal.control_file import FileMoves, name_control, remove_control, rename_all, write_control
 from binlog.journal.files import JournalFiles
 from binlog.journal.journal_file import JournalFile
+from binlog.journal.later import ignored_until_later
 from binlog.journal.ledger import Ledger, ended_counts
 from binlog.journal.options import JournalOptions
 from binlog.journal.runs import find_runs
@@ -27,7 +29,7 @@ from binlog.journal.survivors import Count, find_survivors
 from binlog.storage.files import sync_directory
 
 _RUN_BYTES_MAX = 64 << 20
-# Where it brought nothing, it is tried again when there are so many times as many files: it reads them all.
+# Files for which it could do nothing do not count before there are so many times as many: it reads them all.
 _MORE = 1.5
 
 
@@ -46,7 +48,7 @@ class Compactor:
 
     def __init__(
         self,
-        mutex: threading.Lock,
+        mutex: threading.RLock,
         files_mutex: threading.Lock,
         files: JournalFiles,
         ledger: Ledger,
@@ -60,12 +62,16 @@ class Compactor:
         self._appender = appender
         self._options = options
         self.problems: list[Problem] = []
-        self._vain = 0  # so many files there were when it brought nothing
+        self._stuck_count = 0  # of files for which the last one could do nothing; all where it failed
+        self._dead: deque[JournalFile] = deque()  # in whose place others are, and that are to be freed
+        self._is_unfinished = False  # its control file is there
 
     def is_due(self) -> bool:
         """Whether there are many files, of which little is alive.  The mutex is held."""
         count = len(self._files.data)
-        if not self._options.compact_files_min or count < max(self._options.compact_files_min, self._vain * _MORE):
+        self._stuck_count = min(self._stuck_count, count)  # some were freed
+        least = max(self._options.compact_files_min, self._stuck_count * _MORE)
+        if not self._options.compact_files_min or count < least:
             return False
         alive = sum(file.alive_bytes for file in self._files.data)
         return alive < self._options.compact_ratio * sum(file.file_bytes for file in self._files.data)
@@ -73,8 +79,9 @@ class Compactor:
     def compact(self) -> int:
         """Do it; how many files fewer there are with records.
 
-        Raises: FullError, where nothing was done; AccessError; PoisonedError.
+        Raises: FullError and AccessError, where nothing was done; PoisonedError.
         """
+        self.finish()
         with self._mutex:
             self._appender.check()
             self._appender.go_on()
@@ -82,27 +89,47 @@ class Compactor:
             ended = ended_counts(self._files)
             counts = {file: Count(file.alive - ended.get(file, 0), file.alive_bytes) for file in sources}
             self._ledger.watched = {}
+            self._stuck_count = len(sources)
             count = self._appender.appended
         try:
             self._appender.wait(count)
-            runs = self._write(sources, counts)
-            self._vain = 0 if runs else len(sources)
+            runs, stuck_count = self._write(sources, counts)
             if not runs:
                 return 0
             self._replace(runs)
+            self._stuck_count = stuck_count
             return sum(len(run.sources) - len(run.written) for run in runs)
         finally:
             with self._mutex:
                 self._ledger.watched = None
 
-    def _write(self, sources: list[JournalFile], counts: dict[JournalFile, Count]) -> list[_Run]:
-        """Write what is alive of each run that comes to fewer files."""
+    def finish(self) -> None:
+        """Do what the last one has left: it may have had no descriptor for it.
+
+        Until then no file may be freed: by its control file the next load looks for those that it wrote.
+        Raises: FullError; AccessError; PoisonedError.
+        """
+        while self._dead:
+            with self._files_mutex:
+                self._files.recycle(self._dead[0])
+            self._dead.popleft()
+        if self._is_unfinished:
+            remove_control(self._files.folder, self._files.directory_fd)
+            self._is_unfinished = False
+
+    def _write(self, sources: list[JournalFile], counts: dict[JournalFile, Count]) -> tuple[list[_Run], int]:
+        """Write what is alive of each run that comes to fewer files; for how many files nothing can be done.
+
+        Not of those that are mostly alive: soon they may not be.
+        """
         there = find_survivors(sources, counts)
         self.problems += there.problems
         done: list[_Run] = []
+        stuck_count = len(sources)
         try:
             for run in find_runs(sources, there.unlike, there.spans, _RUN_BYTES_MAX):
                 if 2 * sum(counts[file].bytes for file in run) > sum(file.file_bytes for file in run):
+                    stuck_count -= len(run)
                     continue
                 try:
                     written = write_files(self._files, self._options, run, there.of_run(run))
@@ -111,10 +138,11 @@ class Compactor:
                     continue
                 if written is not None:
                     done.append(_Run(run, written))
+                    stuck_count -= len(run)
         except BaseException:
             self._remove(done)
             raise
-        return done
+        return done, stuck_count
 
     def _tell(self, run: list[JournalFile], error: CorruptError) -> None:
         """A file was found damaged."""
@@ -129,29 +157,49 @@ class Compactor:
         dead = [file for run in runs for file in run.sources if file.name not in renamed]
         moves = FileMoves(tuple(renamed.items()), tuple((file.name, file.header.file_id) for file in dead))
         sync_directory(directory_fd, folder)  # the names of the new files first: the control file means nothing without
+        self._write_control(runs, moves)
         try:
-            write_control(folder, directory_fd, moves)
-        except FullError:
-            remove_control(folder, directory_fd)  # before what it names
-            self._remove(runs)
-            raise
-        try:
-            self._move(runs, moves, dead)
-        except FullError as error:
+            rename_all(folder, directory_fd, moves)
+        except BinlogError as error:
             # The next load does the rest; this process must not go on with files that are not what it knows.
             raise PoisonedError(f"{folder}: {error}") from error
-
-    def _move(self, runs: Sequence[_Run], moves: FileMoves, dead: Sequence[JournalFile]) -> None:
-        folder, directory_fd = self._files.folder, self._files.directory_fd
-        rename_all(folder, directory_fd, moves)
         with self._mutex, self._files_mutex:
             self._appender.check()
             for run in runs:
                 self._switch(run)
-        with self._files_mutex:
-            for file in dead:
-                self._files.recycle(file)
-        remove_control(folder, directory_fd)
+        self._dead.extend(dead)
+        self._is_unfinished = True
+        with ignored_until_later():
+            self.finish()
+
+    def _write_control(self, runs: Sequence[_Run], moves: FileMoves) -> None:
+        """From its end on the next load does what this process does not; before it, nobody does."""
+        folder, directory_fd = self._files.folder, self._files.directory_fd
+        try:
+            write_control(folder, directory_fd, moves)
+        except PoisonedError:
+            raise
+        except BinlogError:
+            with ignored_until_later():  # it means nothing, but takes room; the next one, or a load, removes it too
+                remove_control(folder, directory_fd)
+            self._remove(runs)
+            raise
+        try:
+            name_control(folder, directory_fd)
+        except PoisonedError:
+            raise
+        except BinlogError:
+            self._undo(runs)
+            raise
+
+    def _undo(self, runs: Sequence[_Run]) -> None:
+        """Nothing was renamed yet, but maybe the control file."""
+        folder = self._files.folder
+        try:
+            remove_control(folder, self._files.directory_fd)  # before what it names
+        except BinlogError as error:
+            raise PoisonedError(f"{folder}: {error}") from error  # nobody knows whether the next load does it all
+        self._remove(runs)
 
     def _switch(self, run: _Run) -> None:
         """Count in the new files what is counted in the old ones."""

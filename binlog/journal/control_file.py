@@ -50,7 +50,7 @@ class FileMoves(NamedTuple):
 
 
 def write_control(folder: str, directory_fd: int, moves: FileMoves) -> None:
-    """Write it down, durably; it has its name once it is whole.  Raises: FullError; AccessError; PoisonedError."""
+    """Write it down, durably, under a name that means nothing yet.  Raises: FullError; AccessError; PoisonedError."""
     path = os.path.join(folder, CONTROL_FILE)
     header = FileHeader(JournalLayout.NATIVE, 1, os.urandom(_SALT_BYTES))
     start = header.pack()
@@ -63,7 +63,11 @@ def write_control(folder: str, directory_fd: int, moves: FileMoves) -> None:
         sync(fd, path)
     finally:
         os.close(fd)
-    rename_file(directory_fd, _UNFINISHED, CONTROL_FILE, path)
+
+
+def name_control(folder: str, directory_fd: int) -> None:
+    """From here on it is done, by this process or by the next one that loads.  Raises: AccessError; PoisonedError."""
+    rename_file(directory_fd, _UNFINISHED, CONTROL_FILE, os.path.join(folder, CONTROL_FILE))
 
 
 def rename_all(folder: str, directory_fd: int, moves: FileMoves) -> None:

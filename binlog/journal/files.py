@@ -102,7 +102,7 @@ class JournalFiles:
         """Have a file with records, which nobody needs any more, be used again, or go.
 
         Of several the oldest comes first.  What says that it is dead is on the disk.
-        Raises: AccessError; PoisonedError.
+        Raises: FullError; AccessError; PoisonedError.
         """
         self.recycle(file)
         self.data.remove(file)
@@ -110,23 +110,31 @@ class JournalFiles:
     def recycle(self, file: JournalFile) -> None:
         """Have a file be used again, set aside where it is damaged, or removed where there are enough, durably.
 
-        Raises: AccessError; PoisonedError.
+        Raises: FullError; AccessError; PoisonedError.
         """
-        options = self._options
-        many = options.pool_files is not None and len(self) > max(options.pool_files, options.files_min)
-        if file.damaged or many or file.file_bytes != options.file_bytes:
-            self._keep_ids()
-        if file.damaged:
-            file.close()
-            move_file(self.folder, self.directory_fd, file.name, f"{file.name}.{file.header.file_id}")
-        elif many or file.file_bytes != options.file_bytes:
-            file.close()
-            remove_file(self.directory_fd, file.name, file.path)
-            sync_directory(self.directory_fd, self.folder)
-        else:
+        if not file.damaged and file.file_bytes == self._options.file_bytes and not self._is_one_too_many(file):
             new = file.renew(self._header())
             new.close()
             self.free.append(new)
+            return
+        self._keep_ids()
+        file.close()
+        if file.damaged:
+            move_file(self.folder, self.directory_fd, file.name, f"{file.name}.{file.header.file_id}")
+        else:
+            remove_file(self.directory_fd, file.name, file.path)
+            sync_directory(self.directory_fd, self.folder)
+
+    def _is_one_too_many(self, file: JournalFile) -> bool:
+        """Whether a file that is dead is to go.
+
+        Not where a new one would have to be made in its place, to keep the ids: the disk may be full.
+        """
+        options = self._options
+        others = len(self) - (file in self.data)
+        if options.pool_files is None or others < max(options.pool_files, options.files_min):
+            return False
+        return bool(self.free) or self.layout is not JournalLayout.NATIVE
 
     def replace(self, old: Sequence[JournalFile], new: Sequence[JournalFile]) -> None:
         """Have files take the place of others, which lie one behind the other."""
@@ -167,10 +175,15 @@ class JournalFiles:
 
     def _keep_ids(self) -> None:
         """Write the largest id into a header that stays: the file that goes may have the last record that tells it."""
-        if self.layout is JournalLayout.NATIVE:
-            kept = self.free.popleft().renew(self._header()) if self.free else self._make()
-            kept.close()
-            self.free.append(kept)
+        if self.layout is not JournalLayout.NATIVE:
+            return
+        if self.free:
+            self.free[0].open()  # while it is in the row
+            kept = self.free.popleft().renew(self._header())
+        else:
+            kept = self._make()
+        kept.close()
+        self.free.append(kept)
 
     def _make(self) -> JournalFile:
         """A new file, filled, on the disk, and open."""

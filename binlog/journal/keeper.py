@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 
-from binlog.errors import BinlogError, ClosedError, FullError, InternalError, PoisonedError
+from binlog.errors import BinlogError, ClosedError, InternalError
 from binlog.journal.appender import Appender
 from binlog.journal.compaction import Compactor
 from binlog.journal.files import JournalFiles
+from binlog.journal.journal_file import JournalFile
+from binlog.journal.later import ignored_until_later, is_for_ever
 from binlog.journal.ledger import Ledger, dead_files
 
 
@@ -26,7 +28,7 @@ class Keeper:
 
     def __init__(
         self,
-        mutex: threading.Lock,
+        mutex: threading.RLock,
         files_mutex: threading.Lock,
         files: JournalFiles,
         ledger: Ledger,
@@ -90,46 +92,42 @@ class Keeper:
             try:
                 self._work()
             except BinlogError as error:
-                self._appender.fail(error)
+                self._poison(error)
                 return
             except Exception as error:  # noqa: BLE001 - nobody sees what a thread raises, and all who append are told
-                self._appender.fail(InternalError(f"{self._thread.name}: {error!r}"))
+                self._poison(InternalError(f"{self._thread.name}: {error!r}"))
                 return
 
+    def _poison(self, error: BinlogError) -> None:
+        with self._mutex:
+            self._appender.poison(error)
+
     def _work(self) -> None:
-        self._prepare()
-        self._reclaim()
         self._prepare()
         while self._asked:
             work, done = self._asked.popleft()
             try:
                 done.set_result(work())
-            except FullError as error:
-                done.set_exception(error)  # nothing was done, and the journal goes on
             except BaseException as error:
                 done.set_exception(error)
-                raise
+                if is_for_ever(error):
+                    raise
+        with ignored_until_later():
+            self._reclaim()
+        self._prepare()
         with self._mutex:
             due = self._compactor.is_due()
         if due:
-            self._compact_alone()
-
-    def _compact_alone(self) -> None:
-        try:
-            self._compactor.compact()
-        except FullError:
-            return  # nothing was done, and the journal goes on as it is
+            with ignored_until_later():
+                self._compactor.compact()
 
     def _prepare(self) -> None:
-        try:
-            with self._files_mutex:
-                self._files.prepare()
-        except PoisonedError:
-            raise
-        except BinlogError:
-            return  # the append that needs the file says so
+        with ignored_until_later(), self._files_mutex:  # the append that needs the file says so
+            self._files.prepare()
+            self._files.top_up()
 
     def _reclaim(self) -> int:
+        self._compactor.finish()
         with self._mutex:
             self._appender.check()
             dead = dead_files(self._files.data, self._files.current)
@@ -138,12 +136,20 @@ class Keeper:
             return 0
         # What says that they are dead must be on the disk before the first of them is written over.
         self._appender.wait(count)
-        for file in dead:
-            with self._files_mutex:
-                self._files.free_dead(file)
+        freed: list[JournalFile] = []
+        try:
+            for file in dead:
+                self._prepare()  # who appends may have taken the one that was ready, and would have to make the next
+                with self._files_mutex:
+                    self._files.free_dead(file)
+                freed.append(file)
+        finally:
+            self._forget(freed)
+        return len(freed)
+
+    def _forget(self, freed: Sequence[JournalFile]) -> None:
         with self._mutex:
-            for gone in dead:
+            for gone in freed:
                 self._ledger.forget(gone)
                 for file in self._files:
                     file.negated.pop(gone, None)
-        return len(dead)

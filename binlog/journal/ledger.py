@@ -8,6 +8,7 @@ ended some of another file's stays for as long as that file does: without it the
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -33,10 +34,10 @@ class Operation(NamedTuple):
 class Transaction:
     """A transaction that was not ended.
 
-    counts: for each file with records of it how many.  failure: what every later call raises.
+    counts: for each file with records of it how many.
     """
 
-    __slots__ = ("counts", "extra", "failure", "operations", "pinned", "tx_id")
+    __slots__ = ("counts", "extra", "operations", "pinned", "tx_id")
 
     def __init__(self, tx_id: int) -> None:
         self.tx_id = tx_id
@@ -44,7 +45,6 @@ class Transaction:
         self.counts: dict[JournalFile, int] = {}
         self.pinned: dict[JournalFile, None] = {}
         self.extra: bytes | None = None
-        self.failure: Exception | None = None
 
     @property
     def prepared(self) -> bool:
@@ -56,6 +56,7 @@ class Ledger:
     """Where each record lies that is there, and each transaction that goes on.
 
     failed: transactions of whose records a commit counts more than there are, until a rollback follows it.
+    adding: records that a transaction adds which goes on, and which one.
     watched: for each record that is deleted the file of what deletes it; None where nobody wants to know.
     """
 
@@ -65,6 +66,7 @@ class Ledger:
         self._files: dict[int, JournalFile] = {}
         self.transactions: dict[int, Transaction] = {}
         self.failed: dict[int, Transaction] = {}
+        self.adding: dict[int, int] = {}
 
     def meet(self, file: JournalFile) -> None:
         """A file may have records from now on."""
@@ -127,7 +129,17 @@ class Ledger:
         self._pin(found, file)
         found.counts[file] = found.counts.get(file, 0) + 1
         found.operations.append(operation)
+        self._claim(operation, tx_id)
         return found
+
+    def keep(self, transaction: Transaction, operations: list[Operation]) -> None:
+        """These are all that a transaction does; the others were another one's with the same id."""
+        for operation in transaction.operations:
+            self._give_up(operation.record_id, transaction.tx_id)
+        transaction.operations = operations
+        transaction.counts = dict(Counter(operation.file for operation in operations))
+        for operation in operations:
+            self._claim(operation, transaction.tx_id)
 
     def prepare(self, tx_id: int, extra: bytes, file: JournalFile) -> Transaction:
         """A record in `file` says that a transaction, which may have no other, is prepared."""
@@ -143,7 +155,7 @@ class Ledger:
 
         Raises: KeyError.
         """
-        found = self.transactions.pop(tx_id)
+        found = self._take(self.transactions, tx_id)
         for operation in found.operations:
             if operation.kind == Kind.DELETE_TX:
                 self.delete(operation.record_id, operation.file)
@@ -152,24 +164,49 @@ class Ledger:
         self._unpin(found, file)
         return found
 
-    def fail(self, tx_id: int, file: JournalFile, lacking: Iterable[JournalFile]) -> None:
-        """A record in `file` commits a transaction of which records are missing, in files that are `lacking`.
+    def lack(self, file: JournalFile, lacking: Iterable[JournalFile]) -> None:
+        """A record in `file` counts more of a transaction's records in other files, the `lacking`, than these have.
 
-        These must stay for as long as that record: without them it would not be known that something is missing.
-        And so must the rollback that is to come: without it the transaction would be told again.
+        They must stay for as long as that record, and under their ids: without them it would not be known that
+        something is missing.  So they are damaged, even where nothing else shows it, and no compaction takes them.
         """
-        self.failed[tx_id] = failed = self.transactions.pop(tx_id, Transaction(tx_id))
-        self._pin(failed, file)
         for each in lacking:
+            each.damaged = True
             if each is not file:
                 each.outlasts.add(file)
+
+    def fail(self, tx_id: int, file: JournalFile) -> None:
+        """A record in `file` commits a transaction of which records are missing.
+
+        The rollback that is to come must stay for as long: without it the transaction would be told again.
+        """
+        failed = self._take(self.transactions, tx_id) if tx_id in self.transactions else Transaction(tx_id)
+        self.failed[tx_id] = failed
+        self._pin(failed, file)
 
     def roll_back(self, tx_id: int, file: JournalFile) -> None:
         """A record in `file` says that what a transaction did never is; one that goes on, or has failed."""
         for all_ in (self.transactions, self.failed):
             if tx_id in all_:
-                self._unpin(all_.pop(tx_id), file)
+                self._unpin(self._take(all_, tx_id), file)
                 return
+
+    def _take(self, all_: dict[int, Transaction], tx_id: int) -> Transaction:
+        found = all_.pop(tx_id)
+        for operation in found.operations:
+            self._give_up(operation.record_id, tx_id)
+        return found
+
+    def _claim(self, operation: Operation, tx_id: int) -> None:
+        if operation.kind == Kind.ADD_TX:
+            self.adding[operation.record_id] = tx_id
+        elif operation.kind == Kind.DELETE_TX:
+            self._give_up(operation.record_id, tx_id)
+
+    def _give_up(self, record_id: int, tx_id: int) -> None:
+        """A transaction does not add a record any more."""
+        if self.adding.get(record_id) == tx_id:
+            del self.adding[record_id]
 
     def _pin(self, transaction: Transaction, file: JournalFile) -> None:
         if file not in transaction.pinned:

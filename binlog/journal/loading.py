@@ -14,6 +14,7 @@ from binlog.journal.control_file import finish
 from binlog.journal.damage import file_problems, has_begun
 from binlog.journal.files import JournalFiles
 from binlog.journal.journal_file import JournalFile
+from binlog.journal.later import ignored_until_later
 from binlog.journal.ledger import Ledger
 from binlog.journal.listing import Listing, list_files, load_file
 from binlog.journal.options import JournalOptions
@@ -110,10 +111,16 @@ class Loading:
 
     def _keep(self, read: _Read) -> None:
         """A file that the journal has gone on from."""
-        read.file.damaged = bool(read.problems)
+        read.file.damaged = read.file.damaged or bool(read.problems)
         read.file.record_count = read.record_count
         self._problems += read.problems
         self.files.data.append(read.file)
+
+    def _keep_lacking(self, file: JournalFile) -> None:
+        """A file without a record, which shows that a transaction's are missing."""
+        data = self.files.data
+        place = sum(each.header.file_id < file.header.file_id for each in data)
+        data.insert(place, file)
 
     def _go_on_in(self, read: _Read) -> None:
         """The last file with records: the journal goes on in it where it can."""
@@ -166,11 +173,15 @@ class Loading:
         for name in listing.unfinished:
             remove_file(self._directory_fd, name, os.path.join(self._folder, name))
         for file in self._unused:
-            if file.file_bytes == self._options.file_bytes:
+            if file.outlasts:
+                self._keep_lacking(file)
+            elif file.file_bytes == self._options.file_bytes:
                 file.write_header()
                 self.files.free.append(file)
             else:
-                remove_file(self._directory_fd, file.name, file.path)
+                # Behind a header that has the largest id; without room for one it stays until another load.
+                with ignored_until_later():
+                    self.files.recycle(file)
         for name in listing.short:
             move_file(self._folder, self._directory_fd, name, name)
         # Also what another process did: a file that it removed, or gave a name, must not come back, or go, once files

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import functools
 from collections.abc import Iterable, Iterator
 
 from binlog.format.journal.record import JOURNAL_COUNT, Kind
@@ -149,21 +149,19 @@ class Replay:
             self._forget(tx_id)
             return
         found = self.ledger.transactions.get(tx_id)
-        said = _counts(counts)
-        if found is not None:
-            self._leave_orphans(found, said)
-        lacking = self._lacking(found, said)
+        lacking = self._compare(found, file, counts)
         if lacking:
             names = ", ".join(f"{each.name} has {count} records" for each, count in lacking.items())
             text = f"of the transaction {tx_id} something is missing: {names} of it"
             self._problems.append(Problem(file.path, at, "transaction", text))
+            self.ledger.lack(file, lacking)
         if kind == _PREPARE:
             self.ledger.prepare(tx_id, extra, file)
             if lacking:
                 self._unhealthy.add(tx_id)
         elif lacking or tx_id in self._unhealthy:
             self.failed[tx_id] = self._content(found or Transaction(tx_id))
-            self.ledger.fail(tx_id, file, lacking)
+            self.ledger.fail(tx_id, file)
             self._forget(tx_id)
         elif found is not None:
             self._commit(found, file)
@@ -180,28 +178,49 @@ class Replay:
                 there[item.record_id] = True
         self.ledger.commit(transaction.tx_id, file)
 
-    def _leave_orphans(self, found: Transaction, said: dict[int, int]) -> None:
+    def _compare(self, found: Transaction | None, file: JournalFile, counts: bytes) -> dict[JournalFile, int]:
+        """Files with fewer records of a transaction than its end in `file` counts, and how many they have.
+
+        Also where no writer counts so, whose layout does not see that a number was flipped: a file twice, or one that
+        came into use later, or none of its records; or that leaves out what cannot be an earlier transaction's.
+        """
+        said = _counts(counts)
+        lacking = {} if found is None else self._leave_orphans(found, said)
+        lacking |= self._lacking(found, said)
+        own = file.header.record_id
+        is_odd = any(count < 1 or _is_later(file_id, own) for file_id, count in said.items())
+        if is_odd or len(said) * JOURNAL_COUNT.size < len(counts):
+            lacking.setdefault(file, 0 if found is None else found.counts.get(file, 0))
+        return lacking
+
+    def _leave_orphans(self, found: Transaction, said: dict[int, int]) -> dict[JournalFile, int]:
         """Leave out what is more than a commit or prepare counts: of an earlier transaction with the same id.
 
         JBoss Messaging ends none that a crash left, and its ids may come again; the earlier records lie before the
-        others.
+        others.  Files in which they do not, with how many records they have.
         """
         left = {file: count - said.get(file.header.record_id, 0) for file, count in found.counts.items()}
-        if not any(count > 0 for count in left.values()):
-            return
+        left = {file: count for file, count in left.items() if count > 0}
+        if not left:
+            return {}
+        oldest = _oldest(said)
+        later = {file: found.counts[file] for file in left if said and _is_later(file.header.record_id, oldest)}
+        self._leave(found, left)
+        return later
+
+    def _leave(self, found: Transaction, left: dict[JournalFile, int]) -> None:
+        """Leave out so many records of each file, the first of them."""
         content = self._contents.get(found.tx_id, [])
         kept = []
         for operation, item in zip(found.operations, content, strict=True):
-            if left[operation.file] > 0:
+            if left.get(operation.file, 0) > 0:
                 left[operation.file] -= 1
             else:
                 kept.append((operation, item))
-        found.operations = [operation for operation, _ in kept]
+        self.ledger.keep(found, [operation for operation, _ in kept])
         content[:] = [item for _, item in kept]
-        found.counts = dict(Counter(operation.file for operation in found.operations))
 
     def _lacking(self, found: Transaction | None, said: dict[int, int]) -> dict[JournalFile, int]:
-        """Files with fewer records of a transaction than its commit or prepare counts, and how many they have."""
         here: dict[int, int] = {}
         if found is not None:
             here = {file.header.record_id: count for file, count in found.counts.items()}
@@ -220,6 +239,16 @@ class Replay:
     def _forget(self, tx_id: int) -> None:
         self._contents.pop(tx_id, None)
         self._unhealthy.discard(tx_id)
+
+
+def _is_later(file_id: int, other: int) -> bool:
+    """Whether a file came into use behind another one, by their ids as records have them, which begin anew at 2**32."""
+    return 0 < (file_id - other) % (1 << 32) < 1 << 31
+
+
+def _oldest(file_ids: Iterable[int]) -> int:
+    """Which came into use first; 0 where there is none."""
+    return functools.reduce(lambda one, other: other if _is_later(one, other) else one, file_ids or (0,))
 
 
 def _counts(data: bytes) -> dict[int, int]:

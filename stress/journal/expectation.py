@@ -23,6 +23,10 @@ class Expectation:
         """Whether there is a record, by more than updates of one that is not there."""
         return any(record.record_id == record_id for record in self.records)
 
+    def is_taken(self, record_id: int) -> bool:
+        """Whether no record may be added with that id: there is one, or a transaction that goes on adds it."""
+        return self.has(record_id) or any(_adds(items, record_id) for items in self.open.values())
+
     def put(self, record: Record) -> None:
         """A record, or an update, is there."""
         self.records.append(record)
@@ -76,6 +80,14 @@ class Expectation:
             [item for item in items if isinstance(item, Record)],
             [item for item in items if isinstance(item, Deleted)],
         )
+
+
+def _adds(items: list[Record | Deleted], record_id: int) -> bool:
+    adds = False
+    for item in items:
+        if item.record_id == record_id and (isinstance(item, Deleted) or not item.is_update):
+            adds = isinstance(item, Record)
+    return adds
 
 
 def _brief(records: list[Record]) -> list[tuple[int, int, bool]]:

@@ -101,7 +101,7 @@ class JournalMachine(RuleBasedStateMachine):
 
     @rule(record_id=_IDS, body=_BODIES, sync=_SYNCS)
     def add(self, record_id: int, body: bytes, sync: Any) -> None:
-        is_new = not self._expected.has(record_id)
+        is_new = not self._expected.is_taken(record_id)
         assert self._opened.try_append_add(record_id, 1, body, sync=sync) is is_new
         if is_new:
             self._expected.put(Record(record_id, 1, body))
@@ -125,7 +125,7 @@ class JournalMachine(RuleBasedStateMachine):
 
     @rule(tx_id=_TX_IDS, record_id=_IDS, body=_BODIES, kind=st.integers(0, 2))
     def join(self, tx_id: int, record_id: int, body: bytes, kind: int) -> None:
-        refused = tx_id in self._expected.prepared or (kind == 0 and self._expected.has(record_id))
+        refused = tx_id in self._expected.prepared or (kind == 0 and self._expected.is_taken(record_id))
         try:
             if kind == 2:
                 self._opened.append_delete_tx(tx_id, record_id, body)

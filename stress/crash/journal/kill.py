@@ -12,11 +12,10 @@ import os
 import random
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from binlog.errors import BinlogError
-from stress.crash.aftermath import Again, keep_log
+from stress.crash.aftermath import Again
 from stress.crash.context import Context
 from stress.crash.journal.aftermath import judge_journal, remove_journal
 from stress.crash.journal.expectation import Crash
@@ -25,12 +24,12 @@ from stress.crash.journal.options import OPTIONS
 from stress.crash.journal.scenarios import SCENARIOS, Scenario
 from stress.crash.journal.storm import Storm
 from stress.crash.mortal import Mortal
+from stress.crash.one_case import one_case
 from stress.crash.striker import Action, Strike, arm
 from stress.crash.sweeps import by_chance
 
 PLACES = ("on nothing", "on a journal")
-# Not within a call: the kernel ends no write in the middle of a page, and what a load relies on lies in a sector.
-_ACTIONS = (Action.KILL_BEFORE, Action.KILL_AFTER)
+_ACTIONS = (Action.KILL_BEFORE, Action.KILL_AFTER, Action.KILL_WITHIN)
 _CALLS_ABOUT = 250
 _STEP_MAX = 6  # of calls, so that a short run as well comes to the end of each kind; a long one comes again
 _ROOM = 4_000
@@ -108,28 +107,17 @@ class JournalKill:
     def one(self, case: Case) -> bool:
         """One case and what comes of it; whether there was a death, so that the next call is to be tried."""
         context = self._context
-        counts = context.tally.row(case.row)
-        begun = time.monotonic()
-        context.current.set(f"journal-kill: {case.name}")
         self._ledger.clear()
-        own = self._ledger.writers
         killed = False
-        wrong: list[str] = []
-        try:
+        with one_case(context, case, self._path, remove_journal) as tried:
             if case.place == "on a journal":
-                SCENARIOS["reuse"](self._path, OPTIONS[case.kept], own[_BEFORE], _BEFORE)
-            killed, wrong = self._kill(case)
-            wrong += judge_journal(self._path, OPTIONS[case.kept], self._ledger.expectation(), Crash.KILL)[1]
-        except BinlogError as error:
-            wrong.append(f"{type(error).__name__}: {error}")
-        finally:
-            if wrong:
-                keep_log(context, case.row, case.name, asdict(case), wrong, self._path)
-            remove_journal(self._path)
-        counts.states += 1
-        counts.kills += killed + (case.before >= 0)
-        counts.acknowledged += self._ledger.promised
-        counts.seconds += time.monotonic() - begun
+                SCENARIOS["reuse"](self._path, OPTIONS[case.kept], self._ledger.writers[_BEFORE], _BEFORE)
+            killed, tried.wrong = self._kill(case)
+            found = judge_journal(self._path, OPTIONS[case.kept], self._ledger.expectation(), Crash.KILL)
+            tried.wrong += found[1]
+        tried.counts.states += 1
+        tried.counts.kills += killed + (case.before >= 0)
+        tried.counts.acknowledged += self._ledger.promised
         context.tell()
         return killed
 

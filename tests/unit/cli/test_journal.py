@@ -150,6 +150,7 @@ def test_export_and_import(path: Path, tmp_path: Path, layout: str) -> None:
     assert (again.returncode, again.stderr) == (3, f"binlog: {new} is not empty\n".encode())
 
 
+@pytest.mark.slow
 def test_what_cannot_be_imported_is_told_in_a_line(path: Path, tmp_path: Path) -> None:
     lines = run("journal", "export", path).stdout
     for data, options, code, text in [

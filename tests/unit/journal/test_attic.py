@@ -10,6 +10,7 @@ import pytest
 
 from binlog.errors import BinlogError, CorruptError
 from binlog.format.journal.file_header import JournalLayout
+from binlog.format.journal.names import JournalNames
 from binlog.journal import attic, loading
 from binlog.journal.attic import keep_copy, move_file
 from binlog.journal.check import check_journal
@@ -18,7 +19,7 @@ from binlog.journal.journal_file import JournalFile
 from binlog.journal.options import JournalOptions
 from binlog.journal.record import Loaded
 from binlog.storage.files import open_directory
-from tests.support.journals import FILE_BYTES, SMALL, files, flip, ids, journal, records_in, reload
+from tests.support.journals import FILE_BYTES, SMALL, files, flip, header_of, ids, journal, records_in, reload
 
 # Of which a write takes less than what lies behind the records.
 _OPTIONS = replace(SMALL, buffer_bytes=100)
@@ -141,7 +142,8 @@ def _used_again(path: Path, options: JournalOptions) -> Path:
             current = opened._files.current
             assert current is not None
             file = Path(current.path)
-            if len(records_in(file)) == 1:
+            # Not one that was made just now, for the others were not free yet.
+            if len(records_in(file)) == 1 and JournalNames().number(file.name) != header_of(file).file_id:
                 break
     assert file.read_bytes().strip(b"\0") != file.read_bytes()[: records_in(file)[0][2]]
     return file

@@ -16,7 +16,7 @@ from binlog.errors import CorruptError
 from binlog.format.crc import crc32c
 from binlog.format.journal.file_header import JournalLayout
 from binlog.format.journal.names import CONTROL_FILE
-from binlog.journal.control_file import FileMoves, write_control
+from binlog.journal.control_file import FileMoves, name_control, write_control
 from binlog.journal.journal import Journal
 from binlog.journal.options import Sync
 from binlog.journal.record import Loaded, Record
@@ -206,6 +206,7 @@ def _moments(before: Path, after: Path, at: Path) -> Iterator[str]:
 def _control(folder: Path, moves: FileMoves) -> bytes:
     fd = os.open(folder, os.O_RDONLY)
     write_control(str(folder), fd, moves)
+    name_control(str(folder), fd)
     os.close(fd)
     whole = (folder / CONTROL_FILE).read_bytes()
     (folder / CONTROL_FILE).unlink()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
@@ -9,12 +10,16 @@ from pathlib import Path
 
 import pytest
 
+from binlog.errors import AccessError, FullError
 from binlog.format.journal.file_header import JournalLayout
+from binlog.format.journal.names import COMPACTED_END, CONTROL_FILE
 from binlog.format.journal.record import Kind
 from binlog.journal import compaction
+from binlog.journal.control_file import FileMoves, write_control
 from binlog.journal.journal import Journal
 from binlog.journal.options import JournalOptions, Sync
 from binlog.journal.runs import find_runs
+from binlog.journal.survivors import find_survivors
 from binlog.storage.journal_records import Scanned, scan_records
 from tests.support.journals import SMALL, files, flip, header_of, ids, journal, reload
 
@@ -71,6 +76,42 @@ def test_a_file_that_is_damaged_meanwhile_stays_as_it_is_and_is_told(
     assert [problem.path for problem in loaded.problems] == [str(file)]
     kept = [file] if file.exists() else list((tmp_path / "attic").iterdir())
     assert [each.read_bytes() for each in kept] == [before]
+
+
+def test_a_compaction_that_cannot_write_its_control_file_does_nothing_and_appends_go_on(tmp_path: Path) -> None:
+    unfinished = tmp_path / f"{CONTROL_FILE}.tmp"
+    with journal(tmp_path) as (opened, _):
+        _fill(opened)
+        before = files(tmp_path)
+        unfinished.mkdir()  # neither can it be made, nor removed
+        with pytest.raises(AccessError):
+            opened.compact()
+        assert set(files(tmp_path)) >= set(before)
+        assert not list(tmp_path.glob(f"*{COMPACTED_END}"))
+        opened.append_add(100, 1, b"after")
+        unfinished.rmdir()
+        assert opened.compact() > 0
+    assert set(ids(reload(tmp_path))) == {*range(0, 60, 5), 60, 100}
+
+
+def test_a_control_file_that_found_no_room_is_not_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def limited(folder: str, directory_fd: int, moves: FileMoves) -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (20, limits[1]))
+        try:
+            write_control(folder, directory_fd, moves)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+    monkeypatch.setattr(compaction, "write_control", limited)
+    with journal(tmp_path) as (opened, _):
+        _fill(opened)
+        with pytest.raises(FullError):
+            opened.compact()
+        assert not [*tmp_path.glob(f"{CONTROL_FILE}*"), *tmp_path.glob(f"*{COMPACTED_END}")]
+        opened.append_add(100, 1, b"after")
+    assert set(ids(reload(tmp_path))) == {*range(0, 60, 5), 60, 100}
 
 
 def test_what_is_damaged_after_it_was_looked_at_is_not_written_anew(
@@ -132,6 +173,45 @@ def _fill_more(opened: Journal, first: int) -> None:
         opened.append_add(number, 1, bytes(300), sync=Sync.LATER)
         opened.append_delete(number, sync=Sync.LATER)
     opened.append_add(first, 1, b"")
+
+
+def test_files_that_cannot_be_compacted_do_not_have_it_begin_again_and_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It reads all files: so not for each few that can be."""
+    begun = 0
+    plain = find_survivors
+
+    def counted(*arguments: object) -> object:
+        nonlocal begun
+        begun += 1
+        return plain(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(compaction, "find_survivors", counted)
+    options = replace(SMALL, compact_files_min=10)
+    with journal(tmp_path, options) as (opened, _):
+        for number in range(40):
+            opened.append_add_tx(1, 1000 + number, 1, bytes(1500), sync=Sync.LATER)
+        opened.prepare(1)
+        _go_on(opened, range(100))
+        assert 3 <= begun <= 14
+        assert len(opened._files.data) < 75
+        opened.rollback(1)
+        opened.reclaim()
+        assert len(opened._files.data) < 35
+        _go_on(opened, range(100, 140))
+        assert begun <= 20
+        assert len(opened._files.data) < 20
+    assert ids(reload(tmp_path, options)) == list(range(140))
+
+
+def _go_on(opened: Journal, numbers: range) -> None:
+    """A file for each, of which little stays; the journal's own thread looks after each."""
+    for number in numbers:
+        opened.append_add(number, 1, b"stays", sync=Sync.LATER)
+        opened.append_add(10_000, 1, bytes(1700), sync=Sync.LATER)
+        opened.append_delete(10_000, sync=Sync.LATER)
+        opened.reclaim()
 
 
 def _peak(work: Callable[[], object]) -> int:

@@ -14,7 +14,7 @@ from binlog.format.crc import crc32c
 from binlog.format.journal.file_header import FileHeader, JournalLayout
 from binlog.format.journal.names import COMPACTED_END, CONTROL_FILE, JournalNames
 from binlog.format.journal.record import JournalRecord, Kind
-from binlog.journal.control_file import FileMoves, write_control
+from binlog.journal.control_file import FileMoves, name_control, write_control
 from binlog.journal.look import Look, look, read_seen
 from binlog.storage.files import open_directory
 from tests.support.journals import SMALL, files, flip, header_of, journal, reload, write_file
@@ -84,6 +84,7 @@ def test_an_interrupted_compaction_says_which_files_count(tmp_path: Path, layout
     shutil.rmtree(tmp_path / "new")
     directory_fd = open_directory(str(tmp_path))
     write_control(str(tmp_path), directory_fd, moves)
+    name_control(str(tmp_path), directory_fd)
     os.close(directory_fd)
     found = seen(tmp_path)
     assert [file.header.file_id for file in found.files] == [1, 3]

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -19,6 +22,7 @@ from binlog.journal.journal import Journal
 from binlog.journal.journal_file import JournalFile
 from binlog.journal.ledger import dead_files
 from binlog.journal.options import JournalOptions, Sync
+from tests.support.checkout import ROOT
 from tests.support.journals import SMALL, files, header_of, ids, journal, records_in, reload, write_file
 
 # One record to a file.
@@ -167,6 +171,26 @@ def test_a_prepared_transaction_keeps_its_files(tmp_path: Path) -> None:
     assert ids(reload(tmp_path)) == [200]
 
 
+def test_what_says_that_a_file_is_dead_is_on_the_disk_before_it_is_freed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[int] = []
+    plain = os.fdatasync
+
+    def noted(fd: int) -> None:
+        synced.append(os.fstat(fd).st_ino)
+        plain(fd)
+
+    with journal(tmp_path, replace(SMALL, flush_seconds=3000)) as (opened, _):
+        opened.append_add(1, 1, ONE)
+        opened.append_add(2, 1, ONE)  # in the next file
+        dead, last = (path.stat().st_ino for path in files(tmp_path) if records_in(path))
+        monkeypatch.setattr(os, "fdatasync", noted)
+        opened.append_delete(1, sync=Sync.LATER)
+        assert opened.reclaim() == 1
+    assert synced.index(last) < synced.index(dead)
+
+
 @pytest.mark.parametrize(("pool", "count"), [(5, 5), (None, 201), (0, 2)])
 def test_so_many_files_stay_as_were_asked_for(tmp_path: Path, pool: int | None, count: int) -> None:
     options = replace(SMALL, file_bytes=1024, pool_files=pool)
@@ -203,6 +227,33 @@ def test_no_id_comes_again_though_nothing_is_left_of_its_record(
         with journal(tmp_path, options) as (opened, loaded):
             assert loaded.id_max == 1_000_000
             assert opened.new_id() == 1_000_001
+
+
+_LOADED_WITH_LARGER_FILES = """
+import contextlib, resource, sys
+from binlog.errors import FullError
+from binlog.journal.journal import Journal
+from binlog.journal.options import JournalOptions
+resource.setrlimit(resource.RLIMIT_FSIZE, (2048, resource.RLIM_INFINITY))  # so that none can be made, as on a full disk
+with Journal(sys.argv[1], JournalOptions(file_bytes=4096)) as journal, contextlib.suppress(FullError):
+    journal.load()
+"""
+
+
+def test_no_id_comes_again_where_free_files_of_another_size_go_before_there_are_new_ones(tmp_path: Path) -> None:
+    with journal(tmp_path) as (opened, _):
+        opened.append_add(1_000_000, 1, bytes(500))
+        opened.append_delete(1_000_000)
+        opened.append_add(2, 1, ONE)  # in the next file, which was made before
+        opened.reclaim()
+    assert [header_of(file).record_id_max for file in files(tmp_path) if records_in(file)] == [0]
+    command = [sys.executable, "-c", _LOADED_WITH_LARGER_FILES, str(tmp_path)]
+    subprocess.run(command, cwd=ROOT, check=True, timeout=60)
+    options = replace(SMALL, file_bytes=4096)
+    for _ in range(2):
+        loaded = reload(tmp_path, options)
+        assert (ids(loaded), loaded.id_max) == ([2], 1_000_000)
+    assert {file.stat().st_size for file in files(tmp_path) if not records_in(file)} == {4096}
 
 
 def test_a_damaged_file_is_set_aside_when_nobody_needs_it(tmp_path: Path) -> None:

@@ -59,6 +59,48 @@ def test_what_was_rolled_back_never_was(tmp_path: Path) -> None:
     assert loaded.id_max == 10
 
 
+@pytest.mark.parametrize("end", [Journal.commit, Journal.rollback, Journal.prepare])
+def test_an_id_that_a_transaction_adds_is_not_added_a_second_time(
+    tmp_path: Path, end: Callable[[Journal, int], None]
+) -> None:
+    """There would be two records of it, and a delete would take both."""
+    with journal(tmp_path) as (opened, _):
+        opened.append_add_tx(10, 5, 1, b"ten")
+        for refused in (
+            lambda: opened.append_add(5, 1, b""),
+            lambda: opened.append_add_tx(11, 5, 1, b""),
+            lambda: opened.append_add_tx(10, 5, 1, b""),
+        ):
+            with pytest.raises(StateError, match="adds it"):
+                refused()
+        assert not opened.try_append_add(5, 1, b"")
+        end(opened, 10)
+        assert opened.try_append_add(5, 1, b"five") is (end is Journal.rollback)
+    with journal(tmp_path) as (opened, loaded):
+        bodies = {Journal.commit: [b"ten"], Journal.rollback: [b"five"], Journal.prepare: []}[end]
+        assert [record.body for record in loaded.records] == bodies
+        assert not opened.try_append_add(5, 1, b"again")
+        if end is Journal.prepare:
+            opened.rollback(10)
+            opened.append_add(5, 1, b"now")
+
+
+def test_what_a_transaction_adds_and_deletes_it_does_not_add(tmp_path: Path) -> None:
+    with journal(tmp_path) as (opened, _):
+        opened.append_add_tx(10, 5, 1, b"first")
+        opened.append_delete_tx(11, 5)  # another one's delete says nothing of it
+        with pytest.raises(StateError):
+            opened.append_add(5, 1, b"")
+        opened.append_delete_tx(10, 5)
+        opened.append_add_tx(10, 5, 1, b"second")
+        opened.commit(10)
+        opened.append_add_tx(12, 6, 1, b"left")
+    with journal(tmp_path) as (opened, loaded):
+        assert [record.body for record in loaded.records] == [b"second"]
+        opened.append_add(6, 1, b"new")
+    assert ids(reload(tmp_path)) == [5, 6]
+
+
 def test_interleaved_transactions_come_in_the_order_of_their_commits(tmp_path: Path) -> None:
     with journal(tmp_path) as (opened, _):
         opened.append_add(1, 1, b"1")
@@ -256,7 +298,10 @@ def test_in_a_journal_of_others_records_nobody_ended_do_not_join_a_transaction_t
     write_file(
         tmp_path, two, [JournalRecord(Kind.ADD_TX, 5, 2, 1, b"new"), JournalRecord(Kind.COMMIT, 5, counts=((2, 1),))]
     )
-    assert ids(reload(tmp_path)) == [2]
+    with journal(tmp_path) as (opened, loaded):
+        assert ids(loaded) == [2]
+        opened.append_add(1, 1, b"")  # which nobody adds any more
+    assert ids(reload(tmp_path)) == [2, 1]
 
 
 @pytest.mark.parametrize(("work", "left"), [(Journal.reclaim, []), (Journal.compact, [100])])

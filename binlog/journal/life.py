@@ -1,0 +1,263 @@
+"""A journal's life: it is started, loaded, which makes what appends, and closed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+from binlog.errors import BinlogError, ClosedError, FullError, PoisonedError, StateError
+from binlog.format.journal.file_header import aligned
+from binlog.format.journal.names import LOCK_FILE
+from binlog.format.journal.record import Kind, record_bytes
+from binlog.journal.appender import Appender
+from binlog.journal.compaction import Compactor
+from binlog.journal.journal_file import JournalFile
+from binlog.journal.keeper import Keeper
+from binlog.journal.later import ignored_until_later
+from binlog.journal.ledger import Ledger
+from binlog.journal.loading import Loading
+from binlog.journal.options import JournalOptions, Sync
+from binlog.journal.record import Loaded
+from binlog.storage.collector import collector_paused
+from binlog.storage.files import make_directory, open_directory, sync_parent
+from binlog.storage.sole_owner import SoleOwner
+from binlog.storage.undisturbed import uninterrupted
+
+# Of each kind without a body and without counts.
+_BYTES = {int(kind): record_bytes(kind, 0, 0) for kind in Kind}
+
+
+class JournalLife:
+    """What a journal has while it is this process's, and how that begins and ends: see `Journal`."""
+
+    def __init__(self, path: str | os.PathLike[str], options: JournalOptions | None = None) -> None:
+        self.path = os.path.abspath(path)
+        self._options = options or JournalOptions()
+        self._mutex = threading.RLock()  # one that can be asked who has it: nobody takes it twice
+        self._files_mutex = threading.Lock()
+        self._loading = threading.Lock()
+        self._loader = 0  # the thread that has it
+        self._closing = threading.RLock()
+        self._state = "new"
+        self._directory_fd = -1
+        self._ownership: SoleOwner | None = None
+        self._ledger = Ledger()
+        self._is_callback: Callable[[], bool] = lambda: False
+        self._record_bytes_max = 0
+        self._id = 0
+
+    def start(self) -> None:
+        """Make the journal this process's; its folder is made where there is none, in one that is there.
+
+        Raises: StateError where it was started before; BusyError; AccessError.
+        """
+        if self._state != "new":
+            raise StateError(f"the journal {self.path} is not to be started: it is {self._state}")
+        make_directory(self.path)
+        directory_fd = open_directory(self.path)
+        try:
+            sync_parent(directory_fd, self.path)
+            self._ownership = SoleOwner(self.path, directory_fd, LOCK_FILE, "journal")
+        except BaseException:
+            os.close(directory_fd)
+            raise
+        self._directory_fd = directory_fd
+        self._state = "started"
+
+    def load(self) -> Loaded:
+        """Read all files, and tell what is there; from then on records can be appended.
+
+        Transactions that nobody ended are rolled back, durably.  What is damaged is left out, told, and kept.
+        Blocks: for as long as reading all takes; who calls `close` meanwhile waits for it.
+        Raises: StateError where it was not started, or loaded before; CorruptError; VersionError; ValueError where the
+        layout is another one than was asked for; FullError; AccessError; PoisonedError.  Then nothing of it is left in
+        this process, and it can be called again.
+        """
+        self._refuse()
+        self._refuse_loader()
+        with self._loading:
+            self._loader = threading.get_ident()
+            try:
+                with self._closing:  # a load that was interrupted may be ending still
+                    if self._state != "started":
+                        raise StateError(f"the journal {self.path} is not to be loaded: it is {self._state}")
+                return self._load()
+            finally:
+                self._loader = 0
+
+    def _load(self) -> Loaded:
+        with collector_paused():
+            loading = Loading(self.path, self._directory_fd, self._options)
+        files = loading.files
+        try:
+            if files.current is None:
+                files.take()
+            with ignored_until_later():  # on a full disk what is there is told all the same
+                files.prepare()
+                files.top_up()
+            loaded = loading.loaded()
+            self._begin(loading)
+        except BaseException:
+            files.close()
+            raise
+        try:
+            self._appender.start()
+            self._keeper.start()
+            self._roll_back(loading.failed_ids())
+            with ignored_until_later():
+                self._keeper.reclaim()
+        except BaseException:
+            with contextlib.suppress(BinlogError):
+                uninterrupted(self._stop, outlives_main=True)
+            raise
+        self._state = "loaded"
+        return loaded
+
+    def _begin(self, loading: Loading) -> None:
+        """Make what appends behind what was loaded."""
+        self._files = files = loading.files
+        self._id = loading.record_id_max
+        files.record_id_max = lambda: self._id
+        self._ledger = loading.ledger
+        assert files.current is not None
+        self._ledger.meet(files.current)
+        options = self._options
+        first = files.layout.header_bytes
+        self._record_bytes_max = options.file_bytes - aligned(first, options.alignment)
+        self._appender = Appender(
+            self._mutex, self._next_file, options.buffer_bytes, options.alignment, options.flush_seconds
+        )
+        self._appender.begin(files.current, loading.at or first, loading.record_count)
+        self._is_callback = self._appender.is_own_thread
+        self._compactor = Compactor(self._mutex, self._files_mutex, files, self._ledger, self._appender, options)
+        self._keeper = Keeper(self._mutex, self._files_mutex, files, self._ledger, self._appender, self._compactor)
+
+    def _roll_back(self, tx_ids: list[int]) -> None:
+        """End transactions that nobody ended, durably, so that no later one with the id is taken for the same."""
+        with self._mutex:
+            if self._ledger.failed:
+                self._appender.go_on()
+            for tx_id in tx_ids:
+                self._end(Kind.ROLLBACK, tx_id, b"", b"")
+            ticket = self._appender.ticket()
+        self._appender.wait_with(ticket)
+
+    def close(self) -> None:
+        """Put all that was appended on the disk, and end; a second call does nothing.
+
+        Transactions that go on are rolled back by the next load, but for those that are prepared.
+        Raises: StateError in a signal handler that broke into `load`, or into a change: have it raise instead;
+        PoisonedError and others where it fails, and it is closed then too.
+        """
+        self._refuse_loader()
+        self._refuse_callback()
+        if self._ownership is None or self._ownership.inherited:
+            self._state = "closed"
+        else:
+            self._refuse_reentry()
+            uninterrupted(self._end_all, outlives_main=True)
+
+    def _end_all(self) -> None:
+        with self._loading, self._closing:
+            state, self._state = self._state, "closed"
+            if self._ownership is None or state == "closed":
+                return
+            with contextlib.ExitStack() as ending:  # goes on whatever one of them raises
+                ending.callback(os.close, self._directory_fd)
+                ending.callback(self._ownership.release)
+                if state == "loaded":
+                    ending.callback(self._stop)
+
+    def _stop(self) -> None:
+        with self._closing, contextlib.ExitStack() as ending:
+            # The last one stops first.
+            ending.callback(self._files.close)
+            ending.callback(self._appender.stop)
+            ending.callback(self._keeper.stop)
+
+    def __enter__(self) -> Self:
+        if self._state == "new":
+            self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self.close()
+        except BinlogError:
+            if error is None:
+                raise
+
+    def _end(self, kind: int, tx_id: int, extra: bytes, counts: bytes) -> None:
+        file, _ = self._append(kind, tx_id, 0, 0, extra, counts)
+        if kind == Kind.PREPARE:
+            self._ledger.prepare(tx_id, extra, file)
+            self._id = max(self._id, tx_id)
+        elif kind == Kind.COMMIT:
+            self._ledger.commit(tx_id, file)
+        else:
+            self._ledger.roll_back(tx_id, file)
+        self._appender.changing = False
+
+    def _append(
+        self, kind: int, tx_id: int, record_id: int, user_type: int, body: bytes, counts: bytes
+    ) -> tuple[JournalFile, int]:
+        if type(body) is not bytes:
+            body = memoryview(body).tobytes()
+        size = _BYTES[kind] + len(body) + len(counts)
+        if size > self._record_bytes_max:
+            text = f"a record of {size} bytes; a file of the journal {self.path} has {self._record_bytes_max}"
+            raise FullError(text, limit=self._record_bytes_max, size=size)
+        try:
+            return self._appender.append(kind, tx_id, record_id, user_type, body, counts, size), size
+        except OverflowError as error:
+            raise ValueError(f"an id or a user's type out of range: {error}") from error
+
+    def _refuse(self, sync: Sync = Sync.LATER) -> None:
+        """Before the mutex is taken, which somebody may hold for ever in a forked child.  Raises: StateError.
+
+        Also before anything is appended that a future's callback could not wait for.
+        """
+        if self._ownership is not None and self._ownership.inherited:
+            raise StateError(f"the journal {self.path} is the parent process's")
+        self._refuse_reentry()
+        if sync is Sync.WAIT:
+            self._refuse_callback()
+        elif type(sync) is not Sync:
+            raise TypeError(f"sync is a binlog.journal.Sync, and not {sync!r}")
+
+    def _refuse_reentry(self) -> None:
+        # In a signal handler, or a __del__, in the middle of a call of this thread, which would wait for itself.
+        if self._mutex._is_owned():  # type: ignore[attr-defined]  # of every RLock: `threading.Condition` asks so too
+            raise StateError(f"this thread is within a call of the journal {self.path}")
+
+    def _refuse_loader(self) -> None:
+        if self._loader == threading.get_ident():
+            raise StateError(f"the journal {self.path} is being loaded by this thread")
+
+    def _refuse_callback(self) -> None:
+        if self._is_callback():
+            raise StateError("a future's callback cannot wait for the journal, which waits for it")
+
+    def _check(self) -> None:
+        if self._state != "loaded":
+            if self._state == "closed":
+                raise ClosedError(f"the journal {self.path} is closed")
+            raise StateError(f"the journal {self.path} is not loaded")
+        self._appender.check()
+
+    def _next_file(self) -> JournalFile:
+        try:
+            with self._files_mutex:
+                file = self._files.take()
+        except PoisonedError as error:
+            self._appender.poison(error)
+            raise
+        self._ledger.meet(file)
+        self._keeper.wake()
+        return file

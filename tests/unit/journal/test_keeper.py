@@ -1,0 +1,193 @@
+"""What a journal does beside appending, where it fails for a reason that may pass: the journal goes on."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from binlog.errors import AccessError, FullError
+from binlog.format.journal.names import CONTROL_FILE
+from binlog.journal.check import check_journal
+from binlog.journal.journal import Journal
+from binlog.journal.options import Sync
+from tests.support.checkout import ROOT
+from tests.support.journals import SMALL, files, flip, ids, journal, records_in, reload
+
+_LARGE = bytes(900)  # two to a file
+
+# A limit on the size of files, of setrlimit(2), has writes behind it fail as a full disk's do: so no file can be made,
+# and the beginnings of those that are there can be written to.
+_ON_A_FULL_DISK = """
+import resource, sys
+from binlog.errors import FullError
+from binlog.journal.journal import Journal
+from binlog.journal.options import JournalOptions, Sync
+journal = Journal(sys.argv[1], JournalOptions(file_bytes=2048, compact_files_min=0, pool_files=int(sys.argv[2])))
+journal.start()
+journal.load()
+journal.reclaim()  # a file is ready when that returns
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, resource.RLIM_INFINITY))
+for number in map(int, sys.argv[3].split(",")):
+    journal.append_delete(number, sync=Sync.LATER)
+for _ in range(2):
+    try:
+        journal.reclaim()
+        print("kept", len(journal.why_kept()))
+    except FullError:
+        print("full")
+journal.append_add(100, 1, b"goes on")
+resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+journal.reclaim()
+print("kept", len(journal.why_kept()))
+journal.append_add(101, 1, bytes(1500))
+journal.close()
+"""
+
+
+def _on_a_full_disk(path: Path, pool: int, deletes: list[int]) -> list[str]:
+    command = [sys.executable, "-c", _ON_A_FULL_DISK, str(path), str(pool), ",".join(map(str, deletes))]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split("\n")[:-1]
+
+
+def _four_files(path: Path) -> None:
+    with journal(path) as (opened, _):
+        for number in range(6):
+            opened.append_add(number, 1, _LARGE)
+        opened.append_add(6, 1, bytes(300))  # in the fourth
+
+
+@pytest.mark.parametrize("pool", [0, 2])
+def test_to_free_files_takes_no_space(tmp_path: Path, pool: int) -> None:
+    """There may be none, and where fewer files are asked for one of them still has to keep the largest id."""
+    _four_files(tmp_path)
+    assert _on_a_full_disk(tmp_path, pool, [0, 1, 2, 3, 4, 5]) == ["kept 0"] * 3
+    loaded = reload(tmp_path)
+    assert (ids(loaded), loaded.id_max, check_journal(tmp_path)) == ([6, 100, 101], 101, [])
+
+
+def test_what_is_to_be_set_aside_waits_until_there_is_space(tmp_path: Path) -> None:
+    _four_files(tmp_path)
+    first = files(tmp_path)[0]
+    flip(first, records_in(first)[0][1] + 100)
+    damaged = first.read_bytes()
+    assert _on_a_full_disk(tmp_path, 2, [1, 2, 3, 4, 5]) == ["full", "full", "kept 0"]
+    assert check_journal(tmp_path) == []
+    assert [file.read_bytes() for file in (tmp_path / "attic").iterdir()] == [damaged]
+    assert ids(reload(tmp_path)) == [6, 100, 101]
+
+
+_LOADED_ON_A_FULL_DISK = """
+import resource, sys
+from binlog.journal.journal import Journal
+from binlog.journal.options import JournalOptions
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, resource.RLIM_INFINITY))
+with Journal(sys.argv[1], JournalOptions(file_bytes=2048, compact_files_min=0, files_min=6)) as journal:
+    print(len(journal.load().records))
+    for number in range(6):
+        journal.append_delete(number)
+    print(journal.reclaim())
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    for number in range(100, 106):
+        journal.append_add(number, 1, bytes(900))
+    journal.reclaim()
+"""
+
+
+def test_on_a_full_disk_a_journal_is_loaded_and_its_own_files_are_freed(tmp_path: Path) -> None:
+    _four_files(tmp_path)
+    for file in files(tmp_path):
+        if not records_in(file):
+            file.unlink()  # as though its process had died before it could make one
+    command = [sys.executable, "-c", _LOADED_ON_A_FULL_DISK, str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.stdout, done.stderr) == ("7\n3\n", "")
+    assert len(files(tmp_path)) == 6
+    assert (ids(reload(tmp_path)), check_journal(tmp_path)) == ([6, *range(100, 106)], [])
+
+
+def test_a_compaction_leaves_no_more_files_than_were_asked_for(tmp_path: Path) -> None:
+    options = replace(SMALL, pool_files=8)
+    with journal(tmp_path, options) as (opened, _):
+        _fill(opened)
+        opened.compact()
+        assert len(files(tmp_path)) == 8
+    assert ids(reload(tmp_path, options)) == [*range(0, 60, 10), 60]
+
+
+class Failing:
+    """Has one of the calls of the journal's own thread fail, none of which is a write or a sync, and counts them."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, at: int, number: int) -> None:
+        self.count = 0
+        self._at = at
+        self._number = number
+        for name in ("open", "pread", "unlink", "link", "stat", "listdir", "mkdir"):
+            monkeypatch.setattr(os, name, self._failing(getattr(os, name)))
+
+    def _failing(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        def failing(*arguments: Any, **named: Any) -> Any:
+            if threading.current_thread().name == "binlog journal keeper":
+                self.count += 1
+                if self.count == self._at + 1:
+                    raise OSError(self._number, os.strerror(self._number))
+            return call(*arguments, **named)
+
+        return failing
+
+
+def _fill(opened: Journal) -> None:
+    for number in range(60):
+        opened.append_add(number, 1, bytes(400), sync=Sync.LATER)
+        if number % 10:
+            opened.append_delete(number, sync=Sync.LATER)
+    opened.append_add(60, 1, b"last")
+    opened.reclaim()
+
+
+def _delete_and_reclaim(opened: Journal) -> int:
+    for number in range(0, 60, 10):
+        opened.try_append_delete(number, sync=Sync.LATER)
+    return opened.reclaim()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [errno.EIO, errno.EMFILE, errno.ENOSPC])
+@pytest.mark.parametrize("pool", [None, 6])
+@pytest.mark.parametrize("work", [Journal.compact, _delete_and_reclaim])
+def test_whatever_cannot_be_opened_or_read_is_done_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, work: Callable[[Journal], int], pool: int | None, number: int
+) -> None:
+    options = replace(SMALL, pool_files=pool)
+    struck = 0
+    for at in range(1000):
+        path = tmp_path / f"{at}"
+        with journal(path, options) as (opened, _):
+            _fill(opened)
+            with monkeypatch.context() as patched:
+                failing = Failing(patched, at, number)
+                with contextlib.suppress(AccessError, FullError):
+                    work(opened)
+            opened.append_add(100, 1, b"goes on")
+            work(opened)
+            assert not (path / CONTROL_FILE).exists()
+            opened.append_add(101, 1, b"and on")
+            assert len(os.listdir("/proc/self/fd")) < 100
+        loaded = reload(path, options)
+        assert loaded.problems == []
+        assert ids(loaded) == ([0, 10, 20, 30, 40, 50] if work is Journal.compact else []) + [60, 100, 101], at
+        if failing.count <= at:
+            break
+        struck += 1
+    assert struck > 3

@@ -1,0 +1,215 @@
+"""A transaction of which a part is damaged: nothing of it is there, load after load, or all; whatever byte it was."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from binlog.errors import CorruptError, PoisonedError
+from binlog.format.journal.file_header import FileHeader, JournalLayout
+from binlog.format.journal.record import JournalRecord, Kind
+from binlog.journal.check import check_journal
+from binlog.journal.journal import Journal
+from binlog.journal.options import Sync
+from binlog.journal.record import Loaded
+from tests.support.journals import SMALL, files, flip, header_of, ids, journal, records_in, reload, write_file
+
+LAYOUTS = [JournalLayout.NATIVE, JournalLayout.JBM]
+_PARTS = {b"a"[0], b"b"[0]}
+_BODY_STEP = 97  # of bytes of bodies, which are all alike
+
+
+def _spread(opened: Journal) -> None:
+    """The transaction 50, of which a file has nothing but one record, and the next one another and the commit."""
+    opened.append_add(1, 1, b"1" * 700)
+    opened.append_add_tx(50, 10, 1, b"a" * 700)
+    opened.append_add_tx(50, 11, 1, b"b" * 300)
+    opened.commit(50)
+    opened.append_add(2, 1, b"2" * 300)
+
+
+def _parts(loaded: Loaded) -> set[int]:
+    """Which of the two records are there, whatever became of a byte of them."""
+    bodies = [record.body for record in loaded.records if record.body]
+    return {max(set(body), key=body.count) for body in bodies} & _PARTS
+
+
+def _places(file: Path) -> list[int]:
+    """Each byte of the heads of its records and of what is behind their bodies, and some of the bodies."""
+    found: list[int] = []
+    for _, start, end, _, _, _, body, _ in records_in(file):
+        tail = end - 4
+        body_at = tail - len(body)
+        found += range(start, body_at)
+        found += range(body_at, tail, _BODY_STEP if len(body) > _BODY_STEP else 1)
+        found += range(tail, end)
+    return found
+
+
+def _load(path: Path, options: object) -> Loaded | None:
+    try:
+        return reload(path, options)  # type: ignore[arg-type]
+    except CorruptError:
+        return None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("layout", "mask"),
+    [
+        (JournalLayout.JBM, 0x01),
+        (JournalLayout.JBM, 0x02),
+        (JournalLayout.JBM, 0xFF),
+        (JournalLayout.NATIVE, 0x01),
+    ],
+)
+def test_whatever_byte_is_damaged_all_of_a_transaction_is_there_or_nothing_each_time(
+    tmp_path: Path, layout: JournalLayout, mask: int
+) -> None:
+    options = replace(SMALL, layout=layout, file_bytes=1024)
+    with journal(tmp_path / "sound", options) as (opened, _):
+        _spread(opened)
+    used = [file for file in files(tmp_path / "sound") if records_in(file)]
+    assert [len(records_in(file)) for file in used] == [1, 1, 3]
+    lost = 0
+    for number, file in enumerate(used[1:]):
+        for at in _places(file):
+            path = tmp_path / f"{number}-{at}"
+            shutil.copytree(tmp_path / "sound", path)
+            flip(path / file.name, at, mask)
+            told = [_load(path, options) for _ in range(3)]
+            first = told[0]
+            assert first is not None, (file.name, at)
+            assert _parts(first) in (set(), _PARTS), (file.name, at)
+            assert [each and each.records for each in told] == [first.records] * 3, (file.name, at)
+            lost += not _parts(first)
+            shutil.rmtree(path)
+    assert lost > 60
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("end", [Kind.COMMIT, Kind.PREPARE])
+def test_a_file_that_shows_that_something_is_missing_stays_and_is_set_aside_later(
+    tmp_path: Path, layout: JournalLayout, end: Kind
+) -> None:
+    """Though nothing in it is a record any more."""
+    options = replace(SMALL, layout=layout, file_bytes=1024)
+    with journal(tmp_path, options) as (opened, _):
+        _spread(opened)
+        if end is Kind.PREPARE:
+            opened.append_add_tx(51, 12, 1, b"c" * 700)
+            opened.append_add(3, 1, b"3" * 700)
+            opened.append_add_tx(51, 13, 1, b"d")
+            opened.prepare(51)
+    tx_id = 51 if end is Kind.PREPARE else 50
+    (lacking,) = [
+        file for file in files(tmp_path) for each in records_in(file) if each[3] == tx_id and len(each[6]) == 700
+    ]
+    flip(lacking, records_in(lacking)[0][1], 0x40)
+    damaged, file_id = lacking.read_bytes(), header_of(lacking).file_id
+    with journal(tmp_path, options) as (opened, loaded):
+        there = ids(loaded)
+        assert [each.tx_id for each in loaded.failed] == [tx_id]
+        assert lacking.read_bytes() == damaged
+        assert any(lacking.name in (kept.name, *kept.outlasts) for kept in opened.why_kept())
+        for record_id in there:
+            opened.append_delete(record_id)
+        for number in range(100, 110):
+            opened.append_add(number, 1, bytes(700))
+        for _ in range(3):
+            opened.reclaim()
+        assert not lacking.exists() or header_of(lacking).file_id != file_id
+    assert ids(reload(tmp_path, options)) == list(range(100, 110))
+    assert damaged in [file.read_bytes() for file in (tmp_path / "attic").iterdir()]
+
+
+def _mostly_dead(opened: Journal) -> None:
+    for number in range(100, 160):
+        opened.append_add(number, 1, bytes(300), sync=Sync.LATER)
+        opened.append_delete(number, sync=Sync.LATER)
+    opened.append_add(200, 1, b"last")
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_compaction_takes_no_file_that_shows_that_something_is_missing(tmp_path: Path, layout: JournalLayout) -> None:
+    options = replace(SMALL, layout=layout, file_bytes=1024)
+    with journal(tmp_path, options) as (opened, _):
+        opened.append_add(1, 1, b"1")
+        opened.append_add(9, 1, b"9" * 700)
+        opened.append_add(4, 1, b"4" * 300)
+        opened.append_add(3, 1, b"beside")
+        opened.append_add_tx(50, 10, 1, b"a" * 300)  # the last one of its file, behind which nothing is looked for
+        opened.append_add_tx(50, 11, 1, b"b" * 400)
+        opened.commit(50)
+        opened.prepare(60)  # so that the file stays as it is
+        opened.append_add(2, 1, b"2" * 300)
+        opened.append_delete(9)
+    ((lacking, at),) = [(file, each[1]) for file in files(tmp_path) for each in records_in(file) if each[4] == 10]
+    flip(lacking, at, 0x40)
+    for number in range(3):
+        with journal(tmp_path, options) as (opened, loaded):
+            assert set(ids(loaded)) == {1, 2, 3, 4} | ({200} if number else set())
+            _mostly_dead(opened) if not number else None
+            opened.compact()
+    assert _parts(reload(tmp_path, options)) == set()
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_load_that_ends_before_the_rollback_makes_nothing_of_a_prepared_transaction(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layout: JournalLayout
+) -> None:
+    options = replace(SMALL, layout=layout, file_bytes=1024)
+    with journal(tmp_path, options) as (opened, _):
+        opened.append_add_tx(50, 10, 1, b"a" * 700)
+        opened.append_add_tx(50, 11, 1, b"b" * 600)
+        opened.prepare(50)
+    (lacking,) = [file for file in files(tmp_path) for each in records_in(file) if each[4] == 10]
+    flip(lacking, records_in(lacking)[0][1], 0x40)
+
+    def dies(*_: object) -> None:
+        raise PoisonedError("the process ends here")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Journal, "_roll_back", dies)
+        with pytest.raises(PoisonedError):
+            reload(tmp_path, options)
+    loaded = reload(tmp_path, options)
+    assert (loaded.records, loaded.prepared) == ([], [])
+    assert [each.tx_id for each in loaded.failed] == [50]
+
+
+def _two_files(counts: tuple[tuple[int, int], ...]) -> Callable[[Path], None]:
+    def write(path: Path) -> None:
+        first, second = (FileHeader(JournalLayout.JBM, number) for number in (2, 3))
+        write_file(path, first, [JournalRecord(Kind.ADD_TX, 5, 10, 1, b"a")])
+        records = [JournalRecord(Kind.ADD_TX, 5, 11, 1, b"b"), JournalRecord(Kind.COMMIT, 5, counts=counts)]
+        write_file(path, second, records)
+
+    return write
+
+
+@pytest.mark.parametrize(
+    "counts",
+    [
+        pytest.param(((0, 1), (3, 1)), id="a file before those that are left out"),
+        pytest.param(((9, 1), (3, 1)), id="a file that came later"),
+        pytest.param(((3, 1), (3, 1)), id="a file twice"),
+        pytest.param(((2, 0), (3, 1)), id="none of a file"),
+        pytest.param(((2, 1), (2, 1)), id="not the file of the commit"),
+    ],
+)
+def test_a_commit_that_nobody_wrote_so_is_damaged(tmp_path: Path, counts: tuple[tuple[int, int], ...]) -> None:
+    path = tmp_path / "journal"
+    _two_files(counts)(path)
+    told = {problem.rule: problem.text for problem in check_journal(path)}
+    for number in range(3):
+        loaded = reload(path, replace(SMALL, layout=JournalLayout.JBM))
+        assert loaded.records == []
+        assert [each.tx_id for each in loaded.failed] == ([] if number else [5])
+        if number == 0:  # later there may be none of its files
+            texts = [problem.text for problem in loaded.problems if problem.rule == "transaction"]
+            assert texts == [told["transaction"]]

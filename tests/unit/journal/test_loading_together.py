@@ -1,0 +1,95 @@
+"""A load while others load, or close, or a signal comes."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from concurrent.futures import ThreadPoolExecutor, wait
+from pathlib import Path
+
+import pytest
+
+from binlog.errors import BusyError, ClosedError, StateError
+from binlog.journal.journal import Journal
+from binlog.journal.loading import Loading
+from binlog.journal.record import Loaded
+from tests.support.journals import SMALL, ids, reload
+
+
+class _Held:
+    """Has a load wait in the middle, until it may go on."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.entered, self.go_on = threading.Event(), threading.Event()
+        plain = Loading.loaded
+
+        def held(loading: Loading) -> Loaded:
+            self.entered.set()
+            assert self.go_on.wait(60)
+            return plain(loading)
+
+        monkeypatch.setattr(Loading, "loaded", held)
+
+
+def test_close_waits_for_a_load_that_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    held = _Held(monkeypatch)
+    opened = Journal(tmp_path, SMALL)
+    opened.start()
+    with ThreadPoolExecutor(2) as threads:
+        loading = threads.submit(opened.load)
+        assert held.entered.wait(60)
+        closing = threads.submit(opened.close)
+        assert not wait([closing], timeout=0.2).done
+        with pytest.raises(BusyError):
+            Journal(tmp_path, SMALL).start()
+        held.go_on.set()
+        assert loading.result(60).records == []
+        closing.result(60)
+    with pytest.raises(ClosedError):
+        opened.append_add(1, 1, b"")
+    assert reload(tmp_path).records == []
+
+
+def test_of_two_threads_that_load_one_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    held = _Held(monkeypatch)
+    with Journal(tmp_path, SMALL) as opened, ThreadPoolExecutor(2) as threads:
+        first = threads.submit(opened.load)
+        assert held.entered.wait(60)
+        second = threads.submit(opened.load)
+        assert not wait([second], timeout=0.2).done
+        held.go_on.set()
+        assert first.result(60).records == []
+        with pytest.raises(StateError):
+            second.result(60)
+        opened.append_add(1, 1, b"")
+    assert ids(reload(tmp_path)) == [1]
+
+
+def test_a_signal_handler_cannot_close_what_it_broke_into_the_load_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raised: list[BaseException] = []
+
+    def close(signum: int, frame: object) -> None:
+        try:
+            opened.close()
+        except StateError as error:
+            raised.append(error)
+
+    plain = Loading.loaded
+
+    def struck(loading: Loading) -> Loaded:
+        monkeypatch.setattr(Loading, "loaded", plain)
+        signal.raise_signal(signal.SIGUSR1)
+        return plain(loading)
+
+    monkeypatch.setattr(Loading, "loaded", struck)
+    before = signal.signal(signal.SIGUSR1, close)
+    try:
+        with Journal(tmp_path, SMALL) as opened:
+            opened.load()
+            assert len(raised) == 1
+            opened.append_add(1, 1, b"")
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert ids(reload(tmp_path)) == [1]
