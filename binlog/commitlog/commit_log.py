@@ -6,8 +6,6 @@ rise by one, and store times never go back.
 
 from __future__ import annotations
 
-import itertools
-import operator
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -20,9 +18,6 @@ from binlog.format.commitlog.host import Host, pack_host
 from binlog.format.commitlog.message import (
     BLANK,
     HEAD_BYTES,
-    PREPARED,
-    ROLLBACK,
-    TRANSACTION,
     StoredMessage,
     parse_message_at,
     parse_store_ms,
@@ -91,8 +86,7 @@ class CommitLog:
             raise ValueError("no message to append")
         messages = list(messages)
         limit = self.body_bytes_max if body_bytes_max is None else body_bytes_max
-        data, places = pack_messages(messages, self._host, self._record_crc, limit)
-        runs = _runs(messages)
+        data, places, runs = pack_messages(messages, self._host, self._record_crc, limit)
         with self._mutex:
             if self._stopped:
                 raise ClosedError(f"{self.files.folder} is closed")
@@ -100,7 +94,7 @@ class CommitLog:
             offset = file.offset + file.wrote
             store_ms = self._store_ms = max(int(self._clock() * 1000), self._store_ms)
             queue_offsets: list[int] = []
-            after = dict[tuple[str, int], int]()
+            after: dict[tuple[str, int], int] = {}
             for queue, queued, count in runs:
                 start = after.get(queue, self.queue_offsets.get(queue, 0)) if queued else 0
                 if queued:
@@ -220,22 +214,6 @@ class CommitLog:
     def close(self) -> None:
         """Unmap the files."""
         self.files.close()
-
-
-_QUEUE = operator.attrgetter("topic", "queue_id", "system_flag")
-
-
-def _runs(messages: list[Message]) -> list[tuple[tuple[str, int], bool, int]]:
-    """The queues of messages, whether they are in any, and of those alike that follow one another how many they are."""
-    # As no more than these lines: whatever is done for each message here is a good part of what an append takes.
-    if len(messages) == 1:
-        grouped = [(_QUEUE(messages[0]), 1)]
-    else:
-        grouped = [(alike, len(list(run))) for alike, run in itertools.groupby(messages, _QUEUE)]
-    return [
-        ((topic, queue_id), flag & TRANSACTION not in (PREPARED, ROLLBACK), count)
-        for (topic, queue_id, flag), count in grouped
-    ]
 
 
 def _offsets(offset: int, places: bytes) -> list[int]:

@@ -174,8 +174,9 @@ class GroupCommitService:
         self._queue = queue
         self._flushed = flushed
         self._seconds = seconds
-        self._answered = threading.Condition()
-        self._wanted = 0
+        # A lock for each who waits, and no `Condition`: with that all who are woken queue up once more, for its lock.
+        self._waiting: list[tuple[int, threading.Lock]] = []
+        self._mutex = threading.Lock()
         self._service = Service("group commit", GROUP_SECONDS, self._work, concerns=concerns)
         self._stopped = False
 
@@ -192,10 +193,16 @@ class GroupCommitService:
 
         Raises: TimedOutError where that takes too long, and may still come to be; PoisonedError; ClosedError.
         """
-        with self._answered:
-            self._wanted = max(self._wanted, offset)
+        answer = threading.Lock()
+        answer.acquire()
+        with self._mutex:
+            waits = not self._over()
+            if waits:
+                self._waiting.append((offset, answer))
+        if waits:
             self._service.wake()
-            if not self._answered.wait_for(lambda: self._done(offset), self._seconds):
+            if not answer.acquire(timeout=self._seconds) and self._queue.flushed_where < offset:
+                _refuse(self._service)
                 raise TimedOutError(
                     f"not flushed up to {offset} within {self._seconds} s, but up to {self._queue.flushed_where}; "
                     "the messages are appended, and may still be flushed"
@@ -207,25 +214,39 @@ class GroupCommitService:
     def stop(self) -> None:
         """Answer all, and end.  Raises: PoisonedError."""
         self._service.stop()
-        with self._answered:
-            self._stopped = True
-            self._answered.notify_all()
+        self._stopped = True
+        self._answer()
         _refuse(self._service)
         _flush(self._queue, 0, self._flushed)
 
-    def _done(self, offset: int) -> bool:
-        return self._queue.flushed_where >= offset or self._service.failure is not None or self._stopped
+    def _over(self) -> bool:
+        """Whether nobody will flush any more."""
+        return self._stopped or self._service.failure is not None
+
+    def _answer(self) -> None:
+        """Answer all who need not wait any longer."""
+        with self._mutex:
+            reached, waiting = self._queue.flushed_where, self._waiting
+            self._waiting = [] if self._over() else [entry for entry in waiting if entry[0] > reached]
+            still = len(self._waiting)
+        for offset, answer in waiting:
+            if not still or offset <= reached:
+                answer.release()
 
     def _work(self) -> None:
+        if not self._waiting:
+            return
+        before = self._queue.flushed_where
         try:
-            if self._wanted > self._queue.flushed_where:
-                _flush(self._queue, 0, self._flushed)
+            _flush(self._queue, 0, self._answer)
         except BinlogError as error:
-            self._service.failure = error  # before those are woken who ask for it
+            self._service.failure = error  # before those are answered who ask for it
             raise
         finally:
-            with self._answered:
-                self._answered.notify_all()
+            # Before all else: they wait, and telling others of the flush takes its time.
+            self._answer()
+            if self._queue.flushed_where != before:
+                self._flushed()
 
 
 def _flush(queue: MappedFileQueue, least_pages: int, flushed: Callable[[], None]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable
@@ -34,7 +35,9 @@ class Service:
         self._work = work
         self._pause_seconds = pause_seconds
         self._concerns = set[str]() if concerns is None else concerns
-        self._woken = threading.Event()
+        # Held but for when it was woken.  Not an `Event`, which takes three locks to set, and to wait for.
+        self._bell = threading.Lock()
+        self._bell.acquire()
         self.stopping = False
         # A process that ends without closing its store must not wait for it.
         self._thread = threading.Thread(target=self._run, name=f"binlog {name}", daemon=True)
@@ -45,8 +48,9 @@ class Service:
 
     def wake(self) -> None:
         """Have it work now."""
-        if not self._woken.is_set():  # setting it again takes a lock
-            self._woken.set()
+        if self._bell.locked():
+            with contextlib.suppress(RuntimeError):  # somebody else did, just now
+                self._bell.release()
 
     def check(self) -> None:
         """Raises: what `work` raised; FullError while it has no room."""
@@ -58,7 +62,7 @@ class Service:
     def stop(self) -> None:
         """Have it work once more, and end; waits for that.  Does nothing where it never began, or has ended."""
         self.stopping = True
-        self._woken.set()
+        self.wake()
         if self._thread.is_alive():
             self._thread.join()
 
@@ -72,8 +76,7 @@ class Service:
         while self.failure is None:
             stopping = self.stopping
             if not stopping:
-                self._woken.wait(seconds)
-                self._woken.clear()
+                self._bell.acquire(timeout=max(seconds, 0.0))
             try:
                 found = self._work()
                 seconds = self._seconds if found is None else found

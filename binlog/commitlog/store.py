@@ -66,6 +66,7 @@ class MessageStore:
     def __init__(self, path: str | os.PathLike[str], options: StoreOptions = _DEFAULTS) -> None:
         self.path = os.path.abspath(path)
         self._options = options
+        self._half_bytes = options.file_bytes // 2
         self._closed = self._clean = False
         self._queues_known: set[tuple[str, int]] = set()  # topic and queue of messages that were looked at
         self._concerns: set[str] = set()  # empty while nothing keeps messages from being appended
@@ -213,7 +214,8 @@ class MessageStore:
         if self._closed:
             raise ClosedError(f"the store {self.path} is closed")
         # All at once, which is quicker than one by one; two that only together have it do no harm.
-        if DELAY_MARK not in b"".join(map(_PROPERTIES, messages)):
+        properties = messages[0].properties if len(messages) == 1 else b"".join(map(_PROPERTIES, messages))
+        if DELAY_MARK not in properties:
             return self._append(messages)
         self._delays.check()
         appended = self._append([delayed(message) for message in messages])
@@ -229,11 +231,11 @@ class MessageStore:
             for service in self._services:
                 service.check()
         appended = self._log.append(messages, body_bytes_max=body_bytes_max)
-        half = self._options.file_bytes // 2
-        if appended.offset // half != appended.next_offset // half:
+        end = appended.next_offset
+        if appended.offset // self._half_bytes != end // self._half_bytes:
             self._allocation.wake()
         self._dispatcher.wake()
-        self._flushing.appended(appended.next_offset)
+        self._flushing.appended(end)
         return appended
 
     def _make_ahead(self) -> None:

@@ -275,7 +275,7 @@ def test_the_compiled_way_makes_the_bytes_of_the_plain_one(
     messages: list[Message], store_host: bytes, record_crc: bool
 ) -> None:
     assume(record_crc or not any(0 in message.properties[-20:] for message in messages))
-    data, places = pack_messages(messages, store_host, record_crc, 1000)
+    data, places, _ = pack_messages(messages, store_host, record_crc, 1000)
     starts = memoryview(places).cast("I").tolist()
     stamp_messages(data, places, 0, len(messages), 7, 1000, 12345, record_crc)
     queue_offset = 7

@@ -209,3 +209,22 @@ except FullError as error:
     done = subprocess.run([sys.executable, "-c", text], check=True, capture_output=True, text=True)
     assert "File too large" in done.stdout
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_sync_writes_the_pages_that_were_stored_to_and_few_others(directory_fd: int, tmp_path: Path) -> None:
+    file = MappedFile(directory_fd, str(tmp_path), 0, 8 << 20)
+    file.append(b"with this one the pages ahead become due as well")
+    file.flush()
+    before = _written_bytes()
+    for _ in range(32):
+        file.append(bytes(PAGE_BYTES))
+        file.flush()
+    file.shut_down()
+    # Each is in two pages, for they do not begin where a page does.
+    assert _written_bytes() - before <= 32 * 64 * PAGE_BYTES
+
+
+def _written_bytes() -> int:
+    """What this process made due to be written to the disk, in whole pages, by proc_pid_io(5); 0 in a tmpfs."""
+    counts = dict(line.split(": ") for line in Path("/proc/self/io").read_text().splitlines())
+    return int(counts["write_bytes"])

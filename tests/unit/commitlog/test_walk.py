@@ -39,7 +39,7 @@ def _messages(draw: st.DrawFn) -> Message:
 
 
 def _packed(messages: list[Message], *, record_crc: bool) -> tuple[bytes, list[int]]:
-    data, places = pack_messages(messages, _HOST, record_crc, 1000)
+    data, places, _ = pack_messages(messages, _HOST, record_crc, 1000)
     for number in range(len(messages)):
         stamp_messages(data, places, number, 1, number, _OFFSET, 7000 + number, record_crc)
     return bytes(data), memoryview(places).cast("I").tolist()
