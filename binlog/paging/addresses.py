@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 
-from binlog.errors import BinlogError
+from binlog.errors import BinlogError, CorruptError, NotFoundError, PoisonedError, VersionError
 from binlog.format.paging.address_file import (
     ADDRESS_FILE_BYTES_MAX,
     AddressFile,
@@ -16,6 +18,7 @@ from binlog.format.paging.address_file import (
 from binlog.format.paging.names import (
     ACKS_END,
     ADDRESS_FILE,
+    FAILED_FILE,
     NEW_END,
     PAGE_END,
     is_folder_name,
@@ -31,21 +34,30 @@ from binlog.storage.files import (
     open_directory,
     open_file,
     read_at,
+    remove_file,
     sync,
     sync_directory,
     write_at,
 )
 
+_COPIED_BYTES = 1 << 20
+
 
 class AddressFolder:
-    """A folder with the pages of one address.  layout: of the pages that are made in it."""
+    """A folder with the pages of one address.  layout: of the pages that are made in it.
 
-    def __init__(self, path: str, file: AddressFile) -> None:
-        """Raises: AccessError."""
+    failure: why nothing more is believed to reach the disk, or None.  failed: told that.
+    """
+
+    def __init__(self, path: str, file: AddressFile, directory_fd: int | None = None) -> None:
+        """directory_fd: where it is open already, and is the folder's from now on.  Raises: AccessError."""
         self.path = path
         self.address = file.address
         self.layout = file.layout
-        self.directory_fd = open_directory(path)
+        self.failure: BinlogError | None = None
+        self.failed: Callable[[BinlogError], None] | None = None
+        self._syncing = threading.Lock()
+        self.directory_fd = open_directory(path) if directory_fd is None else directory_fd
 
     def ids(self, end: str) -> list[int]:
         """The ids of the pages that have files whose names end so, the lowest first.  Raises: AccessError."""
@@ -54,8 +66,74 @@ class AddressFolder:
         return sorted(number for name in names if (number := page_number(name, end)) is not None)
 
     def sync(self) -> None:
-        """Have its names be durable.  Raises: PoisonedError."""
-        sync_directory(self.directory_fd, self.path)
+        """Have its names be durable.  Raises: PoisonedError, and then nothing in it is any more."""
+        try:
+            with self._syncing:
+                # fsync(2): the kernel tells of it once; a second sync would say that all is well.
+                self.check()
+                sync_directory(self.directory_fd, self.path)
+        except BinlogError as error:
+            self.fail(error)
+            raise
+
+    def fail(self, error: BinlogError) -> None:
+        """A sync, or a write that had room, has failed."""
+        self.note_failure(error)
+        if self.failed is not None:
+            self.failed(error)  # also where another thread is at it: who is told of it finds that all is refused
+
+    def note_failure(self, error: BinlogError) -> None:
+        """Believe nothing from now on, and have the next process write anew what is in memory alone, perhaps.
+
+        That it is told by a file's name, which is not synced: where a power cut takes that, it takes what is in memory
+        too.
+        """
+        if self.failure is None:
+            self.failure = error
+            with suppress(BinlogError):
+                os.close(create_file(self.directory_fd, FAILED_FILE, self.path, mode=None))
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether something had failed, of this process or of one before it."""
+        return os.access(FAILED_FILE, os.F_OK, dir_fd=self.directory_fd)
+
+    def recovered(self) -> None:
+        """All was written anew, and is durable.  Raises: AccessError."""
+        remove_file(self.directory_fd, FAILED_FILE, os.path.join(self.path, FAILED_FILE))
+
+    def write_anew(self, name: str) -> None:
+        """Have a file's bytes be on the disk, of which a sync may have failed.
+
+        fsync(2): what it did not write is taken for written, and only a write has it be written again.
+        Raises: AccessError; FullError; PoisonedError.
+        """
+        path = os.path.join(self.path, name)
+        fd = open_file(self.directory_fd, name, path, writable=True)
+        try:
+            place = 0
+            while data := read_at(fd, _COPIED_BYTES, place, path):
+                write_at(fd, data, place, path)
+                place += len(data)
+            sync(fd, path)
+        finally:
+            os.close(fd)
+
+    def check(self) -> None:
+        """Raises: PoisonedError, where something failed."""
+        if self.failure is not None:
+            raise PoisonedError(f"nothing more is paged: {self.failure}") from self.failure
+
+    def set_aside(self, name: str, aside: str, path: str) -> None:
+        """Give a file another name, under which nobody looks for it.  Raises: FullError; AccessError."""
+        fd = self.directory_fd
+        with own_errors(path, "setting it aside"):
+            taken = set(os.listdir(fd))
+            # The ids begin anew when an address had no pages for a while, and what is kept must stay.
+            names = (aside, *(f"{aside}.{number}" for number in range(1, len(taken) + 2)))
+            free = next(each for each in names if each not in taken)
+            with suppress(FileNotFoundError):
+                os.rename(name, free, src_dir_fd=fd, dst_dir_fd=fd)
 
     def close(self) -> None:
         """Close its descriptor."""
@@ -67,28 +145,41 @@ class AddressFolder:
 def make_folder(root: str, root_fd: int, address: str, layout: PageLayout) -> AddressFolder:
     """A folder for an address that has none, durably.  Raises: ValueError; FullError; AccessError; PoisonedError.
 
-    It has another name until the address is in it: a folder without one would be nobody's.
+    It has another name until the address is in it: a folder without one would be nobody's.  After a PoisonedError it
+    may be there.
     """
     check_address(address)
     file = AddressFile(address, layout)
     name = new_folder_name()
     path = os.path.join(root, name)
     make_directory(path + NEW_END)
-    directory_fd = open_directory(path + NEW_END)
+    directory_fd = -1
     try:
-        fd = create_file(directory_fd, ADDRESS_FILE, path, mode=None)
-        try:
-            write_at(fd, file.pack(), 0, path)
-            sync(fd, path)
-        finally:
-            os.close(fd)
-        sync_directory(directory_fd, path)
-    finally:
+        directory_fd = open_directory(path + NEW_END)
+        _write_address(directory_fd, file, path)
+        with own_errors(path, "naming the folder"):
+            os.rename(name + NEW_END, name, src_dir_fd=root_fd, dst_dir_fd=root_fd)
+    except BaseException:
+        if directory_fd >= 0:
+            os.close(directory_fd)
+        shutil.rmtree(path + NEW_END, ignore_errors=True)
+        raise
+    try:
+        sync_directory(root_fd, root)
+    except BaseException:
         os.close(directory_fd)
-    with own_errors(path, "naming the folder"):
-        os.rename(name + NEW_END, name, src_dir_fd=root_fd, dst_dir_fd=root_fd)
-    sync_directory(root_fd, root)
-    return AddressFolder(path, file)
+        raise
+    return AddressFolder(path, file, directory_fd)
+
+
+def _write_address(directory_fd: int, file: AddressFile, path: str) -> None:
+    fd = create_file(directory_fd, ADDRESS_FILE, path, mode=None)
+    try:
+        write_at(fd, file.pack(), 0, path)
+        sync(fd, path)
+    finally:
+        os.close(fd)
+    sync_directory(directory_fd, path)
 
 
 def find_folders(root: str, problems: list[Problem]) -> Iterator[tuple[str, AddressFile]]:
@@ -103,7 +194,8 @@ def find_folders(root: str, problems: list[Problem]) -> Iterator[tuple[str, Addr
         where = os.path.join(path, ADDRESS_FILE)
         try:
             file = _read_address(path, where)
-        except BinlogError as error:
+        except (CorruptError, VersionError, NotFoundError) as error:
+            # Not where it could not be read, for now: another folder would be made for its address.
             problems.append(problem_of(error, where))
             continue
         if file is None:

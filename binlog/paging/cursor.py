@@ -3,10 +3,6 @@
 After the page cursors of HornetQ 2.2: pages stay where they are while their messages are given; a message is
 acknowledged by its page and its number in that; a page goes once all its messages were acknowledged.  Nothing is
 written for a message that is given, and 24 bytes for one that is acknowledged.
-
-How a page goes, so that no crash brings back what was acknowledged, or lowers a transaction's count twice: where it has
-messages of transactions, these are lowered and the page is recorded as complete, in one transaction of the store; then
-the page's file is removed, durably; then its acknowledgements; then the record.
 """
 
 from __future__ import annotations
@@ -14,21 +10,27 @@ from __future__ import annotations
 import sys
 import threading
 from collections import deque
+from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 
-from binlog.errors import GoneError, NotFoundError, StateError
+from binlog.errors import BinlogError, ClosedError, GoneError, NotFoundError, StateError
 from binlog.format.paging.acks_file import Ack
-from binlog.format.paging.store_records import PagePlace, StoreRecord
+from binlog.paging.open_files import OpenFiles
 from binlog.paging.page import READ_BYTES, Chunk, Page
-from binlog.paging.page_acks import PageAcks, remove_acks
+from binlog.paging.page_acks import PageAcks
+from binlog.paging.page_transaction import PageTransaction
+from binlog.paging.removal import PageRemoval
+from binlog.paging.settling import PageSettling, outcome_in
 from binlog.paging.sifting import sift
 from binlog.paging.store import PagingStore
-from binlog.paging.transactions import PageTransaction, PageTransactions
-from binlog.paging.uninterrupted import uninterrupted
+from binlog.paging.transactions import PageTransactions
 from binlog.storage.native import fork_generation
+from binlog.storage.undisturbed import uninterrupted
 
 _NUMBER = (1 << 32) - 1
+# Files of acknowledgements that are written to in turns.
+_OPEN_FILES_MAX = 64
 
 
 class Run(NamedTuple):
@@ -65,10 +67,16 @@ class PageCursor:
         self._mutex = threading.Lock()
         self._runs: tuple[Run, ...] = ()
         self._position: _Position | None = None
-        self._returned: deque[tuple[Page, int, int]] = deque()
+        self._returned: deque[tuple[PageAcks, int, int]] = deque()
         self._read_through: set[int] = set()
         self._acks: dict[int, PageAcks] = {}
-        store.page_closed.append(self._look)
+        self._open_files = OpenFiles(_OPEN_FILES_MAX)
+        self._touched: dict[PageAcks, None] = {}
+        self._syncing = threading.Lock()
+        self._is_closed = False
+        self._settling = PageSettling(store, transactions)
+        self._removal = PageRemoval(store, self._settling, transactions, self._acks, self._mutex, self._forget)
+        store.page_closed.extend((self._settling.closed, self._look))
 
     def read(self, bytes_max: int = READ_BYTES) -> Run | None:
         """The messages that come next, about so many bytes of them; None where there is none for now.
@@ -108,7 +116,11 @@ class PageCursor:
         acks = self._acks.get(place >> 32) or self._open_acks(place >> 32)
         number = place & _NUMBER
         if transaction is None:
-            if acks.add(number, count) == acks.page.message_count:
+            try:
+                done_count = acks.add(number, count)
+            finally:
+                self._touched[acks] = None  # only now: a sync that goes on forgets it before it looks at the file
+            if done_count == acks.page.message_count:
                 self._look(acks.page)
             return
         uninterrupted(partial(self._ack_with, transaction, acks, number, count))
@@ -121,19 +133,28 @@ class PageCursor:
     def sync(self) -> None:
         """Have all that was acknowledged be durable.  Raises: PoisonedError; StateError."""
         self._refuse()
-        with self._mutex:
-            all_acks = list(self._acks.values())
-        for acks in all_acks:
-            acks.sync()
+        uninterrupted(self._sync)
+
+    def _sync(self) -> None:
+        with self._syncing:  # who finds nothing left to sync has waited for who syncs it
+            self._store.folder.check()
+            for acks in list(self._touched):
+                self._touched.pop(acks, None)
+                acks.sync()
 
     def close(self) -> None:
         """Have all that was acknowledged be durable, and close the files.  Raises: PoisonedError."""
-        try:
-            self.sync()
-        finally:
-            with self._mutex:
-                for acks in self._acks.values():
-                    acks.close()
+        with self._mutex:
+            self._is_closed = True
+            all_acks = list(self._acks.values())
+        failures = []
+        for acks in all_acks:
+            try:
+                acks.close()
+            except BinlogError as error:
+                failures.append(error)
+        if failures:
+            raise failures[0]
 
     def unread_count(self) -> int:
         """How many messages were not given yet, about: those of transactions count that will never be committed."""
@@ -178,16 +199,23 @@ class PageCursor:
         with self._mutex:
             found = self._acks.get(page_id)
             if found is None:
+                if self._is_closed:
+                    raise ClosedError(f"the paging of {self._store.address!r} was closed")
                 page = self._store.find(page_id)
                 if page is None or page.is_complete:
                     raise GoneError(f"page {page_id} of {self._store.address!r} is gone")
-                found = PageAcks(page, self._transactions.outcome)
-                for ack in found.pending:
-                    self._wait_for(found, ack)
-                self._acks[page_id] = found
+                found = self._acks[page_id] = self._load_acks(page)
             others = list(self._acks.values())
         for acks in others:
+            if acks.pending:
+                uninterrupted(partial(self._wait_for_all, acks))
             self._look(acks.page)  # who acknowledged its last message may have been interrupted
+        return found
+
+    def _load_acks(self, page: Page) -> PageAcks:
+        found = PageAcks(page, self._transactions.outcome, self._open_files)
+        for problem in found.problems:
+            self._store.tell(problem)
         return found
 
     def _refuse(self) -> None:
@@ -195,33 +223,55 @@ class PageCursor:
         if fork_generation() != self._generation:
             raise StateError(f"the cursor of {self._store.address!r} is the parent process's")
 
+    def _wait_for_all(self, acks: PageAcks) -> None:
+        while acks.pending:
+            with suppress(IndexError):  # another thread has it
+                self._wait_for(acks, acks.pending.pop())
+
     def _wait_for(self, acks: PageAcks, ack: Ack) -> None:
         """An acknowledgement of a transaction that an earlier process prepared counts once that is committed."""
 
         def end(committed: bool) -> None:
-            if not committed:
-                self._returned.append((acks.page, ack.first, ack.message_count))
-            self._finish(acks, ack.first, ack.message_count, committed=committed)
+            if committed:
+                self._finish(acks, ack.first, ack.message_count, committed=True)
+            else:
+                self._returned.append((acks, ack.first, ack.message_count))
 
         transaction = self._transactions.open_transaction(ack.tx_id)
         if transaction is not None:
             transaction.when_ended(end)
+        else:  # it has ended meanwhile
+            end(self._transactions.is_committed(ack.tx_id))
 
     def _read_again(self) -> bool:
         """Read messages that were passed over, as a transaction had acknowledged them that was then rolled back."""
         if not self._returned:
             return False
-        page, first, count = self._returned[0]
-        chunk = page.read(None, 0, bytes_max=READ_BYTES, skip=first, count_max=count)
-        assert chunk is not None
+        acks, first, count = self._returned[0]
+        page = acks.page
+        acks.finish(first, count, committed=False)
+        # What was not passed over yet is read in its turn.
+        passed = min(count, self._passed_count(page) - first)
+        chunk = page.read(None, 0, bytes_max=READ_BYTES, skip=first, count_max=passed) if passed > 0 else None
+        if chunk is None:
+            self._returned.popleft()
+            return True
         done = len(chunk.messages)
-        run = Run(page.page_id << 32 | chunk.number, chunk.messages)
-        if done < count:
-            self._returned[0], self._runs = (page, first + done, count - done), (run,)
+        self._runs = (Run(page.page_id << 32 | chunk.number, chunk.messages),)
+        if done < passed:
+            self._returned[0] = (acks, first + done, count - done)
         else:
-            self._runs = (run,)
             self._returned.popleft()
         return True
+
+    def _passed_count(self, page: Page) -> int:
+        """How many messages of a page reading has passed."""
+        position = self._position
+        if page.page_id in self._read_through or (position and page.page_id < position.page.page_id):
+            return page.count()
+        if position and position.page is page:
+            return position.number + position.skip
+        return 0
 
     def _read_more(self, bytes_max: int) -> bool:
         """Read more of a page, or go to the next one; whether there was any."""
@@ -249,7 +299,7 @@ class PageCursor:
     def _end_of(self, page: Page) -> bool:
         """All of a page was read."""
         if page.problem is not None and page.page_id not in self._read_through:
-            self._store.problems.append(page.problem)
+            self._store.tell(page.problem)
         self._read_through.add(page.page_id)
         page.release()
         acks = self._acks.get(page.page_id)
@@ -272,7 +322,7 @@ class PageCursor:
             # Both at once: no signal handler runs between the two.
             self._runs, self._position = (run,), _Position(page, chunk.end, chunk.number + len(chunk.messages))
             return True
-        sifted = sift(chunk, marks, self._transactions.outcome)
+        sifted = sift(chunk, marks, outcome_in(page, self._transactions))
         if sifted.known == 0:
             return False
         if sifted.known < len(chunk.messages):
@@ -284,7 +334,7 @@ class PageCursor:
         runs = tuple(Run(page.page_id << 32 | number, messages) for number, messages in sifted.runs)
         following = _Position(page, chunk.end, chunk.number + len(chunk.messages))
         counts = page.tx_counts
-        if page.was_found:
+        if page.was_found and page.rolled_back is None:
             counts = {
                 tx_id: counts.get(tx_id, 0) + sifted.tx_counts.get(tx_id, 0) for tx_id in counts | sifted.tx_counts
             }
@@ -293,38 +343,20 @@ class PageCursor:
 
     def _look(self, page: Page) -> None:
         """Remove a page of which nothing is left."""
+        self._removal.try_again()
         acks = self._acks.get(page.page_id)
         count = page.message_count
         if page.is_complete or count is None or page.is_open or (count and (acks is None or acks.done_count < count)):
             return
         if page.was_found and page.page_id not in self._read_through:
             return  # whose transactions its messages are is not known yet
-        uninterrupted(partial(self._store.do_later, partial(self._remove, page, acks)))
+        self._removal.begin(page)
 
-    def _remove(self, page: Page, acks: PageAcks | None) -> None:
-        with self._mutex:
-            if page.is_complete:
-                return  # another thread removes it
-            page.is_complete = True
-        counts = dict(page.tx_counts)
-        if acks is not None:
-            for tx_id, count in acks.tx_counts.items():
-                counts[tx_id] = counts.get(tx_id, 0) + count
-        record_id = 0
-        if any(self._transactions.is_committed(tx_id) for tx_id in counts):
-            with self._transactions.lowered(counts) as store_tx_id:
-                record_id = self._transactions.store.new_id()
-                body = PagePlace(page.page_id, self._store.address).pack()
-                self._transactions.store.append_add_tx(store_tx_id, record_id, StoreRecord.PAGE_COMPLETE, body)
-        page.delete()
-        self._store.forget(page)
+    def _forget(self, page: Page) -> None:
+        """A page has gone, durably."""
         self._read_through.discard(page.page_id)
-        page.folder.sync()
         with self._mutex:
-            # Until here, `sync` has them be durable: the page that they are of was there.
-            self._acks.pop(page.page_id, None)
+            acks = self._acks.pop(page.page_id, None)
         if acks is not None:
-            acks.close()
-            remove_acks(page.folder, page.page_id)
-        if record_id:
-            self._transactions.store.append_delete(record_id)
+            acks.drop()
+            self._touched.pop(acks, None)

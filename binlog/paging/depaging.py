@@ -9,13 +9,16 @@ from __future__ import annotations
 import threading
 from collections import defaultdict
 from collections.abc import Callable
+from contextlib import suppress
 
+from binlog.errors import AccessError, FullError
 from binlog.format.paging.page_record import NO_TRANSACTION
 from binlog.format.paging.store_records import PagePlace, StoreRecord, parse_page_place
 from binlog.paging.page import Page
+from binlog.paging.page_transaction import Outcome
 from binlog.paging.store import PagingStore
 from binlog.paging.transaction_store import Stored
-from binlog.paging.transactions import Outcome, PageTransactions
+from binlog.paging.transactions import PageTransactions
 
 Deliver = Callable[[str, list[bytes], int], None]
 
@@ -27,6 +30,7 @@ class Depaging:
         """Raises: CorruptError."""
         self._transactions = transactions
         self._last: dict[str, tuple[int, int]] = {}
+        self._processed: defaultdict[str, list[Page]] = defaultdict(list)
         self._locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
         for record in stored.records if stored is not None else ():
             if record.user_type == StoreRecord.LAST_PAGE:
@@ -53,14 +57,24 @@ class Depaging:
             except BaseException:
                 store.put_back(page)
                 raise
-            page.delete()
+            page.release()
+            self._processed[store.address].append(page)
+            with suppress(AccessError, FullError):  # its messages were delivered; the file goes later
+                self._remove_processed(store.address)
             return True
 
+    def _remove_processed(self, address: str) -> None:
+        pages = self._processed[address]
+        while pages:
+            pages[0].delete()
+            del pages[0]
+
     def forget(self, store: PagingStore) -> None:
-        """Page mode has ended.  Raises: FullError; PoisonedError; ClosedError."""
+        """Page mode has ended.  Raises: AccessError; FullError; PoisonedError; ClosedError."""
         found = self._last.get(store.address)
         if found is not None:
-            # Without the record a page that a power cut brings back would be depaged once more.
+            # Without the record a page that stays, or that a power cut brings back, would be depaged once more.
+            self._remove_processed(store.address)
             store.folder.sync()
             self._transactions.store.append_delete(found[0])
             del self._last[store.address]
@@ -70,12 +84,16 @@ class Depaging:
         counts: dict[int, int] = {}
         for message, tx_id in page.messages():
             if tx_id != NO_TRANSACTION:
-                if self._transactions.wait(tx_id) is Outcome.UNKNOWN:
+                if page.rolled_back is not None:
+                    if tx_id in page.rolled_back:
+                        continue
+                elif self._transactions.wait(tx_id) is Outcome.UNKNOWN:
                     continue
-                counts[tx_id] = counts.get(tx_id, 0) + 1
+                else:
+                    counts[tx_id] = counts.get(tx_id, 0) + 1
             messages.append(message)
         if page.problem is not None:
-            store.problems.append(page.problem)
+            store.tell(page.problem)
         with self._transactions.lowered(counts) as store_tx_id:
             record_id = self._record(store_tx_id, PagePlace(page.page_id, store.address))
             deliver(store.address, messages, store_tx_id)

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from binlog.errors import BinlogError, NotFoundError
-from binlog.format.paging.acks_file import ACK_RECORD, ACKS_HEADER, parse_acks
-from binlog.format.paging.names import INVALID_END, PAGE_END, acks_name
+from binlog.format.paging.acks_file import parse_acks
+from binlog.format.paging.names import INVALID_ACKS_END, INVALID_END, PAGE_END, acks_name
 from binlog.format.paging.page_file import SALT_BYTES
 from binlog.format.paging.page_record import NO_TRANSACTION
 from binlog.format.problem import Problem, problem_of
@@ -20,6 +20,11 @@ from binlog.paging.addresses import AddressFolder, find_folders
 from binlog.paging.page import Page
 from binlog.storage.failures import own_errors
 from binlog.storage.files import content_bytes, open_file, read_at
+
+_SET_ASIDE = {
+    INVALID_END: "a page with damage, of which all that could be read was used",
+    INVALID_ACKS_END: "acknowledgements that could not be read, so that their messages came again",
+}
 
 
 class PageLook(NamedTuple):
@@ -117,22 +122,25 @@ def _messages(page: Page) -> Iterator[tuple[int, int, bytes, int]]:
 
 def _pages(folder: AddressFolder, problems: list[Problem]) -> Iterator[PageLook]:
     with own_errors(folder.path, "listing the folder"):
-        aside = sorted(name for name in os.listdir(folder.directory_fd) if INVALID_END in name)
-    for name in aside:
-        text = "a page with damage, of which all that could be read was used"
-        problems.append(Problem(os.path.join(folder.path, name), 0, "set_aside", text))
+        names = sorted(os.listdir(folder.directory_fd))
+    for name in names:
+        for end, text in _SET_ASIDE.items():
+            if end in name:
+                problems.append(Problem(os.path.join(folder.path, name), 0, "set_aside", text))
     for page_id in folder.ids(PAGE_END):
         page = None
         try:
+            # Before the page, so that what is added and acknowledged meanwhile is not acknowledged alone.
+            acks_data = _read_acks(folder, page_id)
             page = Page.found(folder, page_id)
-            yield _look(page, problems)
+            yield _look(page, acks_data, problems)
         except NotFoundError:
             continue  # it went meanwhile
         except BinlogError as error:
             problems.append(problem_of(error, page.path if page else folder.path))
 
 
-def _look(page: Page, problems: list[Problem]) -> PageLook:
+def _look(page: Page, acks_data: bytes, problems: list[Problem]) -> PageLook:
     ended = page.message_count is not None
     count = size = 0
     tx_counts: dict[int, int] = {}
@@ -146,7 +154,7 @@ def _look(page: Page, problems: list[Problem]) -> PageLook:
     elif ended and (page.message_count, page.message_bytes) != (count, size) and page.message_count:
         text = f"it says that it has {page.message_count} messages of {page.message_bytes} bytes, not {count} of {size}"
         problems.append(Problem(page.path, 0, "page_end", text))
-    acked, tx_acks = _acks(page, count, problems)
+    acked, tx_acks = _acks(page, acks_data, count, problems, ended=ended)
     fd = open_file(page.folder.directory_fd, os.path.basename(page.path), page.path, writable=False)
     try:
         file_bytes = content_bytes(fd)
@@ -155,29 +163,34 @@ def _look(page: Page, problems: list[Problem]) -> PageLook:
     return PageLook(page.page_id, page.path, file_bytes, count, size, acked, ended, tx_counts, tx_acks)
 
 
-def _acks(page: Page, message_count: int, problems: list[Problem]) -> tuple[int, dict[int, int]]:
-    """How many messages of a page were acknowledged, and by which transactions how often."""
-    name = acks_name(page.page_id)
-    path = os.path.join(page.folder.path, name)
+def _read_acks(folder: AddressFolder, page_id: int) -> bytes:
+    name = acks_name(page_id)
+    path = os.path.join(folder.path, name)
     try:
-        fd = open_file(page.folder.directory_fd, name, path, writable=False)
+        fd = open_file(folder.directory_fd, name, path, writable=False)
     except NotFoundError:
-        return 0, {}
+        return b""
     try:
-        data = read_at(fd, content_bytes(fd), 0, path)
+        return read_at(fd, content_bytes(fd), 0, path)
     finally:
         os.close(fd)
-    acks, end = parse_acks(data, page.page_id, (page.header.salt if page.header else b"") or bytes(SALT_BYTES))
-    if end == 0 and len(data) >= ACKS_HEADER.size and any(data):
-        problems.append(Problem(path, 0, "acks_header", "these are no acknowledgements of the page"))
-    elif end and len(data) - end >= ACK_RECORD.size and any(data[end:]):
-        problems.append(Problem(path, end, "ack_record", "an acknowledgement is not what was written"))
+
+
+def _acks(
+    page: Page, data: bytes, message_count: int, problems: list[Problem], *, ended: bool
+) -> tuple[int, dict[int, int]]:
+    """How many messages of a page were acknowledged, and by which transactions how often."""
+    path = os.path.join(page.folder.path, acks_name(page.page_id))
+    salt = (page.header.salt if page.header else b"") or bytes(SALT_BYTES)
+    found = parse_acks(data, page.page_id, salt, path)
+    if page.header is not None:
+        problems += found.problems
     marks = bytearray(message_count)
     tx_acks: dict[int, int] = {}
-    for ack in acks:
+    for ack in found.acks:
         stop = ack.first + ack.message_count
         if stop > message_count:
-            if page.problem is None:
+            if ended and page.problem is None:  # else a power cut may have taken the messages
                 text = f"messages {ack.first} to {stop - 1} were acknowledged, and the page has {message_count}"
                 problems.append(Problem(path, 0, "ack_number", text))
             continue

@@ -8,25 +8,28 @@ from functools import partial
 from types import TracebackType
 from typing import Self
 
-from binlog.errors import BinlogError, ClosedError, FullError, StateError
+from binlog.errors import BinlogError, ClosedError, FullError, PoisonedError, StateError
 from binlog.format.paging.names import LOCK_FILE
-from binlog.format.paging.store_records import PagePlace, StoreRecord, parse_page_place
+from binlog.format.paging.store_records import PagePlace, PageSettled, StoreRecord, parse_page_place, parse_page_settled
 from binlog.format.problem import Problem
 from binlog.paging.addresses import AddressFolder, find_folders, make_folder, sweep_folders
 from binlog.paging.cursor import PageCursor
 from binlog.paging.depaging import Deliver, Depaging
 from binlog.paging.memory import AddressMemory, Held, Memory
 from binlog.paging.options import PagingOptions, Policy
+from binlog.paging.page_transaction import PageTransaction
 from binlog.paging.pool import Pool
 from binlog.paging.store import PagingStore
 from binlog.paging.transaction_store import Stored, TransactionStore
-from binlog.paging.transactions import PageTransaction, PageTransactions
-from binlog.paging.uninterrupted import uninterrupted
+from binlog.paging.transactions import PageTransactions
 from binlog.storage.files import make_directory, open_directory, sync_parent
 from binlog.storage.sole_owner import SoleOwner
+from binlog.storage.undisturbed import uninterrupted
 
 # So often who waits for room looks whether the manager goes on.
 _LOOK_SECONDS = 1.0
+# For full pages, which are synced, and those that go.
+_PAGE_THREADS = 3
 
 
 class PagingManager:
@@ -53,7 +56,10 @@ class PagingManager:
         self.problems: list[Problem] = []
         self.transactions = PageTransactions(store, stored)
         self._depaging = Depaging(self.transactions, stored)
-        self._pool = Pool(self.options.depaging_threads + 1)
+        self._pool = Pool(_PAGE_THREADS)
+        # Their own: a depage waits for transactions, whose commit may wait for a page to be synced.
+        self._depagers = Pool(self.options.depaging_threads)
+        self._held_up: set[str] = set()
         self._mutex = threading.Lock()
         self._stores: dict[str, PagingStore] = {}
         self._cursors: dict[str, PageCursor] = {}
@@ -61,12 +67,17 @@ class PagingManager:
         self._memories: dict[str, AddressMemory] = {}
         self._deliver: Deliver | None = None
         self._complete: list[tuple[int, PagePlace]] = []
+        self._settled: list[tuple[int, PageSettled]] = []
+        self._made: dict[str, AddressFolder] = {}
+        self._failure: PoisonedError | None = None
         self._state = "new"
         self._directory_fd = -1
         self._ownership: SoleOwner | None = None
         for record in stored.records if stored is not None else ():
             if record.user_type == StoreRecord.PAGE_COMPLETE:
                 self._complete.append((record.record_id, parse_page_place(record.body, record.record_id)))
+            if record.user_type == StoreRecord.PAGE_SETTLED:
+                self._settled.append((record.record_id, parse_page_settled(record.body, record.record_id)))
 
     def start(self) -> None:
         """Make the paging this process's, and start the store of each address that has a folder.
@@ -85,10 +96,14 @@ class PagingManager:
             self._ownership = SoleOwner(self.path, self._directory_fd, LOCK_FILE, "paging")
             sweep_folders(self.path)
             for path, file in find_folders(self.path, self.problems):
-                self._add(AddressFolder(path, file))
+                folder = self._made[file.address] = AddressFolder(path, file)
+                self._add(folder)
+                del self._made[file.address]
             self._forget_gone()
         except BaseException:
             self._release()
+            self._made.clear()
+            self._stores.clear()
             raise
         self._state = "started"
 
@@ -96,6 +111,10 @@ class PagingManager:
         """Records of pages that are gone, and of transactions of which nothing is in any."""
         for record_id, _ in self._complete:
             self.transactions.store.append_delete(record_id)
+        for record_id, settled in self._settled:
+            store = self._stores.get(settled.address)
+            if store.find(settled.page_id) is None if store is not None else not self.problems:
+                self.transactions.store.append_delete(record_id)
         idle = [store for store in self._stores.values() if not store.is_paging]
         for store in idle:
             self._depaging.forget(store)
@@ -120,9 +139,20 @@ class PagingManager:
             self._check()
             found = self._stores.get(address)
             if found is None:
-                folder = make_folder(self.path, self._directory_fd, address, self.options.layout)
+                folder = self._made.get(address) or self._make_folder(address)
+                self._made[address] = folder  # where what follows fails there is no second one
                 found = self._add(folder)
+                del self._made[address]
             return found
+
+    def _make_folder(self, address: str) -> AddressFolder:
+        if self._failure is not None:
+            raise PoisonedError(f"no more addresses are added: {self._failure}") from self._failure
+        try:
+            return make_folder(self.path, self._directory_fd, address, self.options.layout)
+        except PoisonedError as error:
+            self._failure = error  # another folder of the address may be there
+            raise
 
     def cursor(self, address: str) -> PageCursor:
         """The cursor of an address, whose store is then not to be depaged.  Raises: as `store`."""
@@ -151,8 +181,9 @@ class PagingManager:
         return uninterrupted(partial(self._depaging.run, self._depaged(address), deliver))
 
     def depage_to(self, deliver: Deliver) -> None:
-        """Have the manager depage by itself whenever an address has room: now, and when messages were released.
+        """Have the manager depage by itself whenever an address has room for what is in its pages.
 
+        It looks now, when messages come to pages, and when some are released, of this address or of another one.
         deliver: as in `depage`; it is to `hold` what it is given.  It is called by threads of the manager, for each
         address by one at a time.  What it raises is told by `drain`.
         """
@@ -200,7 +231,7 @@ class PagingManager:
             found = self._memories.get(address)
             if found is None:
                 limit = self.options.address_bytes_max
-                found = AddressMemory(self._memory, limit, partial(self._depage_soon, address))
+                found = AddressMemory(self._memory, limit, partial(self._released, address))
                 self._memories[address] = found
             return found
 
@@ -209,16 +240,32 @@ class PagingManager:
             raise StateError(f"{address!r} has a cursor, and is not depaged")
         return self.store(address)
 
+    def _released(self, address: str) -> None:
+        """Messages of an address were, and others may have waited for that."""
+        if self._deliver is not None:
+            for each in {address} | self._held_up:
+                self._depage_soon(each)
+
     def _depage_soon(self, address: str) -> None:
         """Where there is room for more of its messages, and there are some in pages."""
         store = self._stores.get(address)
-        if self._deliver is not None and store is not None and store.is_paging and self._has_room(address):
-            self._pool.do_once(address, partial(self._depage_all, address))
+        if self._deliver is None or store is None or not store.is_paging or address in self._cursors:
+            return
+        if self._may_depage(address):
+            self._depagers.do_once(address, partial(self._depage_all, address))
 
     def _depage_all(self, address: str) -> None:
         deliver = self._deliver
-        while deliver is not None and self._has_room(address) and self.depage(address, deliver):
+        while deliver is not None and self._may_depage(address) and self.depage(address, deliver):
             pass
+
+    def _may_depage(self, address: str) -> bool:
+        """Whether there is room for more of its messages; where not, who releases some looks again."""
+        self._held_up.add(address)  # before the look: what is released behind it is told to this address
+        if self._state != "started" or not self._has_room(address):
+            return False
+        self._held_up.discard(address)
+        return True
 
     def _has_room(self, address: str) -> bool:
         memory, options = self.memory(address), self.options
@@ -230,20 +277,34 @@ class PagingManager:
 
         Raises: what that raised first.
         """
+        self._depagers.drain()
         self._pool.drain()
-        if self._pool.failure is not None:
-            raise self._pool.failure
+        if self._background_failure is not None:
+            raise self._background_failure
+
+    @property
+    def _background_failure(self) -> Exception | None:
+        return self._depagers.failure or self._pool.failure
 
     def _add(self, folder: AddressFolder) -> PagingStore:
         processed = self._depaging.last_page(folder.address)
         complete = {place.page_id for _, place in self._complete if place.address == folder.address}
-        store = PagingStore(folder, self.options, processed=processed, complete=complete, later=self._pool.do)
+        settled = {
+            each.page_id: (id_, each.rolled_back) for id_, each in self._settled if each.address == folder.address
+        }
+        store = PagingStore(
+            folder, self.options, processed=processed, complete=complete, settled=settled, later=self._pool.do
+        )
         store.start()
+        store.message_paged = partial(self._depage_soon, folder.address)
         self._stores[folder.address] = store
         return store
 
     def stop(self) -> None:
-        """Have all be durable, and end; a second call does nothing.  Raises: PoisonedError; it is stopped then too."""
+        """Have all be durable, and end; a second call does nothing.  Waits for a page that is being depaged, no other.
+
+        Raises: PoisonedError; it is stopped then too.
+        """
         with self._mutex:
             state, self._state = self._state, "stopped"
         if state == "started" and not self._inherited:
@@ -251,8 +312,9 @@ class PagingManager:
 
     def _stop(self) -> None:
         self.transactions.stop()
+        self._depagers.stop()
         self._pool.stop()
-        failure = self._pool.failure
+        failure = self._background_failure
         first = failure if isinstance(failure, BinlogError) and not isinstance(failure, ClosedError) else None
         ends = [cursor.close for cursor in self._cursors.values()] + [each.stop for each in self._stores.values()]
         for end in ends:
@@ -265,6 +327,8 @@ class PagingManager:
             raise first
 
     def _release(self) -> None:
+        for folder in (*self._made.values(), *(store.folder for store in self._stores.values())):
+            folder.close()
         if self._ownership is not None:
             self._ownership.release()
         fd, self._directory_fd = self._directory_fd, -1

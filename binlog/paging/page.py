@@ -6,9 +6,10 @@ import os
 import secrets
 import sys
 import threading
+from contextlib import suppress
 from typing import NamedTuple
 
-from binlog.errors import BinlogError, NotFoundError
+from binlog.errors import BinlogError, FullError, NotFoundError
 from binlog.format.paging.names import invalid_name, page_name
 from binlog.format.paging.page_file import PAGE_HEADER, SALT_BYTES, PageHeader, PageLayout, parse_page_header
 from binlog.format.paging.page_record import (
@@ -18,6 +19,7 @@ from binlog.format.paging.page_record import (
     PageEnd,
     PageMessage,
     pack_page_end,
+    page_bytes,
     parse_page_end,
 )
 from binlog.format.problem import Problem, problem_of
@@ -59,6 +61,8 @@ class Page:
     tx_counts: how many of its messages are of which transaction; of a page that was found, of those that were read.
     was_found: an earlier process wrote it, and it has no more messages than message_count_max.  written_by: else, and
     that knows how many it has.
+    rolled_back: where the page was settled, those of its transactions that were not committed; settled_id: the record
+    that says so, 0 for none.
     is_complete: all of its messages were acknowledged, and it goes.
     problem: what is wrong with the file; all before that is read.
     """
@@ -72,6 +76,8 @@ class Page:
         self.message_count: int | None = None
         self.message_bytes = 0
         self.tx_counts: dict[int, int] = {}
+        self.rolled_back: frozenset[int] | None = None
+        self.settled_id = 0
         self.problem: Problem | None = None
         self._fd = -1
         self._read_fd = -1
@@ -107,28 +113,44 @@ class Page:
     def found(cls, folder: AddressFolder, page_id: int) -> Page:
         """A page that a process before this one wrote.
 
-        What is wrong with its header is its `problem`, and no message is in it then.  Raises: AccessError.
+        What is wrong with its header, or with what ends it, is its `problem`; without a header no message is in it.
+        Raises: AccessError.
         """
         page = cls(folder, page_id, None)
-        with page._reading:
-            fd = page._open()
-            size = content_bytes(fd)
-            start = read_at(fd, PAGE_HEADER.size, 0, page.path)
-            end_at = max(size - PAGE_END.size, 0)
-            last = read_at(fd, PAGE_END.size, end_at, page.path)
-        page.release()
         try:
-            page.header = parse_page_header(start, page_id, page.path, folder.layout)
-        except BinlogError as error:
-            page.problem = problem_of(error, page.path)
-        if page.header is None or size == page.header.size:
-            page.message_count, page._end = 0, size
-        elif end := parse_page_end(last, page.header, end_at):
-            page.message_count, page.message_bytes = end
-            page._end = end_at
+            with page._reading:
+                page._look_at(page._open())
+        finally:
+            page.release()
         page.was_found = True
-        page.message_count_max = size // RECORD_BYTES_MIN if page.message_count is None else page.message_count
         return page
+
+    def _look_at(self, fd: int) -> None:
+        """Read how it begins and ends."""
+        size = content_bytes(fd)
+        start = read_at(fd, PAGE_HEADER.size, 0, self.path)
+        try:
+            self.header = parse_page_header(start, self.page_id, self.path, self.folder.layout)
+        except BinlogError as error:
+            self.problem = problem_of(error, self.path)
+        if self.header is None or size == self.header.size:
+            self.message_count, self._end = 0, size
+            if self.problem is None and size > len(start) and not _only_zeros(fd, 0, self.path):
+                text = "zeros stand where its header was, and nothing of it is read"
+                self.problem = Problem(self.path, 0, "header", text)
+            return
+        self.message_count_max = size // RECORD_BYTES_MIN
+        end_at = max(size - PAGE_END.size, 0)
+        end = parse_page_end(read_at(fd, PAGE_END.size, end_at, self.path), self.header, end_at)
+        if end is None:
+            return
+        if page_bytes(self.header, end) == end_at:
+            self.message_count, self.message_bytes = end
+            self.message_count_max, self._end = end.message_count, end_at
+        else:
+            # Not believed: as many bytes of memory are taken as there are messages.
+            text = f"it says that it has {end.message_count} messages of {end.message_bytes} bytes, and its length not"
+            self.problem = Problem(self.path, end_at, "page_end", text)
 
     @property
     def is_open(self) -> bool:
@@ -141,7 +163,7 @@ class Page:
         return WriterState(*self.writer.state())
 
     def close(self) -> None:
-        """Add nothing more.  Waits for who adds.  Raises: PoisonedError."""
+        """Add nothing more.  Waits for who adds.  Raises: PoisonedError; AccessError."""
         if self.writer is None:
             return
         assert self.header is not None
@@ -152,12 +174,16 @@ class Page:
         try:
             if data:
                 write_at(self._fd, data, state.at, self.path)
-        except BinlogError as error:
-            if getattr(error.__cause__, "errno", None) not in (None, *NO_SPACE):
-                raise
-            os.ftruncate(self._fd, state.at)  # a page without it is as good, but takes longer to look at
+        except FullError:
+            with suppress(FullError):  # a page without it, or with a part, is as good, but takes longer to look at
+                self._cut(state.at)
         finally:
             self.writer = None  # from here on who syncs it closes the file
+
+    def _cut(self, at: int) -> None:
+        """Leave nothing behind a place.  Raises: FullError, on some file systems; AccessError."""
+        with own_errors(self.path, "cutting off what was not written"):
+            os.ftruncate(self._fd, at)
 
     def mend(self) -> None:
         """Forget what a failed write may have left, and go on.
@@ -169,8 +195,7 @@ class Page:
         if not state.failure:
             return
         if state.failure in NO_SPACE:
-            with own_errors(self.path, "cutting off what was not written"):
-                os.ftruncate(self._fd, state.at)
+            self._cut(state.at)
             self.writer.mend()
         raise write_failure(state.failure, self.path)
 
@@ -193,6 +218,17 @@ class Page:
                     raise
             if not was_open:
                 self._close_written()
+
+    def sync_found(self) -> None:
+        """Have what an earlier process wrote be durable: it may have died before.
+
+        Raises: AccessError; PoisonedError.
+        """
+        try:
+            with self._reading:
+                sync(self._open(), self.path)
+        finally:
+            self.release()
 
     def read(
         self, at: int | None, number: int, *, bytes_max: int = READ_BYTES, skip: int = 0, count_max: int = sys.maxsize
@@ -259,6 +295,7 @@ class Page:
             at, number = None, 0
             while chunk := self.read(at, number):
                 at, number = chunk.end, chunk.number + len(chunk.messages)
+            self.release()
         return self.message_count or 0
 
     def messages(self) -> list[PageMessage]:
@@ -276,31 +313,17 @@ class Page:
 
         Raises: AccessError.
         """
-        self._is_gone = True
         if self.problem is None:
             remove_file(self.folder.directory_fd, page_name(self.page_id), self.path)
         else:
-            self._set_aside()
+            self.folder.set_aside(page_name(self.page_id), invalid_name(self.page_id), self.path)
+        self._is_gone = True
         self.release()
         if self._syncing.acquire(blocking=False):  # else who syncs it closes it
             try:
                 self._close_written()
             finally:
                 self._syncing.release()
-
-    def _set_aside(self) -> None:
-        fd = self.folder.directory_fd
-        with own_errors(self.path, "setting the page aside"):
-            taken = set(os.listdir(fd))
-            name = invalid_name(self.page_id)
-            # The ids begin anew when an address had no pages for a while, and what is kept must stay.
-            free = next(
-                each for each in (name, *(f"{name}.{n}" for n in range(1, len(taken) + 2))) if each not in taken
-            )
-            try:
-                os.rename(page_name(self.page_id), free, src_dir_fd=fd, dst_dir_fd=fd)
-            except FileNotFoundError:
-                return
 
     def release(self) -> None:
         """Close what it is read by; it is opened again where it is needed.  Waits for who reads."""
@@ -316,6 +339,11 @@ class Page:
                 raise NotFoundError(f"{self.path} was removed")
             self._read_fd = open_file(self.folder.directory_fd, page_name(self.page_id), self.path, writable=False)
         return self._read_fd
+
+    def release_written(self) -> None:
+        """Close what it was written by, where no sync did: nothing is synced any more."""
+        with self._syncing:
+            self._close_written()
 
     def _close_written(self) -> None:
         fd, self._fd = self._fd, -1

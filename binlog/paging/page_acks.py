@@ -1,6 +1,10 @@
 """What was acknowledged of one page: marks in memory, and a file beside the page.
 
 An acknowledgement is written before it is told of, so that it survives the process; it is durable with the next `sync`.
+
+Invariants
+- While the file is not open all that is in it is durable.
+- Once a sync, or a write that had room, has failed, nothing is added in all of the folder.
 """
 
 from __future__ import annotations
@@ -8,58 +12,63 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 
-from binlog.errors import BinlogError, NotFoundError, StateError
-from binlog.format.paging.acks_file import ACKS_HEADER, Ack, pack_acks_header, parse_acks
-from binlog.format.paging.names import acks_name
+from binlog.errors import BinlogError, ClosedError, GoneError, NotFoundError, PoisonedError, StateError
+from binlog.format.paging.acks_file import ACKS_HEADER, Ack, FoundAcks, pack_acks_header, parse_acks
+from binlog.format.paging.names import acks_name, invalid_acks_name
 from binlog.format.paging.page_file import SALT_BYTES
 from binlog.format.paging.page_record import NO_TRANSACTION
+from binlog.format.problem import Problem
 from binlog.paging.addresses import AddressFolder
+from binlog.paging.open_files import OpenFiles
 from binlog.paging.page import Page
-from binlog.paging.transactions import Outcome
-from binlog.paging.uninterrupted import uninterrupted
+from binlog.paging.page_transaction import Outcome
 from binlog.storage.failures import NO_SPACE, own_errors, write_failure
 from binlog.storage.files import content_bytes, create_file, open_file, read_at, remove_file, sync, write_at
 from binlog.storage.native import fork_generation
 from binlog.storage.page_records import AckWriter, Mark, Refusal
+from binlog.storage.undisturbed import uninterrupted
 
 
 class PageAcks:
     """The acknowledgements of a page.
 
     tx_counts: for each transaction, how many acknowledgements in the file are its.  pending: those of transactions that
-    an earlier process prepared.
+    an earlier process prepared.  problems: what is wrong with the file; a message whose acknowledgement cannot be read
+    counts as not acknowledged.
     """
 
-    def __init__(self, page: Page, outcome: Callable[[int], Outcome]) -> None:
+    def __init__(self, page: Page, outcome: Callable[[int], Outcome], open_files: OpenFiles) -> None:
         """Those in the file are counted, but of transactions that were not committed.  outcome: of these.
 
-        Raises: AccessError; FullError.
+        open_files: where it is while it is open.  Raises: AccessError; FullError; PoisonedError.
         """
         self.page = page
         self.tx_counts: dict[int, int] = {}
         self.pending: list[Ack] = []
+        self.problems: list[Problem] = []
+        self._folder = page.folder
+        self._path = os.path.join(page.folder.path, acks_name(page.page_id))
         self._salt = (page.header.salt if page.header else b"") or bytes(SALT_BYTES)
+        self._message_count = page.message_count_max if page.message_count is None else page.message_count
         self._writer = AckWriter(self._salt)
         self._append = self._writer.append
+        self._open_files = open_files
         self._mutex = threading.Lock()
         self._generation = fork_generation()
+        self._is_there = False
         self._fd = -1
-        self._named = True
-        self._failure: BinlogError | None = None
-        self._path = os.path.join(page.folder.path, acks_name(page.page_id))
+        self._is_named = False
+        self._synced_at = 0
+        self._end: BinlogError | None = None
         self._load(outcome)
 
     @property
     def done_count(self) -> int:
         """Messages that were acknowledged, or are to be left out."""
         return self._writer.state()[1]
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether nothing at all was acknowledged."""
-        return self._fd < 0 and not self.done_count
 
     def marks(self, number: int, count: int) -> bytes:
         """What is known of messages that follow one another: a Mark for each."""
@@ -70,9 +79,9 @@ class PageAcks:
 
         Of a transaction they are only marked as such: `finish` is to follow.
         Raises: StateError where one was acknowledged before; ValueError where the page has no such message; FullError;
-        PoisonedError; AccessError.
+        PoisonedError; AccessError; ClosedError; GoneError.
         """
-        done = self._append(number, count, tx_id)
+        done = self._append(number, count, tx_id) if self._folder.failure is None else Refusal.FAILURE
         if done < 0:
             if fork_generation() != self._generation:
                 raise StateError(f"{self._path} is the parent process's")
@@ -82,11 +91,16 @@ class PageAcks:
         return done
 
     def _append_slowly(self, number: int, count: int, tx_id: int) -> int:
-        with self._mutex:
-            self._mend()
-            done = self._append(number, count, tx_id)
-            if done == Refusal.FAILURE:
+        try:
+            with self._mutex:
                 self._mend()
+                done = self._append(number, count, tx_id)
+                if done == Refusal.FAILURE:
+                    self._mend()
+        except PoisonedError as error:
+            self._folder.fail(error)
+            raise
+        self._open_files.limit()
         if done == Refusal.TWICE:
             raise StateError(
                 f"of the messages {number} to {number + count - 1} of {self.page} one was acknowledged before"
@@ -97,7 +111,10 @@ class PageAcks:
 
     def finish(self, number: int, count: int, *, committed: bool) -> int:
         """A transaction has ended that acknowledged messages; give `done_count`."""
-        return self._writer.mark(number, count, Mark.DONE if committed else Mark.NONE)
+        with self._mutex:
+            if self.page.was_found:
+                count = max(min(count, self._message_count - number), 0)
+            return self._writer.mark(number, count, Mark.DONE if committed else Mark.NONE)
 
     def leave_out(self, number: int) -> int:
         """A message is nobody's: its transaction was not committed; give `done_count`.  Nothing is written."""
@@ -105,97 +122,173 @@ class PageAcks:
 
     def end(self, message_count: int) -> None:
         """The page has so many messages: acknowledgements of others, which a power cut took, count for nothing."""
-        beyond = self.page.message_count_max - message_count
-        if beyond > 0:
-            self._writer.mark(message_count, beyond, Mark.NONE)
+        with self._mutex:
+            self._message_count = message_count
+            beyond = self.page.message_count_max - message_count
+            if beyond > 0:
+                self._writer.mark(message_count, beyond, Mark.NONE)
 
     def sync(self) -> None:
         """Have all that was acknowledged be durable.  Raises: PoisonedError, and then nothing is any more."""
-        uninterrupted(self._sync)
+        uninterrupted(partial(self._while_held, self._sync))
 
-    def _sync(self) -> None:
-        with self._mutex:
-            if self._fd < 0:
-                return
-            self._check()
-            try:
-                sync(self._fd, self._path)
-                if not self._named:
-                    self.page.folder.sync()
-                    self._named = True
-            except BinlogError as error:
-                self._fail(error)
-                raise
+    def park(self) -> None:
+        """Close the file, until something is acknowledged again.  Raises: as `sync`."""
+        self._while_held(self._close_file)
 
     def close(self) -> None:
-        """Close the file."""
+        """Have all be durable, close the file, and add nothing more.  Raises: as `sync`."""
+        self._end_with(ClosedError(f"the paging of {self._folder.address!r} was closed"))
+        try:
+            self._while_held(self._close_file)
+        finally:
+            self._open_files.closed(self)
+
+    def drop(self) -> None:
+        """Close the file, as the page has gone, durably."""
+        self._end_with(GoneError(f"{self.page} is gone"))
         with self._mutex:
-            self._writer.use(-1, 0, 0, None)
-            fd, self._fd = self._fd, -1
-            if fd >= 0:
-                os.close(fd)
+            self._synced_at = self._writer.state()[0]
+            self._close_descriptor()
+        self._open_files.closed(self)
+
+    def _end_with(self, error: BinlogError) -> None:
+        with self._mutex:
+            self._end = self._end or error
+            self._writer.pause()
+
+    def _while_held(self, work: Callable[[], None]) -> None:
+        """Do what syncs.  Nothing is locked when the folder is told that it failed."""
+        try:
+            with self._mutex:
+                work()
+        except PoisonedError as error:
+            self._folder.fail(error)
+            raise
+
+    def _sync(self) -> None:
+        at = self._writer.state()[0]
+        if at == self._synced_at:
+            return
+        self._folder.check()
+        sync(self._fd, self._path)
+        if not self._is_named:
+            self._folder.sync()
+            self._is_named = True
+        self._synced_at = at
+
+    def _close_file(self) -> None:
+        # Before the sync: what came in between would not be in it.
+        self._writer.pause()
+        try:
+            self._sync()
+        finally:
+            self._close_descriptor()
+
+    def _close_descriptor(self) -> None:
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
 
     def _load(self, outcome: Callable[[int], Outcome]) -> None:
-        folder = self.page.folder
-        name = acks_name(self.page.page_id)
-        try:
-            self._fd = fd = open_file(folder.directory_fd, name, self._path, writable=True)
-        except NotFoundError:
+        found = self._read() if self.page.header is not None else None
+        if found is None:
             return
-        acks, end = parse_acks(read_at(fd, content_bytes(fd), 0, self._path), self.page.page_id, self._salt)
-        if end == 0:
-            end = self._begin()
-        with own_errors(self._path, "cutting off what a crash left"):
-            os.ftruncate(fd, end)
-        self._use(end)
-        for ack in acks:
-            found = Outcome.COMMITTED
-            if ack.tx_id != NO_TRANSACTION:
-                self.tx_counts[ack.tx_id] = self.tx_counts.get(ack.tx_id, 0) + 1
-                found = outcome(ack.tx_id)
-            if found is Outcome.UNKNOWN or ack.first + ack.message_count > self.page.message_count_max:
-                continue
-            if found is Outcome.OPEN:
-                self.pending.append(ack)
-            mark = Mark.PENDING if found is Outcome.OPEN else Mark.DONE
-            self._writer.mark(ack.first, ack.message_count, mark)
+        self.problems += found.problems
+        name = acks_name(self.page.page_id)
+        if found.end == 0:
+            if found.problems:
+                self._folder.set_aside(name, invalid_acks_name(self.page.page_id), self._path)
+            else:
+                remove_file(self._folder.directory_fd, name, self._path)
+            return
+        self._is_there = self._is_named = True  # the store has synced the names that it found
+        self._synced_at = found.end
+        self._use(found.end)
+        for ack in found.acks:
+            self._count(ack, outcome)
+
+    def _read(self) -> FoundAcks | None:
+        try:
+            fd = open_file(self._folder.directory_fd, acks_name(self.page.page_id), self._path, writable=False)
+        except NotFoundError:
+            return None
+        try:
+            data = read_at(fd, content_bytes(fd), 0, self._path)
+            if data:
+                sync(fd, self._path)  # who wrote it may have died before
+        except PoisonedError as error:
+            self._folder.fail(error)
+            raise
+        finally:
+            os.close(fd)
+        return parse_acks(data, self.page.page_id, self._salt, self._path)
+
+    def _count(self, ack: Ack, outcome: Callable[[int], Outcome]) -> None:
+        found = Outcome.COMMITTED
+        if ack.tx_id != NO_TRANSACTION:
+            self.tx_counts[ack.tx_id] = self.tx_counts.get(ack.tx_id, 0) + 1
+            found = outcome(ack.tx_id)
+        if found is Outcome.UNKNOWN or ack.first + ack.message_count > self._message_count:
+            return
+        if found is Outcome.OPEN:
+            self.pending.append(ack)
+        mark = Mark.PENDING if found is Outcome.OPEN else Mark.DONE
+        self._writer.mark(ack.first, ack.message_count, mark)
 
     def _mend(self) -> None:
         """Have a file to append to, that is whole, and know how many messages the page has.  Raises: as `add`."""
-        self._check()
+        if self._end is not None:
+            raise self._end
+        self._folder.check()
         at, _, failure = self._writer.state()
+        if failure and failure not in NO_SPACE:
+            raise write_failure(failure, self._path)
         if self._fd < 0:
-            folder = self.page.folder
-            self._fd = create_file(folder.directory_fd, acks_name(self.page.page_id), self._path, mode=None)
-            self._named = False
-            self._use(self._begin())
-        elif failure in NO_SPACE:
-            # Nobody appends until `use` was called.
-            with own_errors(self._path, "cutting off what was not written"):
-                os.ftruncate(self._fd, at)
-            self._use(at)
+            self._open(at)
         elif failure:
-            self._fail(write_failure(failure, self._path))
+            self._cut(self._fd, at)
+            self._use(at)
         if failure:
             raise write_failure(failure, self._path)
+
+    def _open(self, at: int) -> None:
+        if self._is_there:
+            name = acks_name(self.page.page_id)
+            fd = open_file(self._folder.directory_fd, name, self._path, writable=True)
+            try:
+                if content_bytes(fd) != at:
+                    self._cut(fd, at)
+            except BaseException:
+                os.close(fd)
+                raise
+        else:
+            fd, at = self._create(), ACKS_HEADER.size
+        self._fd = fd
+        self._use(at)
+        self._open_files.opened(self)
+
+    def _create(self) -> int:
+        directory_fd, name = self._folder.directory_fd, acks_name(self.page.page_id)
+        fd = create_file(directory_fd, name, self._path, mode=None)
+        try:
+            write_at(fd, pack_acks_header(self.page.page_id, self._salt), 0, self._path)
+        except BaseException:
+            os.close(fd)
+            with suppress(BinlogError):
+                remove_file(directory_fd, name, self._path)
+            raise
+        self._is_there = True
+        return fd
+
+    def _cut(self, fd: int, at: int) -> None:
+        """Remove what a crash left, or a write that failed.  Nobody appends until `_use`."""
+        with own_errors(self._path, "cutting off what was not written"):
+            os.ftruncate(fd, at)
 
     def _use(self, at: int) -> None:
         """Append from there on, as many as the page has messages."""
         self._writer.use(self._fd, at, self.page.message_count_max, self.page.written_by)
-
-    def _begin(self) -> int:
-        with own_errors(self._path, "beginning a file"):
-            os.ftruncate(self._fd, 0)
-        write_at(self._fd, pack_acks_header(self.page.page_id, self._salt), 0, self._path)
-        return ACKS_HEADER.size
-
-    def _fail(self, error: BinlogError) -> None:
-        self._failure = error
-        self._writer.use(-1, 0, 0, None)
-
-    def _check(self) -> None:
-        if self._failure is not None:
-            raise self._failure
 
 
 def remove_acks(folder: AddressFolder, page_id: int) -> None:

@@ -18,7 +18,9 @@ class Pool:
         self._mutex = threading.Lock()
         self._changed = threading.Condition(self._mutex)
         self._work: deque[tuple[Hashable, Callable[[], None]]] = deque()
-        self._keys: set[Hashable] = set()
+        self._waiting: set[Hashable] = set()
+        self._going_on: set[Hashable] = set()
+        self._again: dict[Hashable, Callable[[], None]] = {}
         self._threads: list[threading.Thread] = []
         self._busy = 0
         self._stopping = False
@@ -28,19 +30,28 @@ class Pool:
         """Have it be done, after what was asked for before."""
         self.do_once(object(), work)
 
-    def do_once(self, key: Hashable, work: Callable[[], None]) -> bool:
-        """Have it be done, unless work with the same key waits or goes on; whether it will be."""
+    def do_once(self, key: Hashable, work: Callable[[], None]) -> None:
+        """Have it be done, unless work with the same key waits.  Of these one goes on at a time.
+
+        Where one goes on, this is done behind it: what it is asked for may have come behind that one's last look.
+        """
         with self._mutex:
-            if self._stopping or key in self._keys:
-                return False
-            self._keys.add(key)
-            self._work.append((key, work))
-            if self._busy + len(self._work) > len(self._threads) < self._thread_count:
-                thread = threading.Thread(target=self._run, name="binlog paging", daemon=True)
-                self._threads.append(thread)
-                thread.start()
-            self._changed.notify()
-            return True
+            if self._stopping or key in self._waiting:
+                return
+            if key in self._going_on:
+                self._again[key] = work
+            else:
+                self._add(key, work)
+
+    def _add(self, key: Hashable, work: Callable[[], None]) -> None:
+        """The mutex is held."""
+        self._waiting.add(key)
+        self._work.append((key, work))
+        if self._busy + len(self._work) > len(self._threads) < self._thread_count:
+            thread = threading.Thread(target=self._run, name="binlog paging", daemon=True)
+            self._threads.append(thread)
+            thread.start()
+        self._changed.notify()
 
     def drain(self) -> None:
         """Wait until nothing waits or goes on."""
@@ -62,6 +73,8 @@ class Pool:
                 if not self._work:
                     return
                 key, work = self._work.popleft()
+                self._waiting.discard(key)
+                self._going_on.add(key)
                 self._busy += 1
             try:
                 work()
@@ -70,5 +83,8 @@ class Pool:
             finally:
                 with self._mutex:
                     self._busy -= 1
-                    self._keys.discard(key)
+                    self._going_on.discard(key)
+                    again = self._again.pop(key, None)
+                    if again is not None:
+                        self._add(key, again)
                     self._changed.notify_all()

@@ -21,12 +21,13 @@ from itertools import count
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from binlog.errors import BinlogError, ClosedError, FullError, GoneError, PoisonedError, StateError
+from binlog.errors import AccessError, BinlogError, ClosedError, FullError, GoneError, PoisonedError, StateError
 from binlog.format.problem import Problem
+from binlog.paging.joining import Joining
 from binlog.paging.manager import PagingManager
+from binlog.paging.page_transaction import Outcome, PageTransaction
 from binlog.paging.queue_transaction import QueueTransaction
 from binlog.paging.shared_sync import SharedSync
-from binlog.paging.transactions import Outcome
 from binlog.storage.group_commit import Mode
 from binlog.storage.native import fork_generation
 
@@ -82,9 +83,8 @@ class Queue:
         self._mutex = threading.Lock()
         self._reading = threading.Lock()
         self._arrived = threading.Condition(self._mutex)
-        self._acked = threading.Condition(self._mutex)
+        self._joining = Joining(self._mutex)
         self._waiting = 0
-        self._joining = 0
         self._committing = 0
         self._is_direct = not self._store.page_count
         self._last: int | None = None
@@ -107,29 +107,22 @@ class Queue:
         It can be got at once, also before it is durable.  After an exception of a signal handler it may be there.
         Blocks: for the write; where there may be no more pages, until one goes; in Mode.SYNC for a sync.
         Raises: queue.Full where there may be no more pages, and `timeout` seconds were too few; FullError for a full
-        disk; ClosedError; PoisonedError; StateError in a forked child; TypeError; ValueError.
+        disk, however many pages there are; ClosedError; PoisonedError; StateError in a forked child; TypeError;
+        ValueError.
         """
         is_synced = self._is_synced if mode is None else _is_synced(mode)
-        if fork_generation() != self._generation:
+        if fork_generation() != self._generation or self._failure is not None:
             self._refuse()
-        with self._mutex:
-            try:
-                place = self._append(message)
-                if place is not None and self._is_direct:
-                    self._offer(place, message)
-                if self._waiting:
-                    self._arrived.notify()
-            except FullError:
-                place = None
-                if self._store.has_room:
-                    raise
-            except BaseException:
-                self._read_from_last()
-                raise
-        if place is None:
-            self._put_later(message, block, timeout)
-        if is_synced:
-            self._put_sync.wait()
+        try:
+            with self._mutex:
+                is_put = self._put(message)
+            if not is_put:
+                self._put_later(message, block, timeout)
+            if is_synced:
+                self._put_sync.wait()
+        except PoisonedError as error:
+            self._fail(error)
+            raise
 
     def put_nowait(self, message: bytes, *, mode: Mode | None = None) -> None:
         """As `put`, which does not wait for a page to go."""
@@ -139,8 +132,10 @@ class Queue:
         """The message that comes next; nobody else gets it before the queue is opened anew.  Nothing is written.
 
         Raises: queue.Empty where there is none, and `timeout` seconds were too few; ClosedError; PoisonedError;
-        AccessError; StateError.
+        AccessError; StateError in a forked child; ValueError.
         """
+        if fork_generation() != self._generation:
+            self._refuse()
         try:
             return self._ready.popleft()
         except IndexError:
@@ -158,16 +153,27 @@ class Queue:
         ClosedError; PoisonedError; AccessError.
         """
         is_synced = self._is_synced if mode is None else _is_synced(mode)
-        self._cursor.ack(message.place)
-        if is_synced:
-            self._ack_sync.wait()
-        if self._joining:
-            self._tell_joining()
+        if fork_generation() != self._generation or self._failure is not None:
+            self._refuse()
+        try:
+            self._cursor.ack(message.place)
+            if is_synced:
+                self._ack_sync.wait()
+        except PoisonedError as error:
+            self._fail(error)
+            raise
+        finally:
+            if self._joining.waiting_count:
+                self._joining.changed()
 
     def nack(self, message: Message) -> None:
-        """Give a message back that was got and not acknowledged: it comes next.  Raises: StateError; ClosedError."""
+        """Give a message back that was got and not acknowledged: it comes next.
+
+        Raises: StateError; ClosedError; PoisonedError.
+        """
         self._refuse()
         with self._mutex:
+            self._check()
             self._ready.appendleft(message)
             self._arrived.notify()
 
@@ -188,6 +194,7 @@ class Queue:
 
     def full(self) -> bool:
         """Whether there may be no more pages than there are."""
+        self._refuse()
         return not self._store.has_room
 
     @property
@@ -197,36 +204,48 @@ class Queue:
         return self._cursor.left_count()
 
     def join(self) -> None:
-        """Wait until all messages were acknowledged.  Raises: ClosedError; StateError."""
+        """Wait until all messages were acknowledged, but those of transactions that were not committed.
+
+        Blocks: also for reading what comes behind the messages that were got.
+        Raises: ClosedError; PoisonedError; AccessError; StateError.
+        """
         self._refuse()
-        with self._mutex:
-            self._joining += 1
-            try:
-                while self._cursor.left_count():
-                    self._acked.wait()
-                    self._check()
-            finally:
-                self._joining -= 1
+        self._joining.wait(self._refill, self._is_all_acknowledged)
+
+    def _is_all_acknowledged(self) -> bool:
+        self._check()
+        return self._cursor.left_count() == 0
 
     def sync(self) -> None:
         """Have all that was put and acknowledged be durable.  Raises: PoisonedError; ClosedError; StateError."""
-        self._store.sync()
-        self._cursor.sync()
+        self._refuse()
+        try:
+            self._store.sync()
+            self._cursor.sync()
+        except PoisonedError as error:
+            self._fail(error)
+            raise
 
     def close(self) -> None:
-        """Have all be durable, and end; a second call does nothing.  Raises: PoisonedError; it is closed then too."""
-        if self._is_closed or fork_generation() != self._generation:
+        """Have all be durable, and end; a second call does nothing.
+
+        Raises: PoisonedError, also where something failed before that made it refuse all; it is closed then too.
+        """
+        if fork_generation() != self._generation:
             return
         with self._mutex:
+            if self._is_closed:
+                return
             self._is_closed = True
             self._ready.clear()
             self._arrived.notify_all()
-            self._acked.notify_all()
+            self._joining.changed_held()
         try:
             self._manager.stop()
         finally:
             if self._close is not None:
                 self._close()
+        self._check_failure()
 
     def __enter__(self) -> Self:
         return self
@@ -239,6 +258,23 @@ class Queue:
         except BinlogError:
             if error is None:
                 raise
+
+    def _put(self, message: bytes) -> bool:
+        """Put a message; False where there may be no page for it.  The mutex is held.  Raises: as `put`."""
+        try:
+            place = self._append(message)
+            if place is not None and self._is_direct:
+                self._offer(place, message)
+        except FullError as error:
+            if error.limit is None:
+                raise
+            return False  # the limit is the queue's, and no disk's
+        except BaseException:
+            self._read_from_last()
+            raise
+        if self._waiting:
+            self._arrived.notify()
+        return place is not None
 
     def _offer(self, place: int, body: bytes) -> None:
         """Have a message be given from memory, where there is room for it.  The mutex is held, and it is direct."""
@@ -274,24 +310,16 @@ class Queue:
 
     def _put_later(self, message: bytes, block: bool, timeout: float | None) -> None:
         """Put a message for which there may be no page yet.  Raises: queue.Full; and as `put`."""
-        end = None if timeout is None else time.monotonic() + timeout
+        end = _end_of(timeout)
         while block and self._store.wait_for_room(None if end is None else max(end - time.monotonic(), 0)):
             with self._mutex:
-                try:
-                    place = self._append(message)
-                except FullError:
-                    if self._store.has_room:
-                        raise
-                    continue
-                if place is not None and self._is_direct:
-                    self._offer(place, message)
-                self._arrived.notify()
-                return
+                if self._put(message):
+                    return
         raise queue.Full
 
     def _get_slowly(self, block: bool, timeout: float | None) -> Message:
         self._refuse()
-        end = None if timeout is None or not block else time.monotonic() + timeout
+        end = _end_of(timeout if block else None)
         while True:
             self._refill()
             try:
@@ -312,6 +340,16 @@ class Queue:
 
     def _refill(self) -> None:
         """Read more messages from pages, where they do not come from memory."""
+        try:
+            self._read_pages()
+        except PoisonedError as error:
+            self._fail(error)
+            raise
+        except AccessError:
+            self._check()  # who closed it meanwhile closed what is read
+            raise
+
+    def _read_pages(self) -> None:
         with self._reading:
             if self._ready or self._is_direct or self._is_closed:
                 return
@@ -326,6 +364,8 @@ class Queue:
                             self._is_direct = True
                         return
             self._ready.extend(map(Message, count(run.place), run.messages))
+            if self._is_closed or self._failure is not None:
+                self._ready.clear()
         if self._waiting:
             with self._mutex:
                 self._arrived.notify(len(run.messages))
@@ -333,7 +373,7 @@ class Queue:
     def _commit(self, messages: Iterable[bytes], acked: Iterable[tuple[int, int]]) -> None:
         """All of it, durably, or nothing.  acked: places, and how many messages from there on."""
         self._refuse()
-        transaction = self._manager.begin()
+        transaction = self._begin()
         with self._mutex:
             self._committing += 1
         try:
@@ -349,19 +389,35 @@ class Queue:
             try:
                 transaction.rollback()
             except BinlogError as failed:
-                if transaction.state is Outcome.OPEN:
-                    self._failure = failed
+                # What was refused as others had closed the queue was not done.
+                if transaction.state is Outcome.OPEN and not isinstance(error, ClosedError):
+                    self._fail(failed)
                     raise PoisonedError("what became of a transaction is not known: open the queue anew") from error
+            if isinstance(error, PoisonedError):
+                self._fail(error)
+            if isinstance(error, FullError) and error.limit is not None:
+                raise queue.Full from error
             raise
         finally:
             with self._mutex:
                 self._committing -= 1
                 self._arrived.notify_all()
-                self._acked.notify_all()
+                self._joining.changed_held()
 
-    def _tell_joining(self) -> None:
+    def _begin(self) -> PageTransaction:
+        try:
+            return self._manager.begin()
+        except PoisonedError as error:
+            self._fail(error)
+            raise
+
+    def _fail(self, error: BinlogError) -> None:
+        """Have all that follows be refused: what the disk has is not known."""
         with self._mutex:
-            self._acked.notify_all()
+            self._failure = self._failure or error
+            self._ready.clear()
+            self._arrived.notify_all()
+            self._joining.changed_held()
 
     def _refuse(self) -> None:
         """Before a mutex is taken, which somebody may hold for ever in a forked child.  Raises: StateError."""
@@ -372,6 +428,9 @@ class Queue:
     def _check(self) -> None:
         if self._is_closed:
             raise ClosedError(f"the queue {self._manager.path} was closed")
+        self._check_failure()
+
+    def _check_failure(self) -> None:
         if self._failure is not None:
             raise PoisonedError(f"the queue {self._manager.path} failed: {self._failure}") from self._failure
 
@@ -380,3 +439,12 @@ def _is_synced(mode: Mode) -> bool:
     if mode not in (Mode.SYNC, Mode.FLUSH):
         raise ValueError(f"a queue knows Mode.SYNC and Mode.FLUSH, not {mode!r}")
     return mode is Mode.SYNC
+
+
+def _end_of(timeout: float | None) -> float | None:
+    """When it is over, of the monotonic clock.  Raises: ValueError."""
+    if timeout is None:
+        return None
+    if timeout < 0:
+        raise ValueError(f"timeout={timeout!r}")
+    return time.monotonic() + timeout

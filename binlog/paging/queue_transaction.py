@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol, Self
 
@@ -48,16 +49,17 @@ class QueueTransaction:
 
         What was put can be got then, its messages one behind the other, in the order of the commits.
         Blocks: for syncs, whatever the queue's mode is.
-        Raises: StateError where a message was acknowledged by others, or the transaction ended; FullError: nothing was
-        done then, and it can be tried again; PoisonedError: it may have been done, which opening the queue anew tells;
-        ClosedError.  After an exception of a signal handler it may have been done, and cannot be tried again.
+        Raises: StateError where a message was acknowledged by others, or the transaction ended; FullError for a full
+        disk, queue.Full where there may be no more pages: nothing was done then, and it can be tried again;
+        PoisonedError: it may have been done, which opening the queue anew tells; ClosedError.
+        After an exception of a signal handler it may have been done, and cannot be tried again.
         """
         self._check()
         self._is_ended = True
         if self._messages or self._acked:
             try:
                 self._commit(self._messages, _runs(sorted(self._acked)))
-            except FullError:
+            except (FullError, queue.Full):
                 self._is_ended = False
                 raise
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from binlog.format.paging.page_record import NO_TRANSACTION
 from binlog.paging.page import Chunk
-from binlog.paging.transactions import Outcome
+from binlog.paging.page_transaction import Outcome
 from binlog.storage.page_records import Mark
 
 

@@ -11,20 +11,21 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 
 from binlog.errors import BinlogError, ClosedError, FullError, PoisonedError, StateError
-from binlog.format.paging.names import ACKS_END, PAGE_END, PAGE_ID_MAX
+from binlog.format.paging.names import PAGE_ID_MAX
 from binlog.format.paging.page_record import NO_TRANSACTION
 from binlog.format.problem import Problem
 from binlog.paging.addresses import AddressFolder, last_known_id
+from binlog.paging.found_pages import find_pages
 from binlog.paging.options import PagingOptions, Policy
 from binlog.paging.page import Page
-from binlog.paging.page_acks import remove_acks
-from binlog.paging.transactions import PageTransaction
-from binlog.paging.uninterrupted import uninterrupted
+from binlog.paging.page_transaction import PageTransaction
+from binlog.paging.unsynced import UnsyncedPages
 from binlog.storage.native import fork_generation
+from binlog.storage.undisturbed import uninterrupted
 
 Later = Callable[[Callable[[], None]], None]
 
@@ -38,15 +39,19 @@ def _append_nothing(message: bytes, tx_id: int) -> int | None:
     return None
 
 
+def _nothing() -> None:
+    pass
+
+
 def _at_once(work: Callable[[], None]) -> None:
     work()
 
 
 class PagingStore:
-    """The pages of one address, for this process, whose threads may share it.
+    """The pages of one address, for this process, whose threads may share it.  options: how they are kept.
 
     dropped_count: messages that were dropped as there was no room.  problems: what is wrong with pages that were read.
-    page_closed: told each page to which nothing is added any more.
+    page_closed: told each page to which nothing is added any more.  message_paged: called when `page` has put one.
     """
 
     def __init__(
@@ -56,27 +61,31 @@ class PagingStore:
         *,
         processed: int = 0,
         complete: Collection[int] = (),
+        settled: Mapping[int, tuple[int, frozenset[int]]] | None = None,
         later: Later = _at_once,
     ) -> None:
         """processed: pages up to this one were depaged.  complete: of these pages all was acknowledged.
 
-        Those may still be there, and are removed.  later: does what need not be done now.
+        Those may still be there, and are removed.  settled: of these pages a record, its id first, says which of their
+        transactions were rolled back.  later: does what need not be done now.
         """
         self.folder = folder
         self.address = folder.address
         self.dropped_count = 0
         self.problems: list[Problem] = []
         self.page_closed: list[Callable[[Page], None]] = []
-        self._options = options
+        self.message_paged: Callable[[], None] = _nothing
+        self.options = options
         self._processed = processed
         self._complete = complete
+        self._settled = settled or {}
         self._later = later
         self._generation = fork_generation()
         self._mutex = threading.Lock()
         self._room = threading.Condition(self._mutex)
         self._pages: deque[Page] = deque()
         self._by_id: dict[int, Page] = {}
-        self._unsynced: dict[Page, None] = {}
+        self._unsynced = UnsyncedPages(folder.fail)
         self._current: Page | None = None
         self._append: Callable[[bytes, int], int | None] = _append_nothing
         self._due: deque[Callable[[], None]] = deque()
@@ -95,25 +104,28 @@ class PagingStore:
                 return
             if self._state == "stopped":
                 raise ClosedError(f"the store of {self.address!r} was stopped")
-            self._next_id = max(last_known_id(self.folder), self._processed, *self._complete) + 1
-            for page_id in self.folder.ids(PAGE_END):
-                page = Page.found(self.folder, page_id)
-                if (
-                    page_id <= self._processed
-                    or page_id in self._complete
-                    or (page.message_count == 0 and page.problem is None)
-                ):
-                    page.delete()
-                else:
-                    self._pages.append(page)
-                    self._by_id[page_id] = page
-            there = {page.page_id for page in self._pages}
-            self.folder.sync()  # acknowledgements go only once their page has
-            for page_id in self.folder.ids(ACKS_END):
-                if page_id not in there:
-                    remove_acks(self.folder, page_id)
+            self._next_id = max(last_known_id(self.folder), self._processed, *self._complete, *self._settled) + 1
+            for page in self._found():
+                self._pages.append(page)
+                self._by_id[page.page_id] = page
+                page.settled_id, page.rolled_back = self._settled.get(page.page_id, (0, None))
+                if page.problem is not None:
+                    self.tell(page.problem)
+            self.folder.failed = self._poison
             self._is_paging = bool(self._pages)
             self._state = "started"
+
+    def _found(self) -> list[Page]:
+        try:
+            return find_pages(self.folder, self._processed, self._complete)
+        except PoisonedError as error:
+            self.folder.note_failure(error)
+            raise
+
+    def tell(self, problem: Problem) -> None:
+        """Have it be among the `problems`, once."""
+        if problem not in self.problems:
+            self.problems.append(problem)
 
     @property
     def is_paging(self) -> bool:
@@ -156,7 +168,10 @@ class PagingStore:
         Blocks: for the write; with the policy BLOCK while there are as many pages as there may be.
         Raises: FullError; StateError; ClosedError; PoisonedError; TypeError; ValueError.
         """
-        return self.append(message, transaction) is not None
+        if self.append(message, transaction) is None:
+            return False
+        self.message_paged()
+        return True
 
     def append(self, message: bytes, transaction: PageTransaction | None = None) -> int | None:
         """As `page`, and give the message's place: the page's id times 2**32, and its number in the page.
@@ -176,8 +191,9 @@ class PagingStore:
             if place is None:
                 place = self._append_slowly(message, tx_id)
             if place is not None and place != DROPPED:
-                counts = self._by_id[place >> 32].tx_counts
-                counts[tx_id] = counts.get(tx_id, 0) + 1
+                page = self._by_id.get(place >> 32)
+                if page is not None:  # else it is depaged already, where the messages of each are counted anew
+                    page.tx_counts[tx_id] = page.tx_counts.get(tx_id, 0) + 1
                 write.done()
         return place
 
@@ -199,16 +215,16 @@ class PagingStore:
         return page
 
     def _take(self) -> Page | None:
-        page = self._pages[0] if self._pages else None
-        if page is not None and page is self._current:
-            if page.state().message_count:
+        if len(self._pages) == 1 and self._pages[0] is self._current:
+            if self._current.state().message_count:
                 self._open_next()
             else:
-                page = None
-        if page is None:
+                self._end_paging()
+        elif not self._pages:
             self._end_paging()
+        if not self._is_paging:
             return None
-        self._pages.popleft()
+        page = self._pages.popleft()
         self._by_id.pop(page.page_id, None)
         # It stays among those to be synced: a transaction of which it has messages may be committed before it goes.
         self._room.notify_all()
@@ -227,7 +243,7 @@ class PagingStore:
             if page in self._pages:
                 self._pages.remove(page)
             self._by_id.pop(page.page_id, None)
-            self._unsynced.pop(page, None)
+            self._unsynced.forget(page)
             self._room.notify_all()
 
     def following(self, page_id: int) -> Page | None:
@@ -241,7 +257,7 @@ class PagingStore:
     @property
     def has_room(self) -> bool:
         """Whether there may be another page."""
-        limit = self._options.page_count_max
+        limit = self.options.page_count_max
         return limit is None or len(self._pages) < limit
 
     def wait_for_room(self, timeout: float | None = None) -> bool:
@@ -263,15 +279,18 @@ class PagingStore:
     def _sync_all(self) -> None:
         with self._mutex:
             self._check()
-            pages = list(self._unsynced)
-        self._sync(pages)
+            pages = self._unsynced.all()
+        self._unsynced.sync(pages)
 
     def do_later(self, work: Callable[[], None]) -> None:
         """Have it be done soon, by a thread that may wait for the disk; at once where there is none."""
         self._later(work)
 
     def stop(self) -> None:
-        """Have all be durable, and end; a second call does nothing.  Raises: PoisonedError; it is stopped then too."""
+        """Have all be durable, and end; a second call does nothing.
+
+        Raises: PoisonedError, also where something failed before that had it refuse all; it is stopped then too.
+        """
         if fork_generation() == self._generation:
             uninterrupted(self._stop)
 
@@ -282,16 +301,18 @@ class PagingStore:
             self._state = "stopped"
             self._append = _append_nothing
             pages, current = list(self._pages), self._current
-            unsynced = list(self._unsynced)
+            unsynced = self._unsynced.all()
             self._room.notify_all()
         try:
             if current is not None:
                 current.close()
-            if self._failure is None:
-                self._sync(unsynced)
+            self._check_failure()
+            self._unsynced.sync(unsynced)
         finally:
             for page in pages:
                 page.release()
+            for page in unsynced:
+                page.release_written()
             self.folder.close()
 
     def _append_slowly(self, message: bytes, tx_id: int) -> int | None:
@@ -327,16 +348,16 @@ class PagingStore:
         page = self._current
         if page is not None:
             self._mend(page)
-        limit = self._options.page_count_max
+        limit = self.options.page_count_max
         if limit is not None and len(self._pages) >= limit:
-            if self._options.full_policy is Policy.DROP:
+            if self.options.full_policy is Policy.DROP:
                 self.dropped_count += 1
                 return False
-            if self._options.full_policy is Policy.BLOCK:
+            if self.options.full_policy is Policy.BLOCK:
                 self._room.wait()
                 return True
             text = f"the address {self.address!r} has {limit} pages, and may not have more"
-            raise FullError(text, limit=limit * self._options.page_bytes)
+            raise FullError(text, limit=limit * self.options.page_bytes)
         self._open_next()
         return True
 
@@ -350,34 +371,44 @@ class PagingStore:
             raise
 
     def _open_next(self) -> None:
-        """Go on to another page.  The mutex is held.  Raises: FullError, AccessError, and all is as it was."""
+        """Go on to another page.  The mutex is held.
+
+        Raises: FullError, AccessError, and all is as it was; PoisonedError.
+        """
         if self._next_id > PAGE_ID_MAX:
             raise FullError(f"the address {self.address!r} has used all ids of pages")
-        new = Page.create(self.folder, self._next_id, self._options.page_bytes)
+        try:
+            new = Page.create(self.folder, self._next_id, self.options.page_bytes)
+        except PoisonedError as error:
+            self._fail(error)
+            raise
         self._by_id[self._next_id] = new
         self._next_id += 1
         page, self._current = self._current, new
         assert new.writer is not None
         self._append = new.writer.append
         self._pages.append(new)
-        self._unsynced[new] = None
+        self._unsynced.add(new)
         if page is not None:
             self._close(page)
 
     def _close(self, page: Page) -> None:
         """Nothing more is added to a page; it is synced, soon."""
+        self._close_file(page)
+        self._due.extend(partial(tell, page) for tell in self.page_closed)
+        # Where the disk is slower than who appends, who goes on to the next page waits for it.
+        waiting = self._unsynced.closed()
+        if len(waiting) > self.options.unsynced_pages_max:
+            self._due.append(partial(self._unsynced.sync, waiting))
+        else:
+            self._due.append(partial(self._later, partial(self._unsynced.sync, [page])))
+
+    def _close_file(self, page: Page) -> None:
         try:
             page.close()
         except BinlogError as error:
             self._fail(error)
             raise
-        self._due.extend(partial(tell, page) for tell in self.page_closed)
-        # Where the disk is slower than who appends, who goes on to the next page waits for it.
-        waiting = [page for page in self._unsynced if page is not self._current]
-        if len(waiting) > self._options.unsynced_pages_max:
-            self._due.append(partial(self._sync, waiting))
-        else:
-            self._due.append(partial(self._later, partial(self._sync, [page])))
 
     def _do_due(self) -> None:
         """What was to be done once the mutex is free."""
@@ -395,33 +426,26 @@ class PagingStore:
         self._is_paging = False
         self._room.notify_all()
         if page is not None:
-            page.close()
+            self._close_file(page)
             if page.message_count:  # who appended had not come to the mutex yet
                 self._is_paging = True
                 return
             self._pages.remove(page)
             self._by_id.pop(page.page_id, None)
-            self._unsynced.pop(page, None)
             page.delete()
-
-    def _sync(self, pages: list[Page]) -> None:
-        try:
-            for page in pages:
-                was_open = page.is_open  # what is added behind the sync, before it is closed, is not in it
-                page.sync()
-                if not was_open:
-                    self._unsynced.pop(page, None)
-        except BinlogError as error:
-            with self._mutex:
-                self._fail(error)
-            raise
+            self._unsynced.forget(page)  # behind that: of a file that cannot be removed `stop` closes what is open
 
     def _fail(self, error: BinlogError) -> None:
         """Nothing is added any more: what the disk has is not known.  The mutex is held."""
         if self._failure is None:
             self._failure = error
+        self.folder.note_failure(error)
         self._append = _append_nothing
         self._room.notify_all()
+
+    def _poison(self, error: BinlogError) -> None:
+        with self._mutex:
+            self._fail(error)
 
     def _refuse(self) -> None:
         """Before the mutex is taken, which somebody may hold for ever in a forked child.  Raises: StateError."""
@@ -433,5 +457,8 @@ class PagingStore:
             if self._state == "stopped":
                 raise ClosedError(f"the store of {self.address!r} was stopped")
             raise StateError(f"the store of {self.address!r} was not started")
+        self._check_failure()
+
+    def _check_failure(self) -> None:
         if self._failure is not None:
             raise PoisonedError(f"nothing more is paged: {self._failure}") from self._failure

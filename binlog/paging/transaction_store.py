@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Protocol
+
+from binlog.errors import AccessError, BinlogError, ClosedError, FullError, NotFoundError, StateError
+
+# A call of a store that raises one of these did nothing.
+NOTHING_DONE = (FullError, AccessError, StateError, NotFoundError, ClosedError)
 
 
 class StoredRecord(Protocol):
@@ -40,6 +46,8 @@ class Stored(Protocol):
 class TransactionStore(Protocol):
     """Records by their ids, in transactions of which all is there or nothing.
 
+    Where a call raises FullError, AccessError, StateError, NotFoundError or ClosedError it did nothing; after another
+    error it is not known what is there, until the store is opened anew.
     `commit`, `prepare` and `append_delete` return once what they did is durable; ids are never given twice.
     """
 
@@ -51,3 +59,9 @@ class TransactionStore(Protocol):
     def prepare(self, tx_id: int, extra: bytes) -> None: ...
     def commit(self, tx_id: int) -> None: ...
     def rollback(self, tx_id: int) -> None: ...
+
+
+def give_up(store: TransactionStore, tx_id: int) -> None:
+    """Roll back what nobody will commit.  What cannot be rolled back the next load rolls back."""
+    with suppress(BinlogError):
+        store.rollback(tx_id)

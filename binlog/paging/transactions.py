@@ -10,166 +10,15 @@ Ids are taken at random, so that no later transaction is taken for one of which 
 
 from __future__ import annotations
 
-import enum
 import secrets
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from functools import partial
-from typing import Protocol, Self
+from contextlib import contextmanager
 
-from binlog.errors import BinlogError, ClosedError, FullError, StateError
+from binlog.errors import ClosedError, PoisonedError, StateError
 from binlog.format.paging.store_records import StoreRecord, pack_page_transaction, parse_page_transaction
-from binlog.paging.transaction_store import Stored, TransactionStore
-from binlog.paging.uninterrupted import uninterrupted
-
-
-class Outcome(enum.Enum):
-    """What became of a transaction.  OPEN: nothing yet.  UNKNOWN: it was rolled back, or its process died."""
-
-    OPEN = "open"
-    COMMITTED = "committed"
-    UNKNOWN = "unknown"
-
-
-class Synced(Protocol):
-    """What a transaction wrote to."""
-
-    def sync(self) -> None: ...
-
-
-class PageTransaction:
-    """A transaction, of which messages go to pages.  It is one thread's at a time.
-
-    tx_id: what its messages have with them.  count: of its messages and acknowledgements in files.
-    """
-
-    def __init__(self, registry: PageTransactions, tx_id: int, store_tx_id: int) -> None:
-        self._registry = registry
-        self.tx_id = tx_id
-        self.store_tx_id = store_tx_id
-        self.count = 0
-        self.state = Outcome.OPEN
-        self._written: dict[Synced, None] = {}
-        self._ended: list[Callable[[bool], None]] = []
-        self._prepared = False
-        self._half_done = False
-        self._step = threading.Lock()
-        self._record_id = 0
-
-    @contextmanager
-    def writing(self, to: Synced) -> Iterator[Self]:
-        """For the block something of it is written, and `done` called behind that.
-
-        Where an exception that is none of ours comes out of it nobody knows whether it was written, and only `rollback`
-        is possible then: with a commit the counts of messages would be wrong.
-        Raises: StateError where it was ended, or prepared.
-        """
-        with self._step:
-            self.check()
-            self._half_done = True
-            self._written[to] = None
-            try:
-                yield self
-            except (BinlogError, ValueError, TypeError):
-                self._half_done = False  # nothing was written
-                raise
-            self._half_done = False
-
-    def done(self, tell: Callable[[bool], None] | None = None) -> None:
-        """A message or an acknowledgement of it was written.  tell: is told whether it was committed."""
-        self.count += 1
-        if tell is not None:
-            self._ended.append(tell)
-
-    def check(self) -> None:
-        """Raises: StateError where it was ended, or prepared, or was interrupted."""
-        if self.state is not Outcome.OPEN or self._prepared:
-            raise StateError("the transaction was ended, or prepared")
-        if self._half_done:
-            raise StateError("the transaction was interrupted while something of it was written: roll it back")
-
-    def when_ended(self, tell: Callable[[bool], None]) -> None:
-        """Have it be told whether it was committed, once it has ended."""
-        self._ended.append(tell)
-
-    def prepare(self, extra: bytes = b"") -> None:
-        """Have it wait for `commit` or `rollback`, also of the next process.  extra: told by that.
-
-        Blocks: for syncs.  Raises: StateError; FullError; PoisonedError; ClosedError.
-        """
-        self.check()
-        uninterrupted(partial(self._prepare, extra))
-
-    def _prepare(self, extra: bytes) -> None:
-        with self._step:
-            self.check()
-            self._record()
-            self._registry.store.prepare(self.store_tx_id, extra)
-            self._prepared = True
-
-    def commit(self, *, others: bool = False) -> None:
-        """Have all its messages be there, durably: all of them, or after a crash before that none.
-
-        All that it wrote is synced before the commit is recorded.  others: the caller has appended records of his own
-        to the store's transaction `store_tx_id`, which are there with them.
-        Blocks: for syncs.  Raises: StateError; FullError, and it can be tried again; PoisonedError; ClosedError.
-        """
-        uninterrupted(partial(self._commit, others=others))
-
-    def _commit(self, *, others: bool) -> None:
-        with self._step:
-            self._check_open()
-            if not self._prepared:
-                self.check()
-                self._record()
-            if self.count or others or self._prepared:
-                self._registry.store.commit(self.store_tx_id)
-            self._registry.committed(self, self._record_id)
-            self._end(Outcome.COMMITTED)
-
-    def rollback(self, *, others: bool = False) -> None:
-        """Have none of its messages be there.  others: as with `commit`.
-
-        What was written stays in the pages until they go, and is passed over.  Raises: StateError; PoisonedError.
-        """
-        uninterrupted(partial(self._rollback, others=others))
-
-    def _rollback(self, *, others: bool) -> None:
-        with self._step:
-            self._check_open()
-            if self._record_id or others or self._prepared:
-                self._registry.store.rollback(self.store_tx_id)
-            self._registry.rolled_back(self)
-            self._end(Outcome.UNKNOWN)
-
-    def _check_open(self) -> None:
-        if self.state is not Outcome.OPEN:
-            raise StateError("the transaction was ended")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        """Commit, or after an exception roll back, where neither was done."""
-        if self.state is Outcome.OPEN and not self._prepared:
-            self.commit() if kind is None else self.rollback()
-
-    def _record(self) -> None:
-        """Sync, then say so in the store's transaction."""
-        for each in self._written:
-            each.sync()
-        if self.count and not self._record_id:
-            record_id = self._registry.store.new_id()
-            body = pack_page_transaction(self.tx_id, self.count)
-            self._registry.store.append_add_tx(self.store_tx_id, record_id, StoreRecord.PAGE_TRANSACTION, body)
-            self._record_id = record_id
-
-    def _end(self, outcome: Outcome) -> None:
-        self.state = outcome
-        for tell in self._ended:
-            tell(outcome is Outcome.COMMITTED)
-        self._registry.tell()
+from binlog.paging.page_transaction import Outcome, PageTransaction
+from binlog.paging.transaction_store import NOTHING_DONE, Stored, TransactionStore, give_up
 
 
 class _Left:
@@ -200,6 +49,7 @@ class PageTransactions:
         self._left: dict[int, _Left] = {}
         self._listeners: list[Callable[[], None]] = []
         self._stopped = False
+        self._failure: PoisonedError | None = None
         if stored is not None:
             self._restore(stored)
 
@@ -232,6 +82,17 @@ class PageTransactions:
         """For each committed transaction, how much of it is left in pages."""
         return {tx_id: left.count for tx_id, left in dict(self._left).items()}
 
+    @property
+    def left_count(self) -> int:
+        """How many committed transactions have something left in pages."""
+        return len(self._left)
+
+    @property
+    def open_ids(self) -> frozenset[int]:
+        """Those that are open and this process's."""
+        waiting = {transaction.tx_id for transaction, _ in tuple(self.in_doubt.values())}
+        return frozenset(tuple(self._open)) - waiting
+
     def begin(self) -> PageTransaction:
         """A new transaction.  Raises: StateError; ClosedError; PoisonedError."""
         transaction = PageTransaction(self, secrets.randbits(62) + 1, self.store.new_id())
@@ -256,17 +117,25 @@ class PageTransactions:
     def wait(self, tx_id: int, timeout: float | None = None) -> Outcome:
         """What became of a transaction, which is waited for while it is open.
 
-        Raises: ClosedError once `stop` was called.
+        Raises: ClosedError once `stop` was called; PoisonedError where it cannot end any more.
         """
         with self._mutex:
-            self._changed.wait_for(lambda: self._stopped or tx_id not in self._open, timeout)
+            self._changed.wait_for(lambda: self._stopped or self._failure or tx_id not in self._open, timeout)
             if self._stopped:
                 raise ClosedError("the paging was closed, and a transaction had not ended")
+            if self._failure is not None and tx_id in self._open:
+                raise PoisonedError(f"what becomes of a transaction is not known: {self._failure}") from self._failure
             return self.outcome(tx_id)
 
     def when_settled(self, tell: Callable[[], None]) -> None:
         """Have it be called whenever a transaction has ended."""
         self._listeners.append(tell)
+
+    def fail(self, error: PoisonedError) -> None:
+        """The store has failed: let nobody wait for a transaction that is open."""
+        with self._mutex:
+            self._failure = self._failure or error
+            self._changed.notify_all()
 
     def stop(self) -> None:
         """Let nobody wait any more."""
@@ -279,28 +148,31 @@ class PageTransactions:
         """A transaction of the store, for the block, that is committed behind it: so many less of each are in pages.
 
         It gives the id of the store's transaction.  Those that were not committed have nothing to lower.
-        Blocks: for a sync, and while another thread is here.
+        Blocks: behind the block for a sync, and while another thread is there.
         Raises: StateError where less is left than is taken away; FullError; PoisonedError; ClosedError.
         """
         store = self.store
-        with self._lowering:
-            store_tx_id = store.new_id()
-            is_ending = False
-            try:
+        store_tx_id = store.new_id()
+        is_ending = False
+        try:
+            yield store_tx_id
+            with self._lowering:
                 left = self._lower(store_tx_id, counts)
-                yield store_tx_id
                 is_ending = True
                 store.commit(store_tx_id)
-            except BaseException as error:
-                if not is_ending or isinstance(error, FullError):
-                    _give_up(store, store_tx_id)  # else nobody knows whether it was committed
-                raise
-            with self._mutex:
-                for tx_id, count in left:
-                    if count:
-                        self._left[tx_id].count = count
-                    else:
-                        del self._left[tx_id]
+                self._take_away(left)
+        except BaseException as error:
+            if not is_ending or isinstance(error, NOTHING_DONE):
+                give_up(store, store_tx_id)  # else nobody knows whether it was committed
+            raise
+
+    def _take_away(self, left: list[tuple[int, int]]) -> None:
+        with self._mutex:
+            for tx_id, count in left:
+                if count:
+                    self._left[tx_id].count = count
+                else:
+                    del self._left[tx_id]
 
     def _lower(self, store_tx_id: int, counts: Mapping[int, int]) -> list[tuple[int, int]]:
         result = []
@@ -348,9 +220,3 @@ class PageTransactions:
             self._changed.notify_all()
         for listener in self._listeners:
             listener()
-
-
-def _give_up(store: TransactionStore, store_tx_id: int) -> None:
-    # There is none where nothing was appended to it; and what cannot be rolled back the next load rolls back.
-    with suppress(BinlogError):
-        store.rollback(store_tx_id)

@@ -29,6 +29,14 @@ class What(enum.IntEnum):
     # All that its process put, or acknowledged, is durable: what a power cut is not to take.
     PUTS_SYNCED = 11
     ACKS_SYNCED = 12
+    # By an error that says that nothing was done; of a transaction TX_DROPPED says so.
+    PUT_REFUSED = 13
+    ACK_REFUSED = 14
+    # It is durable, whatever was put before it is.
+    MESSAGE_SYNCED = 15
+    # A backup, whose number is the message's.
+    BACKUP_TRIED = 16
+    BACKUP_DONE = 17
 
 
 class Identity(NamedTuple):

@@ -7,6 +7,7 @@ import random
 import threading
 import traceback
 from pathlib import Path
+from queue import Full
 
 from binlog import Mode, open_queue
 from binlog.errors import FullError
@@ -88,7 +89,7 @@ class _Actor(threading.Thread):
         self._mark(What.TX_TRIED, tx=self._tx)
         try:
             transaction.commit()
-        except FullError:
+        except (FullError, Full):
             self._mark(What.TX_DROPPED, tx=self._tx)
             return False
         self._mark(What.TX_DONE, tx=self._tx)

@@ -1,4 +1,4 @@
-"""A queue: power cuts and kills at each call (docs/testing.md)."""
+"""A queue, and what is depaged: power cuts, kills and faults at each call (docs/testing.md)."""
 
 from __future__ import annotations
 
@@ -11,11 +11,17 @@ from tests.support.crashing import crash, states
 _ROWS = {
     "paging-power": ("puts", "transactions", "removal"),
     "paging-kill": ("recovery",),
+    "paging-faults": (),
+    "depage-power": ("pages", "transactions", "ends"),
+    "depage-faults": (),
 }
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("part", "count"), [("paging-power", 400), ("paging-kill", 200)])
+@pytest.mark.parametrize(
+    ("part", "count"),
+    [("paging-power", 400), ("paging-kill", 200), ("paging-faults", 120), ("depage-power", 200), ("depage-faults", 40)],
+)
 def test_nothing_promised_is_lost_of_a_queue(tmp_path: Path, part: str, count: int) -> None:
     done = crash("--parts", part, "--states", count, "--processes", 2, "--keep", tmp_path / "kept")
     assert done.returncode == 0, done.stdout

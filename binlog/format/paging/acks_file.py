@@ -12,10 +12,13 @@ from binlog.format.crc import crc32c
 from binlog.format.layout import Field, Layout
 from binlog.format.paging.page_file import SALT_BYTES
 from binlog.format.paging.page_record import NO_TRANSACTION
+from binlog.format.problem import Problem
 
 VERSION = 1
 _MAGIC = b"BINLOGPA"
 _MARKER = ord("(")
+# So much reaches the disk as a whole, or not at all.
+SECTOR_BYTES = 512
 
 ACKS_HEADER = Layout(
     "acks_header",
@@ -56,6 +59,17 @@ class Ack(NamedTuple):
     tx_id: int = NO_TRANSACTION
 
 
+class FoundAcks(NamedTuple):
+    """What is in a file of acknowledgements.
+
+    end: where the next one goes, 0 where there is no header of the page.  problems: told of what is damaged.
+    """
+
+    acks: list[Ack]
+    end: int
+    problems: list[Problem]
+
+
 def pack_acks_header(page_id: int, salt: bytes) -> bytes:
     """The header of the acknowledgements of a page."""
     data = ACKS_HEADER.pack({"page_id": page_id, "salt": salt, "crc": 0})[:-4]
@@ -68,20 +82,53 @@ def pack_ack(ack: Ack, salt: bytes, at: int) -> bytes:
     return data + crc32c(data, crc32c(_PLACE.pack(salt, at))).to_bytes(4, "big")
 
 
-def parse_acks(data: bytes, page_id: int, salt: bytes) -> tuple[list[Ack], int]:
-    """The acknowledgements of a page in a file whose bytes are `data`, and where the last whole one ends.
+def parse_acks(data: bytes, page_id: int, salt: bytes, path: str) -> FoundAcks:
+    """What is in a file of acknowledgements of a page, whose bytes are `data`.
 
-    Nothing is in a file whose header is that of another page, or was not written: its end is 0 then.
+    Behind one that is damaged the others count: each says by itself of which page it is, and where it lies.
     """
-    if data[: ACKS_HEADER.size] != pack_acks_header(page_id, salt):
-        return [], 0
-    acks = []
-    at = ACKS_HEADER.size
-    while at + ACK_RECORD.size <= len(data):
+    problem = _header_problem(data, pack_acks_header(page_id, salt), path)
+    if problem is not None:
+        return FoundAcks([], 0, [problem])
+    if len(data) < ACKS_HEADER.size or not any(data):
+        return FoundAcks([], 0, [])
+    acks: list[Ack] = []
+    problems: list[Problem] = []
+    end = ACKS_HEADER.size
+    for at in range(end, len(data) - ACK_RECORD.size + 1, ACK_RECORD.size):
         found = ACK_RECORD.unpack(data, at)
         ack = Ack(found["first"], found["message_count"], found["tx_id"])
-        if data[at : at + ACK_RECORD.size] != pack_ack(ack, salt, at):
-            break
-        acks.append(ack)
-        at += ACK_RECORD.size
-    return acks, at
+        if data[at : at + ACK_RECORD.size] == pack_ack(ack, salt, at):
+            acks.append(ack)
+        elif _is_left_by_crash(data, at):
+            continue
+        else:
+            _add_damage(problems, path, at)
+        end = at + ACK_RECORD.size
+    return FoundAcks(acks, end, problems)
+
+
+def _header_problem(data: bytes, wanted: bytes, path: str) -> Problem | None:
+    header = data[: ACKS_HEADER.size]
+    if header == wanted or len(data) < ACKS_HEADER.size or not any(data):
+        return None
+    found = ACKS_HEADER.unpack(header)
+    if found["magic"] == _MAGIC and found["version"] != VERSION and found["crc"] == crc32c(header[:-4]):
+        return Problem(path, 0, "version", f"version {found['version']}; {VERSION} is known")
+    return Problem(path, 0, "acks_header", "these are no acknowledgements of the page")
+
+
+def _is_left_by_crash(data: bytes, at: int) -> bool:
+    """Whether a sector with some of it never reached the disk as it was written last: zeros are there up to its end."""
+    next_at = at - at % SECTOR_BYTES + SECTOR_BYTES
+    if not any(data[at:next_at]):
+        return True
+    return at + ACK_RECORD.size > next_at and not any(data[next_at : next_at + SECTOR_BYTES])
+
+
+def _add_damage(problems: list[Problem], path: str, at: int) -> None:
+    end = at + ACK_RECORD.size
+    if problems and problems[-1].end == at:
+        problems[-1] = problems[-1]._replace(end=end)
+    else:
+        problems.append(Problem(path, at, "ack_record", "an acknowledgement is not what was written", end))

@@ -8,12 +8,16 @@ import uuid
 LOCK_FILE = "paging.lock"
 JOURNAL_FOLDER = "journal"
 ADDRESS_FILE = "address.txt"
+# In the folder of an address: a sync, or a write, has failed since the files in it were written.
+FAILED_FILE = "failed"
 # Of a folder that is being made.
 NEW_END = ".new"
 PAGE_END = ".page"
 ACKS_END = ".acks"
 # Of a page in which something is damaged, and of which all that can be read was used.
 INVALID_END = ".invalidPage"
+# Of acknowledgements that are none of their page's.
+INVALID_ACKS_END = ".invalidAcks"
 PAGE_ID_MAX = 999_999_999
 
 _NUMBERED = re.compile(r"(\d{9})(\.page|\.acks)", re.ASCII)
@@ -32,6 +36,11 @@ def acks_name(page_id: int) -> str:
 def invalid_name(page_id: int) -> str:
     """What a damaged page is named once it was used."""
     return f"{page_id:09d}{INVALID_END}"
+
+
+def invalid_acks_name(page_id: int) -> str:
+    """What acknowledgements are named that cannot be read."""
+    return f"{page_id:09d}{INVALID_ACKS_END}"
 
 
 def page_number(name: str, end: str = PAGE_END) -> int | None:

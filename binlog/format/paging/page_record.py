@@ -89,6 +89,11 @@ def record_bytes(header: PageHeader, message_bytes: int) -> int:
     return message_bytes + (PAGE_RECORD.size + PAGE_CHECK.size if header.salt else JBM_PAGE_RECORD.size + 1)
 
 
+def page_bytes(header: PageHeader, end: PageEnd) -> int:
+    """How many bytes such messages take with the page's header, and so where what ends the page lies."""
+    return header.size + record_bytes(header, 0) * end.message_count + end.message_bytes
+
+
 def pack_page_message(record: PageMessage, header: PageHeader, at: int) -> bytes:
     """The message as it lies at the offset `at` of a page."""
     if not header.salt:

@@ -14,12 +14,14 @@ class StoreRecord(enum.IntEnum):
     """The user's type of a record.
 
     PAGE_TRANSACTION: a transaction was committed.  LAST_PAGE: up to which page an address was depaged.
-    PAGE_COMPLETE: all messages of a page were acknowledged, and it is being removed.
+    PAGE_COMPLETE: all messages of a page were acknowledged, and it is being removed.  PAGE_SETTLED: which transactions
+    of a page were committed, in place of their own records.
     """
 
     PAGE_TRANSACTION = 35
     LAST_PAGE = 36
     PAGE_COMPLETE = 42
+    PAGE_SETTLED = 43
 
 
 PAGE_TRANSACTION = Layout(
@@ -37,6 +39,17 @@ PAGE_PLACE = Layout(
     size=8,
     fields=(Field("page_id", "i64", "36: the last page that was depaged; 42: a page that is complete"),),
 )
+
+PAGE_SETTLED = Layout(
+    "page_settled",
+    "What the body of a record of type 43 begins with: the ids of so many transactions follow, and the address, UTF-8",
+    size=12,
+    fields=(
+        Field("page_id", "i64", "a page of which all transactions were committed but these"),
+        Field("tx_count", "u32", "so many"),
+    ),
+)
+_TX_BYTES = 8
 
 
 class PagePlace(NamedTuple):
@@ -71,3 +84,31 @@ def parse_page_place(body: bytes, record_id: int) -> PagePlace:
         return PagePlace(PAGE_PLACE.unpack(body)["page_id"], body[PAGE_PLACE.size :].decode())
     except (struct.error, UnicodeDecodeError):
         raise CorruptError(f"record {record_id}", 0, "page_place", "it names no page of an address") from None
+
+
+class PageSettled(NamedTuple):
+    """A page of an address whose transactions have ended.  rolled_back: those that were not committed."""
+
+    page_id: int
+    address: str
+    rolled_back: frozenset[int]
+
+    def pack(self) -> bytes:
+        """The body of its record."""
+        head = PAGE_SETTLED.pack({"page_id": self.page_id, "tx_count": len(self.rolled_back)})
+        return head + struct.pack(f">{len(self.rolled_back)}q", *sorted(self.rolled_back)) + self.address.encode()
+
+
+def parse_page_settled(body: bytes, record_id: int) -> PageSettled:
+    """What a page says of its transactions.  Raises: CorruptError."""
+    try:
+        head = PAGE_SETTLED.unpack(body)
+        address_at = PAGE_SETTLED.size + head["tx_count"] * _TX_BYTES
+        if address_at > len(body):
+            raise ValueError
+        ids = struct.unpack_from(f">{head['tx_count']}q", body, PAGE_SETTLED.size)
+        return PageSettled(head["page_id"], body[address_at:].decode(), frozenset(ids))
+    except (struct.error, ValueError):
+        raise CorruptError(
+            f"record {record_id}", 0, "page_settled", "it says nothing of a page's transactions"
+        ) from None

@@ -1,5 +1,6 @@
-"""A queue over pages (`binlog.paging`), broken as a log is: the parts `paging-power` and `paging-kill`.
+"""A queue over pages (`binlog.paging`), and pages that are depaged into a journal, broken as a log is.
 
-Marks are those of `stress.paging`, which kills queues at random moments; here power is cut at every moment of recorded
-runs, and processes die at each of their calls.
+The parts `paging-power`, `paging-kill`, `paging-faults`, `depage-power` and `depage-faults`.  Marks are those of
+`stress.paging`, which kills queues at random moments; here power is cut at every moment of recorded runs, and processes
+die, or calls fail, at each of their calls.
 """

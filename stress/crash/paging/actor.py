@@ -1,25 +1,20 @@
-"""One who has a queue to itself: each call is marked before it is made, and what it promised after."""
+"""Who has a queue, or what is depaged, to itself: each call is marked before it is made, and what it promised after."""
 
 from __future__ import annotations
 
 import random
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
-from binlog import Mode, open_queue
-from binlog.journal import JournalOptions
-from binlog.paging import Message, PagingOptions, Queue
+from binlog.errors import AccessError, FullError
 from stress.paging.ledger import Identity, Mark, What
-from stress.paging.messages import identity_of, short_message_of
 
-# So small that a few messages fill a page, and a few transactions a file of the journal.
-_PAGES = PagingOptions(page_bytes=1024)
-_JOURNAL = JournalOptions(file_bytes=4096)
-_MEMORY_BYTES = 1500
 _NONE = Identity(0, 0, 0)
-_PROBABLY_FLUSHED = (Mode.FLUSH, Mode.FLUSH, Mode.FLUSH, Mode.SYNC)
+_IN_TRANSACTION = (What.TX_ACK, What.TX_PUT, What.TX_TRIED, What.TX_DONE, What.TX_DROPPED)
 
 
 class Witness(Protocol):
@@ -29,113 +24,92 @@ class Witness(Protocol):
         """Note a mark, now."""
 
 
-def open_small(path: Path) -> Queue:
-    """The queue, as all have it."""
-    return open_queue(path, mode=Mode.FLUSH, memory_bytes=_MEMORY_BYTES, options=_PAGES, journal_options=_JOURNAL)
+@dataclass(frozen=True)
+class Who:
+    """Whose marks they are.
+
+    life: which process it is, by which its messages are told from others'.  wrong: to which it adds what is wrong with
+    what it was told.
+    """
+
+    witness: Witness
+    life: int
+    chance: random.Random
+    wrong: list[str] = field(default_factory=list)
 
 
-class Actor:
-    """It puts and gets, as chance has it.  life: which process it is, by which its messages are told from others'."""
+class Actor(ABC):
+    """It has something open, and does steps with it."""
 
-    def __init__(self, queue: Queue, witness: Witness, life: int, chance: random.Random) -> None:
-        self._queue = queue
-        self._witness = witness
-        self._life = life
-        self._chance = chance
-        self._got: list[Message] = []
+    def __init__(self, who: Who) -> None:
+        self._chance = who.chance
+        self._who = who
         self._number = self._tx = 0
 
+    @abstractmethod
     def put(self) -> None:
         """Put one message."""
-        identity = self._next()
-        mode = self._mode()
-        self._mark(What.PUT_TRIED, identity)
-        self._queue.put(short_message_of(identity), mode=mode)
-        self._mark(What.PUT_DONE, identity)
-        if mode is Mode.SYNC:
-            self._mark(What.PUTS_SYNCED)
 
-    def get(self) -> None:
-        """Get one message, if there is one."""
-        if not self._queue.empty():
-            self._got.append(self._queue.get_nowait())
-            self._mark(What.GOT, identity_of(self._got[-1].body))
-
-    def ack(self) -> None:
-        """Acknowledge one of those that were got, any of them."""
-        if not self._got:
-            return self.get()
-        message = self._got.pop(self._chance.randrange(len(self._got)))
-        identity = identity_of(message.body)
-        mode = self._mode()
-        self._mark(What.ACK_TRIED, identity)
-        self._queue.ack(message, mode=mode)
-        self._mark(What.ACK_DONE, identity)
-        if mode is Mode.SYNC:
-            self._mark(What.ACKS_SYNCED)
-        return None
-
-    def drain(self) -> None:
-        """Get all there is, and acknowledge it, so that pages go."""
-        while self._got or not self._queue.empty():
-            self.ack()
-
-    def transact(self) -> None:
-        """Put and acknowledge some together."""
-        self._tx += 1
-        with self._queue.transaction() as transaction:
-            for _ in range(self._chance.randrange(3)):
-                if self._got:
-                    message = self._got.pop()
-                    self._mark(What.TX_ACK, identity_of(message.body))
-                    transaction.ack(message)
-            for _ in range(self._chance.randrange(1, 4)):
-                identity = self._next()
-                self._mark(What.TX_PUT, identity)
-                transaction.put(short_message_of(identity))
-            self._mark(What.TX_TRIED)
-        self._mark(What.TX_DONE)
-
-    def sync(self) -> None:
-        """Have all be durable."""
-        self._queue.sync()
-        self.closed()
-
-    def closed(self) -> None:
-        """The queue was closed, which promises all."""
+    def close(self) -> None:
+        """Close what it has, which promises all."""
+        self._close()
         self._mark(What.PUTS_SYNCED)
         self._mark(What.ACKS_SYNCED)
 
+    @abstractmethod
+    def _close(self) -> None: ...
+
     def _next(self) -> Identity:
         self._number += 1
-        return Identity(self._life, 0, self._number)
-
-    def _mode(self) -> Mode:
-        return self._chance.choice(_PROBABLY_FLUSHED)
+        return Identity(self._who.life, 0, self._number)
 
     def _mark(self, what: What, message: Identity = _NONE) -> None:
-        in_transaction = what in (What.TX_ACK, What.TX_PUT, What.TX_TRIED, What.TX_DONE)
-        self._witness.mark(Mark(what, self._life, 0, self._tx if in_transaction else 0, message))
+        tx = self._tx if what in _IN_TRANSACTION else 0
+        self._who.witness.mark(Mark(what, self._who.life, 0, tx, message))
+
+    @contextmanager
+    def _refusing(self, what: What, message: Identity = _NONE) -> Iterator[None]:
+        """For a call whose error may say that nothing was done."""
+        try:
+            yield
+        except (FullError, AccessError):
+            self._mark(what, message)
+            raise
 
 
-Step = Callable[[Actor], None]
-PUTS: dict[Step, int] = {Actor.put: 5, Actor.get: 2, Actor.ack: 3, Actor.sync: 1}
-TRANSACTIONS: dict[Step, int] = {Actor.put: 2, Actor.get: 2, Actor.ack: 1, Actor.transact: 3}
-REMOVAL: dict[Step, int] = {Actor.put: 12, Actor.transact: 1, Actor.ack: 8, Actor.drain: 1}
-ALL = {**PUTS, **TRANSACTIONS, Actor.drain: 1}
+Step = Callable[[Any], None]
+"""A method of an actor."""
 
 
-@contextmanager
-def _opened(path: Path, witness: Witness, life: int, chance: random.Random) -> Iterator[Actor]:
-    with open_small(path) as queue:
-        actor = Actor(queue, witness, life, chance)
-        yield actor
-    actor.closed()
+@dataclass(frozen=True)
+class Kind:
+    """What is broken, and how it is looked at.
+
+    open: for an actor.  look: all messages that are there, in their order, which stay.  drain: likewise, and they are
+    gone then.  put: messages, the first by itself, the others in one transaction.
+    """
+
+    open: Callable[[Path, Who], Actor]
+    look: Callable[[Path], list[Identity]]
+    drain: Callable[[Path], list[Identity]]
+    put: Callable[[Path, list[Identity]], None]
 
 
-def live(path: Path, witness: Witness, life: int, seed: str, steps: dict[Step, int], count: int) -> None:
-    """Open the queue, take so many steps, and close it."""
-    chance = random.Random(f"{seed}/{life}")
-    with _opened(path, witness, life, chance) as actor:
-        for step in chance.choices([*steps], [*steps.values()], k=count):
-            step(actor)
+@dataclass(frozen=True)
+class Scenario:
+    """So many steps, each as often as its number says against the others'."""
+
+    kind: Kind
+    steps: dict[Step, int]
+    count: int
+
+    def chosen(self, chance: random.Random) -> list[Step]:
+        """As chance has it."""
+        return chance.choices([*self.steps], [*self.steps.values()], k=self.count)
+
+    def live(self, path: Path, witness: Witness, life: int, seed: str) -> None:
+        """Open it, take the steps, and close it."""
+        chance = random.Random(f"{seed}/{life}")
+        with closing(self.kind.open(path, Who(witness, life, chance))) as actor:
+            for step in self.chosen(chance):
+                step(actor)

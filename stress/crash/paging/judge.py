@@ -1,26 +1,27 @@
-"""Judging a state of a queue: it is opened, all is got from it, more is put, and it is opened again.
+"""Judging a state of a queue, or of what is depaged: all is looked at, then acknowledged; then more is put.
 
 1. What was put, and promised to be durable, is there, unless somebody may have acknowledged it.
 2. What was acknowledged, and promised so, is not.
 3. Nothing is there twice, or that nobody put; and the messages of a process come in its order.
 4. Of a transaction all is there that was not acknowledged, or nothing.
+5. What was got and not acknowledged comes again when it is opened anew, all of it and nothing else.
 """
 
 from __future__ import annotations
 
-import os
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from binlog.errors import BinlogError
+from stress.crash.descriptors import left_open, open_descriptors
 from stress.crash.marks import Values
-from stress.crash.paging.actor import open_small
+from stress.crash.paging.actor import Kind
 from stress.crash.paging.marks import mark_of, values_of
 from stress.crash.subject import Judging
 from stress.paging.ledger import Identity, Mark, What
-from stress.paging.messages import identity_of, short_message_of
 
 _JUDGE = 99
 
@@ -34,14 +35,17 @@ class _Transaction:
 
 @dataclass
 class Expectation:
-    """By the marks until some tick.  Of a message: whether somebody tried to put it, and to acknowledge it."""
+    """By the marks until some tick.  Of a message: whether somebody tried to put it, and to acknowledge it.
+
+    acked: by which life each was acknowledged last: what a power cut took of that one no later one can have synced.
+    """
 
     marks: list[Mark] = field(default_factory=list)
     tried: set[Identity] = field(default_factory=set)
     put: set[Identity] = field(default_factory=set)
     durable: set[Identity] = field(default_factory=set)
     ack_tried: set[Identity] = field(default_factory=set)
-    acked: set[Identity] = field(default_factory=set)
+    acked: dict[Identity, int] = field(default_factory=dict)
     gone: set[Identity] = field(default_factory=set)
     transactions: dict[tuple[int, int], _Transaction] = field(default_factory=lambda: defaultdict(_Transaction))
 
@@ -57,11 +61,17 @@ class Expectation:
             case What.ACK_TRIED:
                 self.ack_tried.add(mark.message)
             case What.ACK_DONE:
-                self.acked.add(mark.message)
+                self.acked[mark.message] = mark.life
             case What.PUTS_SYNCED:
                 self.durable |= {each for each in self.put if each.life == mark.life}
             case What.ACKS_SYNCED:
-                self.gone |= self.acked
+                self.gone.update(each for each, life in self.acked.items() if life == mark.life)
+            case What.MESSAGE_SYNCED:
+                self.durable.add(mark.message)
+            case What.PUT_REFUSED:
+                self.tried.discard(mark.message)
+            case What.ACK_REFUSED:
+                self.ack_tried.discard(mark.message)
             case What.TX_PUT:
                 transaction.put.append(mark.message)
             case What.TX_ACK:
@@ -74,11 +84,23 @@ class Expectation:
                 transaction.fate = mark.what
                 self.durable.update(transaction.put)
                 self.gone.update(transaction.acked)
+            case What.TX_DROPPED:
+                transaction.fate = mark.what
+                self.tried.difference_update(transaction.put)
+                self.ack_tried.difference_update(transaction.acked)
 
     def died(self) -> None:
         """Only a process died: all that calls had returned for is so."""
         self.durable |= self.put
-        self.gone |= self.acked
+        self.gone.update(self.acked)
+
+
+def expectation_of(marks: list[Mark]) -> Expectation:
+    """By these marks."""
+    expected = Expectation()
+    for mark in marks:
+        expected.add(mark)
+    return expected
 
 
 @dataclass(slots=True)
@@ -89,11 +111,12 @@ class Observation:
     found: list[Identity] = field(default_factory=list)
 
 
-class QueueJudging(Judging[Expectation, Observation]):
+class PagingJudging(Judging[Expectation, Observation]):
     """See the module."""
 
-    def __init__(self, seed: str, marks: list[Values]) -> None:
+    def __init__(self, kind: Kind, seed: str, marks: list[Values]) -> None:
         """Messages say which they are."""
+        self._kind = kind
 
     def expectation(self) -> Expectation:
         """Nothing."""
@@ -105,7 +128,7 @@ class QueueJudging(Judging[Expectation, Observation]):
 
     def observe(self, path: Path) -> Observation:
         """Open a state, which is changed by that."""
-        return observe(path)
+        return observe(path, self._kind)
 
     def compare(self, seen: Observation, least: Expectation, most: Expectation) -> list[str]:
         """What is wrong."""
@@ -143,39 +166,29 @@ def _halves(transaction: _Transaction, there: set[Identity], least: Expectation)
         yield f"{sorted(again)} are there, which a transaction acknowledged that put {sorted(given)}"
 
 
-def observe(path: Path) -> Observation:
+def observe(path: Path, kind: Kind) -> Observation:
     """Get all, put more, and look whether that is there; then nothing is to be left."""
     seen = Observation()
-    descriptors = len(os.listdir("/proc/self/fd"))
-    try:
-        seen.found = _drain(path)
-        mine = _put(path)
-        if (again := _drain(path)) != mine:
+    with told(seen.problems):
+        got = kind.look(path)
+        seen.found = kind.drain(path)
+        if got != seen.found:
+            seen.problems.append(f"{got} were got, and when it was opened anew {seen.found}")
+        mine = [Identity(_JUDGE, 0, number) for number in range(1, 4)]
+        kind.put(path, mine)
+        if (again := kind.drain(path)) != mine:
             seen.problems.append(f"{mine} were put when all else was acknowledged, and {again} are there")
-    except BinlogError as error:
-        seen.problems.append(f"{type(error).__name__}: {error}")
-    except Exception as error:  # noqa: BLE001 - whatever the queue raises is what is to be told
-        seen.problems.append(f"an error that is none of binlog's: {type(error).__name__}: {error}")
-    if (left := len(os.listdir("/proc/self/fd")) - descriptors) > 0:
-        seen.problems.append(f"{left} descriptors were left open")
     return seen
 
 
-def _drain(path: Path) -> list[Identity]:
-    found = []
-    with open_small(path) as queue:
-        while not queue.empty():
-            message = queue.get_nowait()
-            found.append(identity_of(message.body))
-            queue.ack(message)
-    return found
-
-
-def _put(path: Path) -> list[Identity]:
-    mine = [Identity(_JUDGE, 0, number) for number in range(1, 4)]
-    with open_small(path) as queue:
-        queue.put(short_message_of(mine[0]))
-        with queue.transaction() as transaction:
-            for each in mine[1:]:
-                transaction.put(short_message_of(each))
-    return mine
+@contextmanager
+def told(problems: list[str]) -> Iterator[None]:
+    """Tell what the block raises, and what it leaves open."""
+    descriptors = open_descriptors()
+    try:
+        yield
+    except BinlogError as error:
+        problems.append(f"{type(error).__name__}: {error}")
+    except Exception as error:  # noqa: BLE001 - whatever is raised is what is to be told
+        problems.append(f"an error that is none of binlog's: {type(error).__name__}: {error}")
+    problems += left_open(descriptors)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from stress.crash.marks import Recorder, Values
+from stress.crash.paging.actor import Witness
 from stress.paging.ledger import Identity, Mark, What
 
 _BITS = 32
@@ -36,3 +37,16 @@ class Recorded:
     def mark(self, mark: Mark) -> None:
         """Note a mark, now."""
         self._recorder.mark(_Numbers(values_of(mark)))
+
+
+class Twice:
+    """Puts marks into a ledger, and into the trace of this process."""
+
+    def __init__(self, witness: Witness) -> None:
+        self._witness = witness
+        self._recorded = Recorded()
+
+    def mark(self, mark: Mark) -> None:
+        """Note a mark, now."""
+        self._witness.mark(mark)
+        self._recorded.mark(mark)

@@ -1,11 +1,13 @@
-"""A queue, as the power part knows it: small runs that mark what they tried, and what they were promised."""
+"""A queue, and what is depaged, for the power part: small runs that mark what they tried, and what was promised."""
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
-from stress.crash.paging.actor import ALL, PUTS, REMOVAL, TRANSACTIONS, Step, live
-from stress.crash.paging.judge import QueueJudging
+from stress.crash.paging import depages, queues
+from stress.crash.paging.actor import Scenario
+from stress.crash.paging.judge import PagingJudging
 from stress.crash.paging.marks import Recorded
 from stress.crash.subject import Subject, Workload
 
@@ -13,26 +15,26 @@ _CHOICES_MAX = 10  # of each of some hundred moments of a run
 _AFTER_RECOVERY = 20
 
 
-def _lives(steps: dict[Step, int], count: int, lives: int) -> Workload:
-    """A queue that is opened so often, and each time so many steps are taken."""
+def _lives(scenario: Scenario, lives: int) -> Workload:
+    """It is opened so often, and each time the steps are taken."""
 
     def workload(path: Path, seed: str) -> None:
         for life in range(1, lives + 1):
-            live(path, Recorded(), life, seed, steps, count)
+            scenario.live(path, Recorded(), life, seed)
 
     return workload
 
 
-def recovery(path: Path, seed: str) -> None:
-    """A queue is opened that a power cut left, and gone on with."""
-    live(path, Recorded(), _AFTER_RECOVERY, seed, ALL, 8)
+def _recovery(scenario: Scenario) -> Workload:
+    """It is opened as a power cut left it, and gone on with."""
+    return lambda path, seed: scenario.live(path, Recorded(), _AFTER_RECOVERY, seed)
 
 
-WORKLOADS: dict[str, Workload] = {
-    "puts": _lives(PUTS, 20, 2),
-    "transactions": _lives(TRANSACTIONS, 10, 2),
-    "removal": _lives(REMOVAL, 30, 2),
-    "recovery": recovery,
-}
+def _subject(part: str, scenarios: dict[str, Scenario], after: Scenario) -> Subject:
+    workloads = {name: _lives(scenario, 2) for name, scenario in scenarios.items() if name != "all"}
+    workloads["recovery"] = _recovery(after)
+    return Subject(part, workloads, {}, partial(PagingJudging, after.kind), _CHOICES_MAX)
 
-QUEUES = Subject("paging-power", WORKLOADS, {}, QueueJudging, _CHOICES_MAX)
+
+QUEUES = _subject("paging-power", queues.SCENARIOS, queues.AFTER)
+DEPAGES = _subject("depage-power", depages.SCENARIOS, depages.AFTER)

@@ -6,7 +6,11 @@ from pathlib import Path
 import pytest
 
 from binlog.errors import NotFoundError
+from binlog.paging import inspection
+from binlog.paging.addresses import AddressFolder
 from binlog.paging.inspection import check_paging, look_at_paging, read_pages
+from binlog.paging.page import Page
+from binlog.storage.content import Content
 from tests.support.journals import flip
 from tests.support.paging import ADDRESS, crashed, numbered, page_all, page_files, paging, texts
 
@@ -59,6 +63,40 @@ def test_beside_its_process_and_after_a_crash_it_is_sound_too(tmp_path: Path) ->
         (last,) = page_files(crashed(tmp_path / "paging"))[-1:]
         os.truncate(last, last.stat().st_size - 7)
         assert check_paging(last.parents[1]) == []
+
+
+def test_what_is_put_and_acknowledged_while_a_page_is_looked_at_is_no_problem(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both between reading the page's messages and what was acknowledged of them, in whatever order they are read."""
+    with paging(tmp_path) as (opened, store):
+        store.start_paging()
+        page_all(store, MESSAGES[:3])
+        cursor = opened.manager.cursor(ADDRESS)
+        left = list(MESSAGES[3:6])
+        measure = inspection.content_bytes
+        found = Page.found
+
+        def put_and_acknowledge() -> None:
+            if left:
+                cursor.ack(store.append(left.pop()) or 0)
+
+        def measure_meanwhile(content: Content) -> int:
+            put_and_acknowledge()
+            return measure(content)
+
+        def find_meanwhile(folder: AddressFolder, page_id: int) -> Page:
+            put_and_acknowledge()
+            return found(folder, page_id)
+
+        put_and_acknowledge()
+        monkeypatch.setattr(inspection, "content_bytes", measure_meanwhile)
+        monkeypatch.setattr(Page, "found", find_meanwhile)
+        look = look_at_paging(tmp_path)
+        assert left == []
+        assert look.problems == []
+        (page,) = look.addresses[0].pages
+        assert page.acked_count < page.message_count
 
 
 def test_every_byte_of_a_page_that_is_another_is_told(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ import pytest
 from binlog.errors import GoneError, StateError
 from binlog.paging.cursor import PageCursor
 from binlog.paging.manager import PagingManager
+from binlog.paging.page_transaction import Outcome, PageTransaction
 from binlog.paging.store import PagingStore
-from binlog.paging.transactions import Outcome, PageTransaction
 from tests.support.interruptions import Interruption
 from tests.support.paging import ADDRESS, SMALL, MemoryStore, numbered
 

@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections import defaultdict
 from pathlib import Path
 
 import pytest
 
-from binlog.errors import AccessError, BusyError, ClosedError, FullError, StateError
+from binlog.errors import AccessError, BusyError, ClosedError, FullError, PoisonedError, StateError
+from binlog.paging import addresses as addresses_module
+from binlog.paging.inspection import check_paging
 from binlog.paging.manager import PagingManager
 from binlog.paging.memory import Held
 from binlog.paging.options import PagingOptions, Policy
+from binlog.paging.page import Page
+from binlog.paging.store import PagingStore
+from binlog.storage.page_records import WriterState
 from tests.support.children import Child
-from tests.support.paging import ADDRESS, PAGE_BYTES, numbered, page_all, paging
+from tests.support.paging import ADDRESS, PAGE_BYTES, depaged, numbered, page_all, paging
+
+_SECONDS = 20
+_A_MOMENT = 0.2
 
 
 def _options(
@@ -118,6 +127,152 @@ def test_what_a_delivery_raises_is_told_and_the_page_stays(tmp_path: Path) -> No
         assert found == [b"message"]
 
 
+class Delivered:
+    """Holds what it is given, and notes it.  at_once_max: so many were given something at the same time, at most."""
+
+    def __init__(self, manager: PagingManager) -> None:
+        self._manager = manager
+        self._mutex = threading.Lock()
+        self._there = threading.Semaphore(0)
+        self._at_once = self.at_once_max = 0
+        self.held: list[Held] = []
+        self.go_on = threading.Event()
+        self.begun = threading.Semaphore(0)
+
+    def __call__(self, address: str, taken: list[bytes], _: int) -> None:
+        with self._mutex:
+            self._at_once += 1
+            self.at_once_max = max(self._at_once, self.at_once_max)
+        self.begun.release()
+        self.go_on.wait(_SECONDS)
+        for message in taken:
+            self.held.append(self._manager.hold(address, message))
+            self._there.release()
+        with self._mutex:
+            self._at_once -= 1
+
+    def wait(self, count: int) -> None:
+        """Until so many more messages were given."""
+        for _ in range(count):
+            assert self._there.acquire(timeout=_SECONDS), f"{len(self.held)} messages were given"
+
+
+def test_an_address_that_waits_for_the_room_of_another_one_is_told(tmp_path: Path) -> None:
+    with paging(tmp_path, _options(Policy.PAGE, None, 1000)) as (opened, store):
+        manager = opened.manager
+        delivered = Delivered(manager)
+        delivered.go_on.set()
+        manager.depage_to(delivered)
+        held = manager.admit("another", bytes(900))
+        assert held is not None
+        assert manager.admit(ADDRESS, bytes(200)) is None
+        manager.drain()
+        assert store.is_paging
+        held.release()
+        delivered.wait(1)
+        manager.drain()
+        assert not store.is_paging
+
+
+def test_a_message_that_comes_to_a_page_when_there_is_room_again_is_depaged(tmp_path: Path) -> None:
+    with paging(tmp_path, _options(Policy.PAGE)) as (opened, _):
+        manager = opened.manager
+        delivered = Delivered(manager)
+        delivered.go_on.set()
+        manager.depage_to(delivered)
+        late = manager.store("late")
+        late.start_paging()  # nobody releases anything from here on
+        page_all(late, [b"message"])
+        delivered.wait(1)
+        manager.drain()
+        assert not late.is_paging
+
+
+def test_a_message_that_comes_while_page_mode_ends_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with paging(tmp_path) as (_, store):
+        store.start_paging()
+        state = Page.state
+
+        def behind(page: Page) -> WriterState:
+            found = state(page)
+            monkeypatch.undo()
+            assert store.append(b"late") is not None
+            return found
+
+        monkeypatch.setattr(Page, "state", behind)
+        assert depaged(store) == [[b"late"]]
+        assert not store.is_paging
+        assert store.start_paging()
+
+
+def test_a_message_of_a_transaction_whose_page_is_taken_at_once_is_the_transaction_s(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with paging(tmp_path) as (opened, store):
+        store.start_paging()
+        append = store._append
+
+        def taken_at_once(message: bytes, tx_id: int) -> int | None:
+            place = append(message, tx_id)
+            pages.append(store.depage())
+            return place
+
+        pages: list[Page | None] = []
+        with opened.manager.begin() as transaction:
+            monkeypatch.setattr(store, "_append", taken_at_once)
+            assert store.page(b"message", transaction)
+            monkeypatch.undo()
+            assert transaction.count == 1
+        (page,) = pages
+        assert page is not None
+        store.put_back(page)
+        found: list[bytes] = []
+        assert opened.manager.depage(ADDRESS, lambda _, messages, __: found.extend(messages))
+        assert found == [b"message"]
+
+
+def test_so_many_addresses_are_depaged_at_once_as_there_are_threads_for_it(tmp_path: Path) -> None:
+    with paging(tmp_path) as (opened, _):
+        manager = opened.manager
+        delivered = Delivered(manager)
+        for name in ("one", "two", "three"):
+            store = manager.store(name)
+            store.start_paging()
+            page_all(store, numbered(40))
+        manager.depage_to(delivered)
+        for _ in range(2):
+            assert delivered.begun.acquire(timeout=_SECONDS)
+        assert not delivered.begun.acquire(timeout=_A_MOMENT)
+        delivered.go_on.set()
+        delivered.wait(120)
+        manager.drain()
+        assert delivered.at_once_max == 2
+
+
+def test_to_stop_waits_for_the_page_that_is_depaged_and_leaves_the_others(tmp_path: Path) -> None:
+    with paging(tmp_path) as (opened, store):
+        store.start_paging()
+        page_all(store, numbered(200))
+        manager = opened.manager
+        delivered = Delivered(manager)
+        manager.depage_to(delivered)
+        assert delivered.begun.acquire(timeout=_SECONDS)
+        stopping = threading.Thread(target=manager.stop)
+        stopping.start()
+        while manager._state == "started":
+            time.sleep(0)
+        delivered.go_on.set()
+        stopping.join()
+        given = [held.message for held in delivered.held]
+    assert given == numbered(200)[: len(given)]
+    assert 0 < len(given) < 40
+    with paging(tmp_path) as (opened, store):
+        rest: list[bytes] = []
+        while opened.manager.depage(ADDRESS, lambda _, messages, __: rest.extend(messages)):
+            pass
+    assert rest == numbered(200)[len(given) :]
+
+
 def test_one_process_and_one_object_has_it(tmp_path: Path) -> None:
     with paging(tmp_path):
         with pytest.raises(BusyError):
@@ -196,3 +351,62 @@ def test_a_folder_that_is_not_to_be_had(tmp_path: Path) -> None:
     for path in (tmp_path / "file", tmp_path / "no" / "parent"):
         with pytest.raises(AccessError):
             PagingManager(path).start()
+
+
+def test_an_address_whose_folder_was_made_and_not_started_has_no_second_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = PagingStore.start
+
+    def fail_once(store: PagingStore) -> None:
+        monkeypatch.setattr(PagingStore, "start", start)
+        raise AccessError("Too many open files", errno=24)
+
+    with PagingManager(tmp_path) as manager:
+        monkeypatch.setattr(PagingStore, "start", fail_once)
+        with pytest.raises(AccessError):
+            manager.store("a")
+        assert manager.store("a").start_paging()
+        assert manager.store("a").page(b"message")
+    assert check_paging(tmp_path) == []
+    with PagingManager(tmp_path) as manager:
+        assert manager.store("a").page_count == 1
+
+
+def test_an_address_whose_folder_s_name_may_not_be_durable_has_no_second_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sync_directory = addresses_module.sync_directory
+
+    def fail(directory_fd: int, path: str) -> None:
+        if path == str(tmp_path):
+            raise PoisonedError("a sync of the directory failed")
+        sync_directory(directory_fd, path)
+
+    with PagingManager(tmp_path) as manager:
+        manager.store("there").start_paging()
+        monkeypatch.setattr(addresses_module, "sync_directory", fail)
+        for _ in range(3):
+            with pytest.raises(PoisonedError):
+                manager.store("a")
+        monkeypatch.undo()
+        with pytest.raises(PoisonedError):
+            manager.store("a")
+        assert manager.store("there").page(b"message")
+    assert check_paging(tmp_path) == []
+    with PagingManager(tmp_path) as manager:
+        assert manager.addresses == ["a", "there"]
+
+
+def test_a_folder_that_could_not_be_made_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> int:
+        raise FullError("no space left")
+
+    with PagingManager(tmp_path) as manager:
+        before = sorted(os.listdir(tmp_path))
+        monkeypatch.setattr(addresses_module, "create_file", full)
+        with pytest.raises(FullError):
+            manager.store("a")
+        assert sorted(os.listdir(tmp_path)) == before
+        monkeypatch.undo()
+        assert manager.store("a").start_paging()

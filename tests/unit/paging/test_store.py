@@ -324,6 +324,27 @@ def test_a_full_disk_refuses_messages_and_keeps_those_before(tmp_path: Path) -> 
     on_a_small_disk(tmp_path, lambda: _fill_the_disk(tmp_path))
 
 
+def test_a_message_of_a_transaction_whose_page_is_depaged_at_once_counts(tmp_path: Path) -> None:
+    with paging(tmp_path) as (opened, store):
+        store.start_paging()
+        transaction = opened.manager.begin()
+        append = store._append
+        taken: list[Page | None] = []
+
+        def append_and_depage(message: bytes, tx_id: int) -> int | None:
+            place = append(message, tx_id)
+            taken.append(store.depage())
+            return place
+
+        store._append = append_and_depage
+        assert store.page(b"mine", transaction)
+        transaction.commit()
+        assert opened.manager.transactions.counts == {transaction.tx_id: 1}
+        (page,) = taken
+        assert page is not None
+        assert texts(page) == [b"mine"]
+
+
 def test_another_layout_is_kept_for_the_address_that_has_it(tmp_path: Path) -> None:
     jbm = PagingOptions(page_bytes=PAGE_BYTES, layout=PageLayout.JBM)
     with paging(tmp_path, jbm) as (_, store):

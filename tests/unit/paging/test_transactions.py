@@ -14,6 +14,7 @@ from binlog.errors import ClosedError, PoisonedError, StateError
 from binlog.paging import page as page_module
 from binlog.paging.page import Page
 from binlog.paging.store import PagingStore
+from tests.support.failing import paging_that_fails
 from tests.support.paging import crashed, numbered, page_all, page_files, paging
 
 
@@ -296,8 +297,8 @@ def test_a_transaction_is_ended_once_and_by_an_exception_rolled_back(tmp_path: P
         assert _depage_all(opened, store) == []
 
 
-def test_where_a_sync_failed_nothing_is_committed_or_paged(tmp_path: Path) -> None:
-    with paging(tmp_path) as (opened, store), pytest.MonkeyPatch.context() as patch:
+def test_where_a_sync_failed_nothing_is_committed_or_paged_and_the_end_says_so(tmp_path: Path) -> None:
+    with paging_that_fails(tmp_path) as (opened, store), pytest.MonkeyPatch.context() as patch:
         store.start_paging()
         transaction = opened.manager.begin()
         store.page(b"mine", transaction)

@@ -5,7 +5,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from binlog.errors import CorruptError, VersionError
-from binlog.format.paging.acks_file import ACK_RECORD, Ack, pack_ack, pack_acks_header, parse_acks
+from binlog.format.paging.acks_file import (
+    ACK_RECORD,
+    ACKS_HEADER,
+    SECTOR_BYTES,
+    Ack,
+    pack_ack,
+    pack_acks_header,
+    parse_acks,
+)
 from binlog.format.paging.address_file import AddressFile, check_address, parse_address_file
 from binlog.format.paging.names import (
     ACKS_END,
@@ -145,11 +153,50 @@ def test_acknowledgements_are_read_as_they_were_written(acks: list[Ack]) -> None
     data = pack_acks_header(7, SALT)
     for ack in acks:
         data += pack_ack(ack, SALT, len(data))
-    assert parse_acks(data, 7, SALT) == (acks, len(data))
-    assert parse_acks(data, 8, SALT) == ([], 0)
-    assert parse_acks(data, 7, b"another!") == ([], 0)
+    assert parse_acks(data, 7, SALT, "acks") == (acks, len(data), [])
+    for page_id, salt in ((8, SALT), (7, b"another!")):
+        found = parse_acks(data, page_id, salt, "acks")
+        assert (found.acks, found.end, [problem.rule for problem in found.problems]) == ([], 0, ["acks_header"])
     if acks:
-        assert parse_acks(data[:-1], 7, SALT) == (acks[:-1], len(data) - ACK_RECORD.size)
+        assert parse_acks(data[:-1], 7, SALT, "acks") == (acks[:-1], len(data) - ACK_RECORD.size, [])
+
+
+def _acks_of(count: int) -> tuple[list[Ack], bytes]:
+    acks = [Ack(number, 1) for number in range(count)]
+    data = pack_acks_header(7, SALT)
+    for ack in acks:
+        data += pack_ack(ack, SALT, len(data))
+    return acks, data
+
+
+def test_behind_acknowledgements_that_are_damaged_the_others_count() -> None:
+    acks, data = _acks_of(100)
+    for number in (0, 20, 99):
+        at = ACKS_HEADER.size + number * ACK_RECORD.size
+        for offset in range(ACK_RECORD.size):
+            damaged = bytearray(data)
+            damaged[at + offset] ^= 0x10
+            found = parse_acks(bytes(damaged), 7, SALT, "acks")
+            assert found.acks == [ack for ack in acks if ack.first != number]
+            assert found.end == len(data)
+            assert [(problem.offset, problem.end) for problem in found.problems] == [(at, at + ACK_RECORD.size)]
+    two = data[: ACKS_HEADER.size] + b"x" * 48 + data[ACKS_HEADER.size + 48 :]
+    assert [(problem.offset, problem.end) for problem in parse_acks(two, 7, SALT, "acks").problems] == [(32, 80)]
+    zeros = data[: ACKS_HEADER.size] + bytes(48) + data[ACKS_HEADER.size + 48 :]
+    assert [problem.offset for problem in parse_acks(zeros, 7, SALT, "acks").problems] == [32]
+
+
+def test_sectors_that_a_power_cut_took_of_acknowledgements_are_no_damage() -> None:
+    acks, data = _acks_of(100)
+    for first in range(SECTOR_BYTES, len(data), SECTOR_BYTES):
+        record_at = ACKS_HEADER.size + (first - 2 * ACK_RECORD.size) // ACK_RECORD.size * ACK_RECORD.size
+        for taken_from in (first, record_at):  # nothing of the sector, or what lay there before
+            taken = data[:taken_from] + bytes(len(data[taken_from : first + SECTOR_BYTES]))
+            taken += data[len(taken) :]
+            found = parse_acks(taken, 7, SALT, "acks")
+            assert found.problems == []
+            assert 50 < len(found.acks) < len(acks)
+            assert set(found.acks) < set(acks)
 
 
 def test_headers_are_read_as_they_were_written_or_refused() -> None:

@@ -1,0 +1,41 @@
+"""The pages that an earlier process left: what is of no use any more is removed."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from binlog.format.paging.names import ACKS_END, PAGE_END, acks_name, page_name
+from binlog.paging.addresses import AddressFolder
+from binlog.paging.page import Page
+from binlog.paging.page_acks import remove_acks
+
+
+def find_pages(folder: AddressFolder, processed: int, complete: Collection[int]) -> list[Page]:
+    """Those that have something in them, the oldest first; all of it is durable.
+
+    processed: pages up to this one were depaged.  complete: of these all was acknowledged.
+    Raises: AccessError; FullError; PoisonedError.
+    """
+    has_failed = folder.has_failed
+    pages = []
+    for page_id in folder.ids(PAGE_END):
+        page = Page.found(folder, page_id)
+        is_empty = page.message_count == 0 and page.problem is None
+        if page_id <= processed or page_id in complete or is_empty:
+            page.delete()
+        else:
+            pages.append(page)
+            if has_failed:
+                folder.write_anew(page_name(page_id))
+            else:
+                page.sync_found()
+    there = {page.page_id for page in pages}
+    folder.sync()  # acknowledgements go only once their page has
+    for page_id in folder.ids(ACKS_END):
+        if page_id not in there:
+            remove_acks(folder, page_id)
+        elif has_failed:
+            folder.write_anew(acks_name(page_id))
+    if has_failed:
+        folder.recovered()
+    return pages

@@ -1,0 +1,48 @@
+"""Waiting until all messages of a queue were acknowledged."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+
+class Joining:
+    """Those who wait.  `changed` is to be called behind whatever may end a wait."""
+
+    def __init__(self, mutex: threading.Lock) -> None:
+        """mutex: the queue's."""
+        self._mutex = mutex
+        self._changed = threading.Condition(mutex)
+        self._change_count = 0
+        self.waiting_count = 0
+
+    def wait(self, read: Callable[[], None], is_done: Callable[[], bool]) -> None:
+        """Wait until it is done.
+
+        read: reads what comes next, without the mutex: so it is found which messages are nobody's, and there may be no
+        one else who reads.  is_done: asked with the mutex.
+        """
+        with self._mutex:
+            self.waiting_count += 1
+        try:
+            while True:
+                seen = self._change_count
+                read()
+                with self._mutex:
+                    if is_done():
+                        return
+                    if seen == self._change_count:  # else there may be more to be read
+                        self._changed.wait()
+        finally:
+            with self._mutex:
+                self.waiting_count -= 1
+
+    def changed(self) -> None:
+        """Have them look again."""
+        with self._mutex:
+            self.changed_held()
+
+    def changed_held(self) -> None:
+        """Likewise; the mutex is held."""
+        self._change_count += 1
+        self._changed.notify_all()

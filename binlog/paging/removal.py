@@ -1,0 +1,96 @@
+"""Removing a page of which all was acknowledged.
+
+How a page goes, so that no crash brings back what was acknowledged, or lowers a transaction's count twice: where it has
+messages of transactions, these are lowered and the page is recorded as complete, in one transaction of the store; then
+the page's file is removed, durably; then its acknowledgements; then the record, and that of its being settled.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import partial
+
+from binlog.errors import FullError
+from binlog.format.paging.store_records import PagePlace, StoreRecord
+from binlog.paging.page import Page
+from binlog.paging.page_acks import PageAcks, remove_acks
+from binlog.paging.settling import PageSettling
+from binlog.paging.store import PagingStore
+from binlog.paging.transactions import PageTransactions
+from binlog.storage.undisturbed import uninterrupted
+
+
+class PageRemoval:
+    """The pages of a store that go, and those that wait for room on the disk to do so."""
+
+    def __init__(
+        self,
+        store: PagingStore,
+        settling: PageSettling,
+        transactions: PageTransactions,
+        acks: Mapping[int, PageAcks],
+        mutex: threading.Lock,
+        forget: Callable[[Page], None],
+    ) -> None:
+        """acks: of the pages, by their ids; mutex: under which they change.  forget: told of a page that has gone."""
+        self._store = store
+        self._settling = settling
+        self._transactions = transactions
+        self._acks = acks
+        self._mutex = mutex
+        self._forget = forget
+        self._stalled: deque[Page] = deque()
+        self._recorded: dict[int, int] = {}
+
+    def begin(self, page: Page) -> None:
+        """Have a page go, soon."""
+        uninterrupted(partial(self._store.do_later, partial(self._remove, page)))
+
+    def try_again(self) -> None:
+        """Have those go for which there was no room."""
+        for _ in range(len(self._stalled)):
+            with suppress(IndexError):  # another thread has it
+                self.begin(self._stalled.popleft())
+
+    def _remove(self, page: Page) -> None:
+        with self._mutex:
+            if page.is_complete or self._store.folder.failure is not None:
+                return  # another thread removes it; or it goes once all is opened anew
+            page.is_complete = True
+        try:
+            with self._settling.mutex:
+                record_id = self._record(page)
+            page.delete()
+        except FullError:
+            page.is_complete = False
+            self._stalled.append(page)
+            return
+        self._store.forget(page)
+        page.folder.sync()
+        # Until here what was acknowledged is made durable by a sync of that: the page was there.
+        self._forget(page)
+        remove_acks(page.folder, page.page_id)
+        self._settling.forget(page)
+        self._recorded.pop(page.page_id, None)
+        with suppress(FullError):  # they go with the next start
+            for each in filter(None, (record_id, page.settled_id)):
+                self._transactions.store.append_delete(each)
+
+    def _record(self, page: Page) -> int:
+        """Lower what is left of transactions, once; the id of the record that says so, 0 for none."""
+        record_id = self._recorded.get(page.page_id, 0)
+        counts = dict(page.tx_counts)
+        acks = self._acks.get(page.page_id)
+        if acks is not None:
+            for tx_id, count in acks.tx_counts.items():
+                counts[tx_id] = counts.get(tx_id, 0) + count
+        if not record_id and any(self._transactions.is_committed(tx_id) for tx_id in counts):
+            with self._transactions.lowered(counts) as store_tx_id:
+                record_id = self._transactions.store.new_id()
+                body = PagePlace(page.page_id, self._store.address).pack()
+                self._transactions.store.append_add_tx(store_tx_id, record_id, StoreRecord.PAGE_COMPLETE, body)
+            self._recorded[page.page_id] = record_id
+        return record_id

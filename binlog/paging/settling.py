@@ -1,0 +1,101 @@
+"""Settling pages: one record for a page says which of its transactions were committed, in place of one for each.
+
+Many small transactions would else take memory, and room in the store, for as long as their messages are in pages.
+A page is settled once nothing is added to it any more, and all have ended that may have added something.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from binlog.errors import FullError
+from binlog.format.paging.page_record import NO_TRANSACTION
+from binlog.format.paging.store_records import PageSettled, StoreRecord
+from binlog.paging.page import Page
+from binlog.paging.page_transaction import Outcome
+from binlog.paging.store import PagingStore
+from binlog.paging.transactions import PageTransactions
+
+# The body of a record is to be small, whatever its store is; a page in which more were rolled back is not settled.
+_ROLLED_BACK_MAX = 64
+
+
+def outcome_in(page: Page, transactions: PageTransactions) -> Callable[[int], Outcome]:
+    """What became of a transaction, of which a message is in the page."""
+
+    def outcome(tx_id: int) -> Outcome:
+        found = transactions.outcome(tx_id)
+        # In this order: a page says so before its transactions are forgotten.
+        if found is Outcome.UNKNOWN and page.rolled_back is not None and tx_id not in page.rolled_back:
+            return Outcome.COMMITTED
+        return found
+
+    return outcome
+
+
+class PageSettling:
+    """The pages of a store that may be settled, once more transactions are known than there may be.
+
+    mutex: held by who lowers what is left of the transactions of a page.
+    """
+
+    def __init__(self, store: PagingStore, transactions: PageTransactions) -> None:
+        self.mutex = threading.Lock()
+        self._store = store
+        self._transactions = transactions
+        self._waiting: dict[Page, frozenset[int]] = {}
+        self._is_due = False
+
+    def closed(self, page: Page) -> None:
+        """Nothing more is added to a page."""
+        # All that may have added something, also those that have not counted it yet.
+        self._waiting[page] = self._transactions.open_ids
+        if self._transactions.left_count > self._store.options.settle_above and not self._is_due:
+            self._is_due = True
+            self._store.do_later(self._settle_all)
+
+    def _settle_all(self) -> None:
+        self._is_due = False
+        with self.mutex:
+            for page, open_ids in list(self._waiting.items()):
+                if page.is_complete or any(self._transactions.outcome(tx_id) is Outcome.OPEN for tx_id in open_ids):
+                    continue
+                try:
+                    self._settle(page)
+                except FullError:
+                    return  # there may be room when the next page is closed
+                self.forget(page)
+
+    def forget(self, page: Page) -> None:
+        """A page is settled, or has gone."""
+        self._waiting.pop(page, None)
+
+    def _settle(self, page: Page) -> None:
+        counts = dict(page.tx_counts)
+        if not counts:
+            return
+        # By what is in the page: who was interrupted while a message was added has not counted it.
+        rolled_back = frozenset(tx_id for tx_id in _tx_ids(page) if not self._transactions.is_committed(tx_id))
+        if len(rolled_back) > _ROLLED_BACK_MAX:
+            return
+        page.rolled_back = rolled_back
+        with self._transactions.lowered(counts) as store_tx_id:
+            record_id = self._transactions.store.new_id()
+            body = PageSettled(page.page_id, self._store.address, rolled_back).pack()
+            self._transactions.store.append_add_tx(store_tx_id, record_id, StoreRecord.PAGE_SETTLED, body)
+        page.settled_id = record_id
+        page.tx_counts.clear()
+
+
+def _tx_ids(page: Page) -> set[int]:
+    """The transactions whose messages are in a page."""
+    found: set[int] = set()
+    at, number = None, 0
+    try:
+        while chunk := page.read(at, number):
+            found.update(chunk.tx_ids or ())
+            at, number = chunk.end, chunk.number + len(chunk.messages)
+    finally:
+        page.release()
+    return found - {NO_TRANSACTION}

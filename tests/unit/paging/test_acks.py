@@ -1,0 +1,332 @@
+"""Acknowledgements: when they are durable, what they take, and what becomes of them where something fails."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import threading
+from pathlib import Path
+
+import pytest
+
+from binlog import Mode, open_queue
+from binlog.errors import ClosedError, FullError, GoneError, PoisonedError
+from binlog.format.paging.names import PAGE_END
+from binlog.paging import addresses as addresses_module
+from binlog.paging import page as page_module
+from binlog.paging import page_acks as page_acks_module
+from binlog.paging.manager import PagingManager
+from binlog.paging.options import PagingOptions
+from tests.support.namespaces import on_a_small_disk
+from tests.support.paging import ADDRESS, SMALL, MemoryStore, crashed, numbered, page_all, page_files, paging
+from tests.support.queues import bodies, copied, taken
+
+_ONE_A_PAGE = [b"%d " % number + bytes(1000) for number in range(100)]
+
+
+def _first_place(page_id: int) -> int:
+    return page_id << 32
+
+
+def test_what_is_acknowledged_while_the_paging_is_closed_is_durable_or_refused(tmp_path: Path) -> None:
+    raised: list[BaseException] = []
+    done = threading.Event()
+    with contextlib.ExitStack() as closing, pytest.MonkeyPatch.context() as patch:
+        opened, store = closing.enter_context(paging(tmp_path))
+        store.start_paging()
+        page_all(store, numbered(3))
+        cursor = opened.manager.cursor(ADDRESS)
+        cursor.ack(_first_place(1))
+
+        def acknowledge() -> None:
+            try:
+                cursor.ack(_first_place(1) + 1)
+                cursor.sync()
+            except ClosedError as error:
+                raised.append(error)
+            done.set()
+
+        acknowledging = threading.Thread(target=acknowledge)
+        sync = page_acks_module.sync
+        synced: list[int] = []
+
+        def sync_and_acknowledge(fd: int, path: str) -> None:
+            sync(fd, path)
+            synced.append(os.fstat(fd).st_size)
+            if len(synced) == 1:
+                acknowledging.start()
+                done.wait(0.3)  # it need not end while this goes on
+
+        patch.setattr(page_acks_module, "sync", sync_and_acknowledge)
+        closing.close()
+        acknowledging.join()
+    (acks,) = tmp_path.glob("*/*.acks")
+    assert acks.stat().st_size == synced[-1]
+    assert raised or len(synced) > 1
+
+
+def test_a_directory_whose_sync_failed_poisons_the_address(tmp_path: Path) -> None:
+    """The kernel tells of it once: what was done behind it would be believed."""
+    for fail_at in ("the name of acknowledgements", "the removal of a page", "the end of page mode"):
+        _fail_directory(tmp_path / fail_at, fail_at)
+
+
+def _fail_directory(path: Path, fail_at: str) -> None:
+    with contextlib.ExitStack() as closing, pytest.MonkeyPatch.context() as patch:
+        opened, store = closing.enter_context(paging(path))
+        store.start_paging()
+        page_all(store, _ONE_A_PAGE[:4])
+        store.sync()
+        opened.manager.drain()
+        sync_directory = addresses_module.sync_directory
+        calls = 0
+
+        def fail_once(fd: int, where: str) -> None:
+            nonlocal calls
+            calls += 1
+            if calls == 1:
+                raise PoisonedError("a sync of the directory failed")
+            sync_directory(fd, where)
+
+        patch.setattr(addresses_module, "sync_directory", fail_once)
+        if fail_at == "the end of page mode":
+            for _ in range(4):
+                assert opened.manager.depage(ADDRESS, lambda *_: None)
+            with pytest.raises(PoisonedError):
+                opened.manager.depage(ADDRESS, lambda *_: None)
+            with pytest.raises(PoisonedError):
+                store.start_paging()
+        else:
+            cursor = opened.manager.cursor(ADDRESS)
+            if fail_at == "the name of acknowledgements":
+                cursor.ack(_first_place(4))  # to that page more is added
+                with pytest.raises(PoisonedError):
+                    cursor.sync()
+            else:
+                cursor.ack(_first_place(1))
+            with contextlib.suppress(PoisonedError):
+                opened.manager.drain()
+            with pytest.raises(PoisonedError):
+                store.page(b"more")
+            with pytest.raises(PoisonedError):
+                cursor.ack(_first_place(2))
+            with pytest.raises(PoisonedError):
+                cursor.sync()
+        with pytest.raises(PoisonedError):
+            store.folder.sync()
+        assert calls == 1
+        with contextlib.suppress(PoisonedError):
+            closing.close()
+
+
+def _acknowledge_on_a_full_disk(disk: Path) -> None:
+    filler = disk / "filler"
+    with paging(disk / "paging") as (opened, store):
+        store.start_paging()
+        page_all(store, numbered(5))
+        cursor = opened.manager.cursor(ADDRESS)
+        _fill(filler)
+        for _ in range(3):
+            with pytest.raises(FullError):
+                cursor.ack(_first_place(1))
+        filler.unlink()
+        cursor.ack(_first_place(1))
+        cursor.sync()
+    with paging(disk / "paging") as (opened, store):
+        run = opened.manager.cursor(ADDRESS).read()
+        assert run is not None
+        assert run.messages == numbered(5)[1:]
+        assert store.problems == []
+
+
+def _fill(filler: Path) -> None:
+    with filler.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+        while True:
+            file.write(bytes(4096))
+
+
+def test_a_full_disk_refuses_an_acknowledgement_until_there_is_room(tmp_path: Path) -> None:
+    on_a_small_disk(tmp_path, lambda: _acknowledge_on_a_full_disk(tmp_path))
+
+
+class _FullStore(MemoryStore):
+    """A store that has no room while it is told so."""
+
+    is_full = False
+
+    def commit(self, tx_id: int) -> None:
+        if self.is_full:
+            raise FullError("no space left")
+        super().commit(tx_id)
+
+    def append_delete(self, record_id: int) -> None:
+        if self.is_full:
+            raise FullError("no space left")
+        super().append_delete(record_id)
+
+
+def test_a_page_for_whose_record_there_is_no_room_goes_when_there_is(tmp_path: Path) -> None:
+    records = _FullStore()
+    with PagingManager(tmp_path, SMALL, store=records) as manager:
+        store = manager.store(ADDRESS)
+        store.start_paging()
+        cursor = manager.cursor(ADDRESS)
+        with manager.begin() as transaction:
+            for message in _ONE_A_PAGE[:4]:
+                store.page(message, transaction)
+        records.is_full = True
+        cursor.ack(_first_place(1))
+        manager.drain()
+        assert len(page_files(store)) == 4
+        records.is_full = False
+        cursor.ack(_first_place(2))
+        manager.drain()
+        assert len(page_files(store)) == 2
+        assert manager.transactions.counts == {transaction.tx_id: 2}
+        records.is_full = True
+        cursor.ack(_first_place(3))
+        manager.drain()
+        records.is_full = False
+    with PagingManager(tmp_path, SMALL, store=records, stored=records) as manager:
+        cursor = manager.cursor(ADDRESS)
+        run = cursor.read()
+        assert run is not None
+        assert run.messages == _ONE_A_PAGE[3:4]
+        cursor.ack(run.place)
+        assert cursor.read() is None
+        manager.drain()
+        assert page_files(tmp_path) == []
+    with PagingManager(tmp_path, SMALL, store=records, stored=records):
+        assert records.records == []
+
+
+def test_few_files_are_open_however_many_pages_have_acknowledgements(tmp_path: Path) -> None:
+    messages = [b"%d" % number + bytes(450) for number in range(400)]  # two in a page
+    with paging(tmp_path / "paging") as (opened, store):
+        store.start_paging()
+        page_all(store, messages)
+        store.sync()
+        opened.manager.drain()
+        cursor = opened.manager.cursor(ADDRESS)
+        before = len(os.listdir("/proc/self/fd"))
+        assert store.page_count == 200
+        for page_id in range(1, 201):
+            cursor.ack(_first_place(page_id))
+        assert len(os.listdir("/proc/self/fd")) - before <= 64
+        cursor.ack(_first_place(1) + 1)
+        opened.manager.drain()
+        after = crashed(tmp_path / "paging")
+    assert len(os.listdir("/proc/self/fd")) < before
+    before = len(os.listdir("/proc/self/fd"))
+    with paging(after) as (opened, store):
+        cursor = opened.manager.cursor(ADDRESS)
+        found = []
+        while run := cursor.read():
+            found += run.messages
+        assert found == messages[3::2]
+        assert len(os.listdir("/proc/self/fd")) - before < 30
+
+
+@pytest.fixture
+def synced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the files of acknowledgements that are synced."""
+    names: list[str] = []
+    sync = page_acks_module.sync
+
+    def note(fd: int, path: str) -> None:
+        names.append(os.path.basename(path))
+        sync(fd, path)
+
+    monkeypatch.setattr(page_acks_module, "sync", note)
+    return names
+
+
+def test_only_the_files_in_which_something_was_acknowledged_are_synced(tmp_path: Path, synced: list[str]) -> None:
+    with open_queue(tmp_path / "queue", mode=Mode.FLUSH, options=PagingOptions(page_bytes=1024)) as queue:
+        for message in [b"%d" % number + bytes(450) for number in range(20)]:
+            queue.put(message)
+        messages = [queue.get() for _ in range(20)]
+        for message in messages[::2]:
+            queue.ack(message)
+        queue.sync()
+        assert len(synced) == 10
+        synced.clear()
+        queue.ack(messages[3], mode=Mode.SYNC)
+        assert synced in (["000000002.acks"], [])  # its page may be gone already, durably
+        queue.sync()
+        assert len(synced) <= 1
+        assert messages[3].place >> 32 == 2
+
+
+def test_acknowledgements_of_an_earlier_process_are_durable_before_they_count(
+    tmp_path: Path, synced: list[str]
+) -> None:
+    with open_queue(tmp_path / "queue", mode=Mode.FLUSH) as queue:
+        for message in numbered(5):
+            queue.put(message)
+        queue.ack(queue.get())
+        after = crashed(tmp_path / "queue")
+    synced.clear()
+    with open_queue(after, mode=Mode.FLUSH) as queue:
+        assert queue.get().body == numbered(5)[1]
+        assert synced == ["000000001.acks"]
+
+
+def test_pages_of_an_earlier_process_are_durable_before_they_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_queue(tmp_path / "queue", mode=Mode.FLUSH, options=PagingOptions(page_bytes=1024)) as queue:
+        for message in numbered(40):
+            queue.put(message)
+        queue.sync()
+        after = crashed(tmp_path / "queue")
+    synced: list[str] = []
+    sync = page_module.sync
+
+    def note(fd: int, path: str) -> None:
+        synced.append(os.path.basename(path))
+        sync(fd, path)
+
+    monkeypatch.setattr(page_module, "sync", note)
+    names = [file.name for file in page_files(after)]
+    assert len(names) == 4
+    with open_queue(after, mode=Mode.FLUSH):
+        assert synced == names
+
+
+def test_who_acknowledges_again_while_the_page_goes_makes_no_file_of_it(tmp_path: Path) -> None:
+    with paging(tmp_path) as (opened, store):
+        store.start_paging()
+        page_all(store, [b"%d" % number + bytes(450) for number in range(3)])
+        cursor = opened.manager.cursor(ADDRESS)
+        cursor.ack(_first_place(1))
+        acks = cursor._acks[1]
+        cursor.ack(_first_place(1) + 1)
+        opened.manager.drain()
+        with pytest.raises(GoneError):
+            acks.add(0, 1)
+        assert list(tmp_path.glob("*/*.acks")) == []
+
+
+def test_acknowledgements_of_what_a_power_cut_took_count_for_no_other_message(tmp_path: Path) -> None:
+    """The acknowledgements were synced, and the end of their page was not."""
+    with open_queue(tmp_path / "queue", mode=Mode.FLUSH) as opened:
+        for body in bodies(10):
+            opened.put(body)
+        messages = [opened.get_nowait() for _ in range(10)]
+        for message in messages[5:]:
+            opened.ack(message, mode=Mode.SYNC)
+        died = copied(tmp_path / "queue")
+    (page,) = died.glob(f"*/*{PAGE_END}")
+    os.truncate(page, page.read_bytes().index(bodies(1, first=5)[0]))
+    for _ in range(2):
+        with open_queue(died) as opened:
+            assert [opened.get_nowait().body for _ in range(5)] == bodies(5)
+            assert opened.empty()
+            with pytest.raises(queue.Empty):
+                opened.get_nowait()
+    with open_queue(died) as opened:
+        assert taken(opened) == bodies(5)
+        assert taken(opened) == []
+    assert not list(died.glob(f"*/*{PAGE_END}"))

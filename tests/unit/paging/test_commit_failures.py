@@ -1,0 +1,149 @@
+"""What becomes of a transaction whose commit fails: what cannot be durable is rolled back, of the rest it is said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from binlog.compose import Paging
+from binlog.errors import AccessError, FullError, PoisonedError
+from binlog.format.paging.names import PAGE_END
+from binlog.paging.page_transaction import Outcome
+from binlog.paging.store import PagingStore
+from tests.support.failing import paging_that_fails, syncs_that_fail
+from tests.support.paging import ADDRESS, crashed, paging
+
+_OF_A_USER = 200
+
+
+def _depage(opened: Paging) -> list[bytes]:
+    found: list[bytes] = []
+    while opened.manager.depage(ADDRESS, lambda _, messages, __: found.extend(messages)):
+        pass
+    return found
+
+
+def _left(path: Path) -> tuple[list[bytes], list[int]]:
+    """What the next process finds: messages, and the transactions that nobody had ended."""
+    with paging(crashed(path)) as (opened, _):
+        return _depage(opened), [each.tx_id for each in opened.loaded.failed]
+
+
+def _page_two(store: PagingStore) -> None:
+    store.start_paging()
+    store.page(b"message")
+
+
+@pytest.mark.parametrize("error", [FullError("no space"), AccessError("no", errno=5, path="")], ids=lambda e: e.args)
+def test_a_block_whose_commit_did_nothing_rolls_back_so_that_nobody_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def refuses(_: int) -> None:
+        raise error
+
+    with paging(tmp_path / "paging") as (opened, store):
+        _page_two(store)
+        with monkeypatch.context() as patched:
+            patched.setattr(opened.journal, "commit", refuses)
+            with pytest.raises(type(error)), opened.manager.begin() as transaction:
+                store.page(b"never", transaction)
+        assert transaction.state is Outcome.UNKNOWN
+        assert opened.manager.transactions.open_ids == frozenset()
+        assert _left(tmp_path / "paging") == ([b"message"], [])
+        assert _depage(opened) == [b"message"]
+
+
+def test_a_commit_that_did_nothing_can_be_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuses(_: int) -> None:
+        raise FullError("no space")
+
+    with paging(tmp_path) as (opened, store):
+        _page_two(store)
+        transaction = opened.manager.begin()
+        store.page(b"mine", transaction)
+        with monkeypatch.context() as patched:
+            patched.setattr(opened.journal, "commit", refuses)
+            with pytest.raises(FullError):
+                transaction.commit()
+        transaction.commit()
+        assert _depage(opened) == [b"message", b"mine"]
+
+
+def test_a_block_whose_page_was_not_synced_is_not_committed_whatever_the_store_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with paging_that_fails(tmp_path / "paging") as (opened, store):
+        _page_two(store)
+        transaction = opened.manager.begin()
+        opened.journal.append_add_tx(transaction.store_tx_id, opened.journal.new_id(), _OF_A_USER, b"")
+        store.page(b"never", transaction)
+        with syncs_that_fail(monkeypatch, PAGE_END), pytest.raises(PoisonedError), transaction:
+            pass
+        assert transaction.state is Outcome.UNKNOWN
+        assert opened.manager.transactions.open_ids == frozenset()
+        assert _left(tmp_path / "paging") == ([b"message"], [])
+
+
+def test_a_commit_that_may_be_durable_says_so_and_is_not_rolled_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with paging_that_fails(tmp_path / "paging") as (opened, store):
+        _page_two(store)
+        transaction = opened.manager.begin()
+        store.page(b"mine", transaction)
+        store.sync()
+        with syncs_that_fail(monkeypatch, ".jnl"), pytest.raises(PoisonedError, match="may be committed"), transaction:
+            pass
+        for call in (transaction.commit, transaction.rollback, lambda: store.page(b"more", transaction)):
+            with pytest.raises(PoisonedError, match="may be committed"):
+                call()
+        with pytest.raises(PoisonedError):  # who depages does not wait for it
+            _depage(opened)
+        assert transaction.state is Outcome.OPEN
+        assert _left(tmp_path / "paging") == ([b"message", b"mine"], [])
+
+
+def test_what_came_out_of_a_commit_within_a_block_comes_out_of_the_block(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with paging_that_fails(tmp_path) as (opened, store):
+        _page_two(store)
+        transaction = opened.manager.begin()
+        store.page(b"mine", transaction)
+        first: list[PoisonedError] = []
+
+        def commit() -> None:
+            try:
+                transaction.commit()
+            except PoisonedError as error:
+                first.append(error)
+                raise
+
+        with syncs_that_fail(monkeypatch, ".jnl"), pytest.raises(PoisonedError) as told, transaction:
+            commit()
+        assert told.value is first[0]
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_what_its_user_appended_ends_with_a_transaction_that_has_no_message(tmp_path: Path, *, committed: bool) -> None:
+    with paging(tmp_path / "paging") as (opened, _):
+        transaction = opened.manager.begin()
+        opened.journal.append_add_tx(transaction.store_tx_id, opened.journal.new_id(), _OF_A_USER, b"mine")
+        if committed:
+            with transaction:
+                pass
+        else:
+            transaction.rollback()
+        after = crashed(tmp_path / "paging")
+    with paging(after) as (opened, _):
+        assert [record.body for record in opened.loaded.records] == [b"mine"] * committed
+        assert opened.loaded.failed == []
+
+
+def test_a_transaction_in_which_nothing_was_done_is_committed_and_rolled_back(tmp_path: Path) -> None:
+    with paging(tmp_path) as (opened, _):
+        with opened.manager.begin() as transaction:
+            pass
+        assert transaction.state is Outcome.COMMITTED
+        opened.manager.begin().rollback()

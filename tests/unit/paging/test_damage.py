@@ -1,0 +1,164 @@
+"""Pages, and what was acknowledged of them, that are not what was written: told, kept, and nothing else is lost."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from binlog.compose import Paging
+from binlog.format.paging.acks_file import ACK_RECORD, ACKS_HEADER
+from binlog.format.paging.page_record import PAGE_END, PageEnd, pack_page_end
+from binlog.paging.inspection import check_paging
+from tests.support.journals import flip
+from tests.support.paging import ADDRESS, depaged, joined, numbered, page_all, page_files, paging, texts
+
+_STARTS = {"zeros": bytes(40), "a sector": bytes(512), "another": b"x" * 40, "begun": b"BINLOGPG" + bytes(32)}
+
+
+@pytest.mark.parametrize("start", _STARTS.values(), ids=_STARTS)
+@pytest.mark.parametrize("by_cursor", [False, True])
+def test_a_page_without_its_header_is_told_and_set_aside_whole(
+    tmp_path: Path, start: bytes, *, by_cursor: bool
+) -> None:
+    with paging(tmp_path) as (_, store):
+        store.start_paging()
+        page_all(store, numbered(20))
+        file, *others = page_files(store)
+        first = len(texts(store.pages[0]))
+    with file.open("r+b") as opened:
+        opened.write(start)
+    damaged = file.read_bytes()
+    assert [problem.path for problem in check_paging(tmp_path)] == [str(file)]
+    with paging(tmp_path) as (_, store):
+        assert [problem.path for problem in store.problems] == [str(file)]
+        assert page_files(store) == [file, *others]
+    with paging(tmp_path) as (opened_paging, store):
+        if by_cursor:
+            cursor = opened_paging.manager.cursor(ADDRESS)
+            found = []
+            while run := cursor.read():
+                found += run.messages
+        else:
+            found = joined(depaged(store))
+        assert found == numbered(20)[first:]
+        opened_paging.manager.drain()
+        assert len(store.problems) == 1
+    assert not file.exists()
+    assert file.with_suffix(".invalidPage").read_bytes() == damaged
+
+
+def test_a_page_of_nothing_but_zeros_was_never_written(tmp_path: Path) -> None:
+    with paging(tmp_path) as (_, store):
+        store.start_paging()
+        page_all(store, numbered(3))
+        (file,) = page_files(store)
+    file.write_bytes(bytes(file.stat().st_size))
+    assert check_paging(tmp_path) == []
+    with paging(tmp_path) as (_, store):
+        assert store.problems == []
+        assert page_files(store) == []
+
+
+def test_what_ends_a_page_is_not_believed_where_its_length_says_otherwise(tmp_path: Path) -> None:
+    """A byte of memory is taken for each message that a page says it has."""
+    with paging(tmp_path) as (_, store):
+        store.start_paging()
+        page_all(store, numbered(3))
+        page, file = store.pages[0], page_files(store)[0]
+    assert page.header is not None
+    at = file.stat().st_size - PAGE_END.size
+    many = (1 << 32) - 1
+    for end in (PageEnd(many, 0), PageEnd(0, 0), PageEnd(many, page.message_bytes), PageEnd(3, 1)):
+        with file.open("r+b") as opened:
+            opened.seek(at)
+            opened.write(pack_page_end(end, page.header, at))
+        assert [(problem.path, problem.rule) for problem in check_paging(tmp_path)] == [(str(file), "page_end")]
+        with paging(tmp_path) as (opened_paging, store):
+            assert [problem.rule for problem in store.problems] == ["page_end"]
+            cursor = opened_paging.manager.cursor(ADDRESS)
+            with pytest.raises(ValueError, match="has no messages"):
+                cursor.ack(1 << 32 | many - 1)
+            run = cursor.read()
+            assert run is not None
+            assert run.messages == numbered(3)
+
+
+def _acknowledged(path: Path) -> Path:
+    """A page of which every other message was acknowledged; the file that says so."""
+    with paging(path) as (opened, store):
+        store.start_paging()
+        page_all(store, numbered(10))
+        cursor = opened.manager.cursor(ADDRESS)
+        for number in range(0, 10, 2):
+            cursor.ack(1 << 32 | number)
+        file = page_files(store)[0]
+    return file.with_suffix(".acks")
+
+
+def _read(opened: Paging) -> list[bytes]:
+    """All messages that are given."""
+    cursor = opened.manager.cursor(ADDRESS)
+    found = []
+    while run := cursor.read():
+        found += run.messages
+    return found
+
+
+@pytest.mark.parametrize("number", [0, 2, 4])
+def test_a_damaged_acknowledgement_is_told_and_its_message_comes_again(tmp_path: Path, number: int) -> None:
+    acks = _acknowledged(tmp_path)
+    flip(acks, ACKS_HEADER.size + number * ACK_RECORD.size + 5)
+    damaged = acks.read_bytes()
+    for _ in range(2):
+        assert [(problem.path, problem.rule) for problem in check_paging(tmp_path)] == [(str(acks), "ack_record")]
+        with paging(tmp_path) as (opened, store):
+            again = sorted({2 * number, 1, 3, 5, 7, 9})
+            assert _read(opened) == [numbered(10)[each] for each in again]
+            assert [(problem.path, problem.rule) for problem in store.problems] == [(str(acks), "ack_record")]
+    assert acks.read_bytes() == damaged
+    with paging(tmp_path) as (opened, store):
+        assert len(_read(opened)) == 6
+        for each in again:
+            opened.manager.cursor(ADDRESS).ack(1 << 32 | each)
+        opened.manager.drain()
+        assert page_files(store) == []
+        assert not acks.exists()
+    assert check_paging(tmp_path) == []
+
+
+def test_acknowledgements_that_are_none_of_the_page_are_told_and_set_aside(tmp_path: Path) -> None:
+    acks = _acknowledged(tmp_path)
+    flip(acks, 9)
+    damaged = acks.read_bytes()
+    assert [problem.rule for problem in check_paging(tmp_path)] == ["acks_header"]
+    with paging(tmp_path) as (opened, store):
+        assert _read(opened) == numbered(10)
+        assert [(problem.path, problem.rule) for problem in store.problems] == [(str(acks), "acks_header")]
+        opened.manager.cursor(ADDRESS).ack(1 << 32 | 3)
+    aside = acks.with_suffix(".invalidAcks")
+    assert aside.read_bytes() == damaged
+    assert [(problem.path, problem.rule) for problem in check_paging(tmp_path)] == [(str(aside), "set_aside")]
+    with paging(tmp_path) as (opened, _):
+        assert _read(opened) == [message for number, message in enumerate(numbered(10)) if number != 3]
+
+
+@pytest.mark.parametrize("left", [0, 7, 32, 32 + 24, 32 + 24 + 7])
+@pytest.mark.parametrize("grown_by", [0, 100])
+def test_what_a_crash_left_of_acknowledgements_is_no_damage(tmp_path: Path, left: int, grown_by: int) -> None:
+    acks = _acknowledged(tmp_path)
+    os.truncate(acks, left)
+    if grown_by and left in (0, 32, 32 + 24):  # by zeros, which stand where nothing of a write reached the disk
+        os.truncate(acks, left + grown_by)
+    there = 0 if left < 32 + 24 else 1
+    assert check_paging(tmp_path) == []
+    with paging(tmp_path) as (opened, store):
+        assert _read(opened) == numbered(10)[there:]
+        assert store.problems == []
+    with paging(tmp_path) as (opened, store):
+        for number in range(there, 10):
+            opened.manager.cursor(ADDRESS).ack(1 << 32 | number)
+        assert _read(opened) == []
+        opened.manager.drain()
+        assert page_files(store) == []

@@ -1,0 +1,388 @@
+"""After a failed sync: nothing is believed of what is in memory alone, and all is refused until it is opened anew."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import threading
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from binlog import Mode
+from binlog.compose import open_queue
+from binlog.errors import AccessError, FullError, PoisonedError
+from binlog.format.paging.names import ACKS_END, ADDRESS_FILE, FAILED_FILE, PAGE_END
+from binlog.paging import addresses
+from binlog.paging import page as page_module
+from binlog.paging.inspection import check_paging
+from binlog.paging.options import PagingOptions
+from binlog.paging.queue import Queue
+from binlog.paging.transactions import PageTransactions
+from binlog.storage.failures import write_failure
+from tests.support.children import Child
+from tests.support.failing import paging_that_fails, syncs_that_fail
+from tests.support.paging import numbered, page_all, page_files, paging, texts
+from tests.support.queues import bodies
+
+_SMALL = PagingOptions(page_bytes=1024)
+
+
+def failed(path: Path, monkeypatch: pytest.MonkeyPatch, end: str) -> list[bytes]:
+    """A queue of which a sync failed, and what is in it."""
+    queue = open_queue(path, mode=Mode.FLUSH, options=_SMALL)
+    bodies = [b"%03d" % number * 100 for number in range(12)]
+    for body in bodies:
+        queue.put(body)
+    queue.ack(queue.get())
+    with syncs_that_fail(monkeypatch, end):
+        with pytest.raises(PoisonedError):
+            queue.sync()
+        with pytest.raises(PoisonedError):
+            queue.close()
+    return bodies[1:]
+
+
+@pytest.mark.parametrize("end", [PAGE_END, ACKS_END])
+def test_what_a_failed_sync_left_is_written_anew_by_the_next_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    path = tmp_path / "queue"
+    bodies = failed(path, monkeypatch, end)
+    (mark,) = path.rglob(FAILED_FILE)
+    assert check_paging(path) == []
+    before = {each.name: each.read_bytes() for each in path.rglob("0*") if each.suffix in (PAGE_END, ACKS_END)}
+    written: dict[str, bytes] = {}
+    write_at = addresses.write_at
+
+    def noted(fd: int, data: bytes, offset: int, where: str) -> None:
+        written[Path(where).name] = written.get(Path(where).name, b"") + data
+        write_at(fd, data, offset, where)
+
+    monkeypatch.setattr(addresses, "write_at", noted)
+    with syncs_that_fail(monkeypatch, end), pytest.raises(PoisonedError):
+        open_queue(path, options=_SMALL)
+    assert mark.exists(), "what was not written anew is to be by the next one"
+    written.clear()
+    with open_queue(path, options=_SMALL) as queue:
+        assert written == before
+        assert not mark.exists()
+        assert [queue.get_nowait().body for _ in bodies] == bodies
+    written.clear()
+    with open_queue(path, options=_SMALL):
+        assert written == {}
+
+
+def test_a_sync_that_fails_at_the_start_has_all_written_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "queue"
+    with open_queue(path, options=_SMALL) as queue:
+        queue.put(b"message")
+    with syncs_that_fail(monkeypatch, PAGE_END), pytest.raises(PoisonedError):
+        open_queue(path, options=_SMALL)
+    assert list(path.rglob(FAILED_FILE))
+    with open_queue(path, options=_SMALL) as queue:
+        assert queue.get_nowait().body == b"message"
+
+
+def test_a_queue_that_failed_leaves_no_descriptor_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    failed(tmp_path / "first", monkeypatch, PAGE_END)  # what is opened once for all is
+    before = os.listdir("/proc/self/fd")
+    failed(tmp_path / "queue", monkeypatch, PAGE_END)
+    assert len(os.listdir("/proc/self/fd")) == len(before)
+
+
+def _refuses_all(queue: Queue) -> None:
+    for call in (lambda: queue.put(b""), queue.get_nowait, queue.qsize, queue.empty, queue.join):
+        with pytest.raises(PoisonedError):
+            call()
+    with suppress(PoisonedError):
+        queue.close()
+
+
+def test_a_sync_that_fails_as_a_queue_reads_makes_it_refuse_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_queue(tmp_path / "queue", options=_SMALL) as queue:
+        for number in range(2):
+            queue.put(b"%d" % number)
+        queue.ack(queue.get())
+    queue = open_queue(tmp_path / "queue", mode=Mode.FLUSH, options=_SMALL)
+    with syncs_that_fail(monkeypatch, ACKS_END), pytest.raises(PoisonedError):
+        queue.get_nowait()
+    _refuses_all(queue)
+
+
+def test_a_journal_that_failed_meanwhile_makes_a_queue_refuse_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = open_queue(tmp_path / "queue", mode=Mode.FLUSH, options=_SMALL)
+
+    def fails(_: PageTransactions) -> None:
+        raise PoisonedError("a sync of the journal failed")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(PageTransactions, "begin", fails)
+        with pytest.raises(PoisonedError), queue.transaction() as transaction:
+            transaction.put(b"message")
+    _refuses_all(queue)
+
+
+def test_an_address_that_cannot_be_read_for_now_gets_no_second_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_queue(tmp_path / "queue") as queue:
+        queue.put(b"message")
+    read_at = addresses.read_at
+
+    def fails(fd: int, size: int, offset: int, path: str) -> bytes:
+        if path.endswith(ADDRESS_FILE):
+            raise AccessError("Input/output error", errno=errno.EIO, path=path)
+        return read_at(fd, size, offset, path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(addresses, "read_at", fails)
+        with pytest.raises(AccessError):
+            open_queue(tmp_path / "queue")
+    with open_queue(tmp_path / "queue") as queue:
+        assert queue.get_nowait().body == b"message"
+
+
+def _file_that_stays(directory_fd: int, name: str, path: str) -> None:
+    raise AccessError("Input/output error", errno=errno.EIO, path=path)
+
+
+def test_a_depaged_page_whose_file_could_not_be_removed_is_not_depaged_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[bytes] = []
+    with paging(tmp_path / "paging") as (opened, store):
+
+        def depage() -> bool:
+            return opened.manager.depage(store.address, lambda _, messages, __: found.extend(messages))
+
+        store.start_paging()
+        store.page(b"message")
+        with monkeypatch.context() as patched:
+            patched.setattr(page_module, "remove_file", _file_that_stays)
+            assert depage(), "what was delivered is told as that"
+            while store.is_paging:
+                with suppress(AccessError):
+                    depage()
+            with pytest.raises(AccessError):  # what says that the page was depaged stays as long as the page
+                depage()
+        kept = len(list(tmp_path.rglob(f"*{PAGE_END}")))
+        assert kept == 2, "the one that was depaged, and the empty one behind it"
+    with paging(tmp_path / "paging") as (opened, store):
+        assert not depage()
+        assert found == [b"message"]
+        assert not list(tmp_path.rglob(f"*{PAGE_END}"))
+
+
+def test_a_depaged_page_that_stayed_goes_before_what_says_that_it_was_depaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[bytes] = []
+    for _ in range(2):
+        with paging(tmp_path / "paging") as (opened, store):
+            if not found:
+                store.start_paging()
+                store.page(b"message")
+                with monkeypatch.context() as patched:
+                    patched.setattr(page_module, "remove_file", _file_that_stays)
+                    opened.manager.depage(store.address, lambda _, messages, __: found.extend(messages))
+            while opened.manager.depage(store.address, lambda _, messages, __: found.extend(messages)):
+                pass
+            assert not list(tmp_path.rglob(f"*{PAGE_END}"))
+    assert found == [b"message"]
+
+
+def test_pages_whose_files_could_not_be_removed_leave_no_descriptor_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with paging(tmp_path / "first"):
+        pass  # what is opened once for all is
+    before = os.listdir("/proc/self/fd")
+    with paging(tmp_path / "paging") as (opened, store):
+        store.start_paging()
+        store.page(b"message")
+        monkeypatch.setattr(page_module, "remove_file", _file_that_stays)
+        opened.manager.depage(store.address, lambda *_: None)
+        with pytest.raises(AccessError):
+            opened.manager.depage(store.address, lambda *_: None)
+    assert len(os.listdir("/proc/self/fd")) == len(before)
+
+
+def test_where_the_last_page_cannot_be_ended_nothing_more_is_paged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(fd: int, data: bytes, offset: int, path: str) -> None:
+        raise write_failure(errno.EIO, path)
+
+    with paging(tmp_path / "paging") as (_, store):
+        store.start_paging()
+        with monkeypatch.context() as patched:
+            patched.setattr(page_module, "write_at", fails)
+            with pytest.raises(PoisonedError):
+                store.depage()
+        for call in (store.start_paging, store.depage, store.stop):
+            with pytest.raises(PoisonedError):
+                call()
+        store.stop()  # a second call does nothing
+
+
+def test_who_is_told_of_a_failed_sync_while_another_thread_notes_it_finds_all_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create, noting, noted = addresses.create_file, threading.Event(), threading.Event()
+
+    def slowly(directory_fd: int, name: str, path: str, *, mode: int | None) -> int:
+        if name == FAILED_FILE:
+            noting.set()
+            noted.wait()
+        return create(directory_fd, name, path, mode=mode)
+
+    with paging_that_fails(tmp_path / "paging") as (_, store):
+        store.start_paging()
+        store.page(b"message")
+
+        def sync() -> None:
+            with suppress(PoisonedError):
+                store.sync()
+
+        monkeypatch.setattr(addresses, "create_file", slowly)
+        with syncs_that_fail(monkeypatch, PAGE_END):
+            other = threading.Thread(target=sync)
+            other.start()
+            noting.wait()
+            try:
+                for call in (store.sync, lambda: store.page(b"more"), store.depage):
+                    with pytest.raises(PoisonedError):
+                        call()
+            finally:
+                noted.set()
+                other.join()
+
+
+@pytest.mark.parametrize("call", ["page", "depage"])
+def test_where_the_next_page_cannot_be_begun_nothing_more_is_paged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    """It was refused once, and then accepted: a write that failed had been forgotten."""
+
+    def fails(fd: int, data: bytes, offset: int, path: str) -> None:
+        raise write_failure(errno.EIO, path)
+
+    with paging_that_fails(tmp_path / "paging") as (_, store):
+        store.start_paging()
+        calls = {"page": partial(page_all, store, numbered(30)), "depage": store.depage}
+        store.page(b"message")
+        with monkeypatch.context() as patched:
+            patched.setattr(page_module, "write_at", fails)
+            with pytest.raises(PoisonedError):
+                calls[call]()
+        for again in calls.values():
+            with pytest.raises(PoisonedError):
+                again()
+
+
+def _end_a_page_on_a_disk_that_takes_no_end(path: Path) -> None:
+    with paging(path) as (_, store):
+        store.start_paging()
+        page_all(store, numbered(10))
+        (file,) = page_files(store)
+        size = file.stat().st_size
+        os.truncate(file, size - 200)  # so that to cut it to where its messages ended is refused as well
+        _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size - 200, hard))  # setrlimit(2): EFBIG; Python ignores SIGXFSZ
+        page = store.pages[0]
+        page.close()
+        resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+        assert page.message_count == 10
+        found = texts(page)
+        assert found == numbered(10)[: len(found)]
+        assert found
+
+
+def test_a_page_whose_end_cannot_be_written_nor_cut_off_is_as_good_without(tmp_path: Path) -> None:
+    """An OSError that is none of binlog's came out of it."""
+    Child(lambda: _end_a_page_on_a_disk_that_takes_no_end(tmp_path)).join()
+
+
+@pytest.mark.parametrize("error", [FullError, AccessError])
+def test_a_rollback_that_cannot_be_recorded_lets_nobody_wait_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[Exception]
+) -> None:
+    found: list[bytes] = []
+
+    def refuses(_: int) -> None:
+        raise FullError("no space") if error is FullError else AccessError("no", errno=errno.EIO, path="")
+
+    with paging(tmp_path / "paging") as (opened, store):
+        store.start_paging()
+        store.page(b"message")
+        with monkeypatch.context() as patched:
+            patched.setattr(opened.journal, "commit", refuses)
+            patched.setattr(opened.journal, "rollback", refuses)
+            transaction = opened.manager.begin()
+            store.page(b"never", transaction)
+            with pytest.raises(error), transaction:
+                transaction.commit()
+        assert opened.manager.depage(store.address, lambda _, messages, __: found.extend(messages))
+    assert found == [b"message"]
+    with paging(tmp_path / "paging") as (opened, store):
+        assert opened.manager.transactions.counts == {}
+
+
+def test_a_transaction_that_cannot_end_any_more_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(_: int) -> None:
+        raise PoisonedError("a sync of the journal failed")
+
+    with paging(tmp_path / "paging") as (opened, store):
+        store.start_paging()
+        with monkeypatch.context() as patched:
+            patched.setattr(opened.journal, "commit", fails)
+            transaction = opened.manager.begin()
+            store.page(b"never", transaction)
+            with pytest.raises(PoisonedError):
+                transaction.commit()
+            with pytest.raises(PoisonedError):
+                opened.manager.depage(store.address, lambda *_: None)
+
+
+def test_a_failed_sync_makes_the_queue_refuse_all_that_follows(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    q = open_queue(folder, mode=Mode.FLUSH)
+    for body in bodies(3):
+        q.put(body)
+    got = q.get()
+    told: list[type[BaseException]] = []
+
+    def join() -> None:
+        try:
+            q.join()
+        except PoisonedError as error:
+            told.append(type(error))
+
+    joining = threading.Thread(target=join)
+    joining.start()
+
+    def fails(_: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fdatasync", fails)
+        with pytest.raises(PoisonedError):
+            q.put(b"last", mode=Mode.SYNC)
+    joining.join()
+    assert told == [PoisonedError]
+    transaction = q.transaction()
+    transaction.put(b"never")
+    for call in (lambda: q.put(b""), q.get, lambda: q.ack(got), lambda: q.nack(got), transaction.commit, q.qsize):
+        with pytest.raises(PoisonedError):
+            call()
+    with pytest.raises(PoisonedError):
+        q.close()

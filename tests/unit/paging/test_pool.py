@@ -1,0 +1,45 @@
+"""The pool: of work with the same key one goes on at a time, and none that was asked for is forgotten."""
+
+from __future__ import annotations
+
+import threading
+
+from binlog.paging.pool import Pool
+
+_SECONDS = 20
+
+
+def test_work_that_is_asked_for_while_the_same_goes_on_is_done_behind_it() -> None:
+    pool = Pool(2)
+    begun, go_on = threading.Semaphore(0), threading.Semaphore(0)
+    done = []
+
+    def work() -> None:
+        begun.release()
+        go_on.acquire()
+        done.append(threading.get_ident())
+
+    pool.do_once("key", work)
+    assert begun.acquire(timeout=_SECONDS)
+    for _ in range(3):
+        pool.do_once("key", work)
+    assert not begun.acquire(blocking=False)
+    go_on.release()
+    assert begun.acquire(timeout=_SECONDS)
+    assert len(done) == 1, "one goes on at a time"
+    go_on.release()
+    pool.drain()
+    assert len(done) == 2
+    pool.stop()
+
+
+def test_work_of_which_the_same_waits_is_done_once() -> None:
+    pool = Pool(1)
+    go_on = threading.Event()
+    done = []
+    pool.do(go_on.wait)  # type: ignore[arg-type]
+    for number in range(3):
+        pool.do_once("key", lambda number=number: done.append(number))  # type: ignore[misc]
+    go_on.set()
+    pool.stop()
+    assert done == [0]

@@ -1,0 +1,155 @@
+"""A queue for which there may be no more pages, or no more room on the disk."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import queue
+import resource
+import signal
+import threading
+from pathlib import Path
+
+import pytest
+
+from binlog import Mode
+from binlog.compose import open_queue
+from binlog.errors import FullError
+from binlog.paging.options import PagingOptions, Policy
+from binlog.paging.queue import Queue
+from tests.support.queues import SECONDS, bodies, taken
+
+
+def test_a_limit_on_pages_makes_the_queue_full_until_a_page_goes(folder: Path) -> None:
+    options = PagingOptions(page_bytes=4096, page_count_max=2)
+    with open_queue(folder, mode=Mode.FLUSH, options=options) as q:
+        put = 0
+        with contextlib.suppress(queue.Full):
+            for body in bodies(1000):
+                q.put_nowait(body)
+                put += 1
+        assert put < 1000
+        assert q.full()
+        last = b"last" * 30
+        with pytest.raises(queue.Full):
+            q.put(last, timeout=0)
+        waiting = threading.Thread(target=q.put, args=(last,))
+        waiting.start()
+        found: list[bytes] = []
+        while found[-1:] != [last]:
+            message = q.get()
+            found.append(message.body)
+            q.ack(message)
+        waiting.join()
+        assert found == [*bodies(put), last]
+
+
+@pytest.mark.parametrize(
+    "options", [PagingOptions(page_count_max=1), PagingOptions(page_count_max=9, full_policy=Policy.DROP)]
+)
+def test_a_queue_refuses_options_by_which_it_would_lose_messages_or_stand_still(
+    folder: Path, options: PagingOptions
+) -> None:
+    with pytest.raises(ValueError, match="a queue"):
+        open_queue(folder, options=options)
+
+
+def test_a_full_disk_refuses_one_message_and_the_next_one_goes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with open_queue(folder, mode=Mode.FLUSH) as q:
+        append = q._append
+
+        def full(message: bytes) -> int | None:
+            raise FullError("no space left")
+
+        q._append = full  # type: ignore[assignment]
+        with pytest.raises(FullError):
+            q.put(b"one")
+        q._append = append
+        q.put(b"two")
+        assert taken(q) == [b"two"]
+
+
+def _fill(q: Queue) -> int:
+    put = 0
+    with contextlib.suppress(queue.Full):
+        while True:
+            q.put_nowait(b"%06d" % put * 20)
+            put += 1
+    return put
+
+
+def test_a_page_that_goes_as_the_queue_is_full_makes_that_no_full_disk(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_queue(folder, mode=Mode.FLUSH, options=PagingOptions(page_bytes=4096, page_count_max=2)) as q:
+        got = [q.get() for _ in range(_fill(q))]
+        append = q._append
+
+        def gone(message: bytes) -> int | None:
+            try:
+                return append(message)
+            except FullError:
+                while got:
+                    q._cursor.ack(got.pop().place)
+                q._manager.drain()
+                assert not q.full()
+                raise
+
+        monkeypatch.setattr(q, "_append", gone)
+        q.put(b"last" * 30, timeout=SECONDS)
+        assert taken(q) == [b"last" * 30]
+
+
+def test_a_full_disk_is_told_as_one_also_where_there_may_be_no_more_pages(folder: Path) -> None:
+    options = PagingOptions(page_bytes=4096, page_count_max=2)
+    with open_queue(folder, mode=Mode.FLUSH, options=options) as q:
+        while q._store.page_count < 2:
+            q.put(b"message")
+        limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+        (last,) = q._store.pages[1:]
+        held = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (os.path.getsize(last.path) + 1, limits[1]))
+        try:
+            with pytest.raises(FullError):
+                q.put(b"message", timeout=0)
+            with pytest.raises(FullError), q.transaction() as transaction:
+                transaction.put(b"message")
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+            signal.signal(signal.SIGXFSZ, held)
+        q.put(b"message", timeout=0)
+
+
+def test_a_put_that_waited_and_that_a_signal_handler_ends_leaves_no_message_behind(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_queue(folder, mode=Mode.FLUSH, options=PagingOptions(page_bytes=4096, page_count_max=2)) as q:
+        append = q._append
+        tries = itertools.count()
+
+        def interrupted(message: bytes) -> int | None:
+            if next(tries) == 0:
+                raise FullError("there may be no more pages", limit=1)
+            append(message)
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(q, "_append", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            q.put(b"one")
+        monkeypatch.undo()
+        q.put(b"two")
+        assert taken(q) == [b"one", b"two"]
+
+
+def test_a_transaction_for_which_there_may_be_no_more_pages_finds_the_queue_full(folder: Path) -> None:
+    with open_queue(folder, mode=Mode.FLUSH, options=PagingOptions(page_bytes=4096, page_count_max=2)) as q:
+        put = _fill(q)
+        transaction = q.transaction()
+        transaction.put(b"last" * 30)
+        with pytest.raises(queue.Full):
+            transaction.commit()
+        assert taken(q) == [b"%06d" % number * 20 for number in range(put)]
+        q._manager.drain()
+        transaction.commit()
+        assert taken(q) == [b"last" * 30]

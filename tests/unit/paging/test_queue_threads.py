@@ -1,0 +1,145 @@
+"""Who waits for a queue, and threads that share one."""
+
+from __future__ import annotations
+
+import itertools
+import queue
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from binlog import Mode
+from binlog.compose import open_queue
+from binlog.errors import ClosedError
+from tests.support.queues import SMALL, bodies, taken
+
+
+def test_who_waits_is_given_what_is_put(folder: Path) -> None:
+    with open_queue(folder, mode=Mode.FLUSH) as q:
+        found: list[bytes] = []
+
+        def take() -> None:
+            message = q.get()
+            found.append(message.body)
+            q.ack(message)
+
+        threads = [threading.Thread(target=take) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for body in bodies(2):
+            q.put(body)
+        with q.transaction() as transaction:
+            for body in bodies(2, first=2):
+                transaction.put(body)
+        for thread in threads:
+            thread.join()
+        q.join()
+        assert sorted(found) == bodies(4)
+
+
+def test_who_waits_is_told_that_the_queue_was_closed(folder: Path) -> None:
+    q = open_queue(folder)
+    told: list[type[BaseException]] = []
+
+    def wait(call: Callable[[], object]) -> None:
+        try:
+            call()
+        except ClosedError as error:
+            told.append(type(error))
+
+    q.put(b"one")
+    q.get()
+    threads = [threading.Thread(target=wait, args=(call,)) for call in (q.get, q.join)]
+    for thread in threads:
+        thread.start()
+    q.close()
+    for thread in threads:
+        thread.join()
+    assert told == [ClosedError] * 2
+    for call in (q.get, q.qsize, q.join, lambda: q.put(b"")):
+        with pytest.raises(ClosedError):
+            call()
+    q.close()
+
+
+def test_who_reads_while_the_queue_is_closed_is_told_that(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with open_queue(folder, mode=Mode.FLUSH) as q:
+        q.put(b"one")
+    q = open_queue(folder)
+    read = q._cursor.read
+
+    def behind() -> object:
+        q.close()
+        return read()
+
+    monkeypatch.setattr(q._cursor, "read", behind)
+    with pytest.raises(ClosedError):
+        q.get()
+
+
+@pytest.mark.parametrize("memory_bytes", [0, 3000, 1 << 20])
+def test_threads_get_each_message_once_and_those_of_a_producer_in_order(folder: Path, memory_bytes: int) -> None:
+    producers, each = 4, 300
+    got: list[list[tuple[int, int]]] = [[], [], []]
+    with open_queue(folder, mode=Mode.FLUSH, memory_bytes=memory_bytes, options=SMALL) as q:
+
+        def produce(producer: int) -> None:
+            for number in range(0, each, 3):
+                q.put(b"%d %d" % (producer, number))
+                with q.transaction() as transaction:
+                    transaction.put(b"%d %d" % (producer, number + 1))
+                    transaction.put(b"%d %d" % (producer, number + 2))
+
+        def consume(found: list[tuple[int, int]]) -> None:
+            while (message := q.get()).body:
+                producer, number = map(int, message.body.split())
+                found.append((producer, number))
+                q.ack(message)
+            q.ack(message)
+
+        producing = [threading.Thread(target=produce, args=(number,)) for number in range(producers)]
+        consuming = [threading.Thread(target=consume, args=(found,)) for found in got]
+        for thread in producing + consuming:
+            thread.start()
+        for thread in producing:
+            thread.join()
+        for _ in consuming:
+            q.put(b"")
+        for thread in consuming:
+            thread.join()
+        assert q.unacknowledged_count == 0
+    for found in got:
+        for producer in range(producers):
+            numbers = [number for who, number in found if who == producer]
+            assert numbers == sorted(numbers)
+    assert sorted(itertools.chain(*got)) == [(who, number) for who in range(producers) for number in range(each)]
+
+
+def test_a_put_that_a_signal_handler_ends_leaves_no_message_behind(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_queue(folder, mode=Mode.FLUSH, options=SMALL) as q:
+        q.put(b"one")
+        assert q.get().body == b"one"
+        with pytest.raises(queue.Empty):
+            q.get_nowait()
+        q.put(b"two")
+        append = q._append
+
+        def interrupted(message: bytes) -> int | None:
+            append(message)
+            raise KeyboardInterrupt
+
+        q._append = interrupted  # type: ignore[assignment]
+        with pytest.raises(KeyboardInterrupt):
+            q.put(b"three")
+        q._append = append
+        q.put(b"four")
+        assert taken(q) == [b"two", b"three", b"four"]
+
+
+def test_waits_of_less_than_no_time_are_refused(folder: Path) -> None:
+    with open_queue(folder, mode=Mode.FLUSH) as q, pytest.raises(ValueError, match="timeout"):
+        q.get(timeout=-1)

@@ -1,0 +1,161 @@
+"""Transactions of a queue: all that was put and acknowledged with one is there, or nothing, and in which order."""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import shutil
+import threading
+from pathlib import Path
+
+import pytest
+
+from binlog import Mode
+from binlog.compose import open_queue
+from binlog.errors import FullError, StateError
+from binlog.paging.page_transaction import PageTransaction
+from binlog.paging.queue import Queue
+from tests.support.queues import SECONDS, SMALL, bodies, copied, taken
+
+
+def test_of_a_transaction_all_is_there_or_nothing(folder: Path) -> None:
+    with open_queue(folder, mode=Mode.FLUSH, options=SMALL) as q:
+        q.put(b"before")
+        got = q.get()
+        with q.transaction() as transaction:
+            transaction.ack(got)
+            for body in bodies(100):
+                transaction.put(body)
+            assert q.empty()
+            with open_queue(copied(folder)) as again:
+                assert taken(again) == [b"before"]
+        q.put(b"behind")
+        shutil.rmtree(f"{folder}-copy")
+        with open_queue(copied(folder)) as again:
+            assert taken(again) == [*bodies(100), b"behind"]
+        assert taken(q) == [*bodies(100), b"behind"]
+    with open_queue(folder) as again:
+        assert again.empty()
+        with pytest.raises(queue.Empty):
+            again.get_nowait()
+        again._manager.drain()
+        assert not again._manager.transactions.counts, "what tells of transactions goes with their pages"
+
+
+def test_a_transaction_that_is_rolled_back_leaves_everything_as_it_was(folder: Path) -> None:
+    with open_queue(folder, mode=Mode.FLUSH) as q:
+        q.put(b"before")
+        got = q.get()
+        transaction = q.transaction()
+        with contextlib.suppress(ZeroDivisionError), transaction:
+            transaction.ack(got)
+            transaction.put(b"never")
+            raise ZeroDivisionError
+        with pytest.raises(StateError):
+            transaction.put(b"never")
+        q.nack(got)
+        assert taken(q) == [b"before"]
+
+
+def test_a_transaction_whose_message_others_acknowledged_does_nothing(folder: Path) -> None:
+    with open_queue(folder, mode=Mode.FLUSH) as q:
+        q.put(b"one")
+        got = q.get()
+        transaction = q.transaction()
+        transaction.ack(got)
+        with pytest.raises(StateError):
+            transaction.ack(got)
+        transaction.put(b"never")
+        q.ack(got)
+        with pytest.raises(StateError):
+            transaction.commit()
+        q.put(b"two")
+        assert taken(q) == [b"two"]
+    with open_queue(folder) as q:
+        assert q.empty()
+
+
+def test_a_transaction_for_which_there_is_no_room_can_be_tried_again(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_queue(folder, mode=Mode.FLUSH) as q:
+        q.put(b"before")
+        got = q.get()
+        transaction = q.transaction()
+        transaction.ack(got)
+        transaction.put(b"after")
+
+        def full(*_: object) -> None:
+            raise FullError("no space left")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(q._store, "append", full)
+            with pytest.raises(FullError):
+                transaction.commit()
+        assert q.empty()
+        transaction.commit()
+        with pytest.raises(StateError):
+            transaction.commit()
+        assert taken(q) == [b"after"]
+    with open_queue(folder) as q:
+        assert q.empty()
+
+
+def test_a_signal_handler_that_raises_behind_a_commit_takes_nothing_back(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_queue(folder, mode=Mode.FLUSH) as q:
+        transaction = q.transaction()
+        transaction.put(b"one")
+        commit = PageTransaction.commit
+
+        def interrupted(self: PageTransaction) -> None:
+            commit(self)
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patched:
+            patched.setattr(PageTransaction, "commit", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                transaction.commit()
+        with pytest.raises(StateError):
+            transaction.commit()
+        q.put(b"two")
+        assert taken(q) == [b"one", b"two"]
+
+
+def _joining(q: Queue) -> threading.Thread:
+    thread = threading.Thread(target=q.join, daemon=True)
+    thread.start()
+    return thread
+
+
+@pytest.mark.parametrize("memory_bytes", [0, 1 << 20])
+def test_to_join_ends_where_a_transaction_s_messages_come_last_that_was_not_committed(
+    folder: Path, memory_bytes: int
+) -> None:
+    with open_queue(folder, mode=Mode.FLUSH, memory_bytes=memory_bytes, options=SMALL) as q:
+        q.put(b"one")
+        got = q.get()
+        transaction = q.transaction()
+        transaction.put(b"never")
+        transaction.ack(got)
+        q.ack(got)
+        with pytest.raises(StateError):
+            transaction.commit()
+        joining = _joining(q)
+        joining.join(SECONDS)
+        assert not joining.is_alive()
+        q.put(b"two")
+        open_one = q._manager.begin()
+        for _ in range(3):
+            q._store.append(bytes(4000), open_one)  # each has a page
+        died = copied(folder)
+        open_one.rollback()
+        q.ack(q.get())
+    with open_queue(died, mode=Mode.FLUSH, memory_bytes=memory_bytes, options=SMALL) as again:
+        message = again.get()
+        assert message.body == b"two"
+        joining = _joining(again)
+        again.ack(message)
+        joining.join(SECONDS)
+        assert not joining.is_alive()

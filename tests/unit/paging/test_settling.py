@@ -1,0 +1,201 @@
+"""Many small transactions: pages say by themselves which of them were committed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from binlog.compose import Paging
+from binlog.errors import CorruptError, FullError
+from binlog.format.paging.store_records import PageSettled, StoreRecord, parse_page_settled
+from binlog.paging.manager import PagingManager
+from binlog.paging.options import PagingOptions
+from binlog.paging.store import PagingStore
+from tests.support.paging import ADDRESS, MemoryStore, crashed, page_files, paging
+
+_OPTIONS = PagingOptions(page_bytes=1024, settle_above=10)
+_COUNT = 200
+
+
+def _body(number: int) -> bytes:
+    return b"%d " % number + bytes(300)  # three in a page
+
+
+def _put(opened: Paging | PagingManager, store: PagingStore, numbers: range, rolled_back: int = 0) -> list[bytes]:
+    """Each in a transaction of its own, of which every so many are rolled back; those that were committed."""
+    manager = opened.manager if isinstance(opened, Paging) else opened
+    committed = []
+    for number in numbers:
+        transaction = manager.begin()
+        store.page(_body(number), transaction)
+        if rolled_back and number % rolled_back == 0:
+            transaction.rollback()
+        else:
+            transaction.commit()
+            committed.append(_body(number))
+    manager.drain()
+    return committed
+
+
+def _read(opened: Paging, *, acknowledged: bool = False) -> list[bytes]:
+    cursor = opened.manager.cursor(ADDRESS)
+    found: list[bytes] = []
+    while run := cursor.read():
+        found += run.messages
+        if acknowledged:
+            cursor.ack(run.place, len(run.messages))
+    return found
+
+
+def test_of_many_transactions_few_are_known_one_by_one(tmp_path: Path) -> None:
+    with paging(tmp_path / "paging", _OPTIONS) as (opened, store):
+        store.start_paging()
+        opened.manager.cursor(ADDRESS)
+        expected = _put(opened, store, range(_COUNT), rolled_back=7)
+        assert len(opened.manager.transactions.counts) <= 10 + 3
+        after = crashed(tmp_path / "paging")
+        assert _read(opened) == expected
+    for path in (tmp_path / "paging", after):
+        for acknowledged in (False, True):
+            with paging(path, _OPTIONS) as (opened, store):
+                assert len(opened.loaded.records) < 100
+                assert len(opened.manager.transactions.counts) <= 10 + 3
+                assert _read(opened, acknowledged=acknowledged) == expected
+                opened.manager.drain()
+                if acknowledged:
+                    assert page_files(store) == []
+        with paging(path, _OPTIONS) as (opened, _):
+            assert opened.loaded.records == []
+
+
+@pytest.mark.parametrize("committed", [False, True])
+def test_a_page_is_settled_once_all_have_ended_that_may_have_added_to_it(tmp_path: Path, *, committed: bool) -> None:
+    """Also one whose message is in the page, and that has not counted it yet."""
+    with paging(tmp_path / "paging", _OPTIONS) as (opened, store):
+        store.start_paging()
+        opened.manager.cursor(ADDRESS)
+        transaction = opened.manager.begin()
+        append = store._append
+        others: list[bytes] = []
+
+        def append_slowly(message: bytes, tx_id: int) -> int | None:
+            place = append(message, tx_id)
+            store._append = append
+            others.extend(_put(opened, store, range(1, 100)))
+            return place
+
+        store._append = append_slowly
+        store.page(_body(0), transaction)
+        assert store.page_count > 30
+        died = crashed(tmp_path / "paging")
+        transaction.commit() if committed else transaction.rollback()
+        others += _put(opened, store, range(100, 150))
+        expected = [_body(0)] * committed + others
+        assert len(opened.manager.transactions.counts) <= 10 + 3
+        after = crashed(tmp_path / "paging")
+        assert _read(opened, acknowledged=True) == expected
+    with paging(after, _OPTIONS) as (opened, _):
+        assert _read(opened, acknowledged=True) == expected
+    with paging(died, _OPTIONS) as (opened, _):
+        assert _read(opened) == others[:99]
+
+
+def test_a_message_that_was_not_counted_as_its_transaction_was_interrupted_is_nobody_s(tmp_path: Path) -> None:
+    with paging(tmp_path, _OPTIONS) as (opened, store):
+        store.start_paging()
+        opened.manager.cursor(ADDRESS)
+        append = store._append
+
+        def interrupted(message: bytes, tx_id: int) -> int | None:
+            append(message, tx_id)
+            store._append = append
+            raise KeyboardInterrupt
+
+        store._append = interrupted
+        transaction = opened.manager.begin()
+        with pytest.raises(KeyboardInterrupt):
+            store.page(b"interrupted", transaction)
+        transaction.rollback()
+        expected = _put(opened, store, range(100))
+        assert len(opened.manager.transactions.counts) <= 10 + 3
+        assert _read(opened) == expected
+    with paging(tmp_path, _OPTIONS) as (opened, _):
+        assert _read(opened) == expected
+
+
+def test_a_settled_page_is_depaged_with_what_was_committed(tmp_path: Path) -> None:
+    with paging(tmp_path, _OPTIONS) as (opened, store):
+        store.start_paging()
+        opened.manager.cursor(ADDRESS)
+        expected = _put(opened, store, range(_COUNT), rolled_back=5)
+    found: list[bytes] = []
+    with paging(tmp_path, _OPTIONS) as (opened, _):
+        while opened.manager.depage(ADDRESS, lambda _, messages, __: found.extend(messages)):
+            pass
+        assert found == expected
+        assert opened.manager.transactions.counts == {}
+    with paging(tmp_path, _OPTIONS):
+        pass
+    with paging(tmp_path, _OPTIONS) as (opened, _):
+        assert opened.loaded.records == []
+
+
+class _FullStore(MemoryStore):
+    is_full = False
+
+    def commit(self, tx_id: int) -> None:
+        if self.is_full and any(
+            not isinstance(change, int) and change.user_type == StoreRecord.PAGE_SETTLED for change in self._open[tx_id]
+        ):
+            raise FullError("no space left")
+        super().commit(tx_id)
+
+
+def test_a_page_for_whose_settling_there_is_no_room_is_settled_later(tmp_path: Path) -> None:
+    records = _FullStore()
+    with PagingManager(tmp_path, _OPTIONS, store=records) as manager:
+        store = manager.store(ADDRESS)
+        store.start_paging()
+        cursor = manager.cursor(ADDRESS)
+        records.is_full = True
+        expected = _put(manager, store, range(100), rolled_back=7)
+        assert len(manager.transactions.counts) == len(expected)
+        run = cursor.read()
+        records.is_full = False
+        expected += _put(manager, store, range(100, 110))
+        assert len(manager.transactions.counts) <= 10 + 3
+        found: list[bytes] = []
+        while run is not None:
+            found += run.messages
+            run = cursor.read()
+        assert found == expected
+
+
+def test_ids_do_not_begin_anew_while_a_page_is_recorded_as_settled(tmp_path: Path) -> None:
+    with paging(tmp_path, _OPTIONS) as (opened, store):
+        store.start_paging()
+        opened.manager.cursor(ADDRESS)
+        _put(opened, store, range(60))
+        last = store.pages[-1].page_id
+    for file in page_files(tmp_path):
+        file.unlink()
+    with paging(tmp_path, _OPTIONS) as (opened, store):
+        assert [record for record in opened.loaded.records if record.user_type == StoreRecord.PAGE_SETTLED]
+        store.start_paging()
+        assert store.pages[0].page_id > last // 2
+    with paging(tmp_path, _OPTIONS) as (opened, _):
+        assert [record for record in opened.loaded.records if record.user_type == StoreRecord.PAGE_SETTLED] == []
+
+
+def test_a_record_of_a_settled_page_is_read_as_it_was_written_or_refused() -> None:
+    for ids in (frozenset[int](), frozenset({1, 2**62})):
+        settled = PageSettled(7, "an address", ids)
+        assert parse_page_settled(settled.pack(), 1) == settled
+    for body in (
+        b"",
+        PageSettled(7, "", frozenset({5})).pack()[:-1],
+        PageSettled(7, "a", frozenset()).pack() + b"\xff",
+    ):
+        with pytest.raises(CorruptError):
+            parse_page_settled(body, 1)
