@@ -1,7 +1,7 @@
 """binlog: a durable log that many processes share through a directory, without a server."""
 
 from binlog import errors
-from binlog.compose import open_queue
+from binlog.compose import Paging, open_paging, open_queue
 from binlog.format.problem import Problem
 from binlog.format.ref import Ref
 from binlog.log.archive import Archived, Dictionary, archive
@@ -35,6 +35,7 @@ __all__ = [
     "FileSystem",
     "LogStat",
     "Mode",
+    "Paging",
     "Problem",
     "Pruned",
     "RangeReader",
@@ -54,6 +55,7 @@ __all__ = [
     "file_sizes",
     "forward",
     "narrow",
+    "open_paging",
     "open_queue",
     "prune",
     "repair",

@@ -7,7 +7,7 @@ import importlib
 import click
 
 _OF_A_LOG = ("append", "cat", "tail", "monitor", "cutover", "prune", "archive", "stat", "check", "repair", "shell")
-NAMES = (*_OF_A_LOG, "commitlog", "journal", "paging", "spark")
+NAMES = (*_OF_A_LOG, "commitlog", "journal", "paging", "pagestore", "spark")
 
 
 class Commands(click.Group):

@@ -17,23 +17,34 @@ from binlog.format.journal.file_header import JBM_HEADER, JOURNAL_END, JOURNAL_H
 from binlog.format.journal.record import JOURNAL_COUNT, JOURNAL_RECORDS
 from binlog.format.layout import Layout
 from binlog.format.log_header import COMMIT_SLOT, LOG_HEADER
+from binlog.format.pagestore.free_map import FREE_MAP
+from binlog.format.pagestore.index import INDEX_PAGE, QUEUE_ENTRY, ROOT_ENTRY, ROOT_ENTRY_END
+from binlog.format.pagestore.log import LOG_ACTION, LOG_RECORD, LOG_START
+from binlog.format.pagestore.page import MESSAGE_PAGE
+from binlog.format.pagestore.page import PAGE_CHECK as PAGESTORE_CHECK
+from binlog.format.pagestore.prepared import PREPARED_ENTRY, PREPARED_HEAD
+from binlog.format.pagestore.swap import SWAP_RECORD
 from binlog.format.paging.acks_file import ACK_RECORD, ACKS_HEADER
 from binlog.format.paging.page_file import PAGE_HEADER
 from binlog.format.paging.page_record import JBM_PAGE_RECORD, PAGE_CHECK, PAGE_END, PAGE_RECORD
-from binlog.format.paging.store_records import PAGE_PLACE, PAGE_TRANSACTION
+from binlog.format.paging.store_records import PAGE_PLACE, PAGE_SETTLED, PAGE_TRANSACTION
 from binlog.format.record import RECORD
 
 # Those that the C knows as well, and those that only Python does.
 _KEY_INDEX = (KEY_INDEX_HEADER, KEY_INDEX_SLOT, KEY_INDEX_ENTRY)
 _SHARED: tuple[Layout, ...] = (
     LOG_HEADER, COMMIT_SLOT, RECORD, INDEX_HEADER, INDEX_ENTRY, MESSAGE, QUEUE_UNIT, *_KEY_INDEX, *JOURNAL_RECORDS,
-    PAGE_RECORD, PAGE_CHECK, PAGE_END, JBM_PAGE_RECORD, ACK_RECORD
+    PAGE_RECORD, PAGE_CHECK, PAGE_END, JBM_PAGE_RECORD, ACK_RECORD, LOG_RECORD, LOG_ACTION
 )  # fmt: skip
 _ARCHIVE = (ARCHIVE_START, SKIPPABLE, ARCHIVE_FACTS, SEEK_ENTRY, SEEK_FOOTER)
 _COMMIT_LOG = (BLANK, STORE_CHECKPOINT, STORE_SIDECAR, POOL_BUFFER)
 _JOURNAL = (JBM_HEADER, JOURNAL_HEADER, JOURNAL_END, JOURNAL_COUNT)
-_PAGING = (PAGE_HEADER, ACKS_HEADER, PAGE_TRANSACTION, PAGE_PLACE)
-LAYOUTS: tuple[Layout, ...] = (*_SHARED, *_ARCHIVE, *_COMMIT_LOG, *_JOURNAL, *_PAGING)
+_PAGING = (PAGE_HEADER, ACKS_HEADER, PAGE_TRANSACTION, PAGE_PLACE, PAGE_SETTLED)
+_PAGESTORE = (
+    MESSAGE_PAGE, PAGESTORE_CHECK, INDEX_PAGE, QUEUE_ENTRY, ROOT_ENTRY, ROOT_ENTRY_END, LOG_START, FREE_MAP,
+    PREPARED_HEAD, PREPARED_ENTRY, SWAP_RECORD
+)  # fmt: skip
+LAYOUTS: tuple[Layout, ...] = (*_SHARED, *_ARCHIVE, *_COMMIT_LOG, *_JOURNAL, *_PAGING, *_PAGESTORE)
 
 _TABLE = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 

@@ -125,6 +125,7 @@ def test_only_the_bell_wakes_followers_also_over_a_cutover(log: Path, monkeypatc
                 assert os.read(pipe, 1) == record
 
 
+@pytest.mark.slow
 def test_two_hundred_followers_wake(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cursor, "_LOOK_SECONDS", 600.0)
     count = 200

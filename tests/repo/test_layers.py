@@ -28,7 +28,7 @@ LAYERS: dict[str, frozenset[str]] = {
 }
 
 # Packages of engines whose own names are public: who may import binlog may import them, but no module in them.
-PUBLIC = ("binlog.commitlog", "binlog.journal", "binlog.paging")
+PUBLIC = ("binlog.commitlog", "binlog.journal", "binlog.paging", "binlog.pagestore")
 
 
 def _layer(module: str) -> str:

@@ -85,6 +85,7 @@ def test_printing_records_imports_nothing_of_the_live_display(log: Path) -> None
     assert (done.returncode, done.stdout) == (0, b"one\n")
 
 
+@pytest.mark.slow
 def test_a_directory_without_permission_is_3(tmp_path: Path) -> None:
     """In a process that is nobody, since root is refused nothing."""
     log = tmp_path / "log"

@@ -1,0 +1,25 @@
+"""`binlog pagestore check`: everything that is wrong with a page store."""
+
+from __future__ import annotations
+
+import click
+
+from binlog.cli.check import tell
+from binlog.cli.exits import ExitCode, opening
+from binlog.cli.options import directory_argument, json_option
+from binlog.pagestore import check_page_store
+
+
+@click.command("check", short_help="Look for everything that is wrong.")
+@directory_argument
+@json_option("Print a JSON object for each problem: path, offset, rule, text, end. Nothing for none.")
+def command(directory: str, as_json: bool) -> ExitCode:
+    """Look for everything that is wrong with the page store in DIR, and repair nothing.
+
+    Reads every page, and prints a line for each problem: the file, the offset in it, what is wrong, and the rule that
+    is broken. Exits with 1 if there is any. After a crash it tells nothing of what the next process to open it puts
+    right.
+    """
+    with opening():
+        problems = check_page_store(directory)
+    return tell(problems, as_json=as_json)

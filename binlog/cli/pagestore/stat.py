@@ -1,0 +1,47 @@
+"""`binlog pagestore stat`: what is in a page store."""
+
+from __future__ import annotations
+
+import click
+
+from binlog.cli.amounts import count_text, size_text, things_text
+from binlog.cli.exits import opening
+from binlog.cli.options import directory_argument, json_option
+from binlog.cli.output import write_line
+from binlog.cli.records import object_line
+from binlog.cli.tables import write_table
+from binlog.pagestore import PageStoreStat, stat_page_store
+
+_NAMES = ("QUEUE", "MESSAGES", "INDEX PAGES")
+
+
+@click.command("stat", short_help="Show pages and queues.")
+@directory_argument
+@json_option("Print a JSON object: page_bytes, page_count, free_count, generation, record_count, queues, prepared, ...")
+def command(directory: str, as_json: bool) -> None:
+    """Show how many pages the store in DIR has, and its queues.
+
+    MESSAGES are with those that prepared transactions have, which 'binlog pagestore xa' shows.
+    """
+    with opening():
+        found = stat_page_store(directory)
+    if as_json:
+        write_line(object_line(_as_object(found)))
+        return
+    has = f"{found.holder or 'a process'} has it" if found.is_owned else "nobody has it"
+    size = size_text(found.page_bytes * found.page_count)
+    write_line(
+        f"{things_text(found.page_count, 'page')} of {size_text(found.page_bytes)}, {size}, "
+        f"{count_text(found.free_count)} free; {has}"
+    )
+    write_line(
+        f"generation {found.generation}, {things_text(found.record_count, 'record')} in the log; "
+        f"{things_text(len(found.prepared), 'prepared transaction')}"
+    )
+    rows = [(queue.name, count_text(queue.message_count), count_text(queue.index_pages)) for queue in found.queues]
+    write_table(_NAMES, rows, left=_NAMES[:1])
+
+
+def _as_object(found: PageStoreStat) -> dict[str, object]:
+    queues = [queue._asdict() for queue in found.queues]
+    return {**found._asdict(), "queues": queues, "prepared": [str(each.xid) for each in found.prepared]}

@@ -1,0 +1,132 @@
+"""A transaction that is prepared, as it lies in the queue of those, whose name no other queue has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from binlog.errors import CorruptError
+from binlog.format.layout import Field, Layout
+from binlog.format.pagestore.index import NAME_BYTES_MAX
+
+PREPARED_QUEUE = "sys$prepared"
+XID_PART_BYTES_MAX = 64
+_VERSION = 1
+
+PREPARED_HEAD = Layout(
+    "prepared_head",
+    "What the message of a prepared transaction begins with: the global id follows, the branch, and the entries",
+    size=20,
+    fields=(
+        Field("version", "u8", "a reader refuses a version it does not know", const=_VERSION),
+        Field("global_bytes", "u8", "of the global id, at most 64"),
+        Field("branch_bytes", "u8", "of the branch, at most 64"),
+        Field("reserved", "u8", "0", const=0),
+        Field("format_id", "i32", "of the xid"),
+        Field("prepared_ms", "u64", "when it was prepared, milliseconds since 1970 UTC"),
+        Field("entry_count", "u32", "so many entries"),
+    ),
+)
+PREPARED_ENTRY = Layout(
+    "prepared_entry",
+    "An entry: a message that the transaction puts or gets; the queue's name follows, UTF-8",
+    size=11,
+    fields=(
+        Field(
+            "kind", "u8", "1 it is put, and nobody gets it before the commit; 2 it is got, and the commit removes it"
+        ),
+        Field("name_bytes", "u16", "of the queue's name"),
+        Field("key", "i64", "of the message"),
+    ),
+)
+_PUT, _GET = 1, 2
+
+
+class Xid(NamedTuple):
+    """Names a transaction to those who take part in it.  global_id, branch: up to 64 bytes each."""
+
+    format_id: int
+    global_id: bytes
+    branch: bytes = b""
+
+    def __str__(self) -> str:
+        return f"{self.format_id}:{self.global_id.hex()}:{self.branch.hex()}"
+
+
+def parse_xid(text: str) -> Xid:
+    """What `str` gave.  Raises: ValueError."""
+    try:
+        format_id, global_id, branch = text.split(":")
+        xid = Xid(int(format_id), bytes.fromhex(global_id), bytes.fromhex(branch))
+    except ValueError:
+        raise ValueError(f"{text!r} is no xid; 1:0a0b:0c is one") from None
+    check_xid(xid)
+    return xid
+
+
+def check_xid(xid: Xid) -> None:
+    """Raises: ValueError for what is none."""
+    if not -(1 << 31) <= xid.format_id < 1 << 31 or max(len(xid.global_id), len(xid.branch)) > XID_PART_BYTES_MAX:
+        raise ValueError(f"{xid} has more than an i32 and twice {XID_PART_BYTES_MAX} bytes")
+
+
+class PreparedRecord(NamedTuple):
+    """A transaction that is prepared.  puts, gets: queues and keys of its messages."""
+
+    xid: Xid
+    prepared_ms: int
+    puts: tuple[tuple[str, int], ...]
+    gets: tuple[tuple[str, int], ...]
+
+    def pack(self) -> bytes:
+        """As it lies in its message."""
+        values = {
+            "global_bytes": len(self.xid.global_id),
+            "branch_bytes": len(self.xid.branch),
+            "format_id": self.xid.format_id,
+            "prepared_ms": self.prepared_ms,
+            "entry_count": len(self.puts) + len(self.gets),
+        }
+        entries = [_entry(_PUT, *each) for each in self.puts] + [_entry(_GET, *each) for each in self.gets]
+        return b"".join((PREPARED_HEAD.pack(values), self.xid.global_id, self.xid.branch, *entries))
+
+
+def _entry(kind: int, queue: str, key: int) -> bytes:
+    name = queue.encode()
+    return PREPARED_ENTRY.pack({"kind": kind, "name_bytes": len(name), "key": key}) + name
+
+
+def parse_prepared(data: bytes, path: str) -> PreparedRecord:
+    """The transaction that a message tells of.  Raises: CorruptError."""
+    if len(data) < PREPARED_HEAD.size or data[0] != _VERSION:
+        raise CorruptError(
+            path, 0, "prepared", "a message does not tell of a prepared transaction as this version does"
+        )
+    head = PREPARED_HEAD.unpack(data)
+    branch_at = PREPARED_HEAD.size + head["global_bytes"]
+    end = branch_at + head["branch_bytes"]
+    xid = Xid(head["format_id"], data[PREPARED_HEAD.size : branch_at], data[branch_at:end])
+    entries = list(_entries(data, end, head["entry_count"], path))
+    puts = tuple((queue, key) for kind, queue, key in entries if kind == _PUT)
+    gets = tuple((queue, key) for kind, queue, key in entries if kind == _GET)
+    return PreparedRecord(xid, head["prepared_ms"], puts, gets)
+
+
+def _entries(data: bytes, at: int, count: int, path: str) -> Iterator[tuple[int, str, int]]:
+    for _ in range(count):
+        start = at + PREPARED_ENTRY.size
+        if start > len(data):
+            break
+        found = PREPARED_ENTRY.unpack(data, at)
+        at = start + found["name_bytes"]
+        name = data[start:at]
+        if found["kind"] not in (_PUT, _GET) or found["name_bytes"] > NAME_BYTES_MAX or len(name) < found["name_bytes"]:
+            break
+        try:
+            yield found["kind"], name.decode(), found["key"]
+        except UnicodeDecodeError:
+            break
+    else:
+        if at == len(data):
+            return
+    raise CorruptError(path, at, "prepared", f"a message of a prepared transaction has not the {count} entries it says")

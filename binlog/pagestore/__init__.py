@@ -1,0 +1,34 @@
+"""The page store: queues of messages in one file of pages, with a log of transactions, after SwiftMQ's file store."""
+
+from binlog.format.pagestore.prepared import Xid, parse_xid
+from binlog.format.pagestore.subscriber import DurableSubscriber
+from binlog.pagestore.check import check_page_store
+from binlog.pagestore.options import PageStoreOptions
+from binlog.pagestore.prepared import PreparedTransaction
+from binlog.pagestore.stat import PageStoreStat, QueueStat, read_queue, stat_page_store
+from binlog.pagestore.store import PageStore
+from binlog.pagestore.subscribers import DurableSubscribers
+from binlog.pagestore.swap import SwapAddress, SwappedMessage, SwapStore
+from binlog.pagestore.swapping_queue import SwappingQueue
+from binlog.pagestore.transaction import Message, Transaction
+
+__all__ = [
+    "DurableSubscriber",
+    "DurableSubscribers",
+    "Message",
+    "PageStore",
+    "PageStoreOptions",
+    "PageStoreStat",
+    "PreparedTransaction",
+    "QueueStat",
+    "SwapAddress",
+    "SwapStore",
+    "SwappedMessage",
+    "SwappingQueue",
+    "Transaction",
+    "Xid",
+    "check_page_store",
+    "parse_xid",
+    "read_queue",
+    "stat_page_store",
+]

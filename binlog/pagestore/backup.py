@@ -1,0 +1,110 @@
+"""A copy of a store that goes on meanwhile.
+
+Pages are copied some at a time, with the mutex held; what changes behind that is copied again, and what is left in the
+end while nobody changes anything.  The folder is a store once its log has its name, and before that none: it has the
+pages under a name of their own.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from itertools import islice
+
+from binlog.errors import AccessError, PoisonedError, StateError
+from binlog.format.pagestore.names import BACKUP_END, PAGE_FILE
+from binlog.format.pagestore.page import FREE_CONTENT
+from binlog.pagestore.cache import Cache
+from binlog.pagestore.creation import FIRST_GENERATION, create_whole, finish_store
+from binlog.pagestore.free_pages import FreePages
+from binlog.pagestore.page_file import PageFile
+from binlog.storage.files import create_file, list_folder, make_directory, open_directory, sync_directory, sync_parent
+
+PAGES_A_STEP = 1024
+# What changes meanwhile is copied so often before who changes it has to wait.
+_ROUNDS_MAX = 4
+
+
+class Backup:
+    """A copy that is being made, in a folder that is new or empty."""
+
+    def __init__(self, path: str, cache: Cache, free: FreePages, closing: ExitStack) -> None:
+        """Raises: StateError where something is in the folder; FullError; AccessError."""
+        self._path = os.path.abspath(path)
+        self._cache = cache
+        self._free = free
+        make_directory(self._path)
+        if list_folder(self._path):
+            raise StateError(f"{self._path} is not empty, and no backup goes there")
+        self._directory_fd = open_directory(self._path)
+        closing.callback(os.close, self._directory_fd)
+        with _not_of_the_store(self._path):
+            sync_parent(self._directory_fd, self._path)
+            name = PAGE_FILE + BACKUP_END
+            fd = create_file(self._directory_fd, name, os.path.join(self._path, name), mode=None)
+            closing.callback(os.close, fd)
+            # Durable before any other name: without it what a power cut leaves could be taken for a store being made.
+            sync_directory(self._directory_fd, self._path)
+        self._file = PageFile(self._path, fd, cache.file.page_bytes)
+        self._rounds = 0
+        self._copied_count = 0
+        self._left: list[int] = []
+        self._states = b""
+
+    def begin(self) -> None:
+        """From now on it is noted what changes.  The mutex is held.  Raises: StateError where there is one already."""
+        if self._cache.changed is not None:
+            raise StateError("a backup of the store is being made already")
+        self._cache.changed = set()
+        self._left = list(range(self._free.page_count))
+
+    def copy_some(self) -> bool:
+        """Copy some pages; whether all were copied as they are now.  The mutex is held.
+
+        Raises: CorruptError; FullError; AccessError.
+        """
+        part, self._left = self._left[:PAGES_A_STEP], self._left[PAGES_A_STEP:]
+        self._copy(part)
+        if self._left:
+            return False
+        assert self._cache.changed is not None
+        changed, self._cache.changed = self._cache.changed, set()
+        self._left = sorted(changed)
+        self._rounds += 1
+        if len(self._left) > PAGES_A_STEP and self._rounds < _ROUNDS_MAX:
+            return False
+        self._copy(self._left)
+        self._states = self._free.states
+        return True
+
+    def _copy(self, numbers: Iterable[int]) -> None:
+        pages = ((number, self._content(number)) for number in numbers)
+        while part := list(islice(pages, PAGES_A_STEP)):
+            with _not_of_the_store(self._path):
+                self._file.write(part, FIRST_GENERATION)
+
+    def _content(self, number: int) -> bytes | bytearray:
+        return FREE_CONTENT if self._free.is_free(number) else self._cache.content(number)
+
+    def end(self) -> None:
+        """Whether it succeeded or not: nothing is noted any more.  The mutex is held."""
+        self._cache.changed = None
+
+    def finish(self) -> None:
+        """Have the folder be a store.  Raises: FullError; AccessError."""
+        with _not_of_the_store(self._path):
+            self._file.sync()
+            create_whole(self._path, self._directory_fd, self._file.page_bytes, self._states)
+            finish_store(self._path, self._directory_fd, PAGE_FILE + BACKUP_END)
+
+
+@contextmanager
+def _not_of_the_store(path: str) -> Iterator[None]:
+    """What fails of a copy is told so that nobody takes the store for one that has failed."""
+    try:
+        yield
+    except PoisonedError as error:
+        number = getattr(error.__cause__, "errno", None) or 0
+        text = f"{path}: {os.strerror(number)} while a backup was written, which is none; the store goes on"
+        raise AccessError(text, errno=number, path=path) from error

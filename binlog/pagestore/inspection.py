@@ -1,0 +1,109 @@
+"""Reading a page store from outside, as it was at one moment, while another process may have it.
+
+The log is read first, and pages that it does not have are then read from their file.  Such a page has not changed since
+the last checkpoint, unless a record was written meanwhile that changes it, or a checkpoint was made: then all is done
+again.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import TypeVar
+
+from binlog.errors import BusyError, CorruptError
+from binlog.format.pagestore.log import RECORDS_AT, LogStart, parse_log_start
+from binlog.format.pagestore.names import LOG_FILE, PAGE_FILE
+from binlog.format.pagestore.page import PageAt, parse_page
+from binlog.pagestore.free_pages import FreePages
+from binlog.pagestore.log_reading import Records
+from binlog.pagestore.recovery import read_map
+from binlog.pagestore.redo import Redo
+from binlog.storage.files import content_bytes, open_directory, open_file, read_at
+
+_T = TypeVar("_T")
+_TRIES = 64
+
+
+class StoreLook:
+    """A store at one moment.  start: of its log's generation.  free: its pages.  record_count: of the log."""
+
+    def __init__(self, folder: str, closing: ExitStack) -> None:
+        """Raises: NotFoundError where there is no store; CorruptError; VersionError; AccessError."""
+        self.folder = folder
+        self.directory_fd = open_directory(folder)
+        closing.callback(os.close, self.directory_fd)
+        self.log_path, self._log_fd = self._open(LOG_FILE, closing)
+        self.page_path, self._page_fd = self._open(PAGE_FILE, closing)
+        self.start = self._start()
+        self._redo = self._read_log()
+        self.record_count = self._redo.record_count
+        self._read: set[int] = set()
+        self.free = FreePages(read_map(folder, self.directory_fd, self.start), lambda number: None)
+        self._redo.mark(self.free)
+
+    def _open(self, name: str, closing: ExitStack) -> tuple[str, int]:
+        path = os.path.join(self.folder, name)
+        fd = open_file(self.directory_fd, name, path, writable=False)
+        closing.callback(os.close, fd)
+        return path, fd
+
+    def _start(self) -> LogStart:
+        return parse_log_start(read_at(self._log_fd, RECORDS_AT, 0, self.log_path), self.log_path)
+
+    def _read_log(self) -> Redo:
+        redo = Redo(self.start.page_bytes, self.log_path)
+        data = read_at(self._log_fd, content_bytes(self._log_fd), 0, self.log_path)
+        redo.add(Records(data, self.start, self.log_path))
+        return redo
+
+    def at(self, number: int) -> PageAt:
+        """To tell of damage in a page."""
+        return PageAt(self.page_path, number, self.start.page_bytes)
+
+    def content(self, number: int) -> bytes | bytearray:
+        """What a page holds before its check.  Raises: CorruptError; AccessError."""
+        found = self._redo.content(number)
+        return parse_page(self.raw(number), self.at(number)) if found is None else found
+
+    def raw(self, number: int) -> bytes:
+        """A page as the file has it.  Raises: AccessError."""
+        self._read.add(number)
+        size = self.start.page_bytes
+        return read_at(self._page_fd, size, number * size, self.page_path)
+
+    def is_logged(self, number: int) -> bool:
+        """Whether the log has the page, and so the file does not matter."""
+        return number in self._redo.pages
+
+    def is_still_so(self) -> bool:
+        """Whether nothing that was read changed meanwhile."""
+        try:
+            return self._start() == self.start and not self._read.intersection(self._read_log().pages)
+        except CorruptError:
+            return False
+
+
+def look_at(path: str | os.PathLike[str], work: Callable[[StoreLook], _T]) -> _T:
+    """What comes of looking at a store; it is begun again where the store changed meanwhile.
+
+    Takes no lock and writes nothing.
+    Raises: what `work` raises; NotFoundError where there is no store; CorruptError; VersionError; AccessError;
+    BusyError where the store changes faster than it can be read.
+    """
+    folder = os.path.abspath(path)
+    for last in range(_TRIES):
+        with ExitStack() as closing:
+            look: StoreLook | None = None
+            try:
+                look = StoreLook(folder, closing)
+                found = work(look)
+            except CorruptError:
+                # What is read beside a write, or beside a checkpoint, may be none of either.
+                if last == _TRIES - 1 or (look is not None and look.is_still_so()):
+                    raise
+                continue
+            if look.is_still_so():
+                return found
+    raise BusyError(f"the store {folder} changes faster than it can be read", holder=None)

@@ -1,0 +1,40 @@
+"""How a page store is kept."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from binlog.format.pagestore.page import PAGE_BYTES_MAX, PAGE_BYTES_MIN, is_page_size
+from binlog.storage.group_commit import Mode
+
+CACHE_PAGES_MIN = 8
+LOG_BYTES_MIN = 4096
+LOG_BYTES_MAX = 1 << 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageStoreOptions:
+    """How a page store is kept.
+
+    page_bytes: of a new store 2,048 or a multiple of that up to 32,768; None for what the store says, and 2,048.
+    cache_pages: so many pages are kept in memory, but for those that changed and whose changes are not on the disk yet.
+    log_bytes: a checkpoint is made once the log has so many.  mode: of a commit that is not told otherwise, Mode.SYNC
+    or Mode.FLUSH.
+    """
+
+    page_bytes: int | None = None
+    cache_pages: int = 16_384
+    log_bytes: int = 32 << 20
+    mode: Mode = Mode.SYNC
+
+    def __post_init__(self) -> None:
+        """Raises: ValueError."""
+        wrong = {
+            "page_bytes": self.page_bytes is not None and not is_page_size(self.page_bytes),
+            "cache_pages": self.cache_pages < CACHE_PAGES_MIN,
+            "log_bytes": not LOG_BYTES_MIN <= self.log_bytes <= LOG_BYTES_MAX,
+            "mode": self.mode not in (Mode.SYNC, Mode.FLUSH),
+        }
+        if bad := [f"{name}={getattr(self, name)!r}" for name, is_bad in wrong.items() if is_bad]:
+            text = f"a page has {PAGE_BYTES_MIN} bytes, or a multiple of them up to {PAGE_BYTES_MAX}"
+            raise ValueError(f"no page store can be kept so: {', '.join(bad)}; {text}")

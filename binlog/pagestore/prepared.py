@@ -1,0 +1,115 @@
+"""Transactions that are prepared: they wait for `commit` or `rollback`, also of the next process.
+
+What one puts is in its queues, and what it gets as well; it has all of that, so that nobody else gets it.  A message in
+a queue of their own says which it is.  It comes with the same record of the log, and goes with that which ends it.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from binlog.errors import NotFoundError, StateError
+from binlog.format.pagestore.prepared import PREPARED_QUEUE, PreparedRecord, Xid, check_xid, parse_prepared
+from binlog.pagestore.changes import Changes
+from binlog.pagestore.messages import read_message
+from binlog.pagestore.queues import Added, Queues, put_message
+from binlog.pagestore.transaction import PRIORITY, Put, State, Taken, Transaction
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedTransaction:
+    """A transaction that is prepared.
+
+    puts, gets: queues and keys of its messages.  prepared_ms: when, milliseconds since 1970 UTC.
+    """
+
+    xid: Xid
+    prepared_ms: int
+    puts: tuple[tuple[str, int], ...]
+    gets: tuple[tuple[str, int], ...]
+
+
+@dataclass(slots=True)
+class _Prepared:
+    """own: the message that tells of it."""
+
+    record: PreparedRecord
+    own: Taken
+    puts: list[Taken]
+    gets: list[Taken]
+
+
+class PreparedTransactions:
+    """All of them; the mutex of the store is held."""
+
+    def __init__(self, queues: Queues) -> None:
+        """Have those that are in the store.  Raises: CorruptError; NotFoundError; AccessError."""
+        self._queues = queues
+        self._prepared: dict[Xid, _Prepared] = {}
+        if PREPARED_QUEUE not in queues.first_pages:
+            return
+        queue = queues.get(PREPARED_QUEUE)
+        while (entry := queue.next()) is not None:
+            record = parse_prepared(read_message(queues.cache, entry.message_page), queues.cache.file.path)
+            queue.take(entry)
+            puts, gets = ([self._take(*each) for each in part] for part in (record.puts, record.gets))
+            self._prepared[record.xid] = _Prepared(record, (queue, entry), puts, gets)
+
+    def _take(self, name: str, key: int) -> Taken:
+        queue = self._queues.get(name)
+        entry = queue.index.entry(key, self._queues.cache)
+        queue.take(entry)
+        return queue, entry
+
+    def all(self) -> list[PreparedTransaction]:
+        """In the order in which they were prepared."""
+        return [PreparedTransaction(*each.record) for each in self._prepared.values()]
+
+    def prepare(self, transaction: Transaction, xid: Xid) -> None:
+        """Raises: StateError, also where there is one of that name; NotFoundError; FullError; CorruptError."""
+        transaction.check()
+        check_xid(xid)
+        if xid in self._prepared:
+            raise StateError(f"a transaction {xid} is prepared already")
+        self._queues.create(PREPARED_QUEUE)
+        queue = self._queues.get(PREPARED_QUEUE)
+        gets = list(transaction.taken)
+        records: list[PreparedRecord] = []
+
+        def tell(changes: Changes, added: Added) -> Added:
+            record = PreparedRecord(xid, time.time_ns() // 1_000_000, _names(added), _names(gets))
+            records.append(record)
+            return put_message(changes, Put((PREPARED_QUEUE,), record.pack(), PRIORITY, 0), [queue])
+
+        added = self._queues.exchange([], transaction.puts, transaction.tx_id, then=tell)
+        for each, entry in added:
+            each.take(entry)
+        *puts, own = added
+        self._prepared[xid] = _Prepared(records[0], own, puts, gets)
+        transaction.end(State.PREPARED)
+
+    def commit(self, xid: Xid) -> None:
+        """Raises: NotFoundError; FullError; CorruptError; AccessError; then it is prepared still."""
+        found = self._find(xid)
+        self._queues.exchange([*found.gets, found.own], [], 0)
+        for queue, entry in found.puts:
+            queue.give_back(entry)
+        del self._prepared[xid]
+
+    def roll_back(self, xid: Xid) -> None:
+        """Raises: as `commit`."""
+        found = self._find(xid)
+        self._queues.exchange([*found.puts, found.own], [], 0)
+        self._queues.come_back(found.gets, 0)
+        del self._prepared[xid]
+
+    def _find(self, xid: Xid) -> _Prepared:
+        found = self._prepared.get(xid)
+        if found is None:
+            raise NotFoundError(f"no transaction {xid} is prepared")
+        return found
+
+
+def _names(taken: list[Taken]) -> tuple[tuple[str, int], ...]:
+    return tuple((queue.name, entry.key) for queue, entry in taken)

@@ -1,0 +1,292 @@
+"""The queues of a store: what transactions make of them, in memory, in pages and in the log.
+
+All of this is done with the mutex of the store held, and in no thread that signal handlers run in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+
+from binlog.errors import AccessError, BinlogError, CorruptError, FullError, InternalError, NotFoundError, StateError
+from binlog.format.pagestore.index import IndexHead, QueueEntry, RootEntry
+from binlog.format.pagestore.page import content_bytes
+from binlog.pagestore.cache import Cache
+from binlog.pagestore.changes import Changes
+from binlog.pagestore.free_pages import FreePages
+from binlog.pagestore.messages import free_message, read_message, write_message
+from binlog.pagestore.queue import Queue
+from binlog.pagestore.root_index import RootIndex
+from binlog.pagestore.transaction import Message, Put, State, Taken, Transaction
+from binlog.pagestore.transaction_log import TransactionLog
+
+# Messages of a queue that is deleted are removed so many at a time.
+_REMOVED_TOGETHER = 1000
+
+Added = list[tuple[Queue, QueueEntry]]
+
+
+class Queues:
+    """See above.  first_pages: of all queues' indexes, by their names."""
+
+    def __init__(self, cache: Cache, free: FreePages, log: TransactionLog) -> None:
+        """Raises: CorruptError; AccessError."""
+        self.cache = cache
+        self.free = free
+        self.log = log
+        self.root = RootIndex(cache)
+        self.first_pages = self.root.queues
+        self._queues: dict[str, Queue] = {}
+        # How many entries a message has, of those that have or had more than one; None before anybody asked.
+        self._entry_counts: dict[int, int] | None = None
+
+    def get(self, name: str) -> Queue:
+        """A queue, whose index is read the first time.  Raises: NotFoundError; CorruptError; AccessError."""
+        queue = self._queues.get(name)
+        if queue is None:
+            if name not in self.first_pages:
+                raise NotFoundError(f"there is no queue {name!r}")
+            queue = self._queues[name] = Queue(name, self.cache, self.first_pages[name])
+        if queue.is_stale:
+            queue.read_again()
+        return queue
+
+    def create(self, name: str) -> bool:
+        """Have a queue; False where there is one.  Raises: FullError; CorruptError; AccessError."""
+        if name in self.first_pages:
+            return False
+
+        def change(changes: Changes) -> None:
+            number = changes.take()
+            content = IndexHead().pack().ljust(content_bytes(self.cache.file.page_bytes), b"\0")
+            changes.create(number, bytearray(content))
+            root.add(changes, RootEntry(name, number))
+
+        root = self.root.copy()
+        self.change(change)
+        self._take_root(root)
+        return True
+
+    def _take_root(self, root: RootIndex) -> None:
+        self.root = root
+        self.first_pages = root.queues
+
+    def delete_some(self, name: str) -> bool:
+        """Remove messages of a queue, and where there are none any more the queue; whether it is gone.
+
+        Raises: NotFoundError; StateError where a transaction has a message of it; FullError; CorruptError; AccessError.
+        """
+        queue = self.get(name)
+        if queue.taken != queue.unreadable:
+            raise StateError(f"a transaction has a message of the queue {name!r}")
+        while queue.unreadable:
+            queue.give_back(queue.index.entry(queue.unreadable.pop(), self.cache))
+        if queue.waiting_count:
+            self._remove_some(queue)
+            return False
+
+        def change(changes: Changes) -> None:
+            changes.use(queue)
+            for part in queue.index.parts:
+                changes.free(part.number)
+            root.remove(changes, name)
+
+        root = self.root.copy()
+        self.change(change)
+        del self._queues[name]
+        self._take_root(root)
+        return True
+
+    def _remove_some(self, queue: Queue) -> None:
+        taken: list[Taken] = []
+        try:
+            while len(taken) < _REMOVED_TOGETHER and (entry := queue.next()) is not None:
+                queue.take(entry)
+                taken.append((queue, entry))
+            self.exchange(taken, [], 0)
+        except BaseException:
+            for _, entry in taken:
+                if entry.key in queue.taken:
+                    queue.give_back(entry)
+            raise
+
+    def take_next(self, transaction: Transaction, name: str) -> Message | None:
+        """The next message of a queue, which the transaction has from then on.
+
+        Raises: NotFoundError; StateError; CorruptError, AccessError where it cannot be read, which is passed over then.
+        """
+        transaction.check()
+        queue = self.get(name)
+        entry = queue.next()
+        if entry is None:
+            return None
+        try:
+            body = read_message(self.cache, entry.message_page)
+        except CorruptError as error:
+            queue.pass_over(entry)
+            text = f"{error.text}; the message {entry.key} of the queue {name!r} is passed over"
+            raise CorruptError(error.path, error.offset, error.rule, text) from error
+        except AccessError:
+            queue.pass_over(entry)
+            raise
+        queue.take(entry)
+        transaction.taken.append((queue, entry))
+        self._trim()
+        return Message(name, entry.key, body, entry.priority, entry.delivery_count, entry.expiration)
+
+    def take_this(self, transaction: Transaction, name: str, key: int) -> None:
+        """Have the transaction have a message.  Raises: as `take_next`, and NotFoundError where another has it."""
+        transaction.check()
+        queue = self.get(name)
+        entry = queue.index.entry(key, self.cache)
+        if key in queue.unreadable:
+            queue.unreadable.discard(key)
+            queue.give_back(entry)
+        if key in queue.taken:
+            raise NotFoundError(f"a transaction has the message {key} of the queue {name!r}")
+        queue.take(entry)
+        transaction.taken.append((queue, entry))
+
+    def commit(self, transaction: Transaction) -> bool:
+        """Have all that a transaction did be there; False where it did nothing.
+
+        Raises: NotFoundError; StateError; FullError; CorruptError; AccessError; then it is as before.
+        """
+        transaction.check()
+        if transaction.puts or transaction.taken:
+            self.exchange(transaction.taken, transaction.puts, transaction.tx_id)
+        did_something = bool(transaction.puts or transaction.taken)
+        transaction.end(State.COMMITTED)
+        return did_something
+
+    def roll_back(self, transaction: Transaction) -> None:
+        """Have nothing of it be there.  Raises: StateError."""
+        transaction.check()
+        self.come_back(transaction.taken, transaction.tx_id)
+        transaction.end(State.ROLLED_BACK)
+
+    def come_back(self, taken: list[Taken], tx_id: int) -> None:
+        """Messages that a transaction had can be got again, and tell that they were given once more."""
+        if not taken:
+            return
+        self._count_deliveries(taken, tx_id)
+        for queue, entry in taken:
+            queue.give_back(entry)
+
+    def exchange(
+        self,
+        taken: list[Taken],
+        puts: list[Put],
+        tx_id: int,
+        *,
+        then: Callable[[Changes, Added], Added] | None = None,
+    ) -> Added:
+        """Remove messages that a transaction has, and put others, which then wait.
+
+        then: is given what was put, and puts more.
+        Raises: NotFoundError; FullError; CorruptError; AccessError; then all is as before.
+        """
+        into = [[self.get(name) for name in put.queues] for put in puts]
+        are_shared = [entry for _, entry in taken if entry.sharer_count > 1]
+        entry_counts = self._count_entries() if are_shared else {}
+        added: Added = []
+        removed: dict[int, int] = {}
+
+        def change(changes: Changes) -> None:
+            for queue, entry in taken:
+                page = entry.message_page
+                changes.use(queue)
+                queue.index.remove(changes, entry.key)
+                removed[page] = count = removed.get(page, 0) + 1
+                if entry_counts.get(page, 1) == count:
+                    free_message(changes, page)
+            for put, queues in zip(puts, into, strict=True):
+                added.extend(put_message(changes, put, queues))
+            if then is not None:
+                added.extend(then(changes, list(added)))
+
+        self.change(change, tx_id=tx_id)
+        for queue, entry in taken:
+            queue.removed(entry.key)
+        for queue, entry in added:
+            queue.added(entry)
+        if self._entry_counts is not None:
+            for page in entry_counts.keys() & removed.keys():
+                self._entry_counts[page] -= removed[page]
+                if not self._entry_counts[page]:
+                    del self._entry_counts[page]  # the page may soon be another message's
+            self._entry_counts.update(
+                (entry.message_page, entry.sharer_count) for _, entry in added if entry.sharer_count
+            )
+        return added
+
+    def _count_entries(self) -> dict[int, int]:
+        """How many entries each shared message has.  Raises: CorruptError; AccessError."""
+        counts = self._entry_counts
+        if counts is None:
+            counts = {}
+            for name in self.first_pages:
+                for entry in self.get(name).index.entries(self.cache):
+                    if entry.valid and entry.sharer_count > 1:
+                        counts[entry.message_page] = counts.get(entry.message_page, 0) + 1
+            self._entry_counts = counts
+        return counts
+
+    def _count_deliveries(self, taken: list[Taken], tx_id: int) -> None:
+        def change(changes: Changes) -> None:
+            for queue, entry in taken:
+                changes.use(queue)
+                queue.index.count_delivery(changes, entry.key)
+
+        try:
+            self.change(change, tx_id=tx_id)
+        except (FullError, CorruptError, AccessError):
+            return  # that they were given once more is not told; they can be got again all the same
+
+    def change(self, change: Callable[[Changes], None], *, tx_id: int = 0) -> None:
+        """Change pages, and put that into the log; all of it or nothing.  Raises: as `change`, and FullError."""
+        changes = Changes(self.cache, self.free)
+        try:
+            change(changes)
+            actions = changes.actions()
+            record = self.log.pack(tx_id, actions)
+            self.log.reserve(len(record))
+        except BaseException as error:
+            self._undo(changes, error)
+            raise
+        if actions:
+            changes.keep(self.log.append(record))
+        self._trim()
+
+    def _undo(self, changes: Changes, error: BaseException) -> None:
+        try:
+            changes.undo()
+            for queue in changes.queues:
+                with suppress(CorruptError, AccessError):  # whoever needs it next is told
+                    queue.read_again()
+        except BaseException as failure:
+            self.log.fail(failure if isinstance(failure, BinlogError) else InternalError(repr(failure)))
+            raise
+        if not isinstance(error, BinlogError):
+            self.log.fail(InternalError(f"in a change of pages: {error!r}"))
+
+    def _trim(self) -> None:
+        try:
+            self.cache.trim(self.log.durable)
+        except FullError:
+            return  # what has no space stays in memory, and in the log
+        except BinlogError as error:
+            self.log.fail(error)
+
+
+def put_message(changes: Changes, put: Put, queues: list[Queue]) -> Added:
+    """One message, into one queue or several, which share its pages."""
+    page = write_message(changes, put.body)
+    sharer_count = len(queues) if len(queues) > 1 else 0
+    added = []
+    for queue in queues:
+        changes.use(queue)
+        entry = QueueEntry(1, put.priority, 0, put.expiration, queue.index.max_key + 1, page, sharer_count)
+        queue.index.add(changes, entry)
+        added.append((queue, entry))
+    return added

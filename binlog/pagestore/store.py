@@ -1,0 +1,350 @@
+"""A page store: queues by their names, and transactions over them."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
+from itertools import count
+from types import TracebackType
+from typing import Self, TypeVar
+from weakref import ReferenceType, ref
+
+from binlog.errors import AccessError, BinlogError, ClosedError, FullError, NotFoundError, StateError
+from binlog.format.pagestore.index import NAME_BYTES_MAX
+from binlog.format.pagestore.log import LogStart
+from binlog.format.pagestore.names import LOCK_FILE
+from binlog.format.pagestore.prepared import PREPARED_QUEUE, Xid
+from binlog.pagestore.backup import Backup
+from binlog.pagestore.checkpoint import begin_generation, next_start
+from binlog.pagestore.options import PageStoreOptions
+from binlog.pagestore.prepared import PreparedTransaction, PreparedTransactions
+from binlog.pagestore.queues import Queues
+from binlog.pagestore.recovery import OpenFiles, open_files
+from binlog.pagestore.transaction import Message, State, Taken, Transaction
+from binlog.pagestore.transaction_log import Ticket, TransactionLog
+from binlog.storage.files import make_directory, open_directory, sync_parent
+from binlog.storage.group_commit import Mode
+from binlog.storage.sole_owner import SoleOwner
+from binlog.storage.undisturbed import Undisturbed
+
+_T = TypeVar("_T")
+
+
+class PageStore:
+    """The page store in a folder, for this process, whose threads may share it.
+
+    All that changes what is in memory is a step, done with the mutex held, in no thread that signal handlers run in.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], options: PageStoreOptions | None = None) -> None:
+        """Open it; its folder is made where there is none, in one that is there.
+
+        Blocks: for as long as the log takes that a crash left.
+        Raises: BusyError; CorruptError; VersionError; ValueError where the pages have another size; FullError;
+        AccessError; PoisonedError.
+        """
+        self.path = os.path.abspath(path)
+        self._options = options or PageStoreOptions()
+        self._mutex = threading.Lock()
+        self._closing = threading.Lock()
+        self._is_closed = False
+        self._shrinks = False
+        self._not_cut: AccessError | None = None
+        self._steps: Undisturbed | None = None
+        # What transactions have, by references that tell by themselves, in no code of Python, that nobody has one any
+        # more, as where a signal handler raises before a block has begun; the next step puts that right.
+        self._taken: dict[ReferenceType[Transaction], list[Taken]] = {}
+        self._abandoned: deque[ReferenceType[Transaction]] = deque()
+        make_directory(self.path)
+        self._directory_fd = directory_fd = open_directory(self.path)
+        try:
+            sync_parent(directory_fd, self.path)
+            self._ownership = SoleOwner(self.path, directory_fd, LOCK_FILE, "page store")
+            try:
+                self._begin(directory_fd)
+            except BaseException:
+                self._ownership.release()
+                raise
+        except BaseException:
+            os.close(directory_fd)
+            raise
+
+    def _begin(self, directory_fd: int) -> None:
+        options = self._options
+        self._files: OpenFiles = open_files(self.path, directory_fd, options)
+        try:
+            self._cache, self._free = self._files.cache, self._files.free
+            self._tx_ids = count(self._files.tx_id_max + 1)
+            self._log = TransactionLog(
+                self.path, self._files.log_fd, self._files.start, self._mutex, options.log_bytes, self._checkpoint
+            )
+            self._content = Queues(self._cache, self._free, self._log)
+            self._prepared = PreparedTransactions(self._content)
+            self._steps = Undisturbed("binlog page store step")
+            self._log.begin()
+        except BaseException:
+            self._files.close()
+            raise
+
+    @property
+    def queues(self) -> list[str]:
+        """The names of all queues."""
+        return sorted(self._content.first_pages.keys() - {PREPARED_QUEUE})
+
+    @property
+    def page_bytes(self) -> int:
+        """How large a page is."""
+        return self._cache.file.page_bytes
+
+    def create_queue(self, name: str) -> bool:
+        """Have a queue of the name, durably; False where there is one already.
+
+        name: 1 to 1,024 bytes in UTF-8.
+        Raises: ValueError; FullError; CorruptError; AccessError; ClosedError; PoisonedError.
+        """
+        if not 1 <= len(name.encode()) <= NAME_BYTES_MAX:
+            raise ValueError(f"a queue's name has 1 to {NAME_BYTES_MAX} bytes")
+        if name == PREPARED_QUEUE:
+            raise ValueError(f"{name!r} is the name of the queue of transactions that are prepared")
+        ticket = self._step(lambda: self._log.ticket(synced=True) if self._content.create(name) else None)
+        if ticket is None:
+            return False
+        self._log.wait(ticket)
+        return True
+
+    def delete_queue(self, name: str) -> None:
+        """Delete a queue with all its messages, durably; a crash meanwhile may leave it with fewer messages.
+
+        Raises: NotFoundError; StateError where a transaction has a message of it; and as `create_queue`.
+        """
+        self._find((name,))
+        while not self._step(partial(self._content.delete_some, name)):
+            pass
+        self._log.wait(self._step(partial(self._log.ticket, synced=True)))
+
+    def waiting_count(self, name: str) -> int:
+        """How many messages of a queue can be got.  Raises: NotFoundError; CorruptError; ClosedError."""
+        self._find((name,))
+        return self._step(lambda: self._content.get(name).waiting_count)
+
+    def unreadable(self, name: str) -> list[int]:
+        """Keys of the messages of a queue that `get` has told of as damaged, or not to be read, and passes over since.
+
+        They are there still, and told of again once the store is opened anew; `remove` removes them.
+        Raises: NotFoundError; CorruptError; AccessError; ClosedError.
+        """
+        self._find((name,))
+        return self._step(lambda: sorted(self._content.get(name).unreadable))
+
+    def transaction(self) -> Transaction:
+        """A new transaction; with it, a block is committed where it ends, and rolled back where that or it raises.
+
+        Raises: StateError; ClosedError.
+        """
+        self._refuse()
+        return Transaction(self, next(self._tx_ids))
+
+    @property
+    def prepared(self) -> list[PreparedTransaction]:
+        """The transactions that are prepared, in their order.  Raises: StateError; ClosedError; PoisonedError."""
+        return self._step(self._prepared.all)
+
+    def commit_prepared(self, xid: Xid) -> None:
+        """Commit a transaction that is prepared, durably.
+
+        Raises: NotFoundError; FullError; CorruptError; AccessError; ClosedError; PoisonedError.
+        """
+        self._durably(partial(self._prepared.commit, xid))
+
+    def rollback_prepared(self, xid: Xid) -> None:
+        """Roll a transaction back that is prepared, durably.  Raises: as `commit_prepared`."""
+        self._durably(partial(self._prepared.roll_back, xid))
+
+    def _durably(self, do: Callable[[], None]) -> None:
+        def step() -> Ticket:
+            do()
+            return self._log.ticket(synced=True)
+
+        self._log.wait(self._step(step))
+
+    def checkpoint(self) -> None:
+        """Have the pages be on the disk, and the log begin anew, as the store does by itself.
+
+        Raises: FullError; AccessError; then it is made later.  ClosedError; PoisonedError.
+        """
+        before = self._cache.generation
+        self._log.wait(self._step(self._log.ask_for_checkpoint))
+        if self._cache.generation == before:
+            _raise_anew(self._log.delay)
+
+    def shrink(self) -> int:
+        """Cut off the pages behind the last one that is in use, with a checkpoint; how many pages there are then.
+
+        Raises: as `checkpoint`.
+        """
+        self._shrinks = True
+        self.checkpoint()
+        _raise_anew(self._not_cut)
+        return self._free.page_count
+
+    def backup(self, path: str | os.PathLike[str]) -> None:
+        """Copy the store to a folder that is new or empty, and can then be opened as one; others go on meanwhile.
+
+        All that was committed before this call is in it.
+        Raises: StateError where something is in the folder, or a backup is being made; CorruptError where a page is
+        damaged; FullError; AccessError, also where a write or sync of the copy fails; ClosedError; PoisonedError.
+        Whatever is raised before the folder is a store, it is none, and refused as one.
+        """
+        self._step(self._log.check)  # a store that has failed makes no folder
+        with ExitStack() as closing:
+            backup = Backup(os.fspath(path), self._cache, self._free, closing)
+            self._step(backup.begin)
+            try:
+                while not self._step(backup.copy_some):
+                    pass
+            finally:
+                self._step(backup.end)
+            self._log.wait(self._step(partial(self._log.ticket, synced=True)))
+            backup.finish()
+
+    def close(self) -> None:
+        """Make a checkpoint, and end; a second call does nothing.  Transactions that are open are rolled back.
+
+        Raises: PoisonedError and others where that fails; it is closed then too.
+        """
+        steps = self._steps
+        if steps is not None and not self._ownership.inherited:
+            steps.do(self._close)
+
+    def _close(self) -> None:
+        with self._closing:
+            if self._is_closed:
+                return
+            self._is_closed = True
+            try:
+                self._log.stop()
+            finally:
+                self._files.close()
+                self._ownership.release()
+                os.close(self._directory_fd)
+                if self._steps is not None:
+                    self._steps.stop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self.close()
+        except BinlogError:
+            if error is None:
+                raise
+
+    def _get(self, transaction: Transaction, name: str) -> Message | None:
+        self._find((name,))
+        return self._step(partial(self._take, transaction, partial(self._content.take_next, transaction, name)))
+
+    def _remove(self, transaction: Transaction, name: str, key: int) -> None:
+        self._find((name,))
+        self._step(partial(self._take, transaction, partial(self._content.take_this, transaction, name, key)))
+
+    def _take(self, transaction: Transaction, take: Callable[[], _T]) -> _T:
+        if not transaction.taken:
+            self._taken[ref(transaction, self._abandoned.append)] = transaction.taken
+        return take()
+
+    def _commit(self, transaction: Transaction, mode: Mode | None) -> None:
+        synced = (self._options.mode if mode is None else mode) is not Mode.FLUSH
+
+        def commit() -> Ticket | None:
+            return self._log.ticket(synced=synced) if self._content.commit(transaction) else None
+
+        if (ticket := self._step(commit)) is not None:
+            self._log.wait(ticket)
+
+    def _prepare(self, transaction: Transaction, xid: Xid) -> None:
+        def prepare() -> None:
+            self._prepared.prepare(transaction, xid)
+            transaction.xid = xid
+
+        self._durably(prepare)
+
+    def _roll_back(self, transaction: Transaction) -> None:
+        self._step(partial(self._content.roll_back, transaction))
+
+    def _give_up(self, transaction: Transaction) -> None:
+        """Roll it back if that can be, for something else was raised already."""
+        try:
+            if transaction.state is State.OPEN:
+                self._roll_back(transaction)
+        except BinlogError:
+            return  # it was committed meanwhile, or nothing is done in the store any more
+
+    def _checkpoint(self) -> LogStart:
+        """What the log's thread does between two generations; see checkpoint.py."""
+        self._cache.flush()
+        if self._shrinks:
+            self._free.cut()
+        start = next_start(self.page_bytes, self._log.start.generation + 1)
+        begin_generation(self.path, self._directory_fd, self._files.log_fd, start, self._free.states)
+        self._cache.generation = start.generation
+        self._cache.logged.clear()
+        if self._shrinks:
+            self._shrinks = False
+            self._cut()
+        return start
+
+    def _cut(self) -> None:
+        """Make the file shorter; where that fails it has pages that are free, and is none the worse for it."""
+        self._not_cut = None
+        try:
+            self._cache.file.cut(self._free.page_count)
+        except AccessError as error:
+            self._not_cut = error
+
+    def _find(self, names: tuple[str, ...]) -> None:
+        """Raises: NotFoundError; StateError; ClosedError."""
+        self._refuse()
+        for name in names:
+            if name not in self._content.first_pages or name == PREPARED_QUEUE:
+                raise NotFoundError(f"there is no queue {name!r}")
+
+    def _step(self, work: Callable[[], _T]) -> _T:
+        """Do something with the mutex held.  Raises: what it raises; StateError; ClosedError; PoisonedError."""
+        self._refuse()
+        assert self._steps is not None
+        return self._steps.do(partial(self._locked, work))
+
+    def _locked(self, work: Callable[[], _T]) -> _T:
+        log = self._log
+        with self._mutex:
+            if self._is_closed:
+                self._refuse()
+            log.check()
+            while self._abandoned:
+                self._content.come_back(self._taken.pop(self._abandoned.popleft()), 0)
+            result = work()
+        if log.has_work:
+            log.ring()  # once the mutex is free, for the log's thread takes it
+        return result
+
+    def _refuse(self) -> None:
+        """Raises: StateError in a forked child, where the mutex may be held for ever; ClosedError."""
+        if self._ownership.inherited:
+            raise StateError(f"the page store {self.path} is the parent process's")
+        if self._is_closed:
+            raise ClosedError(f"the page store {self.path} is closed")
+
+
+def _raise_anew(failure: FullError | AccessError | None) -> None:
+    """Raise what befell the log's thread, in this one."""
+    if isinstance(failure, FullError):
+        raise FullError(str(failure)) from failure
+    if failure is not None:
+        raise AccessError(str(failure), errno=failure.errno or 0, path=failure.filename) from failure

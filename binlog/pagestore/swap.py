@@ -1,0 +1,160 @@
+"""Messages that a queue has no room for in memory, in files that do not outlive the process.
+
+Nothing here is durable, nor meant to be: what must survive is in a page store.  A file is removed with the last of its
+messages, also where others would have come into it.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from itertools import count
+from typing import NamedTuple
+
+from binlog.errors import CorruptError, NotFoundError
+from binlog.format.pagestore.swap import SWAP_RECORD, is_swap_name, swap_name
+from binlog.pagestore.own_folder import OwnFolder
+from binlog.storage.checksum import crc32c
+from binlog.storage.files import (
+    create_file,
+    list_folder,
+    read_at,
+    remove_file,
+    write_at,
+)
+
+ROLL_BYTES = 10 << 20
+_COUNT_AT = SWAP_RECORD.offset("delivery_count")
+
+
+class SwapAddress(NamedTuple):
+    """Where a message is: in which file, at which offset, how long it is, and its CRC-32C."""
+
+    file_number: int
+    offset: int
+    message_bytes: int
+    crc: int
+
+
+class SwappedMessage(NamedTuple):
+    """A message.  delivery_count: as it was told."""
+
+    body: bytes
+    delivery_count: int
+
+
+class _SwapFile:
+    """One file.  there: offsets of its messages."""
+
+    def __init__(self, fd: int, queue: str, name: str, path: str) -> None:
+        self.fd = fd
+        self.queue = queue
+        self.name = name
+        self.path = path
+        self.end = 0
+        self.there: set[int] = set()
+
+
+class SwapStore(OwnFolder):
+    """The swap files in a folder, for this process, whose threads may share it."""
+
+    what = "swap store"
+    lock_name = "swap.lock"
+
+    def __init__(self, path: str | os.PathLike[str], *, roll_bytes: int = ROLL_BYTES) -> None:
+        """Begin with none: those that are there, of a process that died, are removed.
+
+        roll_bytes: a file that has so many is followed by another one.
+        Raises: BusyError; AccessError; ValueError.
+        """
+        if roll_bytes < 1:
+            raise ValueError(f"no file rolls at {roll_bytes} bytes")
+        self._roll_bytes = roll_bytes
+        self._mutex = threading.Lock()
+        self._numbers = count(1)
+        self._files: dict[int, _SwapFile] = {}
+        self._current: dict[str, int] = {}
+        super().__init__(path)
+
+    def _begin(self) -> None:
+        for name in filter(is_swap_name, list_folder(self.path)):
+            remove_file(self._directory_fd, name, os.path.join(self.path, name))
+
+    def add(self, queue: str, body: bytes, *, delivery_count: int = 0) -> SwapAddress:
+        """Put a message into the queue's file.
+
+        Raises: FullError; AccessError; PoisonedError; ClosedError; StateError.
+        """
+        data = SWAP_RECORD.pack({"message_bytes": len(body), "delivery_count": delivery_count}) + body
+        with self._mutex:
+            self._check()
+            number = self._current.get(queue) or self._roll(queue)
+            file = self._files[number]
+            offset = file.end
+            file.end += len(data)  # what becomes of the write, nobody writes there again
+            file.there.add(offset)
+            try:
+                write_at(file.fd, data, offset, file.path)
+            except BaseException:
+                file.there.discard(offset)
+                raise
+            if file.end >= self._roll_bytes:
+                del self._current[queue]
+        return SwapAddress(number, offset, len(body), crc32c(body))
+
+    def get(self, address: SwapAddress) -> SwappedMessage:
+        """A message, which stays.  Raises: NotFoundError; CorruptError; AccessError; ClosedError; StateError."""
+        with self._mutex:
+            file = self._file(address)
+            data = read_at(file.fd, SWAP_RECORD.size + address.message_bytes, address.offset, file.path)
+        body = data[SWAP_RECORD.size :]
+        if len(data) < SWAP_RECORD.size or crc32c(body) != address.crc:
+            raise CorruptError(file.path, address.offset, "swap", "the message is not what was written")
+        return SwappedMessage(body, SWAP_RECORD.unpack(data)["delivery_count"])
+
+    def set_delivery_count(self, address: SwapAddress, delivery_count: int) -> None:
+        """A message was delivered so often.  Raises: as `get`, and PoisonedError."""
+        data = delivery_count.to_bytes(4, "big", signed=True)
+        with self._mutex:
+            file = self._file(address)
+            write_at(file.fd, data, address.offset + _COUNT_AT, file.path)
+
+    def remove(self, address: SwapAddress) -> None:
+        """A message is not needed any more.  Raises: NotFoundError; AccessError; ClosedError; StateError."""
+        with self._mutex:
+            file = self._file(address)
+            file.there.discard(address.offset)
+            if not file.there:
+                if self._current.get(file.queue) == address.file_number:
+                    del self._current[file.queue]
+                self._remove_file(address.file_number)
+
+    def close(self) -> None:
+        """Remove all files; a second call does nothing."""
+        with self._mutex:
+            if self._is_closed or self._ownership.inherited:
+                return
+            self._is_closed = True
+            for number in list(self._files):
+                self._remove_file(number)
+            self._give_up()
+
+    def _roll(self, queue: str) -> int:
+        number = next(self._numbers)
+        name = swap_name(queue, number)
+        path = os.path.join(self.path, name)
+        self._files[number] = _SwapFile(create_file(self._directory_fd, name, path, mode=None), queue, name, path)
+        self._current[queue] = number
+        return number
+
+    def _remove_file(self, number: int) -> None:
+        file = self._files.pop(number)
+        os.close(file.fd)
+        remove_file(self._directory_fd, file.name, file.path)
+
+    def _file(self, address: SwapAddress) -> _SwapFile:
+        self._check()
+        file = self._files.get(address.file_number)
+        if file is None or address.offset not in file.there:
+            raise NotFoundError(f"no message was swapped out to {address.offset} of file {address.file_number}")
+        return file

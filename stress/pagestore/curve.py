@@ -1,0 +1,91 @@
+"""A queue is filled, and emptied: what that takes, part by part, with a cache of a hundredth of its pages."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from binlog import Mode
+from binlog.format.pagestore.index import entries_in
+from binlog.format.pagestore.page import PAGE_BYTES_MIN, content_bytes
+from binlog.pagestore import PageStore, PageStoreOptions
+
+QUEUE = "long"
+_PARTS = 10
+_TOGETHER = 100
+_BODY = bytes(100)
+
+
+class Part(NamedTuple):
+    """What a part of the messages took.
+
+    length: of the queue in its middle.  micros: of a message.  reads: of pages from their file, for each message.
+    """
+
+    what: str
+    length: int
+    micros: float
+    reads: float
+
+
+def options(message_count: int) -> PageStoreOptions:
+    """With a cache of a hundredth of the pages that so many short messages have."""
+    pages = message_count + message_count // entries_in(content_bytes(PAGE_BYTES_MIN))
+    return PageStoreOptions(cache_pages=max(pages // 100, 8), mode=Mode.FLUSH)
+
+
+def curve(path: Path, message_count: int) -> Iterator[Part]:
+    """Fill a new store's queue, open the store anew, and empty it; each part as it is done."""
+    part_count = message_count // _PARTS
+    with PageStore(path, options(message_count)) as store:
+        store.create_queue(QUEUE)
+        for part in range(_PARTS):
+            yield _part(store, "put", part_count * part + part_count // 2, part_count, _put)
+    with PageStore(path, options(message_count)) as store:
+        for part in reversed(range(_PARTS)):
+            yield _part(store, "get", part_count * part + part_count // 2, part_count, _get)
+        assert store.waiting_count(QUEUE) == 0
+
+
+def _part(store: PageStore, what: str, length: int, count: int, do: Callable[[PageStore], None]) -> Part:
+    reads, begun = store._cache.reads, time.perf_counter()
+    for _ in range(count // _TOGETHER):
+        do(store)
+    seconds = time.perf_counter() - begun
+    return Part(what, length, seconds / count * 1e6, (store._cache.reads - reads) / count)
+
+
+def _put(store: PageStore) -> None:
+    with store.transaction() as transaction:
+        for _ in range(_TOGETHER):
+            transaction.put(QUEUE, _BODY)
+
+
+def _get(store: PageStore) -> None:
+    with store.transaction() as transaction:
+        for _ in range(_TOGETHER):
+            assert transaction.get(QUEUE) is not None
+
+
+def opening_after_crash(path: Path) -> tuple[int, float]:
+    """A process is killed with a log that is nearly full: how much it has, and the seconds that opening takes then."""
+    pid = os.fork()
+    if pid == 0:
+        store = PageStore(path, PageStoreOptions(mode=Mode.FLUSH))
+        store.create_queue(QUEUE)
+        log, body = store._log, os.urandom(1024)  # the log has no zeros at the end of a page
+        while log.end - log._base < 0.97 * store._options.log_bytes:
+            with store.transaction() as transaction:
+                for _ in range(_TOGETHER):
+                    transaction.put(QUEUE, body)
+        os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(pid, 0)
+    begun = time.perf_counter()
+    with PageStore(path) as store:
+        seconds = time.perf_counter() - begun
+        count = store.waiting_count(QUEUE)
+    return count, seconds

@@ -1,0 +1,61 @@
+"""Looking at a page store from outside, while the process that has it goes on: what is seen was so at one moment."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+from binlog.errors import BusyError
+from binlog.pagestore import PageStore, check_page_store, read_queue, stat_page_store
+
+_COUNT = 40
+_LOOKS = 15
+
+# Each transaction moves some messages from one queue to the other, and a few of them fill the log.
+_OWNER = """
+import os, sys
+from binlog import Mode
+from binlog.pagestore import PageStore, PageStoreOptions
+with PageStore(sys.argv[1], PageStoreOptions(cache_pages=16, log_bytes=1 << 16, mode=Mode.FLUSH)) as store:
+    number = 0
+    while os.path.exists(sys.argv[2]):
+        one, other = ("a", "b") if number % 50 < 25 else ("b", "a")
+        with store.transaction() as transaction:
+            for _ in range(3):
+                if (message := transaction.get(one)) is not None:
+                    transaction.put(other, message.body)
+        number += 1
+print(number)
+"""
+
+
+def test_what_is_seen_beside_an_owner_was_so_at_one_moment(tmp_path: Path) -> None:
+    path, going_on = tmp_path / "store", tmp_path / "go-on"
+    bodies = [b"%03d" % number * 500 for number in range(_COUNT)]
+    with PageStore(path) as store:
+        store.create_queue("a")
+        store.create_queue("b")
+        with store.transaction() as transaction:
+            for body in bodies:
+                transaction.put("a", body)
+    going_on.touch()
+    with subprocess.Popen([sys.executable, "-c", _OWNER, path, going_on], stdout=subprocess.PIPE, text=True) as owner:
+        try:
+            seen = 0
+            while seen < _LOOKS:
+                assert owner.poll() is None
+                with suppress(BusyError):
+                    assert check_page_store(path) == []
+                    stat = stat_page_store(path)
+                    assert sum(queue.message_count for queue in stat.queues) == _COUNT
+                    for queue in ("a", "b"):
+                        assert {message.body for message in read_queue(path, queue)} <= set(bodies)
+                    seen += 1
+        finally:
+            going_on.unlink()
+            moved, _ = owner.communicate()
+    assert owner.returncode == 0
+    assert int(moved) > 10
+    assert sorted(message.body for queue in ("a", "b") for message in read_queue(path, queue)) == bodies

@@ -1,0 +1,77 @@
+"""Page stores so small that a few messages fill their caches and logs."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+
+from binlog.pagestore import Message, PageStore, PageStoreOptions, check_page_store
+
+SMALL = PageStoreOptions(cache_pages=8, log_bytes=8192)
+QUEUE = "orders"
+
+_copies = itertools.count()
+
+
+@contextmanager
+def page_store(path: Path, options: PageStoreOptions = SMALL, queue: str = QUEUE) -> Iterator[PageStore]:
+    """A store with a queue, which is looked at for problems in the end."""
+    with PageStore(path, options) as store:
+        store.create_queue(queue)
+        yield store
+    assert check_page_store(path) == []
+
+
+def put(store: PageStore, *bodies: bytes, queue: str = QUEUE) -> None:
+    """Put messages together."""
+    with store.transaction() as transaction:
+        for body in bodies:
+            transaction.put(queue, body)
+
+
+def drain(store: PageStore, queue: str = QUEUE) -> list[bytes]:
+    """Get all messages, one by one."""
+    bodies = []
+    while (message := take(store, queue)) is not None:
+        bodies.append(message.body)
+    return bodies
+
+
+def take(store: PageStore, queue: str = QUEUE) -> Message | None:
+    """Get a message."""
+    with store.transaction() as transaction:
+        return transaction.get(queue)
+
+
+def peek(store: PageStore, queue: str = QUEUE) -> list[bytes]:
+    """All messages that wait, which wait still."""
+    transaction = store.transaction()
+    bodies = []
+    while (message := transaction.get(queue)) is not None:
+        bodies.append(message.body)
+    transaction.rollback()
+    return bodies
+
+
+def killed(what: PageStore | Path) -> Path:
+    """A copy of a store's files as they are: what a process leaves that is killed now."""
+    path = Path(what.path) if isinstance(what, PageStore) else what
+    copy = path.with_name(f"{path.name}-killed-{next(_copies)}")
+    # So that no checkpoint is made while the files are copied one after the other.
+    with what._mutex if isinstance(what, PageStore) else nullcontext():
+        shutil.copytree(path, copy)
+    return copy
+
+
+def after_kill(what: PageStore | Path, options: PageStoreOptions = SMALL) -> dict[str, list[bytes]]:
+    """What the queues of a store have whose process is killed now."""
+    copy = killed(what)
+    assert check_page_store(copy) == []
+    with PageStore(copy, options) as store:
+        found = {queue: peek(store, queue) for queue in store.queues}
+    assert check_page_store(copy) == []
+    shutil.rmtree(copy)
+    return found

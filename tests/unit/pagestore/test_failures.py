@@ -1,0 +1,273 @@
+"""Calls that fail: what a store refuses then, what it tells, and what is there when it is opened anew."""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from binlog.errors import AccessError, CorruptError, FullError, PoisonedError
+from binlog.format.pagestore.index import QueueEntry
+from binlog.pagestore import PageStore, Xid, check_page_store
+from binlog.pagestore import checkpoint as checkpoint_module
+from binlog.pagestore import recovery as recovery_module
+from binlog.pagestore import transaction_log as log_module
+from binlog.pagestore.page_file import PageFile
+from binlog.storage.failures import failure, write_failure
+from tests.support.pagestores import QUEUE, SMALL, drain, killed, page_store, peek, put
+
+_LOG, _PAGES, _MAP = "transaction.log", "page.db", ".free"
+
+
+@contextmanager
+def calls_that_fail(
+    monkeypatch: pytest.MonkeyPatch, call: str, end: str, number: int = errno.EIO
+) -> Iterator[list[str]]:
+    """Those of `os` on files whose names end so; which these were."""
+    real = getattr(os, call)
+    failed: list[str] = []
+
+    def fails(fd: int, *arguments: int) -> None:
+        path = os.readlink(f"/proc/self/fd/{fd}")
+        if path.endswith(end):
+            failed.append(path)
+            raise OSError(number, os.strerror(number))
+        real(fd, *arguments)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, call, fails)
+        yield failed
+
+
+def _uses(store: PageStore, path: Path) -> list[Callable[[], object]]:
+    return [
+        lambda: put(store, b"never"),
+        lambda: store.transaction().get(QUEUE),
+        lambda: store.transaction().remove(QUEUE, 1),
+        lambda: store.transaction().prepare(Xid(1, b"never")),
+        lambda: store.create_queue("never"),
+        lambda: store.delete_queue(QUEUE),
+        lambda: store.waiting_count(QUEUE),
+        lambda: store.prepared,
+        lambda: store.rollback_prepared(Xid(1, b"x")),
+        store.checkpoint,
+        store.shrink,
+        lambda: store.backup(path / "never"),
+    ]
+
+
+@pytest.mark.parametrize(("end", "has_checkpoint"), [(_LOG, False), (_LOG, True), (_PAGES, True), (_MAP, True)])
+def test_after_a_sync_that_failed_all_is_refused_until_it_is_opened_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str, has_checkpoint: bool
+) -> None:
+    path = tmp_path / "store"
+    store = PageStore(path, SMALL)
+    store.create_queue(QUEUE)
+    put(store, b"one", b"two")
+    with calls_that_fail(monkeypatch, "fdatasync", end):
+        with pytest.raises(PoisonedError) as told:
+            put(store, b"three") if not has_checkpoint else store.checkpoint()
+        cause: BaseException | None = told.value
+        while isinstance(cause, PoisonedError):
+            cause = cause.__cause__
+        assert isinstance(cause, OSError)
+    for use in _uses(store, tmp_path):
+        with pytest.raises(PoisonedError):
+            use()
+    assert not (tmp_path / "never").exists()
+    with pytest.raises(PoisonedError):
+        store.close()
+    assert check_page_store(path) == []
+    with PageStore(path, SMALL) as store:
+        assert store.queues == [QUEUE]
+        assert peek(store) in ([b"one", b"two"], [b"one", b"two", b"three"][: 2 if has_checkpoint else 3])
+        put(store, b"four")
+    with PageStore(path, SMALL) as store:
+        assert drain(store)[-1] == b"four"
+
+
+def test_all_who_wait_are_told_of_a_write_that_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = PageStore(tmp_path / "store", SMALL)
+    store.create_queue(QUEUE)
+    may_fail = threading.Event()
+
+    def fails(fd: int, data: bytes, offset: int, path: str) -> None:
+        may_fail.wait()
+        raise write_failure(errno.EIO, path)
+
+    told: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            put(store, b"never")
+        except PoisonedError as error:
+            told.append(error)
+
+    monkeypatch.setattr(log_module, "write_at", fails)
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    may_fail.set()
+    for thread in threads:
+        thread.join()
+    assert len(told) == 4
+    monkeypatch.undo()
+    with suppress(PoisonedError):
+        store.close()
+    with PageStore(tmp_path / "store", SMALL) as store:
+        assert drain(store) == []
+
+
+def test_a_checkpoint_for_which_there_is_no_space_or_descriptor_is_made_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with page_store(tmp_path / "store") as store:
+        put(store, b"one")
+        for number, error in ((errno.ENOSPC, FullError), (errno.EMFILE, AccessError)):
+
+            def fails(directory_fd: int, name: str, path: str, *, writable: bool, number: int = number) -> int:
+                raise failure(number, path, "opening the file")
+
+            with monkeypatch.context() as patched:
+                patched.setattr(checkpoint_module, "open_file", fails)
+                with pytest.raises(error):
+                    store.checkpoint()
+                put(store, *(b"%d" % number * 500 for number in range(30)))  # more than makes a checkpoint due
+            with PageStore(killed(store), SMALL) as copy:
+                assert peek(copy) == peek(store)
+            store.checkpoint()
+        wanted = peek(store)
+    with PageStore(tmp_path / "store", SMALL) as store:
+        assert drain(store) == wanted
+
+
+def test_a_log_is_on_the_disk_before_a_page_is_made_from_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever wrote it may have died before its sync, or the sync have failed: the kernel then takes it for written."""
+    with page_store(tmp_path / "store") as store:
+        put(store, b"one", b"two")
+        copy = killed(store)
+    before = (copy / _PAGES).read_bytes()
+    sync, events = os.fdatasync, []
+
+    def notes(fd: int) -> None:
+        name = os.path.basename(os.readlink(f"/proc/self/fd/{fd}"))
+        events.append((name, (copy / _PAGES).read_bytes() == before, 0))
+        sync(fd)
+
+    def writes(fd: int, data: bytes, offset: int, path: str) -> None:
+        events.append((os.path.basename(path), (copy / _PAGES).read_bytes() == before, len(data)))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fdatasync", notes)
+        patched.setattr(recovery_module, "write_at", writes)
+        PageStore(copy, SMALL).close()
+    (first, first_unchanged, size), (second, second_unchanged, _), *_ = events
+    assert (first, second, first_unchanged, second_unchanged) == (_LOG, _LOG, True, True)
+    assert size > 512
+    assert before != (copy / _PAGES).read_bytes()
+
+
+def test_a_file_that_cannot_be_cut_is_told_by_who_asked_for_it_and_hinders_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with page_store(tmp_path / "store") as store:
+        put(store, *(bytes(3000) for _ in range(40)))
+        drain(store)
+        with calls_that_fail(monkeypatch, "ftruncate", _PAGES) as failed, pytest.raises(AccessError):
+            store.shrink()
+        assert len(failed) == 1
+        put(store, b"one")
+        assert store.shrink() < 10
+        assert drain(store) == [b"one"]
+
+
+@pytest.mark.parametrize(("call", "end"), [("fdatasync", "page.db.backup"), ("fdatasync", ".new"), ("fsync", "backup")])
+def test_a_backup_whose_sync_fails_is_none_and_its_store_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, end: str
+) -> None:
+    with page_store(tmp_path / "store") as store:
+        put(store, b"one")
+        with calls_that_fail(monkeypatch, call, end), pytest.raises(AccessError, match="the store goes on"):
+            store.backup(tmp_path / "backup")
+        with pytest.raises(CorruptError, match="not finished"):
+            PageStore(tmp_path / "backup", SMALL)
+        put(store, b"two")
+        store.backup(tmp_path / "another")
+        assert peek(store) == [b"one", b"two"]
+    with PageStore(tmp_path / "another", SMALL) as store:
+        assert drain(store) == [b"one", b"two"]
+
+
+def test_the_name_of_an_unfinished_backup_is_durable_before_any_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A power cut could leave a folder of others without it, which was then opened as a new store."""
+    sync, names = os.fsync, []
+
+    def notes(fd: int) -> None:
+        if os.readlink(f"/proc/self/fd/{fd}") == str(tmp_path / "backup"):
+            names.append(sorted(os.listdir(tmp_path / "backup")))
+        sync(fd)
+
+    with page_store(tmp_path / "store") as store:
+        put(store, b"one")
+        monkeypatch.setattr(os, "fsync", notes)
+        store.backup(tmp_path / "backup")
+    assert names[0] == ["page.db.backup"]
+
+
+def test_a_page_that_is_used_and_free_is_damage_and_the_message_stays(tmp_path: Path) -> None:
+    with PageStore(tmp_path / "store", SMALL) as store:
+        store.create_queue(QUEUE)
+        put(store, b"one", b"two")
+        number = store._content.get(QUEUE).index.entry(1, store._cache).message_page
+        store._free.give(number)
+        with pytest.raises(CorruptError, match="is said to be free"), store.transaction() as transaction:
+            transaction.remove(QUEUE, 1)
+        store._free.take_this(number)
+        assert drain(store) == [b"one", b"two"]
+
+
+def test_an_index_that_cannot_be_read_refuses_its_queue_alone_and_until_it_can(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It refused the whole store once, for the index is read again where a change of it was undone."""
+    read = PageFile.read
+    with page_store(tmp_path / "store") as store:
+        store.create_queue("other")
+        put(store, *(b"%d" % number for number in range(700)))
+        put(store, *(bytes(number) for number in range(20)), queue="other")
+        middle = store._content.get(QUEUE).index.parts[5]
+        first, behind = middle.first_key, middle.first_key + middle.entry_count
+        transaction = store.transaction()
+        transaction.get(QUEUE)
+        store.checkpoint()
+        drain(store, "other")  # the cache has other pages now
+        assert middle.number not in store._cache._pages
+
+        def fails(file: PageFile, number: int) -> bytes:
+            if number == middle.number:
+                raise file.at(number).damage("crc", "is damaged")
+            return read(file, number)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(PageFile, "read", fails)
+            removing = store.transaction()
+            for key in (first - 1, behind):
+                removing.remove(QUEUE, key)
+            removing.taken.append((store._content.get(QUEUE), QueueEntry(1, 4, 0, 0, first, 1, 0)))
+            with pytest.raises(CorruptError):
+                removing.commit()
+            removing.taken.pop()
+            with pytest.raises(CorruptError):
+                put(store, b"never")
+            removing.rollback()
+            transaction.rollback()
+            put(store, b"goes on", queue="other")
+            assert drain(store, "other") == [b"goes on"]
+        assert drain(store) == [b"%d" % number for number in range(700)]

@@ -1,0 +1,106 @@
+"""Ctrl-C at each place of a call: behind it the store goes on, and each transaction is done whole, or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from binlog.pagestore import PageStore, Transaction, check_page_store
+from binlog.pagestore.transaction import State
+from tests.support.interruptions import Interruption
+from tests.support.pagestores import QUEUE, SMALL, peek, put
+
+
+class Stage:
+    """What a call is made with: a store, and a transaction that got a message and puts two."""
+
+    def __init__(self, path: Path) -> None:
+        self.store = PageStore(path, SMALL)
+        self.store.create_queue(QUEUE)
+        put(self.store, b"one", b"two", b"three")
+        self.transaction: Transaction = self.store.transaction()
+        self.transaction.get(QUEUE)
+        self.transaction.put(QUEUE, b"four")
+        self.transaction.put(QUEUE, b"five")
+
+
+def _commit(stage: Stage) -> None:
+    stage.transaction.commit()
+
+
+def _roll_back(stage: Stage) -> None:
+    stage.transaction.rollback()
+
+
+def _get(stage: Stage) -> None:
+    stage.transaction.get(QUEUE)
+
+
+def _put(stage: Stage) -> None:
+    stage.transaction.put(QUEUE, b"six")
+
+
+def _create(stage: Stage) -> None:
+    stage.store.create_queue("another")
+
+
+def _checkpoint(stage: Stage) -> None:
+    stage.store.checkpoint()
+
+
+def _block(stage: Stage) -> None:
+    with stage.store.transaction() as transaction:
+        transaction.remove(QUEUE, 2)
+
+
+def _close(stage: Stage) -> None:
+    stage.store.close()
+
+
+_CALLS = [_commit, _roll_back, _get, _put, _create, _checkpoint, _block, _close]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("call", _CALLS)
+def test_a_call_that_is_interrupted_leaves_all_right(tmp_path: Path, call: Callable[[Stage], None]) -> None:
+    at = 0
+    while _interrupt(tmp_path / str(at), call, at):
+        at += 1
+    assert at > 2
+
+
+def _interrupt(path: Path, call: Callable[[Stage], None], at: int) -> bool:
+    """Interrupt a call at one of its places, then look at what there is; whether there is such a place."""
+    stage = Stage(path)
+    interruption = Interruption(at)
+    interruption.run(lambda: call(stage))
+    if call is not _close:
+        put(stage.store, b"behind")  # a step, behind whatever the call has begun
+        if stage.transaction.state is State.OPEN:
+            stage.transaction.rollback()
+        found = peek(stage.store)
+        stage.store.close()
+    else:
+        stage.store.close()
+        found = []
+    assert check_page_store(path) == []
+    with PageStore(path, SMALL) as store:
+        if found:
+            assert peek(store) == found
+        found = peek(store)
+        assert store.queues in ([QUEUE], ["another", QUEUE])
+    _judge(found, stage.transaction, call)
+    return interruption.raised
+
+
+def _judge(found: list[bytes], transaction: Transaction, call: Callable[[Stage], None]) -> None:
+    left = [body for body in found if body != b"behind"]
+    committed, dropped = [b"two", b"three", b"four", b"five"], [b"one", b"two", b"three"]
+    if call is _block:
+        assert left in (dropped, [b"one", b"three"])
+    elif transaction.state is State.COMMITTED:
+        assert left == committed
+    else:
+        assert left == dropped

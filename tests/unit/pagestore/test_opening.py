@@ -1,0 +1,127 @@
+"""Whose a store is, and what it refuses."""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from binlog.errors import AccessError, BusyError, ClosedError, NotFoundError, StateError
+from binlog.pagestore import PageStore, check_page_store
+from tests.support.checkout import ROOT
+from tests.support.pagestores import QUEUE, SMALL, drain, page_store, peek, put
+
+
+def test_a_store_has_one_owner(tmp_path: Path) -> None:
+    script = "import sys; from binlog.pagestore import PageStore; PageStore(sys.argv[1])"
+    with page_store(tmp_path) as store:
+        with pytest.raises(BusyError, match="this process"):
+            PageStore(tmp_path)
+        done = subprocess.run(
+            [sys.executable, "-c", script, str(tmp_path)], cwd=ROOT, capture_output=True, text=True, check=False
+        )
+        assert f"belongs to process {os.getpid()}" in done.stderr
+        put(store, b"one")
+    with PageStore(tmp_path, SMALL) as store:
+        assert drain(store) == [b"one"]
+
+
+def test_a_closed_store_refuses_all(tmp_path: Path) -> None:
+    store = PageStore(tmp_path, SMALL)
+    store.create_queue(QUEUE)
+    transaction = store.transaction()
+    store.close()
+    store.close()
+    for call in (
+        lambda: store.create_queue("another"),
+        lambda: store.delete_queue(QUEUE),
+        lambda: store.waiting_count(QUEUE),
+        store.transaction,
+        store.checkpoint,
+        lambda: transaction.put(QUEUE, b""),
+        lambda: transaction.get(QUEUE),
+        transaction.commit,
+        transaction.rollback,
+    ):
+        with pytest.raises(ClosedError):
+            call()
+
+
+def test_a_forked_child_cannot_use_its_parents_store(tmp_path: Path) -> None:
+    with page_store(tmp_path) as store:
+        child = os.fork()
+        if child == 0:
+            try:
+                store.transaction()
+            except StateError:
+                store.close()
+                os._exit(0)
+            os._exit(1)
+        assert os.waitpid(child, 0)[1] == 0
+        put(store, b"one")
+        assert peek(store) == [b"one"]
+
+
+def test_no_descriptor_or_thread_is_left(tmp_path: Path) -> None:
+    import threading
+
+    with page_store(tmp_path):
+        pass
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        with page_store(tmp_path):
+            pass
+        with pytest.raises(ValueError, match="pages"):
+            PageStore(tmp_path, type(SMALL)(page_bytes=4096))
+    assert len(os.listdir("/proc/self/fd")) == before
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("binlog page store")]
+
+
+def test_what_is_no_store_is_told(tmp_path: Path) -> None:
+    with pytest.raises(NotFoundError):
+        check_page_store(tmp_path)
+    with pytest.raises(AccessError):
+        PageStore(tmp_path / "not" / "there")
+
+
+def test_a_file_that_cannot_grow_refuses_a_transaction_and_nothing_else(tmp_path: Path) -> None:
+    """A limit on the size of files, of setrlimit(2), fails as a full disk does."""
+    script = """
+import resource, sys
+from binlog.errors import FullError
+from binlog.pagestore import PageStore, PageStoreOptions
+store = PageStore(sys.argv[1], PageStoreOptions(cache_pages=8, log_bytes=16384))
+store.create_queue("orders")
+soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, hard))
+count = 0
+while True:
+    transaction = store.transaction()
+    transaction.put("orders", b"%d" % count)
+    try:
+        transaction.commit()
+    except FullError:
+        transaction.rollback()
+        break
+    count += 1
+for number in range(10):
+    with store.transaction() as transaction:
+        assert transaction.get("orders").body == b"%d" % number
+with store.transaction() as transaction:
+    transaction.put("orders", b"behind")
+resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+store.close()
+print(count)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path)], cwd=ROOT, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    assert check_page_store(tmp_path) == []
+    with PageStore(tmp_path, SMALL) as store:
+        assert peek(store) == [b"%d" % number for number in range(10, int(done.stdout))] + [b"behind"]
+    assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] == resource.RLIM_INFINITY

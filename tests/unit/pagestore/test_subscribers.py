@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+import json
+import os
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from binlog.errors import AccessError, BusyError, ClosedError, CorruptError, NotFoundError, VersionError
+from binlog.format.pagestore.subscriber import parse_subscriber, subscriber_file_name
+from binlog.pagestore import DurableSubscriber, DurableSubscribers, SwapStore
+from tests.support.interruptions import Interruption
+
+ONE = DurableSubscriber("client", "prices", "stocks.*", "price > 7", no_local=True)
+
+
+def test_subscribers_are_there_until_they_are_removed(tmp_path: Path) -> None:
+    other = DurableSubscriber("client$prices", "ä/..", "stocks")
+    with DurableSubscribers(tmp_path) as subscribers:
+        assert subscribers.find("client", "prices") is None
+        for each in (ONE, other):
+            subscribers.save(each)
+        with pytest.raises(BusyError):
+            DurableSubscribers(tmp_path)
+    with DurableSubscribers(tmp_path) as subscribers:
+        assert subscribers.all() == [ONE, other]
+        changed = ONE._replace(selector=None)
+        subscribers.save(changed)
+        assert subscribers.find("client", "prices") == changed
+        subscribers.remove("client", "prices")
+        with pytest.raises(NotFoundError):
+            subscribers.remove("client", "prices")
+        assert subscribers.all() == [other]
+    with pytest.raises(ClosedError):
+        subscribers.all()
+
+
+def test_a_file_by_its_text() -> None:
+    text = ONE.pack().decode()
+    assert list(json.loads(text)) == ["version", "client_id", "name", "topic", "selector", "no_local", "crc"]
+    assert ONE.file_name == subscriber_file_name("client", "prices")
+    assert subscriber_file_name("a", "b$c") != subscriber_file_name("a$b", "c")
+
+
+@given(st.builds(DurableSubscriber, st.text(), st.text(), st.text(), st.none() | st.text(), st.booleans()), st.data())
+def test_subscribers_are_read_as_they_were_written_or_refused(one: DurableSubscriber, data: st.DataObject) -> None:
+    packed = one.pack()
+    assert parse_subscriber(packed, one.file_name, "file") == one
+    at = data.draw(st.integers(0, len(packed) - 1))
+    damaged = packed[:at] + bytes([data.draw(st.integers(0, 255))]) + packed[at + 1 :]
+    with suppress(CorruptError, VersionError):
+        assert parse_subscriber(damaged, one.file_name, "file") == one
+    with pytest.raises(CorruptError):
+        parse_subscriber(packed, subscriber_file_name("another", "one"), "file")
+
+
+@pytest.mark.parametrize("text", [b"", b"[]", b"{}", b'{"version": 1, "crc": 1}', b"[" * 100_000, b"\xff"])
+def test_what_is_no_subscriber_is_refused(text: bytes) -> None:
+    with pytest.raises(CorruptError):
+        parse_subscriber(text, "name", "file")
+
+
+def test_what_was_being_written_is_removed_and_the_one_before_counts(tmp_path: Path) -> None:
+    with DurableSubscribers(tmp_path) as subscribers:
+        subscribers.save(ONE)
+    (tmp_path / f"{ONE.file_name}.new").write_bytes(b"{")
+    with DurableSubscribers(tmp_path) as subscribers:
+        assert subscribers.all() == [ONE]
+    assert sorted(os.listdir(tmp_path)) == sorted([ONE.file_name, "subscribers.lock"])
+
+
+def test_an_interruption_leaves_the_old_one_or_the_new(tmp_path: Path) -> None:
+    changed = ONE._replace(topic="changed")
+    at, found = 0, set()
+    while True:
+        path = tmp_path / str(at)
+        with DurableSubscribers(path) as subscribers:
+            subscribers.save(ONE)
+            was_interrupted = Interruption(at).run(lambda: subscribers.save(changed))
+            subscribers.save(ONE._replace(client_id="behind"))
+            found.add(subscribers.find("client", "prices"))
+        if not was_interrupted:
+            break
+        at += 1
+    assert found == {ONE, changed}
+
+
+@pytest.mark.parametrize(("kind", "name"), [(DurableSubscribers, "a.durable.new"), (SwapStore, "a-1.swap")])
+def test_what_cannot_be_put_in_order_can_be_opened_later(
+    tmp_path: Path, kind: type[DurableSubscribers | SwapStore], name: str
+) -> None:
+    """The folder stayed this process's own once, and nobody could have it any more."""
+    (tmp_path / name).mkdir()
+    with pytest.raises(AccessError):
+        kind(tmp_path)
+    (tmp_path / name).rmdir()
+    kind(tmp_path).close()

@@ -1,0 +1,151 @@
+"""A queue whose cache is full swaps messages out, and gives them in their order all the same."""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from binlog.errors import CorruptError, FullError, NotFoundError
+from binlog.format.pagestore.swap import SWAP_RECORD
+from binlog.pagestore import SwappingQueue, SwapStore
+from binlog.pagestore import swap as swap_module
+
+
+def _files(path: Path) -> list[str]:
+    return sorted(each.name for each in path.glob("*.swap"))
+
+
+def _drain(queue: SwappingQueue) -> list[bytes]:
+    bodies = []
+    while (message := queue.get()) is not None:
+        queue.remove(message.key)
+        bodies.append(message.body)
+    return bodies
+
+
+def test_a_queue_whose_cache_is_full_swaps_messages_to_files_that_go_with_their_last(tmp_path: Path) -> None:
+    with SwapStore(tmp_path, roll_bytes=60) as swap:
+        queue = SwappingQueue(swap, "orders", cache_messages=3, cache_bytes=100)
+        for number in range(7):
+            queue.put(b"%d" % number * 20, priority=9 if number == 6 else 4)
+        queue.put(bytes(90))
+        assert (queue.waiting_count, queue.swapped_count) == (8, 5)
+        assert _files(tmp_path) == ["orders-1.swap", "orders-2.swap"]
+        assert _drain(queue) == [b"6" * 20, *(b"%d" % number * 20 for number in range(6)), bytes(90)]
+        assert _files(tmp_path) == []
+        queue.put(bytes(101))
+        assert queue.swapped_count == 1
+        assert _drain(queue) == [bytes(101)]
+
+
+def test_what_is_given_back_comes_again_in_its_place_and_tells_so(tmp_path: Path) -> None:
+    with SwapStore(tmp_path) as swap:
+        queue = SwappingQueue(swap, "orders", cache_messages=1)
+        for body in (b"one", b"two", b"three"):
+            queue.put(body, expiration=7)
+        got = [queue.get() for _ in range(3)]
+        assert queue.get() is None
+        for message in got:
+            assert message is not None
+            assert (message.delivery_count, message.expiration, message.queue) == (0, 7, "orders")
+            queue.give_back(message.key)
+            with pytest.raises(NotFoundError):
+                queue.remove(message.key)
+        told = SWAP_RECORD.unpack((tmp_path / "orders-1.swap").read_bytes()[: SWAP_RECORD.size])
+        assert told["delivery_count"] == 1
+        again = [queue.get() for _ in range(3)]
+        assert [(each.body, each.delivery_count) for each in again if each] == [(b"one", 1), (b"two", 1), (b"three", 1)]
+
+
+def test_a_message_for_which_there_is_no_space_is_refused_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(fd: int, data: bytes, offset: int, path: str) -> None:
+        raise FullError(path)
+
+    with SwapStore(tmp_path) as swap:
+        queue = SwappingQueue(swap, "orders", cache_messages=1)
+        queue.put(b"one")
+        with monkeypatch.context() as patched:
+            patched.setattr(swap_module, "write_at", fails)
+            with pytest.raises(FullError):
+                queue.put(b"never")
+        queue.put(b"two")
+        assert _drain(queue) == [b"one", b"two"]
+
+
+def test_a_damaged_message_blocks_no_other(tmp_path: Path) -> None:
+    with SwapStore(tmp_path) as swap:
+        queue = SwappingQueue(swap, "orders", cache_messages=0)
+        for body in (b"one", b"two"):
+            queue.put(body)
+        (path,) = tmp_path.glob("*.swap")
+        data = bytearray(path.read_bytes())
+        data[SWAP_RECORD.size] ^= 1
+        path.write_bytes(data)
+        with pytest.raises(CorruptError):
+            queue.get()
+        assert _drain(queue) == [b"two"]
+
+
+def test_threads_share_a_queue(tmp_path: Path) -> None:
+    found: list[bytes] = []
+    with SwapStore(tmp_path, roll_bytes=1000) as swap:
+        queue = SwappingQueue(swap, "orders", cache_messages=5)
+
+        def work(thread: int) -> None:
+            for number in range(100):
+                queue.put(b"%d/%d" % (thread, number))
+                message = queue.get()
+                assert message is not None
+                if number % 3:
+                    queue.remove(message.key)
+                    found.append(message.body)
+                else:
+                    queue.give_back(message.key)
+
+        threads = [threading.Thread(target=work, args=(thread,)) for thread in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        found += _drain(queue)
+        assert _files(tmp_path) == []
+    assert sorted(found) == sorted(b"%d/%d" % (thread, number) for thread in range(4) for number in range(100))
+
+
+@given(
+    calls=st.lists(st.tuples(st.sampled_from(["put", "put", "get", "remove", "give_back"]), st.integers(0, 9))),
+    cache=st.integers(0, 3),
+)
+def test_it_gives_what_a_sorted_list_gives(calls: list[tuple[str, int]], cache: int) -> None:
+    with tempfile.TemporaryDirectory() as folder, SwapStore(folder, roll_bytes=50) as swap:
+        queue = SwappingQueue(swap, "q", cache_messages=cache)
+        waiting: list[tuple[int, int, int]] = []  # priority, key, deliveries
+        given_: list[tuple[int, int, int]] = []
+        for call, number in calls:
+            if call == "put":
+                key = queue.put(b"%d" % number * number, priority=number)
+                waiting.append((-number, key, 0))
+            elif call == "get":
+                message = queue.get()
+                if not waiting:
+                    assert message is None
+                    continue
+                least = min(waiting)
+                waiting.remove(least)
+                given_.append(least)
+                assert message is not None
+                assert (-message.priority, message.key, message.delivery_count) == least
+                assert message.body == b"%d" % message.priority * message.priority
+            elif given_:
+                priority, key, deliveries = given_.pop(number % len(given_))
+                getattr(queue, call)(key)
+                if call == "give_back":
+                    waiting.append((priority, key, deliveries + 1))
+            assert queue.waiting_count == len(waiting)

@@ -1,0 +1,249 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from binlog.errors import NotFoundError, StateError
+from binlog.pagestore import PageStore, PageStoreOptions, Transaction
+from binlog.storage.group_commit import Mode
+from tests.support.checkout import ROOT
+from tests.support.pagestores import QUEUE, SMALL, after_kill, drain, page_store, peek, put, take
+
+
+def test_what_was_put_is_there_once_it_is_committed_and_comes_in_its_order(tmp_path: Path) -> None:
+    with page_store(tmp_path) as store:
+        transaction = store.transaction()
+        transaction.put(QUEUE, b"first")
+        transaction.put(QUEUE, b"")
+        assert transaction.get(QUEUE) is None
+        assert take(store) is None
+        transaction.commit()
+        put(store, b"third")
+        assert store.waiting_count(QUEUE) == 3
+        assert drain(store) == [b"first", b"", b"third"]
+        assert take(store) is None
+
+
+def test_the_highest_priority_comes_first_and_of_these_the_lowest_key(tmp_path: Path) -> None:
+    with page_store(tmp_path) as store:
+        with store.transaction() as transaction:
+            for number, priority in enumerate([4, 9, 0, 9, 4, 5]):
+                transaction.put(QUEUE, b"%d" % number, priority=priority, expiration=number)
+        found = [take(store) for _ in range(2)]
+        assert [(m.body, m.priority, m.key, m.expiration) for m in found if m] == [(b"1", 9, 2, 1), (b"3", 9, 4, 3)]
+        with store.transaction() as transaction:
+            transaction.put(QUEUE, b"6", priority=5)
+        assert drain(store) == [b"5", b"6", b"0", b"4", b"2"]
+
+
+@pytest.mark.parametrize("size", [0, 1, 2018, 2019, 2020, 4038, 100_000])
+def test_a_message_of_any_size_comes_as_it_was_put(tmp_path: Path, size: int) -> None:
+    body = bytes(range(256)) * (size // 256 + 1)
+    with page_store(tmp_path / "store") as store:
+        put(store, body[:size])
+        assert after_kill(store) == {QUEUE: [body[:size]]}
+    with page_store(tmp_path / "store") as store:
+        assert drain(store) == [body[:size]]
+
+
+def test_a_transaction_over_several_queues_is_done_whole(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    with page_store(path) as store:
+        store.create_queue("paid")
+        put(store, b"one", b"two")
+        transaction = store.transaction()
+        message = transaction.get(QUEUE)
+        assert message is not None
+        transaction.put("paid", message.body + b" is paid")
+        assert after_kill(store) == {QUEUE: [b"one", b"two"], "paid": []}
+        transaction.commit()
+        assert after_kill(store) == {QUEUE: [b"two"], "paid": [b"one is paid"]}
+
+
+def test_what_was_rolled_back_can_be_got_again_and_tells_so(tmp_path: Path) -> None:
+    with page_store(tmp_path) as store:
+        put(store, b"one", b"two")
+        for count in range(3):
+            transaction = store.transaction()
+            message = transaction.get(QUEUE)
+            assert message is not None
+            assert (message.body, message.delivery_count) == (b"one", count)
+            transaction.put(QUEUE, b"never")
+            transaction.rollback()
+        assert store.waiting_count(QUEUE) == 2
+    with page_store(tmp_path) as store:
+        message = take(store)
+        assert message is not None
+        assert (message.body, message.delivery_count) == (b"one", 3)
+        assert drain(store) == [b"two"]
+
+
+def test_a_block_that_raises_is_rolled_back(tmp_path: Path) -> None:
+    with page_store(tmp_path) as store:
+        put(store, b"one")
+        with pytest.raises(ZeroDivisionError), store.transaction() as transaction:  # noqa: PT012
+            transaction.put(QUEUE, b"two")
+            transaction.get(QUEUE)
+            raise ZeroDivisionError
+        assert drain(store) == [b"one"]
+
+
+def test_two_transactions_never_have_the_same_message(tmp_path: Path) -> None:
+    with page_store(tmp_path) as store:
+        put(store, b"one", b"two", b"three")
+        first, second = store.transaction(), store.transaction()
+        found = [each.get(QUEUE) for each in (first, second, first, second)]
+        assert [message and message.body for message in found] == [b"one", b"two", b"three", None]
+        second.rollback()
+        first.commit()
+        assert drain(store) == [b"two"]
+
+
+def test_a_message_is_removed_by_its_key(tmp_path: Path) -> None:
+    with page_store(tmp_path) as store:
+        put(store, b"one", b"two", b"three")
+        transaction = store.transaction()
+        transaction.remove(QUEUE, 2)
+        with pytest.raises(NotFoundError):
+            store.transaction().remove(QUEUE, 2)
+        with pytest.raises(NotFoundError):
+            transaction.remove(QUEUE, 4)
+        assert peek(store) == [b"one", b"three"]
+        transaction.commit()
+        with pytest.raises(NotFoundError):
+            store.transaction().remove(QUEUE, 2)
+        assert drain(store) == [b"one", b"three"]
+
+
+def test_a_transaction_that_has_ended_refuses_all(tmp_path: Path) -> None:
+    with page_store(tmp_path) as store:
+        for end in (Transaction.commit, Transaction.rollback):
+            transaction = store.transaction()
+            end(transaction)
+            for call in (
+                partial(transaction.put, QUEUE, b""),
+                partial(transaction.get, QUEUE),
+                partial(transaction.remove, QUEUE, 1),
+                transaction.commit,
+                transaction.rollback,
+            ):
+                with pytest.raises(StateError):
+                    call()
+
+
+def test_what_a_transaction_had_that_nobody_has_any_more_can_be_got_again(tmp_path: Path) -> None:
+    with page_store(tmp_path) as store:
+        put(store, b"one", b"two")
+        store.transaction().get(QUEUE)
+        assert drain(store) == [b"one", b"two"]
+
+
+def test_wrong_arguments_are_refused(tmp_path: Path) -> None:
+    with page_store(tmp_path) as store, store.transaction() as transaction:
+        for arguments in ({"priority": -1}, {"priority": 10}, {"expiration": -1}, {"expiration": 1 << 63}):
+            with pytest.raises(ValueError, match="priority"):
+                transaction.put(QUEUE, b"", **arguments)
+        with pytest.raises(TypeError):
+            transaction.put(QUEUE, "text")  # type: ignore[arg-type]
+        for call in (transaction.get, store.waiting_count, store.delete_queue):
+            with pytest.raises(NotFoundError):
+                call("another")
+        with pytest.raises(NotFoundError):
+            transaction.put("another", b"")
+        with pytest.raises(ValueError, match="name"):
+            store.create_queue("")
+    for options in ({"page_bytes": 1000}, {"cache_pages": 1}, {"log_bytes": 0}, {"mode": Mode.STAGE}):
+        with pytest.raises(ValueError, match="kept so"):
+            PageStoreOptions(**options)  # type: ignore[arg-type]
+
+
+def test_threads_move_messages_between_queues_and_none_is_lost_or_doubled(tmp_path: Path) -> None:
+    with page_store(tmp_path) as store:
+        store.create_queue("paid")
+        bodies = [b"%d" % number for number in range(200)]
+        moved: list[bytes] = []
+
+        def produce(part: int) -> None:
+            for body in bodies[part::4]:
+                put(store, body)
+
+        def move() -> None:
+            while len(moved) < len(bodies):
+                with store.transaction() as transaction:
+                    message = transaction.get(QUEUE)
+                    if message is not None:
+                        transaction.put("paid", message.body)
+                        moved.append(message.body)
+
+        threads = [threading.Thread(target=produce, args=(part,)) for part in range(4)]
+        threads += [threading.Thread(target=move) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert sorted(drain(store, "paid")) == sorted(bodies)
+        assert store._log.group_count < store._cache.generation * 1000
+
+
+def test_a_queue_that_is_deleted_leaves_nothing(tmp_path: Path) -> None:
+    with page_store(tmp_path) as store:
+        store.create_queue("paid")
+        put(store, *(b"%d" % number for number in range(2500)))
+        put(store, b"stays", queue="paid")
+        held = store.transaction()
+        held.get(QUEUE)
+        with pytest.raises(StateError):
+            store.delete_queue(QUEUE)
+        late = store.transaction()
+        late.put(QUEUE, b"too late")
+        held.rollback()
+        store.delete_queue(QUEUE)
+        with pytest.raises(NotFoundError):
+            late.commit()
+        assert store.queues == ["paid"]
+        assert store._free.page_count - store._free.free_count == 3
+        assert store.create_queue(QUEUE)
+        assert not store.create_queue(QUEUE)
+        late.commit()
+        assert drain(store) == [b"too late"]
+        assert drain(store, "paid") == [b"stays"]
+
+
+def test_a_new_process_finds_what_another_one_has_committed(tmp_path: Path) -> None:
+    script = """
+import sys
+from binlog.pagestore import PageStore
+store = PageStore(sys.argv[1])
+store.create_queue("orders")
+transaction = store.transaction()
+transaction.put("orders", b"committed")
+transaction.commit()
+store.transaction().put("orders", b"open")
+sys.stdout.write("done")
+sys.stdout.flush()
+import os
+os._exit(0)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path)], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout == "done"
+    with PageStore(tmp_path, SMALL) as store:
+        assert drain(store) == [b"committed"]
+
+
+def test_what_is_flushed_survives_a_process_and_a_checkpoint_makes_it_durable(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    with page_store(path, PageStoreOptions(mode=Mode.FLUSH, cache_pages=8, log_bytes=8192)) as store:
+        for number in range(100):
+            put(store, b"%d" % number * 100)
+        assert len(after_kill(store)[QUEUE]) == 100
+        with store.transaction() as transaction:
+            transaction.put(QUEUE, b"synced")
+            transaction.commit(mode=Mode.SYNC)
+        assert store._log.durable == store._log.end
