@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from stress.bench import figures, table
 from stress.bench.contestant import BODY_BYTES, RECORD_BYTES, Row
 from stress.bench.machine import Machine
+from stress.bench.peers.our_queue import many_count
 from stress.bench.peers.spark_process import MEGABYTES_A_SECOND as SPARK_MEGABYTES
 from stress.bench.rounds import Result, Results
 
@@ -53,7 +54,8 @@ def _opening(taken: Taken) -> list[str]:
         "one's end. Waits are those of single calls, of all processes: the median of the rounds' medians (p50), of",
         "their 99th percentiles (p99) and of the longest one of each round. What a log holds afterwards is counted,",
         "and a peer that holds another number than was told fails. In the rows of Spark all is done once a round, with",
-        f"{SPARK_MEGABYTES * taken.seconds:,.0f} MB of records, in one session of two cores that was warm.",
+        f"{SPARK_MEGABYTES * taken.seconds:,.0f} MB of records, in one session of two cores that was warm. The queue",
+        f"of many had {many_count(taken.seconds):,} messages, and took as long as that takes.",
         "",
     ]
 

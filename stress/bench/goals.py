@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from binlog.commitlog.options import Flush
 from stress.bench.contestant import OURS
+from stress.bench.peers.queue_work import QueueWork
 from stress.bench.rounds import Results, ratio
-from stress.bench.rows import commit_log, durable, journal, paging, reading, spark, unsynced, waking
+from stress.bench.rows import commit_log, durable, journal, pagestore, paging, reading, spark, unsynced, waking
 from stress.bench.sample import Spread
 
 
@@ -33,7 +34,17 @@ class Goal:
 
 def goals() -> list[Goal]:
     """All of them, in the order of the rows."""
-    return [*_durable(), *_unsynced(), *_reading(), _waking(), *_commit_log(), *_journal(), *_paging(), *_spark()]
+    return [
+        *_durable(),
+        *_unsynced(),
+        *_reading(),
+        _waking(),
+        *_commit_log(),
+        *_journal(),
+        *_paging(),
+        *_pagestore(),
+        *_spark(),
+    ]
 
 
 def _durable() -> list[Goal]:
@@ -128,6 +139,20 @@ def _paging() -> list[Goal]:
         Goal("queue, to the log not synced, one a call", 0.334, _against(paging.RATE, paging.LOG)),
         Goal("queue, messages/s", 60_000, _figure(paging.RATE)),
         Goal("queue, memory above an empty one, MiB", 64, _figure(paging.MEMORY), most=True),
+        Goal("queue of millions, to the log not synced, one a call", 0.334, _against(paging.MANY, paging.LOG)),
+        Goal("queue of millions, memory above an empty one, MiB", 64, _figure(paging.MANY_MEMORY), most=True),
+    ]
+
+
+def _pagestore() -> list[Goal]:
+    return [
+        Goal(
+            f"page store, {work.value}, {threads} threads, to SQLite",
+            bound,
+            _against(pagestore.row_name(work, threads), pagestore.SQLITE),
+        )
+        for work in QueueWork
+        for threads, bound in ((8, 1.5), (32, 2))
     ]
 
 

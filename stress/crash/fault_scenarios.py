@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import errno
 import gc
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from binlog import Mode, Writer
 from binlog.errors import BinlogError, InternalError, PoisonedError
+from stress.crash.descriptors import left_open, open_descriptors
 from stress.crash.ledger import Own
 from stress.crash.striker import Action, Kind, Strike
 
@@ -37,21 +37,22 @@ sync makes good what one that failed left out."""
 
 @dataclass(frozen=True)
 class Fault:
-    """One kind of failure."""
+    """One kind of failure.  names_end: it befalls only files whose names end so."""
 
     kinds: tuple[Kind, ...]
     error: int = 0  # 0: the call is short
+    names_end: str = ""
 
     def strike(self, first: int, *, for_ever: bool) -> Strike:
         """The order for it, from the `first` such call on."""
         count = (OFTEN if self.error == errno.EINTR else -1) if for_ever else 1
         action = Action.FAIL if self.error else Action.SHORT
-        return Strike(action, first, self.kinds, count, self.error)
+        return Strike(action, first, self.kinds, count, self.error, self.names_end)
 
     @property
     def name(self) -> str:
         """As it is told."""
-        kinds = "+".join(kind.name for kind in self.kinds)
+        kinds = "+".join(kind.name for kind in self.kinds) + (f" of *{self.names_end}" if self.names_end else "")
         return f"{kinds} {errno.errorcode[self.error] if self.error else 'short'}"
 
     @property
@@ -123,12 +124,16 @@ SCENARIOS: dict[str, tuple[Step, ...]] = {
 
 @dataclass
 class Fared:
-    """How a process fared: the kinds of its errors, in their order, and what was wrong with them."""
+    """How a process fared: the kinds of its errors, in their order, and what was wrong with them.
+
+    refuses_all: whether all is to be refused once a write or sync has failed.
+    """
 
     errors: list[str]
     wrong: list[str]
     opened: bool = False
     poisoned: bool = False  # while the log was open
+    refuses_all: bool = True
 
     def attempt(self, what: str, step: Callable[[], None]) -> BinlogError | None:
         """Make a step; what it raised."""
@@ -138,11 +143,11 @@ class Fared:
             self.errors.append(type(error).__name__)
             if isinstance(error, InternalError):
                 self.wrong.append(f"{what}: InternalError: {error}")
-            if self.poisoned and not isinstance(error, PoisonedError):
+            if self.poisoned and self.refuses_all and not isinstance(error, PoisonedError):
                 self.wrong.append(f"{what} after a failed sync: {type(error).__name__}: {error}")
             self.poisoned |= self.opened and isinstance(error, PoisonedError)
             return error
-        if self.poisoned:
+        if self.poisoned and self.refuses_all:
             self.wrong.append(f"{what} was accepted after a failed write or sync")
         return None
 
@@ -154,12 +159,14 @@ def run(
     end_of_fault: Callable[[], None],
     *,
     background_tells: bool = False,
+    refuses_all: bool = True,
 ) -> Fared:
     """Open and take the steps, then have the fault end, and take the last one.
 
     background_tells: whether the last step, and closing, may say what befell something in the background.
+    refuses_all: as in `Fared`.
     """
-    fared = Fared([], [])
+    fared = Fared([], [], refuses_all=refuses_all)
     handle: HandleT | None = None
     error: BinlogError | None = None
 
@@ -167,7 +174,7 @@ def run(
         nonlocal handle
         handle = open_()
 
-    descriptors = _descriptors()
+    descriptors = open_descriptors()
     for number, step in enumerate((*steps, None)):
         if step is None:
             end_of_fault()
@@ -192,10 +199,5 @@ def run(
         del closed, opened
     del handle, error
     gc.collect()
-    if (left := _descriptors() - descriptors) > 0:
-        fared.wrong.append(f"{left} descriptors were left open")
+    fared.wrong += left_open(descriptors)
     return fared
-
-
-def _descriptors() -> int:
-    return len(os.listdir("/proc/self/fd"))

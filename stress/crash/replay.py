@@ -12,9 +12,14 @@ from stress.crash import damage, faults, kill, power
 from stress.crash.journal import faults as journal_faults
 from stress.crash.journal import kill as journal_kill
 from stress.crash.journal.subject import JOURNALS
+from stress.crash.life_kill import replay as replay_life
 from stress.crash.log_subject import LOGS
-from stress.crash.paging import kill as paging_kill
-from stress.crash.paging.subject import QUEUES
+from stress.crash.pagestore import faults as page_store_faults
+from stress.crash.pagestore.kill import PAGE_STORE_VICTIM
+from stress.crash.pagestore.subject import PAGE_STORES
+from stress.crash.paging import faults as paging_faults
+from stress.crash.paging.kill import PAGING_VICTIM
+from stress.crash.paging.subject import DEPAGES, QUEUES
 from stress.crash.store import faults as store_faults
 from stress.crash.store import kill as store_kill
 from stress.crash.store.subject import STORES
@@ -32,7 +37,13 @@ _REPLAYS: dict[str, Callable[[Path, Path], list[str]]] = {
     "journal-kill": journal_kill.replay,
     "journal-faults": journal_faults.replay,
     "paging-power": partial(power.replay, QUEUES),
-    "paging-kill": paging_kill.replay,
+    "paging-kill": partial(replay_life, PAGING_VICTIM),
+    "paging-faults": paging_faults.replay,
+    "depage-power": partial(power.replay, DEPAGES),
+    "depage-faults": paging_faults.replay_depaging,
+    "pagestore-power": partial(power.replay, PAGE_STORES),
+    "pagestore-kill": partial(replay_life, PAGE_STORE_VICTIM),
+    "pagestore-faults": page_store_faults.replay,
 }
 
 

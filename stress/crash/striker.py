@@ -51,7 +51,7 @@ class Strike:
     """What a process is armed with.
 
     kinds: the calls that count.  first: which of them is struck, 0 the first.  count: how many from there on, -1 all.
-    error: the errno of Action.FAIL.
+    error: the errno of Action.FAIL.  names_end: only files whose names end so count.
     """
 
     action: Action
@@ -59,6 +59,7 @@ class Strike:
     kinds: tuple[Kind, ...] = tuple(Kind)
     count: int = 1
     error: int = 0
+    names_end: str = ""
 
 
 NOTHING = Strike(Action.NOTHING, count=_EVERY)
@@ -103,7 +104,7 @@ def arm(strike: Strike, under: str, slot: _Slot | None = None) -> None:
     kinds = sum(1 << kind for kind in set(strike.kinds))
     order = _Order(kinds, strike.first, strike.count, strike.action, strike.error)
     shown = None if slot is None else ctypes.byref(slot)
-    _library().binlog_striker_arm(ctypes.byref(order), under.encode(), shown)
+    _library().binlog_striker_arm(ctypes.byref(order), under.encode(), strike.names_end.encode(), shown)
 
 
 def disarm() -> None:

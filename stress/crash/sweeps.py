@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator
 from typing import Protocol, TypeVar
 
 
@@ -23,3 +24,16 @@ def by_chance(sweeps: list[SweepT], chance: random.Random) -> Iterator[SweepT]:
     chance.shuffle(sweeps)
     firsts = {sweep.row: at for at, sweep in reversed([*enumerate(sweeps)])}.values()
     return iter([sweeps[at] for at in sorted(range(len(sweeps)), key=lambda at: at not in firsts)])
+
+
+CaseT = TypeVar("CaseT")
+
+
+def spread(cases: list[CaseT], kind: Callable[[CaseT], Hashable]) -> list[CaseT]:
+    """In the same order, but one of each kind comes first, then a second one of each, and so on."""
+    seen: Counter[Hashable] = Counter()
+    turns = []
+    for case in cases:
+        turns.append(seen[kind(case)])
+        seen[kind(case)] += 1
+    return [cases[at] for at in sorted(range(len(cases)), key=turns.__getitem__)]

@@ -17,9 +17,14 @@ from stress.crash.journal.faults import JournalFaults
 from stress.crash.journal.kill import JournalKill
 from stress.crash.journal.subject import JOURNALS
 from stress.crash.kill import Kill
+from stress.crash.life_kill import LifeKill
 from stress.crash.log_subject import LOGS
-from stress.crash.paging.kill import QueueKill
-from stress.crash.paging.subject import QUEUES
+from stress.crash.pagestore.faults import PageStoreFaults
+from stress.crash.pagestore.kill import PAGE_STORE_VICTIM
+from stress.crash.pagestore.subject import PAGE_STORES
+from stress.crash.paging.faults import DepageFaults, PagingFaults
+from stress.crash.paging.kill import PAGING_VICTIM
+from stress.crash.paging.subject import DEPAGES, QUEUES
 from stress.crash.power import Power
 from stress.crash.store.faults import StoreFaults
 from stress.crash.store.kill import StoreKill
@@ -45,7 +50,13 @@ PARTS: dict[str, Callable[[Context], Part]] = {
     "journal-kill": JournalKill,
     "journal-faults": JournalFaults,
     "paging-power": lambda context: Power(context, QUEUES),
-    "paging-kill": QueueKill,
+    "paging-kill": lambda context: LifeKill(context, PAGING_VICTIM),
+    "paging-faults": PagingFaults,
+    "depage-power": lambda context: Power(context, DEPAGES),
+    "depage-faults": DepageFaults,
+    "pagestore-power": lambda context: Power(context, PAGE_STORES),
+    "pagestore-kill": lambda context: LifeKill(context, PAGE_STORE_VICTIM),
+    "pagestore-faults": PageStoreFaults,
 }
 SHARES = {
     "power": 0.4,
@@ -60,6 +71,12 @@ SHARES = {
     "journal-faults": 0.05,
     "paging-power": 0.15,
     "paging-kill": 0.1,
+    "paging-faults": 0.05,
+    "depage-power": 0.1,
+    "depage-faults": 0.05,
+    "pagestore-power": 0.15,
+    "pagestore-kill": 0.1,
+    "pagestore-faults": 0.05,
 }
 """How much of a worker's time each part has, against the others that run."""
 

@@ -15,7 +15,7 @@ from tests.support.crashing import crash, states
 
 @pytest.mark.slow
 def test_faults_of_every_kind(tmp_path: Path, figure: Callable[[str], None]) -> None:
-    done = crash("--parts", "faults", "--states", 4_000, "--processes", 2, "--keep", tmp_path / "kept", seconds=900)
+    done = crash("--parts", "faults", "--states", 1_500, "--processes", 2, "--keep", tmp_path / "kept", seconds=900)
     assert done.returncode == 0, done.stdout
     found = states(done.stdout)
     assert min(found.values()) > 0

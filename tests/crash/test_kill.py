@@ -18,7 +18,7 @@ ROWS = ("kill/leader", "kill/poisoned", "kill/recovery", "kill/storm", "kill/swe
 
 @pytest.mark.slow
 def test_deaths_of_every_kind(tmp_path: Path, figure: Callable[[str], None]) -> None:
-    done = crash("--parts", "kill", "--states", 6_000, "--processes", 2, "--keep", tmp_path / "kept", seconds=900)
+    done = crash("--parts", "kill", "--states", 2_000, "--processes", 2, "--keep", tmp_path / "kept", seconds=900)
     assert done.returncode == 0, done.stdout
     found = states(done.stdout)
     assert all(found[row] > 0 for row in ROWS)

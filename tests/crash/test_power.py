@@ -22,12 +22,3 @@ def test_no_power_cut_takes_what_was_acknowledged(tmp_path: Path, figure: Callab
     assert min(found[f"power/{workload}"] for workload in WORKLOADS) >= found["power"] / 10
     first, *_, rates, _ = done.stdout.splitlines()
     figure(f"power cuts: {rates} ({first})")
-
-
-@pytest.mark.slow
-def test_a_few_power_cuts_of_every_workload(tmp_path: Path) -> None:
-    done = crash("--parts", "power", "--states", 1_500, "--processes", 1, "--keep", tmp_path / "kept")
-    assert done.returncode == 0, done.stdout
-    found = states(done.stdout)
-    assert found["power"] >= 1_500
-    assert all(found[f"power/{workload}"] > 0 for workload in WORKLOADS)

@@ -20,6 +20,12 @@ PARTS = (
     "journal-faults",
     "paging-power",
     "paging-kill",
+    "paging-faults",
+    "depage-power",
+    "depage-faults",
+    "pagestore-power",
+    "pagestore-kill",
+    "pagestore-faults",
 )
 WORKLOADS = ("single", "groups", "modes", "cutover", "turns", "recovery", "jpos")
 STORE_WORKLOADS = ("sync", "async", "pooled", "removing", "killed", "recovery")

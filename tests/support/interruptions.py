@@ -28,6 +28,7 @@ class Interruption:
             return True
         finally:
             sys.settrace(None)
+            self._last.clear()  # frames that were left keep all that they had
         return False
 
     @property

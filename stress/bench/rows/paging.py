@@ -8,15 +8,19 @@ from stress.bench.peers import our_queue
 
 RATE = "paging"
 MEMORY = "paging-memory"
+MANY = "paging-many"
+MANY_MEMORY = "paging-many-memory"
 LOG = f"{OURS}'s log"
 
 _BYTES_A_SECOND = 1 << 29
+_MANY_BYTES_A_SECOND = our_queue.MANY_A_SECOND * (BODY_BYTES + 64)
+_MANY = f"{our_queue.MANY_A_SECOND / 1e6:g} million messages of {BODY_BYTES} bytes for each second of a measurement"
 _WAITING = f"{our_queue.WAITING_BYTES >> 20} MiB of older ones wait in pages"
 
 
 def rows() -> list[Row]:
     """All of them."""
-    return [_rate(), _memory()]
+    return [_rate(), _memory(), *_many()]
 
 
 def _rate() -> Row:
@@ -54,3 +58,33 @@ def _memory() -> Row:
             ),
         ),
     )
+
+
+def _many() -> list[Row]:
+    many = our_queue.Many()
+    rate = Row(
+        name=MANY,
+        title=f"A queue of {_MANY}: all are put, not synced, then all got and acknowledged",
+        unit=Unit.RECORDS,
+        disk_bytes=_MANY_BYTES_A_SECOND,
+        contestants=(
+            Contestant(
+                name=OURS,
+                how="`Queue.put` of all in `Mode.FLUSH`, then `get` and `ack` of each; messages that had it all.",
+                measure=many.rate(),
+            ),
+            Contestant(
+                name=LOG,
+                how=f"`Writer.append` of as many records of {BODY_BYTES} bytes in `Mode.FLUSH`, one a call.",
+                measure=our_queue.many_flushed(),
+            ),
+        ),
+    )
+    memory = Row(
+        name=MANY_MEMORY,
+        title=f"Memory at most of a process with a queue of {_MANY}, above what it has with an empty one",
+        unit=Unit.MEBIBYTES,
+        disk_bytes=_MANY_BYTES_A_SECOND,
+        contestants=(Contestant(name=OURS, how="`VmHWM` of the process that did the above.", measure=many.memory()),),
+    )
+    return [rate, memory]

@@ -12,15 +12,15 @@ import os
 import random
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from binlog.commitlog.options import Flush
 from binlog.commitlog.store import MessageStore
-from binlog.errors import BinlogError
-from stress.crash.aftermath import Again, keep_log
+from stress.crash.aftermath import Again
 from stress.crash.context import Context
 from stress.crash.mortal import Mortal, common_path
+from stress.crash.one_case import one_case
 from stress.crash.store.aftermath import POOL, judge_store, remove_store
 from stress.crash.store.ledger import StoreLedger, StoreOwn
 from stress.crash.store.options import options
@@ -113,31 +113,20 @@ class StoreKill:
     def one(self, case: Case) -> bool:
         """One case and what comes of it; whether there was a death, so that the next call is to be tried."""
         context = self._context
-        counts = context.tally.row(case.row)
-        begun = time.monotonic()
-        context.current.set(f"store-kill: {case.name}")
         self._ledger.clear()
         own = self._ledger.writers
         killed = False
-        wrong: list[str] = []
-        try:
+        with one_case(context, case, self._path, remove_store) as tried:
             if case.place == "on a store":
                 with MessageStore(self._path, options(Flush(case.flush))) as store:
                     own[_BEFORE].append(store, 0, 0)
                     own[_BEFORE].append(store, 0)
-            killed, wrong = self._kill(case)
+            killed, tried.wrong = self._kill(case)
             # Whoever opens it need not flush as the dead one did.
-            wrong += judge_store(self._path, self._ledger, [*Flush][case.first % 3])[1]
-        except BinlogError as error:
-            wrong.append(f"{type(error).__name__}: {error}")
-        finally:
-            if wrong:
-                keep_log(context, case.row, case.name, asdict(case), wrong, self._path)
-            remove_store(self._path)
-        counts.states += 1
-        counts.kills += killed + (case.before >= 0)
-        counts.acknowledged += self._ledger.told
-        counts.seconds += time.monotonic() - begun
+            tried.wrong += judge_store(self._path, self._ledger, [*Flush][case.first % 3])[1]
+        tried.counts.states += 1
+        tried.counts.kills += killed + (case.before >= 0)
+        tried.counts.acknowledged += self._ledger.told
         context.tell()
         return killed
 

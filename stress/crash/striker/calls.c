@@ -26,6 +26,19 @@
         return result;                                                                                                 \
     } while (0)
 
+#define PAGE_BYTES 4096
+
+/* What a write of `bytes` at `offset` has in the file when a signal kills it: Linux looks for one only between two pages
+ * (generic_perform_write of mm/filemap.c, iomap_write_iter of fs/iomap/buffered-io.c), so that up to the end of one, about
+ * half way, is there; what lies in one page is there whole. */
+static size_t to_page_end(size_t bytes, off_t offset)
+{
+    size_t first = PAGE_BYTES - offset % PAGE_BYTES;
+    if (bytes <= first)
+        return bytes;
+    return first + (bytes / 2 > first ? (bytes / 2 - first) / PAGE_BYTES * PAGE_BYTES : 0);
+}
+
 /* The call of `next` for `bytes` at `data`, fewer of them where it is to be short, or what takes its place. */
 #define STRIKE_BYTES(kind)                                                                                             \
     do {                                                                                                               \
@@ -34,8 +47,10 @@
             errno = strike.error;                                                                                      \
             return -1;                                                                                                 \
         }                                                                                                              \
-        if ((strike.action == STRIKE_SHORT || strike.action == STRIKE_KILL_WITHIN) && bytes > 1)                                                                \
+        if (strike.action == STRIKE_SHORT && bytes > 1)                                                                \
             bytes /= 2;                                                                                                \
+        if (strike.action == STRIKE_KILL_WITHIN)                                                                       \
+            bytes = to_page_end(bytes, offset);                                                                        \
         ssize_t result = next(fd, data, bytes, offset);                                                                \
         strike_end(strike);                                                                                            \
         return result;                                                                                                 \

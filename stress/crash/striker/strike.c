@@ -13,7 +13,7 @@
 
 static struct strike_order order;
 static struct strike_slot own_slot, *slot = &own_slot;
-static char ours_under[PATH_ROOM];
+static char ours_under[PATH_ROOM], ours_end[64];
 static volatile bool armed;
 static int locked_fd = -1;
 
@@ -29,11 +29,13 @@ __attribute__((constructor)) static void set_up(void)
     pthread_atfork(NULL, NULL, disarm_child);
 }
 
-/* under: what the paths of files that count begin with.  shown: a slot that others see, or NULL. */
-EXPORT void binlog_striker_arm(const struct strike_order *given, const char *under, struct strike_slot *shown)
+/* under, end: what the paths of files that count begin and end with.  shown: a slot that others see, or NULL. */
+EXPORT void binlog_striker_arm(const struct strike_order *given, const char *under, const char *end,
+                               struct strike_slot *shown)
 {
     order = *given;
     snprintf(ours_under, sizeof ours_under, "%s", under);
+    snprintf(ours_end, sizeof ours_end, "%s", end);
     slot = shown ? shown : &own_slot;
     memset(slot, 0, sizeof *slot);
     locked_fd = -1;
@@ -55,15 +57,19 @@ static bool begins(const char *path)
     return strncmp(path, ours_under, strlen(ours_under)) == 0;
 }
 
-/* Whether the descriptor's file, removed or not, is under the path.  errno stays. */
-bool is_ours(int fd)
+static bool ends(const char *path)
 {
-    char link[64], path[PATH_ROOM];
+    size_t bytes = strlen(path), end_bytes = strlen(ours_end);
+    return bytes >= end_bytes && strcmp(path + bytes - end_bytes, ours_end) == 0;
+}
+
+/* Whether the descriptor's file, removed or not, is under the path; path: room for what it has.  errno stays. */
+static bool is_under(int fd, char path[PATH_ROOM])
+{
+    char link[64];
     int saved = errno;
-    if (!armed)
-        return false;
     snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-    ssize_t bytes = readlink(link, path, sizeof path - 1);
+    ssize_t bytes = readlink(link, path, PATH_ROOM - 1);
     errno = saved;
     if (bytes < 0)
         return false;
@@ -71,13 +77,20 @@ bool is_ours(int fd)
     return begins(path);
 }
 
+bool is_ours(int fd)
+{
+    char path[PATH_ROOM];
+    return armed && is_under(fd, path) && ends(path);
+}
+
 bool is_ours_at(int directory, const char *path)
 {
-    if (!armed)
+    char folder[PATH_ROOM];
+    if (!armed || !ends(path))
         return false;
     if (*path == '/')
         return begins(path) || strncmp(path, "/proc/self/fd/", 14) == 0; /* how a segment is opened anew */
-    return directory != AT_FDCWD && is_ours(directory);
+    return directory != AT_FDCWD && is_under(directory, folder);
 }
 
 static void die(void)

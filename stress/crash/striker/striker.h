@@ -40,7 +40,7 @@ enum strike_action {
     STRIKE_KILL_AFTER,
     STRIKE_FAIL,
     STRIKE_SHORT,
-    STRIKE_KILL_WITHIN /* with half of its bytes written or stored; after any other call */
+    STRIKE_KILL_WITHIN /* with whole pages of its write, or half of its store, done; after any other call */
 };
 
 /* What a process is armed with.  kinds: bit i for the call kind i.  first: which of those calls is struck, the first one

@@ -58,14 +58,11 @@ os.pwrite(fd, b"three", 6)
 @pytest.mark.parametrize(
     ("action", "there"), [("KILL_BEFORE", b"one"), ("KILL_WITHIN", b"onetw"), ("KILL_AFTER", b"onetwos")]
 )
-@pytest.mark.parametrize("mapped", [False, True])
-def test_a_process_is_killed_within_a_write_or_a_store(
-    preload: Preload, tmp_path: Path, action: str, there: bytes, *, mapped: bool
-) -> None:
+def test_a_process_is_killed_within_a_store(preload: Preload, tmp_path: Path, action: str, there: bytes) -> None:
     code = f"""
 from binlog.storage.mapping import Mapping
 os.ftruncate(fd, 100)
-write = Mapping(fd, 100, "a").write if {mapped} else lambda data, offset: os.pwrite(fd, data, offset)
+write = Mapping(fd, 100, "a").write
 armed(Action.{action}, first=1, kinds=(Kind.WRITE, Kind.STORE))
 write(b"one", 0)
 write(b"twos", 3)
@@ -73,6 +70,22 @@ write(b"three", 7)
 """
     assert run(preload, tmp_path, code) == (-9, "")
     assert (tmp_path / "a").read_bytes().rstrip(bytes(1)) == there
+
+
+@pytest.mark.parametrize(
+    ("offset", "size", "there"),
+    [(0, 4096, 4096), (100, 200, 200), (4000, 200, 96), (0, 8192, 4096), (0, 20_000, 8192), (4000, 20_000, 8288)],
+)
+def test_a_process_is_killed_within_a_write_at_the_end_of_a_page(
+    preload: Preload, tmp_path: Path, offset: int, size: int, there: int
+) -> None:
+    code = f"""
+armed(Action.KILL_WITHIN, kinds=(Kind.WRITE,))
+os.pwrite(fd, b"1" * {size}, {offset})
+os.pwrite(fd, b"2", 0)
+"""
+    assert run(preload, tmp_path, code) == (-9, "")
+    assert (tmp_path / "a").read_bytes() == bytes(offset) + b"1" * there
 
 
 def test_calls_fail_as_often_as_they_are_told_to(preload: Preload, tmp_path: Path) -> None:
@@ -146,10 +159,18 @@ def test_a_sync_after_one_that_failed_brings_nothing_back() -> None:
     assert _image(write, _event(Kind.SYNC_FAILED), again) == bytes(3)
 
 
-def test_a_page_that_is_written_to_again_is_written_whole() -> None:
+def test_a_block_that_is_written_to_again_is_written_whole() -> None:
     first, failed = _event(Kind.WRITE, 0, b"new"), _event(Kind.SYNC_FAILED)
     assert _image(first, failed, _event(Kind.WRITE, 5, b"x"), _event(Kind.SYNC)) == b"new\0\0x"
-    other = _image(first, failed, _event(Kind.WRITE, PAGE, b"x"), _event(Kind.SYNC))
+    other = _image(first, failed, _event(Kind.WRITE, 1024, b"x"), _event(Kind.SYNC))
+    assert other == bytes(1024) + b"x"
+
+
+def test_all_of_a_page_is_written_where_a_mapping_stored_to_it() -> None:
+    first, failed = _event(Kind.WRITE, 0, b"new"), _event(Kind.SYNC_FAILED)
+    stored = _image(first, failed, _event(Kind.STORE, 1024, b"x"), _event(Kind.SYNC))
+    assert stored == b"new" + bytes(1021) + b"x"
+    other = _image(first, failed, _event(Kind.STORE, PAGE, b"x"), _event(Kind.SYNC))
     assert other == bytes(PAGE) + b"x"
 
 

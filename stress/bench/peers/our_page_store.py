@@ -1,0 +1,54 @@
+"""binlog's page store: transactions of threads of one process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from binlog.pagestore import PageStore
+from stress.bench.loops import in_threads
+from stress.bench.measuring import Prepare, Prepared
+from stress.bench.peers.queue_work import QueueCalls, QueueWork, queue_loop
+from stress.bench.processes import Loop
+
+_QUEUE = "queue"
+
+
+def working(work: QueueWork, threads: int) -> Prepare:
+    """Transactions of so many threads, each on the disk when its commit returns."""
+
+    @contextmanager
+    def prepare(directory: Path, processes: int) -> Iterator[Prepared]:
+        @contextmanager
+        def opener(index: int) -> Iterator[Loop]:
+            with PageStore(directory / "store") as store:
+                store.create_queue(_QUEUE)
+                loop = queue_loop(_calls(store), work)
+                yield in_threads(loop, threads) if threads > 1 else loop
+
+        yield Prepared(opener, None)
+
+    return prepare
+
+
+def _calls(store: PageStore) -> QueueCalls:
+    def put(body: bytes) -> None:
+        with store.transaction() as transaction:
+            transaction.put(_QUEUE, body)
+
+    def get() -> bool:
+        with store.transaction() as transaction:
+            return transaction.get(_QUEUE) is not None
+
+    def both(body: bytes) -> None:
+        with store.transaction() as transaction:
+            transaction.put(_QUEUE, body)
+            transaction.get(_QUEUE)
+
+    def fill(bodies: list[bytes]) -> None:
+        with store.transaction() as transaction:
+            for body in bodies:
+                transaction.put(_QUEUE, body)
+
+    return QueueCalls(put, get, both, fill)

@@ -1,0 +1,60 @@
+"""The page store: durable transactions of threads that put a message, get one, or both."""
+
+from __future__ import annotations
+
+from stress.bench.contestant import BODY_BYTES, OURS, Contestant, Row, Unit
+from stress.bench.measuring import measuring
+from stress.bench.peers import our_page_store, persist_queue, sqlite_queue
+from stress.bench.peers.queue_work import FILLED, QueueWork
+
+SQLITE = "SQLite"
+THREADS = (1, 8, 32)
+
+_BYTES_A_SECOND = 1 << 28
+# More of them than that only wait for each other.
+_SQLITE_PROCESSES_MAX = 8
+_DOES = {
+    QueueWork.PUT: "puts a message",
+    QueueWork.GET: f"gets the oldest message; where there is none any more, {FILLED:,} are put together",
+    QueueWork.BOTH: "puts a message and gets the oldest one",
+}
+
+
+def row_name(work: QueueWork, threads: int) -> str:
+    """The row in which so many threads do such transactions."""
+    return f"pagestore-{work.value}-{threads}"
+
+
+def rows() -> list[Row]:
+    """All of them."""
+    return [_row(work, threads) for work in QueueWork for threads in THREADS]
+
+
+def _row(work: QueueWork, threads: int) -> Row:
+    processes = min(threads, _SQLITE_PROCESSES_MAX)
+    many = "s" if threads > 1 else ""
+    return Row(
+        name=row_name(work, threads),
+        title=f"A queue of messages of {BODY_BYTES} bytes, {threads} thread{many}; each transaction is on the disk "
+        f"when its commit returns, and {_DOES[work]}",
+        unit=Unit.RECORDS,
+        disk_bytes=_BYTES_A_SECOND,
+        contestants=(
+            Contestant(
+                name=OURS,
+                how="`PageStore`, in threads of one process.",
+                measure=measuring(our_page_store.working(work, threads)),
+            ),
+            Contestant(
+                name=SQLITE,
+                how=f"A table as a queue, `journal_mode=WAL`, `synchronous=FULL`; {processes} processes.",
+                measure=measuring(sqlite_queue.working(work), processes=processes),
+            ),
+            Contestant(
+                name="persist-queue",
+                how="Its queue over SQLite, `auto_commit`, in threads of one process; both are two transactions.",
+                measure=measuring(persist_queue.working(work, threads)),
+                missing=persist_queue.missing,
+            ),
+        ),
+    )

@@ -1,0 +1,38 @@
+"""Queues of tests: what is put, what can be got, and what a process leaves that dies."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from binlog.format.paging.names import PAGE_END
+from binlog.paging.options import PagingOptions
+from binlog.paging.queue import Queue
+
+SMALL = PagingOptions(page_bytes=4096)
+SECONDS = 20
+
+
+def bodies(count: int, *, first: int = 0) -> list[bytes]:
+    """So many, of which no two are the same."""
+    return [b"%06d" % number * 20 for number in range(first, first + count)]
+
+
+def taken(queue_: Queue) -> list[bytes]:
+    """All that can be got, acknowledged."""
+    found = []
+    while not queue_.empty():
+        message = queue_.get_nowait()
+        found.append(message.body)
+        queue_.ack(message)
+    return found
+
+
+def copied(folder: Path) -> Path:
+    """What another process would find if this one died now."""
+    return Path(shutil.copytree(folder, f"{folder}-copy"))
+
+
+def page_count(folder: Path) -> int:
+    """How many pages there are."""
+    return len(list(folder.glob(f"*/*{PAGE_END}")))
