@@ -142,6 +142,7 @@ def test_a_key_of_a_message_that_was_removed_is_not_found(tmp_path: Path) -> Non
     with MessageStore(tmp_path, replace(_OPTIONS, retention=_NO_PAUSE)) as store:
         for _ in range(10):
             store.append(Message.of("t", bytes(20_000), keys=["k"]))
+        _until(lambda: len(store.find("t", "k")) == 10)  # a thread tells queues first, then the index
         _until(lambda: store.remove_expired() > 0)
         assert len(store.find("t", "k")) == len(store.queue_range("t", 0)) < 10
 
