@@ -37,10 +37,13 @@ class StoreLook:
         self.log_path, self._log_fd = self._open(LOG_FILE, closing)
         self.page_path, self._page_fd = self._open(PAGE_FILE, closing)
         self.start = self._start()
+        self._read: set[int] = set()
+
+    def load(self) -> None:
+        """Read the log and which pages are free.  Raises: CorruptError; VersionError; AccessError."""
         self._redo = self._read_log()
         self.record_count = self._redo.record_count
-        self._read: set[int] = set()
-        self.free = FreePages(read_map(folder, self.directory_fd, self.start), lambda number: None)
+        self.free = FreePages(read_map(self.folder, self.directory_fd, self.start), lambda number: None)
         self._redo.mark(self.free)
 
     def _open(self, name: str, closing: ExitStack) -> tuple[str, int]:
@@ -93,15 +96,25 @@ def look_at(path: str | os.PathLike[str], work: Callable[[StoreLook], _T]) -> _T
     BusyError where the store changes faster than it can be read.
     """
     folder = os.path.abspath(path)
-    for last in range(_TRIES):
+    before = None
+    for _ in range(_TRIES):
         with ExitStack() as closing:
             look: StoreLook | None = None
             try:
                 look = StoreLook(folder, closing)
+                look.load()
+            except CorruptError as error:
+                # It may be of a record that was being written, or of a map for another generation.  Neither is so
+                # when the next look begins, which then has another generation, or finds the record whole.
+                failed = look and look.start, str(error)
+                if failed == before:
+                    raise
+                before = failed
+                continue
+            try:
                 found = work(look)
             except CorruptError:
-                # What is read beside a write, or beside a checkpoint, may be none of either.
-                if last == _TRIES - 1 or (look is not None and look.is_still_so()):
+                if look.is_still_so():
                     raise
                 continue
             if look.is_still_so():

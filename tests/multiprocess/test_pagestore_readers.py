@@ -7,8 +7,12 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
+import pytest
+
 from binlog.errors import BusyError
-from binlog.pagestore import PageStore, check_page_store, read_queue, stat_page_store
+from binlog.format.pagestore.log import LogStart
+from binlog.pagestore import PageStore, check_page_store, inspection, read_queue, stat_page_store
+from binlog.pagestore.recovery import read_map
 
 _COUNT = 40
 _LOOKS = 15
@@ -59,3 +63,20 @@ def test_what_is_seen_beside_an_owner_was_so_at_one_moment(tmp_path: Path) -> No
     assert owner.returncode == 0
     assert int(moved) > 10
     assert sorted(message.body for queue in ("a", "b") for message in read_queue(path, queue)) == bodies
+
+
+def test_an_owner_that_is_faster_than_a_look_is_not_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between the header of the log and the map of its generation two more begin, each time."""
+    with PageStore(tmp_path) as store:
+
+        def read_late(folder: str, directory_fd: int, start: LogStart) -> bytes:
+            store.checkpoint()
+            store.checkpoint()
+            return read_map(folder, directory_fd, start)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(inspection, "read_map", read_late)
+            patched.setattr(inspection, "_TRIES", 8)
+            with pytest.raises(BusyError):
+                check_page_store(tmp_path)
+        assert check_page_store(tmp_path) == []

@@ -25,6 +25,7 @@ from binlog.format.commitlog.message import StoredMessage
 from binlog.format.commitlog.message_id import message_id
 from binlog.format.commitlog.properties import TAGS, parse_properties
 from binlog.storage.message_columns import COLUMNS
+from tests.support.waiting import until_told
 
 _OPTIONS = StoreOptions(file_bytes=1 << 15, units_in_file=50, key_index=KeyIndexSize(100, 150))
 
@@ -221,6 +222,7 @@ def test_after_retention_a_queue_begins_where_the_log_does(tmp_path: Path) -> No
     with MessageStore(tmp_path, dataclasses.replace(_OPTIONS, retention=retention)) as store:
         for number in range(200):
             store.append(Message("t", b"%d" % number + bytes(1000)))
+        until_told(store)
         assert store.remove_expired() == 3
         with ColumnReader(tmp_path) as reader:
             indexes = reader.queue_range("t", 0)

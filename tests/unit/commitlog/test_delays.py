@@ -8,7 +8,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,15 +20,9 @@ from binlog.errors import AccessError, CorruptError
 from binlog.format.commitlog.properties import DELAY, UNIQUE_KEY, pack_properties, parse_properties
 from binlog.format.commitlog.topics import DELAY_SECONDS, DELAY_TOPIC, due_ms
 from tests.support.checkout import ROOT
+from tests.support.waiting import until
 
 _OPTIONS = StoreOptions(file_bytes=1 << 16, units_in_file=100, key_index=KeyIndexSize(100, 1000))
-
-
-def _until(done: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not done():
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
 
 
 def _count(store: MessageStore, topic: str, queue_id: int = 0) -> int:
@@ -44,7 +37,7 @@ def test_a_message_goes_to_its_topic_when_its_time_has_come(tmp_path: Path, flus
         appended = store.append(given)
         (waiting,) = [store.read(appended.offset)] if flush is not Flush.POOLED else [None]
         assert _count(store, "t", 2) == 0
-        _until(lambda: _count(store, "t", 2) == 1)
+        until(lambda: _count(store, "t", 2) == 1)
         (message,) = store.pull("t", 2, 0, 10)
         assert message.store_ms >= due_ms(appended.store_ms, 1) == appended.store_ms + 1000
         assert (message.topic, message.queue_id, message.body, message.born_ms, message.flag) == ("t", 2, b"body", 5, 7)
@@ -54,7 +47,7 @@ def test_a_message_goes_to_its_topic_when_its_time_has_come(tmp_path: Path, flus
         if waiting is not None:
             assert (waiting.topic, waiting.queue_id) == (DELAY_TOPIC, 0)
             assert parse_properties(waiting.properties)[UNIQUE_KEY] == unique
-        _until(lambda: [found.offset for found in store.find("t", "k")] == [message.offset])  # told after its queue
+        until(lambda: [found.offset for found in store.find("t", "k")] == [message.offset])  # told after its queue
 
 
 @pytest.mark.parametrize(("level", "seconds"), [(1, 1), (5, 60), (18, 7200), (19, 7200), (10**12, 7200)])
@@ -62,7 +55,7 @@ def test_the_queue_of_a_level_says_when_its_messages_are_due(tmp_path: Path, lev
     with MessageStore(tmp_path, _OPTIONS) as store:
         appended = store.append(Message.of("t", b"", delay_level=level))
         queue_id = min(level, 18) - 1
-        _until(lambda: _count(store, DELAY_TOPIC, queue_id) == 1)
+        until(lambda: _count(store, DELAY_TOPIC, queue_id) == 1)
         queue = store._queues.get(DELAY_TOPIC, queue_id)
         assert queue is not None
         unit = queue.unit(0)
@@ -78,7 +71,7 @@ def test_each_goes_on_once_though_nobody_says_which_did(tmp_path: Path, clean: b
         for number in range(300):
             store.append(Message.of("t", b"%d" % number, delay_level=1))
         late = store.append(Message.of("t", b"late", delay_level=2))
-        _until(lambda: _count(store, "t") == 300)
+        until(lambda: _count(store, "t") == 300)
     path = tmp_path / "config" / "delayOffset.json"
     assert json.loads(path.read_text()) == {"offsetTable": {"1": 300, "2": 0}}
     if not clean:
@@ -86,7 +79,7 @@ def test_each_goes_on_once_though_nobody_says_which_did(tmp_path: Path, clean: b
         (tmp_path / "abort").touch()
     with MessageStore(tmp_path, _OPTIONS) as store:
         store.append(Message.of("t", b"more", delay_level=1))
-        _until(lambda: _count(store, "t") == 302)
+        until(lambda: _count(store, "t") == 302)
         found = store.pull("t", 0, 0, 1000)
         assert [message.body for message in found] == [*(b"%d" % number for number in range(300)), b"more", b"late"]
         assert found[-1].store_ms >= late.store_ms + 5_000
@@ -101,7 +94,7 @@ def test_the_file_of_rocketmq_is_read(tmp_path: Path) -> None:
         '{\n\t"dataVersion":{"counter":3},"offsetTable":{1:4,2:17}\n}'
     )
     with MessageStore(tmp_path, _OPTIONS) as store:
-        _until(lambda: _count(store, "t") == 6)
+        until(lambda: _count(store, "t") == 6)
         assert [message.body for message in store.pull("t", 0, 0, 100)] == [b"%d" % number for number in range(4, 10)]
 
 
@@ -109,7 +102,7 @@ def test_a_message_that_says_not_where_it_goes_ends_it_with_a_word(tmp_path: Pat
     with MessageStore(tmp_path, _OPTIONS) as store:
         store._append([Message(DELAY_TOPIC, b"", b"DELAY\x011\x02")])
         store.append(Message.of("t", b"", delay_level=2))
-        _until(lambda: store._delays._service.failure is not None)
+        until(lambda: store._delays._service.failure is not None)
         with pytest.raises(CorruptError, match="does not say for which queue"):
             store.append(Message.of("t", b"", delay_level=1))
         store.append(Message("t", b"at once"))
@@ -127,12 +120,12 @@ def test_what_is_no_level_is_refused(tmp_path: Path, level: str) -> None:
 def test_what_is_sent_back_comes_again_and_is_counted(tmp_path: Path) -> None:
     with MessageStore(tmp_path, _OPTIONS) as store:
         store.append(Message.of("t", b"body", tag="tag", flag=7))
-        _until(lambda: _count(store, "t") == 1)
+        until(lambda: _count(store, "t") == 1)
         (message,) = store.pull("t", 0, 0, 1)
         first = message
         for count in range(1, 4):
             store.send_back(message, "group", delay_level=1)
-            _until(lambda count=count: _count(store, "%RETRY%group") == count)  # type: ignore[misc]
+            until(lambda count=count: _count(store, "%RETRY%group") == count)  # type: ignore[misc]
             (message,) = store.pull("%RETRY%group", 0, count - 1, 1)
             assert (message.body, message.flag, message.reconsume_count) == (b"body", 7, count)
             properties = parse_properties(message.properties)
@@ -140,7 +133,7 @@ def test_what_is_sent_back_comes_again_and_is_counted(tmp_path: Path) -> None:
             assert properties["ORIGIN_MESSAGE_ID"] == f"7F00000100002A9F{first.offset:016X}"
             assert properties["TAGS"] == "tag"
         store.send_back(message, "group", count_max=3)
-        _until(lambda: _count(store, "%DLQ%group") == 1)
+        until(lambda: _count(store, "%DLQ%group") == 1)
         (dead,) = store.pull("%DLQ%group", 0, 0, 1)
         assert (dead.body, dead.reconsume_count) == (b"body", 4)
 
@@ -151,10 +144,10 @@ def test_without_a_level_what_is_sent_back_waits_longer_each_time(tmp_path: Path
         message = store.read(appended.offset)
         for count, queue_id in ((0, 2), (1, 3), (15, 17)):
             store.send_back(dataclasses.replace(message, reconsume_count=count), "g")
-            _until(lambda queue_id=queue_id: _count(store, DELAY_TOPIC, queue_id) == 1)  # type: ignore[misc]
+            until(lambda queue_id=queue_id: _count(store, DELAY_TOPIC, queue_id) == 1)  # type: ignore[misc]
         store.send_back(dataclasses.replace(message, reconsume_count=16), "g")
         store.send_back(message, "g", delay_level=-1)
-        _until(lambda: _count(store, "%DLQ%g") == 2)
+        until(lambda: _count(store, "%DLQ%g") == 2)
 
 
 _APPENDING = """
@@ -194,7 +187,7 @@ def test_a_process_that_is_killed_passes_each_on_once(tmp_path: Path, flush: str
         told += [int(line) for line in lines if line.endswith("\n")]
     with MessageStore(tmp_path, _OPTIONS) as store:
         waited = sum(_count(store, DELAY_TOPIC, level) for level in range(18))
-        _until(lambda: _count(store, "t") >= waited)
+        until(lambda: _count(store, "t") >= waited)
         found = [int(message.body) for message in store.pull("t", 0, 0, 1 << 20)]
         assert len(found) == waited
         assert set(told) <= set(found)
@@ -210,14 +203,14 @@ def test_a_file_that_says_more_than_there_is_makes_nothing_be_left_out(tmp_path:
         assert json.loads(path.read_text()) == {"offsetTable": {"1": 0, "99": 0}}
         for number in range(3):
             store.append(Message.of("t", b"%d" % number, delay_level=1))
-        _until(lambda: _count(store, "t") == 3)
+        until(lambda: _count(store, "t") == 3)
 
 
 @pytest.mark.slow
 def test_a_level_that_nobody_looked_at_keeps_its_offset(tmp_path: Path) -> None:
     with MessageStore(tmp_path, _OPTIONS) as store:
         store.append(Message.of("t", b"", delay_level=1))
-        _until(lambda: _count(store, "t") == 1)
+        until(lambda: _count(store, "t") == 1)
     with MessageStore(tmp_path, _OPTIONS) as store:
         store._delays._next = {}  # as where it is closed before the thread's first round
         store._delays.stop()
@@ -237,7 +230,7 @@ def test_a_file_of_any_content_is_read_as_one_that_says_nothing(tmp_path: Path, 
         store.append(Message.of("t", b"", delay_level=1))
     (tmp_path / "config" / "delayOffset.json").write_text(text)
     with MessageStore(tmp_path, _OPTIONS) as store:
-        _until(lambda: _count(store, "t") == 1)
+        until(lambda: _count(store, "t") == 1)
 
 
 @pytest.mark.slow
@@ -246,7 +239,7 @@ def test_nothing_can_wait_that_could_not_go_on(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match="no queue can be 2147483648"):
             store.append(Message.of("t", b"", queue_id=2**31, delay_level=1))
         store.append(Message.of("t", b"", queue_id=2**31 - 1, delay_level=1))
-        _until(lambda: _count(store, "t", 2**31 - 1) == 1)
+        until(lambda: _count(store, "t", 2**31 - 1) == 1)
 
 
 @pytest.mark.slow
@@ -255,10 +248,10 @@ def test_more_than_a_file_holds_goes_on_in_several_appends(tmp_path: Path) -> No
         store._delays.stop()
         for number in range(40):
             store._append_open([Message.of("t", b"%d" % number + bytes(4000), delay_level=1)])
-        _until(lambda: _count(store, DELAY_TOPIC) == 40)
+        until(lambda: _count(store, DELAY_TOPIC) == 40)
     time.sleep(1.1)  # all are due together
     with MessageStore(tmp_path, _OPTIONS) as store:
-        _until(lambda: _count(store, "t") == 40)
+        until(lambda: _count(store, "t") == 40)
 
 
 @pytest.mark.slow
@@ -266,7 +259,7 @@ def test_what_waits_goes_on_though_a_message_may_not_be_so_large_any_more(tmp_pa
     with MessageStore(tmp_path, _OPTIONS) as store:
         store.append(Message.of("t", bytes(3000), delay_level=1))
     with MessageStore(tmp_path, dataclasses.replace(_OPTIONS, body_bytes_max=2000)) as store:
-        _until(lambda: _count(store, "t") == 1)
+        until(lambda: _count(store, "t") == 1)
 
 
 @pytest.mark.parametrize(
@@ -282,7 +275,7 @@ def test_where_no_message_can_go_none_is_sent(tmp_path: Path, topic: str, queue_
         if round_ == 0:
             store._append([Message(DELAY_TOPIC, b"", pack_properties(properties))])
             store._delays.wake()
-        _until(lambda store=store: store._delays._service.failure is not None)  # type: ignore[misc]
+        until(lambda store=store: store._delays._service.failure is not None)  # type: ignore[misc]
         with pytest.raises(CorruptError, match="does not say for which queue"):
             store.close()
 
@@ -299,7 +292,7 @@ def test_messages_go_on_in_their_order_whatever_their_times_say(tmp_path: Path) 
             file.seek(20 * number + 12)
             file.write(due.to_bytes(8, "big"))
     with MessageStore(tmp_path, _OPTIONS) as store:
-        _until(lambda: _count(store, "t") == 3)
+        until(lambda: _count(store, "t") == 3)
         assert [message.body for message in store.pull("t", 0, 0, 10)] == [b"0", b"1", b"2"]
 
 
@@ -312,14 +305,14 @@ def test_a_clock_that_was_set_back_keeps_no_message_for_long(tmp_path: Path, ahe
         file.seek(12)
         file.write((int(time.time() * 1000) + ahead_ms).to_bytes(8, "big"))
     with MessageStore(tmp_path, _OPTIONS) as store:
-        _until(lambda: _count(store, "t") == 1)
+        until(lambda: _count(store, "t") == 1)
 
 
 @pytest.mark.slow
 def test_an_empty_unique_key_is_as_none(tmp_path: Path) -> None:
     with MessageStore(tmp_path, _OPTIONS) as store:
         store.append(Message.of("t", b"", delay_level=1, properties={UNIQUE_KEY: ""}))
-        _until(lambda: _count(store, "t") == 1)
+        until(lambda: _count(store, "t") == 1)
         (message,) = store.pull("t", 0, 0, 1)
         assert len(parse_properties(message.properties)[UNIQUE_KEY]) == 32
 
@@ -338,8 +331,8 @@ def test_a_store_is_closed_while_much_is_due(tmp_path: Path) -> None:
         store.append(Message.of("u", b"", delay_level=2))
     with MessageStore(tmp_path, options) as store:
         assert _count(store, "t") < 20_000
-        _until(lambda: _count(store, "u") == 1)
-        _until(lambda: _count(store, "t") == 20_000)
+        until(lambda: _count(store, "u") == 1)
+        until(lambda: _count(store, "t") == 20_000)
 
 
 def test_where_the_offsets_cannot_be_kept_no_thread_goes_on(tmp_path: Path) -> None:

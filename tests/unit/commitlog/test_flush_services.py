@@ -3,7 +3,6 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -20,6 +19,7 @@ from binlog.commitlog.flush_services import (
 from binlog.commitlog.mapped_file import PAGE_BYTES
 from binlog.commitlog.mapped_file_queue import MappedFileQueue
 from binlog.errors import ClosedError, PoisonedError, TimedOutError
+from tests.support.waiting import until
 
 _FILE_BYTES = 64 * PAGE_BYTES
 _NEVER = 3600.0
@@ -64,13 +64,6 @@ def started() -> Iterator[Callable[[FlushService], FlushService]]:
 
 
 _Start = Callable[[FlushService], FlushService]
-
-
-def _until(done: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not done():
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
 
 
 def _append(queue: MappedFileQueue, data: bytes) -> int:
@@ -148,14 +141,14 @@ def test_a_flush_comes_when_enough_pages_are_due(queue: MappedFileQueue, started
     service.appended(offset)
     assert queue.flushed_where == 0
     _append(queue, b"x")
-    _until(lambda: queue.flushed_where == 4 * PAGE_BYTES)
+    until(lambda: queue.flushed_where == 4 * PAGE_BYTES)
 
 
 def test_a_thorough_flush_takes_what_is_less_than_a_page(queue: MappedFileQueue, started: _Start) -> None:
     told = threading.Event()
     started(FlushRealTimeService(queue, told.set, Pace(0.005, 4, 0.05)))
     _append(queue, b"data")
-    _until(lambda: queue.flushed_where == 4)
+    until(lambda: queue.flushed_where == 4)
     assert told.wait(30)
 
 
@@ -184,7 +177,7 @@ def test_a_flush_that_failed_in_the_background_is_told_to_the_next_append(
             return True
         return False
 
-    _until(refused)
+    until(refused)
 
 
 def test_what_lies_in_a_buffer_is_committed_and_then_flushed(tmp_path: Path, started: _Start) -> None:
@@ -192,7 +185,7 @@ def test_what_lies_in_a_buffer_is_committed_and_then_flushed(tmp_path: Path, sta
     flushing = FlushRealTimeService(queue, lambda: None, Pace(_NEVER, 0, 0.0))
     started(CommitRealTimeService(queue, flushing, lambda: None, Pace(0.005, 4, 0.02)))
     offset = _append(queue, b"staged")
-    _until(lambda: queue.flushed_where == offset)
+    until(lambda: queue.flushed_where == offset)
     assert (tmp_path / f"{0:020d}").read_bytes()[:6] == b"staged"
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from binlog.commitlog.retention import Retention
 from binlog.commitlog.store import MessageStore
 from binlog.errors import FullError
 from tests.support.namespaces import on_a_small_disk
+from tests.support.waiting import until
 
 # By how full the disk is, nothing is refused and nothing goes: the disk itself is to say so.
 _RETENTION = Retention(hours=1e6, expire_ratio=2, force_ratio=2, full_ratio=2)
@@ -36,13 +36,6 @@ _FLUSHES = [
 ]
 
 
-def _until(done: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not done():
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
-
-
 def _append_until_full(store: MessageStore, make: Callable[[int], Message], start: int) -> int:
     """How many messages there are, once there is no room for another, and every next one is refused as well."""
     for number in range(start, start + 20_000):
@@ -54,7 +47,7 @@ def _append_until_full(store: MessageStore, make: Callable[[int], Message], star
                     store.append(make(number))
             return number
         # One by one: queues are made more slowly than messages appended, and then all those would need room.
-        _until(lambda made=number + 1: _told_of(store, made) or store._dispatcher._service.full is not None)
+        until(lambda made=number + 1: _told_of(store, made) or store._dispatcher._service.full is not None)
     raise AssertionError("the disk is never full")
 
 
@@ -96,13 +89,13 @@ def _use(disk: Path, options: StoreOptions, make: Callable[[int], Message]) -> N
         count = _append_until_full(store, make, 0)
         assert count > 5
         filler.unlink()
-        _until(lambda: _told_of(store, count))
-        _until(lambda: _appends(store, make(count)))
+        until(lambda: _told_of(store, count))
+        until(lambda: _appends(store, make(count)))
         count += 1
         _take_the_rest(filler)
         count = _append_until_full(store, make, count)
         filler.unlink()
-        _until(lambda: _told_of(store, count))
+        until(lambda: _told_of(store, count))
         _check(store, make, count)
     assert not (disk / "store" / "abort").exists()
     with MessageStore(disk / "store", options) as store:

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,16 +25,10 @@ from binlog.commitlog.store import MessageStore
 from binlog.errors import AccessError, ClosedError, FullError
 from binlog.format.commitlog.key_index import KEY_INDEX_HEADER, key_hash
 from tests.support.checkout import ROOT
+from tests.support.waiting import until, until_told
 
 _OPTIONS = StoreOptions(file_bytes=1 << 16, units_in_file=100, key_index=KeyIndexSize(100, 1000))
 _NO_PAUSE = Retention(hours=0, at_hour=None, pause_seconds=0, seconds=100)
-
-
-def _until(done: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not done():
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
 
 
 @pytest.mark.parametrize("folder", ["consumequeue", "index"])
@@ -68,7 +61,7 @@ def test_a_key_of_a_message_that_is_gone_hides_no_other(tmp_path: Path) -> None:
             assert len(store.find("t", "new")) == count
             if count == 0:
                 assert store.append(Message.of("t", b"new", keys=["new"])).offset == last.offset
-                _until(lambda store=store: len(store.find("t", "new")) == 1)  # type: ignore[misc]
+                until(lambda store=store: len(store.find("t", "new")) == 1)  # type: ignore[misc]
 
 
 _OPENING = """
@@ -94,8 +87,8 @@ def test_a_crash_while_the_key_index_is_made_anew_loses_no_key(tmp_path: Path) -
     process = subprocess.Popen([sys.executable, "-c", _OPENING, str(tmp_path)], cwd=ROOT)
     try:
         # It removes the file, and begins another.
-        _until(lambda: not index.exists())
-        _until(lambda: any(_entries(path) > 1 for path in (tmp_path / "index").iterdir()))
+        until(lambda: not index.exists())
+        until(lambda: any(_entries(path) > 1 for path in (tmp_path / "index").iterdir()))
     finally:
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
@@ -142,8 +135,8 @@ def test_a_key_of_a_message_that_was_removed_is_not_found(tmp_path: Path) -> Non
     with MessageStore(tmp_path, replace(_OPTIONS, retention=_NO_PAUSE)) as store:
         for _ in range(10):
             store.append(Message.of("t", bytes(20_000), keys=["k"]))
-        _until(lambda: len(store.find("t", "k")) == 10)  # a thread tells queues first, then the index
-        _until(lambda: store.remove_expired() > 0)
+        until_told(store)
+        until(lambda: store.remove_expired() > 0)
         assert len(store.find("t", "k")) == len(store.queue_range("t", 0)) < 10
 
 
@@ -151,7 +144,7 @@ def test_queues_follow_a_file_that_was_held_when_it_was_to_go(tmp_path: Path) ->
     with MessageStore(tmp_path, replace(_OPTIONS, retention=_NO_PAUSE)) as store:
         for _ in range(10):
             store.append(Message("t", bytes(20_000)))
-        _until(lambda: store.queue_range("t", 0) == range(10))
+        until(lambda: store.queue_range("t", 0) == range(10))
         first = store._log.files.files[0]
         assert first.hold()
         assert store.remove_expired() == 0
@@ -187,7 +180,7 @@ def test_threads_that_append_while_it_is_closed_are_told_so(tmp_path: Path, flus
         threads = [threading.Thread(target=_append, args=(store, told, raised)) for _ in range(3)]
         for thread in threads:
             thread.start()
-        _until(lambda told=told: len(told) > 3)  # type: ignore[misc]
+        until(lambda told=told: len(told) > 3)  # type: ignore[misc]
         store.close()
         for thread in threads:
             thread.join()
@@ -213,23 +206,23 @@ def test_a_queue_whose_file_was_held_when_it_was_to_go_follows_later(tmp_path: P
     with MessageStore(tmp_path, options) as store:
         for _ in range(10):
             store.append(Message("t", bytes(20_000)))
-        _until(lambda: store.queue_range("t", 0) == range(10))
+        until(lambda: store.queue_range("t", 0) == range(10))
         queue = store._queues.get("t", 0)
         assert queue is not None
         first = queue.files.files[0]
         assert first.hold()
-        _until(lambda: queue.files.files[3].flushed_whole)  # what is not flushed stays
+        until(lambda: queue.files.files[3].flushed_whole)  # what is not flushed stays
         assert store.remove_expired() == 3
         assert store.queue_range("t", 0) == range(9, 10)
         assert [message.queue_offset for message in store.pull("t", 0, 0, 10)] == [9]
         for _ in range(3):
             store.append(Message("t", bytes(20_000)))
-        _until(lambda: store.queue_range("t", 0) == range(9, 13))
+        until(lambda: store.queue_range("t", 0) == range(9, 13))
         assert store.remove_expired() == 1
         first.release()
         for _ in range(3):
             store.append(Message("t", bytes(20_000)))
-        _until(lambda: store.remove_expired() == 1)
+        until(lambda: store.remove_expired() == 1)
         assert queue.files.files[0] is not first
 
 
@@ -239,15 +232,15 @@ def test_delays_outlive_the_removal_of_what_waits(tmp_path: Path) -> None:
     with MessageStore(tmp_path, options) as store:
         for _ in range(4):
             store.append(Message.of("u", bytes(20_000), delay_level=18))
-        _until(lambda: store.queue_range("SCHEDULE_TOPIC_XXXX", 17) == range(4))
+        until(lambda: store.queue_range("SCHEDULE_TOPIC_XXXX", 17) == range(4))
         queue = store._queues.get("SCHEDULE_TOPIC_XXXX", 17)
         assert queue is not None
-        _until(lambda: store._delays._next == {18: 0})
+        until(lambda: store._delays._next == {18: 0})
         first = queue.files.files[0]
         assert first.hold()
         assert not queue.files._destroy(first)  # as while it leaves, and the queue does not say so yet
         store.append(Message.of("t", b"", delay_level=1))
-        _until(lambda: len(store.queue_range("t", 0)) == 1)
+        until(lambda: len(store.queue_range("t", 0)) == 1)
         first.release()
 
 
@@ -255,7 +248,7 @@ def test_who_finds_a_key_in_a_file_that_is_removed_goes_on(tmp_path: Path) -> No
     with MessageStore(tmp_path, replace(_OPTIONS, key_index=KeyIndexSize(10, 6))) as store:
         for _ in range(20):
             store.append(Message.of("t", b"", keys=["k"]))
-        _until(lambda: len(store.find("t", "k")) == 20)
+        until(lambda: len(store.find("t", "k")) == 20)
         found = find_offsets(store._index._files[:1], key_hash("t", "k"), 0, 2**62)
         assert next(found) > 0
         store._index.remove_before(store.max_offset)
@@ -284,12 +277,12 @@ def test_appends_go_on_when_queues_have_room_again(tmp_path: Path) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (200 << 10, before[1]))  # less than a file of a queue
         try:
             store.append(Message("t", b"first"))
-            _until(lambda: bool(store._concerns))
+            until(lambda: bool(store._concerns))
             with pytest.raises(FullError):
                 store.append(Message("t", b"refused"))
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, before)
-        _until(lambda: store.queue_range("t", 0) == range(1))
-        _until(lambda: not store._concerns)
+        until(lambda: store.queue_range("t", 0) == range(1))
+        until(lambda: not store._concerns)
         store.append(Message("t", b"second"))
-        _until(lambda: [message.body for message in store.pull("t", 0, 0, 9)] == [b"first", b"second"])
+        until(lambda: [message.body for message in store.pull("t", 0, 0, 9)] == [b"first", b"second"])

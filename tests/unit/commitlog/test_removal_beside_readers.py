@@ -18,6 +18,7 @@ from binlog.commitlog.options import Flush, StoreOptions
 from binlog.commitlog.retention import Retention
 from binlog.commitlog.store import MessageStore
 from binlog.errors import GoneError
+from tests.support.waiting import until_told
 
 _FILE_BYTES = 1 << 14
 _READERS = 2
@@ -77,6 +78,7 @@ def test_readers_of_a_store_go_on_while_its_files_are_removed(tmp_path: Path) ->
             for number in range(1, 400):
                 append(number)
                 if number % 20 == 0:
+                    until_told(store)
                     removed += store.remove_expired()
         assert removed > 5
         assert len(store.queue_range("t", 0)) < 400

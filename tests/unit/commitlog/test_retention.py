@@ -4,7 +4,7 @@ import dataclasses
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,7 @@ from binlog.commitlog.retention import Retention
 from binlog.commitlog.store import MessageStore
 from binlog.commitlog.store_reader import StoreReader
 from binlog.errors import AccessError, FullError, NotFoundError
+from tests.support.waiting import until, until_told
 
 _FILE_BYTES = 1 << 14
 _HOUR = 12
@@ -42,20 +43,13 @@ def _options(**changes: object) -> StoreOptions:
     return dataclasses.replace(_OPTIONS, retention=dataclasses.replace(_NEVER, **changes))  # type: ignore[arg-type]
 
 
-def _until(done: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not done():
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
-
-
 def _fill(store: MessageStore, files: int) -> int:
     """Messages that fill so many files and begin the next; how many."""
     count = 0
     while len(store._log.files.files) <= files:
         store.append(Message.of("t", bytes(2000), keys=[f"k{count}"]))
         count += 1
-    _until(lambda: len(store.queue_range("t", 0)) == count)
+    until_told(store)
     return count
 
 
@@ -109,7 +103,7 @@ def test_files_that_queues_were_not_told_of_stay(tmp_path: Path) -> None:
         told = store._dispatcher.offset
         (tmp_path / "consumequeue" / "u").write_text("where a folder should be")
         store.append(Message("u", b"first"))
-        _until(lambda: store._dispatcher._service.failure is not None)
+        until(lambda: store._dispatcher._service.failure is not None)
         for _ in range(30):
             store._log.append([Message("u", bytes(2000))])
         _age(tmp_path, range(6), 100)
@@ -150,7 +144,7 @@ def test_what_goes_by_itself_depends_on_the_hour_and_on_how_full_the_disk_is(
         _age(tmp_path, range(3), 73)
     # Opening a file for writing does not write it.
     with MessageStore(tmp_path, _options(seconds=0.01, **changes)) as store:
-        _until(lambda: len(_numbers(tmp_path)) == left)
+        until(lambda: len(_numbers(tmp_path)) == left)
         assert store._cleaner.run(manual=False) == 0
         assert len(_numbers(tmp_path)) == left
 

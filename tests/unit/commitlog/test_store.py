@@ -8,7 +8,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -26,6 +25,7 @@ from binlog.format.commitlog.consume_queue import QueueUnit
 from binlog.format.commitlog.host import Host
 from binlog.storage.shared_buffer import shared_names
 from tests.support.checkout import ROOT
+from tests.support.waiting import until
 
 _NEVER = 3600.0
 _INDEX = KeyIndexSize(slots=100, entries=150)
@@ -41,13 +41,6 @@ def _buffers(path: Path) -> list[str]:
     """What the store in a folder has in shared memory."""
     status = path.stat()
     return shared_names(f"binlog-pool-{status.st_dev:x}-{status.st_ino:x}-")
-
-
-def _until(done: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not done():
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
 
 
 def _body(number: int) -> bytes:
@@ -75,7 +68,7 @@ def _bodies(store: MessageStore) -> set[bytes]:
 def test_messages_are_pulled_from_their_queue_in_order(tmp_path: Path) -> None:
     with MessageStore(tmp_path / "store", _OPTIONS) as store:
         _fill(store, 400)
-        _until(lambda: sum(map(len, _ranges(store))) == 400)
+        until(lambda: sum(map(len, _ranges(store))) == 400)
         found = store.pull("b", 1, 0, 1000)
         assert [message.body for message in found] == [_body(number) for number in range(3, 400, 4)]
         assert [message.queue_offset for message in found] == list(range(100))
@@ -108,7 +101,7 @@ def test_a_damaged_last_message_is_dropped_and_nothing_else(tmp_path: Path, cras
     with MessageStore(tmp_path, _OPTIONS) as store:
         _fill(store, 299)
         last = store.append(Message.of("b", b"the last one", queue_id=1))
-        _until(lambda: sum(map(len, _ranges(store))) == 300)
+        until(lambda: sum(map(len, _ranges(store))) == 300)
     path = tmp_path / "commitlog" / f"{last.offset - last.offset % _OPTIONS.file_bytes:020d}"
     with path.open("r+b") as file:
         file.seek(last.offset % _OPTIONS.file_bytes + last.message_bytes - 30)
@@ -123,7 +116,7 @@ def test_a_damaged_last_message_is_dropped_and_nothing_else(tmp_path: Path, cras
         assert [[message.body for message in each] for each in found] == [[_body(number)] for number in range(299)]
         again = store.append(Message.of("b", b"again", queue_id=1))
         assert (again.offset, again.queue_offsets) == (last.offset, [74])
-        _until(lambda: store.queue_range("b", 1) == range(75))
+        until(lambda: store.queue_range("b", 1) == range(75))
         assert store.pull("b", 1, 74, 5)[0].body == b"again"
 
 
@@ -141,7 +134,7 @@ def test_keys_of_dropped_messages_go_with_them(tmp_path: Path, count: int) -> No
         assert store.max_offset == dropped[0].offset
         assert store.find("a", "same") == store.find("a", "old-0") == []
         added = [store.append(Message.of("a", b"%d" % n, keys=["new"])) for n in range(3)]
-        _until(lambda: len(store.find("a", "new")) == 3)
+        until(lambda: len(store.find("a", "new")) == 3)
         assert [message.offset for message in store.find("a", "new")] == [each.offset for each in reversed(added)]
     assert check_store(tmp_path) == []
 
@@ -182,8 +175,8 @@ def test_messages_are_found_by_when_they_were_stored(tmp_path: Path) -> None:
         for number in range(10):
             host = Host.parse("[::1]:5" if number % 2 else "127.0.0.1:5")
             times.append(store.append(Message.of("a", _body(number), born_host=host)).store_ms)
-            _until(lambda: time.time() * 1000 > times[-1] + 10)
-        _until(lambda: store.queue_range("a", 0) == range(10))
+            until(lambda: time.time() * 1000 > times[-1] + 10)
+        until(lambda: store.queue_range("a", 0) == range(10))
         for skew, found in ((-2, range(10)), (0, range(10)), (2, [*range(1, 10), 9])):
             assert [store.find_by_time("a", 0, when + skew) for when in times] == list(found)
         assert {store.find_by_time("a", 0, when - 20_000) for when in times} == {0}
@@ -204,7 +197,7 @@ def test_an_append_that_is_not_flushed_in_time_says_so_and_loses_nothing(tmp_pat
         store.append(Message("a", b"1"))
         with store._log.files.last_file()._mutex, pytest.raises(TimedOutError, match="may still be flushed"):
             store.append(Message("a", b"2"))  # a flush waits for the mutex
-        _until(lambda: store.queue_range("a", 0) == range(2))
+        until(lambda: store.queue_range("a", 0) == range(2))
         assert [message.body for message in store.pull("a", 0, 0, 5)] == [b"1", b"2"]
 
 
@@ -229,7 +222,7 @@ def test_with_sync_flush_nobody_sees_what_is_not_flushed(tmp_path: Path) -> None
         with held, ThreadPoolExecutor(1) as pool:
             # A flush waits for the mutex.
             wait = pool.submit(store.append, Message("a", b"data"))
-            _until(lambda: store.max_offset > 0)
+            until(lambda: store.max_offset > 0)
             store._dispatcher.run()
             assert store.queue_range("a", 0) == range(0)
             assert not wait.done()
@@ -238,13 +231,13 @@ def test_with_sync_flush_nobody_sees_what_is_not_flushed(tmp_path: Path) -> None
                 wait.result()
             finally:
                 held.acquire()
-        _until(lambda: store.queue_range("a", 0) == range(1))
+        until(lambda: store.queue_range("a", 0) == range(1))
 
 
 def test_with_async_flush_all_see_what_is_not_flushed(tmp_path: Path) -> None:
     with MessageStore(tmp_path, _ASYNC) as store:
         store.append(Message("a", b"data"))
-        _until(lambda: store.queue_range("a", 0) == range(1))
+        until(lambda: store.queue_range("a", 0) == range(1))
         assert store._log.files.flushed_where == 0
         assert store.pull("a", 0, 0, 1)[0].body == b"data"
 
@@ -270,7 +263,7 @@ def test_many_threads_append_durably_and_each_queue_is_in_order(tmp_path: Path) 
 def test_while_queues_were_not_told_of_all_the_abort_marker_stays(tmp_path: Path) -> None:
     store = MessageStore(tmp_path, _ASYNC)
     store.append(Message("a", b"1"))
-    _until(lambda: store.queue_range("a", 0) == range(1))
+    until(lambda: store.queue_range("a", 0) == range(1))
     (tmp_path / "consumequeue" / "b").write_text("where a folder should be")
     store.append(Message("b", b"2"))
     with pytest.raises(OSError, match=r"Not a directory|File exists"):
@@ -405,7 +398,7 @@ _DIES = """
 import os, sys
 from binlog.commitlog.message import Message
 from binlog.commitlog.store import MessageStore
-from tests.unit.commitlog.test_store import _NEVER_COMMITTED, _until
+from tests.unit.commitlog.test_store import _NEVER_COMMITTED
 
 store = MessageStore(sys.argv[1], _NEVER_COMMITTED)
 for number in range(int(sys.argv[2])):
@@ -435,7 +428,7 @@ def test_what_a_dead_process_left_in_memory_is_written(tmp_path: Path, count: in
 def test_without_shared_memory_messages_go_to_the_file(tmp_path: Path) -> None:
     with MessageStore(tmp_path, dataclasses.replace(_POOLED, pool_buffers=0)) as store:
         _fill(store, 100)
-        _until(lambda: sum(map(len, _ranges(store))) == 100)
+        until(lambda: sum(map(len, _ranges(store))) == 100)
 
 
 @pytest.mark.parametrize("crashed", [False, True])
@@ -443,7 +436,7 @@ def test_without_shared_memory_messages_go_to_the_file(tmp_path: Path) -> None:
 def test_queues_that_somebody_removed_are_made_anew(tmp_path: Path, lost: str, crashed: bool) -> None:
     with MessageStore(tmp_path, _OPTIONS) as store:
         _fill(store, 600)
-        _until(lambda: sum(map(len, _ranges(store))) == 600)
+        until(lambda: sum(map(len, _ranges(store))) == 600)
         assert len(store._log.files.files) > 4
     shutil.rmtree(tmp_path / "consumequeue" / lost)
     if crashed:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,15 +15,9 @@ from binlog.commitlog.options import Flush, StoreOptions
 from binlog.commitlog.store import MessageStore
 from binlog.errors import StateError
 from binlog.storage.shared_buffer import shared_names
+from tests.support.waiting import until
 
 _INDEX = KeyIndexSize(100, 1000)
-
-
-def _until(done: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not done():
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
 
 
 def _in_child(act: Callable[[], object], begin: int | None = None) -> int:
@@ -52,7 +45,7 @@ def test_a_child_that_leaves_the_with_block_takes_nothing_away(tmp_path: Path, f
     options = StoreOptions(file_bytes=1 << 16, key_index=_INDEX, flush=flush, commit_pace=Pace(60.0, 1000, 60.0))
     with MessageStore(tmp_path, options) as store:
         store.append(Message("t", bytes(40_000)))
-        _until(lambda: len(list((tmp_path / "commitlog").iterdir())) == 2)  # one made ahead
+        until(lambda: len(list((tmp_path / "commitlog").iterdir())) == 2)  # one made ahead
         status = tmp_path.stat()
         prefix = f"binlog-pool-{status.st_dev:x}-{status.st_ino:x}-"
         names = shared_names(prefix)
@@ -79,7 +72,7 @@ def test_what_the_parent_appends_after_a_fork_is_not_written_over(tmp_path: Path
             store.append(Message("t", body))
         os.write(go, b"!")
         assert _code(child) == 7
-        _until(lambda: store.queue_range("t", 0) == range(21))
+        until(lambda: store.queue_range("t", 0) == range(21))
         assert [message.body for message in store.pull("t", 0, 1, 100)] == bodies
 
 

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -22,15 +21,9 @@ from binlog.format.commitlog.message import COMMIT, PREPARED
 from binlog.format.commitlog.properties import LOWEST_HALF, TAGS, UNIQUE_KEY, parse_properties
 from binlog.format.commitlog.topics import ENDED_TOPIC, HALF_TOPIC
 from tests.support.checkout import ROOT
+from tests.support.waiting import until
 
 _OPTIONS = StoreOptions(file_bytes=1 << 16, units_in_file=100, key_index=KeyIndexSize(100, 1000))
-
-
-def _until(done: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not done():
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
 
 
 def _bodies(store: MessageStore, topic: str, queue_id: int = 0) -> list[bytes]:
@@ -49,7 +42,7 @@ def test_nobody_is_given_a_half_message_until_it_is_committed(tmp_path: Path) ->
         assert (waiting.topic, waiting.queue_id, waiting.body, waiting.system_flag) == (HALF_TOPIC, 0, b"body", 0)
 
         appended = store.transactions.commit(half)
-        _until(lambda: len(store.queue_range("t", 3)) == 1)
+        until(lambda: len(store.queue_range("t", 3)) == 1)
         (message,) = store.pull("t", 3, 0, 2)
         assert (message.body, message.born_ms, message.flag, message.offset) == (b"body", 5, 7, appended.offset)
         assert (message.system_flag, message.prepared_offset) == (COMMIT, half.offset)
@@ -67,7 +60,7 @@ def test_what_was_rolled_back_is_never_seen(tmp_path: Path) -> None:
             with pytest.raises(StateError, match="half message 0 is not pending"):
                 end(half)
         end = store.append(Message("t", b"another"))
-        _until(lambda: store.queue_range("t", 0) == range(1))
+        until(lambda: store.queue_range("t", 0) == range(1))
         assert end.queue_offsets == [0]
         assert _bodies(store, "t") == [b"another"]
 
@@ -78,7 +71,7 @@ def test_what_a_process_left_is_pending_for_the_next_one(tmp_path: Path, clean: 
         halves = [store.transactions.prepare(Message("t", b"%d" % number)) for number in range(600)]
         for number in (0, 1, 2, 5, *range(7, 600)):
             (store.transactions.commit if number % 2 else store.transactions.roll_back)(halves[number])
-        _until(lambda: len(store.queue_range("t", 0)) == 299)
+        until(lambda: len(store.queue_range("t", 0)) == 299)
         before = store.transactions.pending()
         assert before == [halves[3], halves[4], halves[6]]
     if not clean:
@@ -89,7 +82,7 @@ def test_what_a_process_left_is_pending_for_the_next_one(tmp_path: Path, clean: 
         store.transactions.commit(before[1])
         with pytest.raises(StateError):
             store.transactions.commit(halves[599])
-        _until(lambda: _bodies(store, "t")[-1] == b"4")
+        until(lambda: _bodies(store, "t")[-1] == b"4")
         last = store.pull(ENDED_TOPIC, 0, store.queue_range(ENDED_TOPIC, 0)[-1], 1)
         assert parse_properties(last[0].properties)[LOWEST_HALF] == "3"
 
@@ -130,7 +123,7 @@ def test_a_committed_message_with_a_delay_waits_for_its_time(tmp_path: Path) -> 
         half = store.transactions.prepare(Message.of("t", b"later", delay_level=1))
         time.sleep(1.1)  # its time begins with the commit
         appended = store.transactions.commit(half)
-        _until(lambda: len(store.queue_range("t", 0)) == 1)
+        until(lambda: len(store.queue_range("t", 0)) == 1)
         (message,) = store.pull("t", 0, 0, 1)
         assert message.store_ms - appended.store_ms >= 1000
         assert message.body == b"later"
@@ -194,14 +187,14 @@ def test_a_half_message_that_says_so_itself_is_found_again(tmp_path: Path) -> No
     with MessageStore(tmp_path, _OPTIONS) as store:
         assert store.transactions.pending() == halves
         store.transactions.commit(halves[1])
-        _until(lambda: _bodies(store, "t") == [b"1"])
+        until(lambda: _bodies(store, "t") == [b"1"])
 
 
 def test_a_half_message_is_the_one_that_its_queue_offset_names(tmp_path: Path) -> None:
     with MessageStore(tmp_path, _OPTIONS) as store:
         first, second = (store.transactions.prepare(Message("t", body)) for body in (b"first", b"second"))
         store.transactions.commit(first._replace(offset=second.offset))
-        _until(lambda: _bodies(store, "t") == [b"first"])
+        until(lambda: _bodies(store, "t") == [b"first"])
         assert store.transactions.pending() == [second]
 
 
@@ -212,7 +205,7 @@ def test_a_half_message_that_expired_cannot_be_ended_any_more(tmp_path: Path) ->
         for _ in range(10):
             store.append(Message("t", bytes(20_000)))
         late = store.transactions.prepare(Message("t", b"late"))
-        _until(lambda: store.remove_expired() > 0)
+        until(lambda: store.remove_expired() > 0)
         assert store.transactions.pending() == [late]
         store.transactions.commit(late)
         for end in (store.transactions.roll_back, store.transactions.commit):

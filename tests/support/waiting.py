@@ -1,0 +1,23 @@
+"""Waiting for what another thread does, or another process: for long, for a machine may be slow, and never for ever."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from binlog.commitlog.store import MessageStore
+
+_SECONDS = 60
+
+
+def until(done: Callable[[], bool]) -> None:
+    """Wait until it is so."""
+    deadline = time.monotonic() + _SECONDS
+    while not done():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+def until_told(store: MessageStore) -> None:
+    """Wait until a store's thread has told queues and key index of all messages; none goes before."""
+    until(lambda: store._dispatcher.offset == store.max_offset)
