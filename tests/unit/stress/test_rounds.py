@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -55,6 +56,26 @@ def test_each_measurement_has_an_empty_directory_and_leaves_none(tmp_path: Path)
     results, _ = run([row(contestant("a", measure))], 2, tmp_path)
     assert results.all()[0].values == [6, 6]
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_one_left_unwritten_is_synced_before_the_next_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    happened = []
+    sync = os.sync
+
+    def syncing() -> None:
+        happened.append("sync")
+        sync()
+
+    def measure(directory: Path, seconds: float) -> Sample:
+        happened.append("measure")
+        (directory / "big").write_bytes(bytes(1 << 20))
+        return Sample(seconds)
+
+    monkeypatch.setattr(os, "sync", syncing)
+    run([row(contestant("a", measure), contestant("b", measure))], 2, tmp_path)
+    assert happened == ["sync", "measure"] * 4
 
 
 def test_who_is_missing_is_not_measured(tmp_path: Path) -> None:
