@@ -28,13 +28,14 @@ class Listing(NamedTuple):
     """A journal's files.
 
     layout: what they say; None where there are none.  files: oldest first.  id_max: the largest id that any has, or had
-    in its first use.  short: names of files that have not even a header.  unfinished: of those that were being made.
+    in its first use.  short: names of files that have not even a header, with the ids of their first uses.
+    unfinished: names of those that were being made.
     """
 
     layout: JournalLayout | None
     files: list[JournalFile]
     id_max: int
-    short: list[str]
+    short: dict[str, int]
     unfinished: list[str]
 
 
@@ -49,11 +50,11 @@ def list_files(folder: str, directory_fd: int, options: JournalOptions) -> Listi
         found = sorted(os.listdir(directory_fd))
     numbers = {name: number for name in found if (number := names.number(name)) is not None}
     files: list[JournalFile] = []
-    short: list[str] = []
-    for name in numbers:
+    short: dict[str, int] = {}
+    for name, number in numbers.items():
         header, file_bytes = _header(folder, directory_fd, name, options.layout)
         if header is None:
-            short.append(name)
+            short[name] = number
         else:
             files.append(JournalFile(folder, directory_fd, name, header, file_bytes))
     files.sort(key=lambda file: file.header.file_id)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from binlog.errors import CorruptError
@@ -57,8 +58,9 @@ class Loading:
         self.at = 0
         self.record_count = 0
         self._unused: list[JournalFile] = []
-        self._replay = Replay(self.ledger, listing.files)
+        self._replay = Replay(self.ledger, listing.files, unknown=listing.short.values())
         last = self._read(listing)
+        self._tell_short(listing.short)
         self.record_id_max = max((self._replay.id_max, *(file.header.record_id_max for file in listing.files)))
         self.files.record_id_max = lambda: self.record_id_max
         self._clear(listing)
@@ -108,6 +110,14 @@ class Loading:
                 used.path, 0, "layout", "it does not begin as a file of ours, and has nothing of JBoss Messaging's"
             )
         return last
+
+    def _tell_short(self, short: Mapping[str, int]) -> None:
+        """Files that have not even a header.  Raises: CorruptError where a transaction would be there in part."""
+        for name, number in short.items():
+            path, text = os.path.join(self._folder, name), "it ends before its header does"
+            if self._replay.doubt is not None and self._replay.doubt[0] == number:
+                raise CorruptError(path, 0, "short", f"{text}; {self._replay.doubt[1]}")
+            self._problems.append(Problem(path, 0, "short", text))
 
     def _keep(self, read: _Read) -> None:
         """A file that the journal has gone on from."""

@@ -21,7 +21,8 @@ _ADD, _UPDATE, _ADD_TX, _UPDATE_TX, _DELETE_TX, _DELETE, _PREPARE, _COMMIT, _ROL
 class Replay:
     """Goes through the files, oldest first, and keeps what is there.
 
-    files: all that there are.  ledger: is told of all.
+    files: all that there are.  ledger: is told of all.  unknown: ids of the first uses of files whose headers are lost.
+    doubt: one of these in which a transaction may have had records, and a text that says so; None where none may.
     keeps_deletes: deletes are among the items, each where it was done.
     Bodies are not looked at, so who does not want them may give something else in their place.
     A transaction does what it does where its commit lies; one of which a part is missing does nothing.  A part that
@@ -30,8 +31,17 @@ class Replay:
     is remembered how long the row was.
     """
 
-    def __init__(self, ledger: Ledger, files: Iterable[JournalFile], *, keeps_deletes: bool = False) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        files: Iterable[JournalFile],
+        *,
+        keeps_deletes: bool = False,
+        unknown: Iterable[int] = (),
+    ) -> None:
         self.ledger = ledger
+        self.doubt: tuple[int, str] | None = None
+        self._unknown = tuple(unknown)
         self._problems: list[Problem] = []
         self._orphans: dict[int, Problem] = {}
         self.failed: dict[int, TransactionContent] = {}
@@ -185,6 +195,8 @@ class Replay:
         came into use later, or none of its records; or that leaves out what cannot be an earlier transaction's.
         """
         said = _counts(counts)
+        if found is not None:
+            self._look_for_unknown(found, said)
         lacking = {} if found is None else self._leave_orphans(found, said)
         lacking |= self._lacking(found, said)
         own = file.header.record_id
@@ -192,6 +204,14 @@ class Replay:
         if is_odd or len(said) * JOURNAL_COUNT.size < len(counts):
             lacking.setdefault(file, 0 if found is None else found.counts.get(file, 0))
         return lacking
+
+    def _look_for_unknown(self, found: Transaction, said: dict[int, int]) -> None:
+        """Whether a file that is gone, it seems, may be one whose header is lost: not in a use before its first one."""
+        gone = [file_id for file_id in said if file_id not in self._there]
+        for first in self._unknown:
+            if not all(_is_later(first, file_id) for file_id in gone):
+                text = f"the transaction {found.tx_id} may have had records in it, and others of it are there"
+                self.doubt = self.doubt or (first, text)
 
     def _leave_orphans(self, found: Transaction, said: dict[int, int]) -> dict[JournalFile, int]:
         """Leave out what is more than a commit or prepare counts: of an earlier transaction with the same id.

@@ -127,6 +127,52 @@ def test_a_file_that_shows_that_something_is_missing_stays_and_is_set_aside_late
     assert damaged in [file.read_bytes() for file in (tmp_path / "attic").iterdir()]
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("left", [0, 3])
+@pytest.mark.parametrize("end", [Journal.commit, Journal.prepare])
+def test_a_file_that_has_not_even_its_header_left_does_not_leave_half_of_a_transaction(
+    tmp_path: Path, layout: JournalLayout, left: int, end: Callable[[Journal, int], None]
+) -> None:
+    """Nothing tells any more that it is not a file which was used again: so nobody says that the rest is all."""
+    options = replace(SMALL, layout=layout, file_bytes=1024)
+    with journal(tmp_path, options) as (opened, _):
+        opened.append_add_tx(50, 10, 1, b"a" * 700)
+        opened.append_add_tx(50, 11, 1, b"b" * 600)
+        end(opened, 50)
+    (cut,) = [file for file in files(tmp_path) for each in records_in(file) if each[4] == 10]
+    whole = cut.read_bytes()
+    cut.write_bytes(whole[:left])
+    (tmp_path / "journal-10.jnl").write_bytes(b"")  # it was of no use before it had that number
+    before = {file: file.read_bytes() for file in tmp_path.iterdir()}
+    for _ in range(2):
+        with pytest.raises(CorruptError, match="the transaction 50") as caught:
+            reload(tmp_path, options)
+        assert (caught.value.path, caught.value.rule) == (str(cut), "short")
+        assert {file: file.read_bytes() for file in tmp_path.iterdir()} == before
+    cut.write_bytes(whole)
+    loaded = reload(tmp_path, options)
+    assert ids(loaded) == ([10, 11] if end is Journal.commit else [])
+    assert [each.tx_id for each in loaded.prepared] == ([] if end is Journal.commit else [50])
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_file_without_a_header_that_came_later_says_nothing_of_a_transaction(
+    tmp_path: Path, layout: JournalLayout
+) -> None:
+    """Its first use was behind the transaction's: what that lacks was in a file that was used again."""
+    options = replace(SMALL, layout=layout, file_bytes=1024)
+    with journal(tmp_path, options) as (opened, _):
+        opened.append_add_tx(50, 10, 1, b"a" * 700)
+        opened.append_add_tx(50, 11, 1, b"b" * 600)
+        opened.commit(50)
+        opened.append_delete(10)
+        opened.reclaim()
+    assert 1 not in [header_of(file).file_id for file in files(tmp_path)]
+    (tmp_path / "journal-99.jnl").write_bytes(b"")
+    loaded = reload(tmp_path, options)
+    assert (ids(loaded), [problem.rule for problem in loaded.problems]) == ([11], ["short"])
+
+
 def _mostly_dead(opened: Journal) -> None:
     for number in range(100, 160):
         opened.append_add(number, 1, bytes(300), sync=Sync.LATER)

@@ -143,13 +143,23 @@ def files_by_name(path: Path) -> list[Path]:
     return sorted(path.glob("journal-*.jnl"))
 
 
-@pytest.mark.parametrize("data", [b"", b"\0", b"BINLOGJL", b"BINLOGJL\0\0\0\1", b"BIN"])
-def test_a_file_without_a_header_is_no_hindrance(tmp_path: Path, data: bytes) -> None:
-    with journal(tmp_path) as (opened, _):
+@pytest.mark.parametrize(
+    ("layout", "data"),
+    [
+        *((JournalLayout.NATIVE, data) for data in (b"", b"\0", b"BINLOGJL", b"BINLOGJL\0\0\0\1", b"BIN")),
+        *((JournalLayout.JBM, data) for data in (b"", b"\0\0\0")),
+    ],
+)
+def test_a_file_without_a_header_is_no_hindrance(tmp_path: Path, layout: JournalLayout, data: bytes) -> None:
+    options = replace(SMALL, layout=layout)
+    with journal(tmp_path, options) as (opened, _):
         opened.append_add(1, 0, b"body")
     (tmp_path / "journal-9.jnl").write_bytes(data)
-    with journal(tmp_path) as (opened, loaded):
+    told = [(problem.path, problem.rule) for problem in check_journal(tmp_path)]
+    assert told == [(str(tmp_path / "journal-9.jnl"), "short")]
+    with journal(tmp_path, options) as (opened, loaded):
         assert ids(loaded) == [1]
+        assert [(problem.path, problem.rule) for problem in loaded.problems] == told
         assert opened._files.id_max >= 9  # the name's number is not given again
     assert not (tmp_path / "journal-9.jnl").exists()
     kept = tmp_path / "attic" / "journal-9.jnl"
