@@ -42,6 +42,7 @@ def write_files(
     first = aligned(files.layout.header_bytes, options.alignment)
     largest = max(map(new_bytes, items), default=0)
     file_bytes = max(options.file_bytes, first + largest, *(file.file_bytes for file in run))
+    file_bytes = aligned(file_bytes, options.alignment)
     parts = _divide(items, file_bytes - first)
     if not len(parts) < len(run):
         return None

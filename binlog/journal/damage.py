@@ -13,6 +13,7 @@ from typing import Protocol
 from binlog.format.journal.file_header import SECTOR_BYTES, ZEROS_BEHIND, FileHeader, JournalLayout, aligned
 from binlog.format.journal.record import CHECK_BYTES, JOURNAL_ADD_TX, Kind, is_record, said_end
 from binlog.format.problem import Problem
+from binlog.journal.options import FILE_BYTES_MIN
 
 _HEAD_BYTES_MIN = 5
 # So many are told one by one: hostile bytes may have one every few bytes.
@@ -52,6 +53,15 @@ def file_problems(path: str, header: FileHeader, data: bytes, scan: Scanned) -> 
             yield Problem(path, min(scan.end, end[0]), "end", text, max(scan.end, end[0]))
     elif (at := tail_offset(data, scan.end, header)) is not None:
         yield Problem(path, at, "tail", _UNFINISHED)
+
+
+def size_problems(path: str, header: FileHeader, file_bytes: int) -> Iterator[Problem]:
+    """That a file has a size which none has: it was cut, and maybe where no record lies that would show it."""
+    if header.layout is not JournalLayout.NATIVE:
+        return
+    if file_bytes < FILE_BYTES_MIN or file_bytes % header.alignment:
+        text = f"it has {file_bytes} bytes, which is no size of a file with an alignment of {header.alignment}"
+        yield Problem(path, 0, "file_bytes", text)
 
 
 def has_begun(header: FileHeader, data: bytes, scan: Scanned) -> bool:

@@ -8,16 +8,14 @@ whole, once another one behind it has records, for it is whole then; and the las
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from binlog.errors import BusyError, GoneError
 from binlog.format.journal.file_header import FileHeader, JournalLayout
 from binlog.format.journal.names import JournalNames
 from binlog.format.problem import Problem
-from binlog.journal.damage import file_problems, has_begun, is_cut
+from binlog.journal.damage import file_problems, has_begun, is_cut, size_problems
 from binlog.journal.look import Look, SeenFile, look, read_seen
-from binlog.journal.options import FILE_BYTES_MIN
 from binlog.journal.record_states import FileColumns, RecordStates, file_columns, record_states
 from binlog.storage.checksum import crc32c
 
@@ -100,7 +98,7 @@ def _inspected(file: SeenFile, data: bytes) -> InspectedFile:
     columns = file_columns(data, header)
     is_ended = header.parse_end(data) is not None
     is_used = has_begun(header, data, columns) or is_ended
-    problems = list(_size_problems(file))
+    problems = list(size_problems(file.path, header, file.file_bytes))
     if is_used:
         problems += file_problems(file.path, header, data, columns)
     return InspectedFile(file, columns, records_crc(data, header, columns.end), is_used, is_ended, tuple(problems))
@@ -134,12 +132,3 @@ def _without_cut_end(file: InspectedFile, data: bytes) -> InspectedFile:
     header = file.seen.header
     left = [problem for problem in file.problems if problem.rule != "tail" or not is_cut(data, problem.offset, header)]
     return replace(file, problems=tuple(left))
-
-
-def _size_problems(file: SeenFile) -> Iterator[Problem]:
-    header = file.header
-    if header.layout is not JournalLayout.NATIVE:
-        return
-    if file.file_bytes < FILE_BYTES_MIN or file.file_bytes % header.alignment:
-        text = f"it has {file.file_bytes} bytes, which is no size of a file with an alignment of {header.alignment}"
-        yield Problem(file.path, 0, "file_bytes", text)

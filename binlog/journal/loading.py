@@ -12,7 +12,7 @@ from binlog.format.journal.record import has_old_records
 from binlog.format.problem import Problem
 from binlog.journal.attic import keep_copy, move_file
 from binlog.journal.control_file import finish
-from binlog.journal.damage import file_problems, has_begun
+from binlog.journal.damage import file_problems, has_begun, size_problems
 from binlog.journal.files import JournalFiles
 from binlog.journal.journal_file import JournalFile
 from binlog.journal.later import ignored_until_later
@@ -94,16 +94,19 @@ class Loading:
             data, scan = load_file(file)
             is_proven = is_proven or scan.record_count > 0
             is_ended = file.header.parse_end(data) is not None
+            problems = list(size_problems(file.path, file.header, file.file_bytes))
             if not is_ended and not has_begun(file.header, data, scan):
                 rest = data[file.header.layout.header_bytes :]
                 is_proven = is_proven or has_old_records(data, file.header)
                 used = used or (file if rest.strip(b"\0J") else None)
+                file.damaged = bool(problems)
+                self._problems += problems
                 self._unused.append(file)
                 continue
             self._replay.go_through(file, scan.items)
             if last is not None:
                 self._keep(last)
-            problems = list(file_problems(file.path, file.header, data, scan))
+            problems += file_problems(file.path, file.header, data, scan)
             last = _Read(file, scan.end, scan.record_count, is_ended, problems)
         if used is not None and not is_proven:
             raise CorruptError(

@@ -41,6 +41,31 @@ def _damage_tail(path: Path) -> bytes:
     return rest[: FILE_BYTES - end]
 
 
+@pytest.mark.parametrize("left", [64, 70, 88, 88 + 22, 1023])
+def test_a_file_that_was_cut_to_no_size_of_one_is_told_and_set_aside(tmp_path: Path, left: int) -> None:
+    """Though where it ends now no record is broken off, and nothing else says that there were any behind."""
+    with journal(tmp_path) as (opened, _):
+        for number in range(5):
+            opened.append_add(number, 1, b"" if number < 1 else bytes(1100))
+    (last,) = [file for file in files(tmp_path) for each in records_in(file) if each[4] == 4]
+    (first,) = [file for file in files(tmp_path) for each in records_in(file) if each[4] == 0]
+    for file in (last, first):
+        file.write_bytes(file.read_bytes()[:left])
+    told = {(problem.path, problem.rule) for problem in check_journal(tmp_path)}
+    assert {(str(last), "file_bytes"), (str(first), "file_bytes")} <= told
+    cut = {file.read_bytes() for file in (last, first)}
+    with journal(tmp_path) as (opened, loaded):
+        assert {(problem.path, problem.rule) for problem in loaded.problems} >= told
+        for record_id in ids(loaded):
+            opened.append_delete(record_id)
+        for number in range(10, 14):
+            opened.append_add(number, 1, bytes(1100))
+        opened.reclaim()
+    assert cut <= set(_kept(tmp_path).values())
+    loaded = reload(tmp_path)
+    assert (ids(loaded), loaded.problems) == ([10, 11, 12, 13], [])
+
+
 def test_all_that_lies_behind_the_records_is_set_aside_once(tmp_path: Path) -> None:
     rest = _damage_tail(tmp_path)
     assert len(rest) > 4 * _OPTIONS.buffer_bytes
