@@ -8,12 +8,17 @@ from binlog.journal.record import Deleted, Loaded, Record, TransactionContent
 
 
 class Expectation:
-    """The records that are there, in their order, and the transactions that go on."""
+    """The records that are there, in their order, and the transactions that go on.
+
+    left: transactions that nobody ended, which the next load tells.  id_max: no record or transaction had a larger id.
+    """
 
     def __init__(self) -> None:
         self.records: list[Record] = []
         self.open: dict[int, list[Record | Deleted]] = {}
         self.prepared: dict[int, bytes] = {}
+        self.left: dict[int, TransactionContent] = {}
+        self.id_max = 0
 
     def copy(self) -> Expectation:
         """As it is now."""
@@ -30,6 +35,7 @@ class Expectation:
     def put(self, record: Record) -> None:
         """A record, or an update, is there."""
         self.records.append(record)
+        self.id_max = max(self.id_max, record.record_id)
 
     def take(self, record_id: int) -> None:
         """A record is not there any more."""
@@ -38,11 +44,13 @@ class Expectation:
     def join(self, tx_id: int, item: Record | Deleted) -> None:
         """A transaction will do something."""
         self.open.setdefault(tx_id, []).append(item)
+        self.id_max = max(self.id_max, tx_id, item.record_id)
 
     def prepare(self, tx_id: int, extra: bytes) -> None:
         """A transaction waits for its end."""
         self.open.setdefault(tx_id, [])
         self.prepared[tx_id] = extra
+        self.id_max = max(self.id_max, tx_id)
 
     def commit(self, tx_id: int) -> None:
         """What a transaction did is there, but updates of what is not."""
@@ -60,6 +68,7 @@ class Expectation:
 
     def reload(self) -> None:
         """Another process has it: only prepared transactions go on."""
+        self.left = {tx_id: self._content(tx_id) for tx_id in self.open if tx_id not in self.prepared}
         self.open = {tx_id: items for tx_id, items in self.open.items() if tx_id in self.prepared}
 
     def differs(self, loaded: Loaded) -> str:
@@ -70,13 +79,15 @@ class Expectation:
         expected = {tx_id: self._content(tx_id) for tx_id in self.prepared}
         if prepared != expected:
             return f"prepared are {prepared}, and should be {expected}"
+        if {each.tx_id: each for each in loaded.failed} != self.left:
+            return f"failed are {loaded.failed}, and should be {self.left}"
         return ""
 
     def _content(self, tx_id: int) -> TransactionContent:
         items = self.open[tx_id]
         return TransactionContent(
             tx_id,
-            self.prepared[tx_id],
+            self.prepared.get(tx_id, b""),
             [item for item in items if isinstance(item, Record)],
             [item for item in items if isinstance(item, Deleted)],
         )

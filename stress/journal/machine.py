@@ -9,6 +9,8 @@ from __future__ import annotations
 import contextlib
 import shutil
 import tempfile
+from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +32,7 @@ from stress.journal.expectation import Expectation
 _IDS = st.integers(1, 12)
 _TX_IDS = st.integers(100, 104)
 _BODIES = st.integers(0, 400).map(lambda size: bytes([size % 251]) * size)
-_SYNCS = st.sampled_from([Sync.WAIT, Sync.LATER, Sync.LATER, Sync.LATER])
+_SYNCS = st.sampled_from([Sync.WAIT, Sync.FUTURE, *[Sync.LATER] * 5])
 _SLOW_SECONDS = 3000.0  # so that what nobody waits for stays in memory
 
 
@@ -83,6 +85,9 @@ class JournalMachine(RuleBasedStateMachine):
         assert "" in wrong, wrong
         if self._possible:
             self._expected = self._possible[wrong.index("")].copy()
+        self._expected.left = {}  # told once
+        least = self._expected.id_max if self._options.layout is JournalLayout.NATIVE else 0
+        assert loaded.id_max >= max([least, *there])
         self._possible = [self._expected.copy()]
 
     @property
@@ -97,12 +102,19 @@ class JournalMachine(RuleBasedStateMachine):
     def _did(self, sync: Sync) -> None:
         after = self._expected.copy()
         after.reload()
-        self._possible = [after] if sync is Sync.WAIT else [*self._possible, after]
+        self._possible = [*self._possible, after] if sync is Sync.LATER else [after]
+
+    def _call(self, call: Callable[..., Any], *arguments: Any, sync: Any) -> bool:
+        """Make it; whether it did anything.  A future is waited for: what it has told is as what was waited for."""
+        done = call(*arguments, sync=sync)
+        if isinstance(done, Future):
+            assert done.result(timeout=60) is None
+        return done is not False
 
     @rule(record_id=_IDS, body=_BODIES, sync=_SYNCS)
     def add(self, record_id: int, body: bytes, sync: Any) -> None:
         is_new = not self._expected.is_taken(record_id)
-        assert self._opened.try_append_add(record_id, 1, body, sync=sync) is is_new
+        assert self._call(self._opened.try_append_add, record_id, 1, body, sync=sync) is is_new
         if is_new:
             self._expected.put(Record(record_id, 1, body))
             self._did(sync)
@@ -110,7 +122,7 @@ class JournalMachine(RuleBasedStateMachine):
     @rule(record_id=_IDS, body=_BODIES, sync=_SYNCS)
     def update(self, record_id: int, body: bytes, sync: Any) -> None:
         there = self._expected.has(record_id)
-        assert self._opened.try_append_update(record_id, 2, body, sync=sync) is there
+        assert self._call(self._opened.try_append_update, record_id, 2, body, sync=sync) is there
         if there:
             self._expected.put(Record(record_id, 2, body, is_update=True))
             self._did(sync)
@@ -118,36 +130,45 @@ class JournalMachine(RuleBasedStateMachine):
     @rule(record_id=_IDS, sync=_SYNCS)
     def delete(self, record_id: int, sync: Any) -> None:
         there = self._expected.has(record_id)
-        assert self._opened.try_append_delete(record_id, sync=sync) is there
+        assert self._call(self._opened.try_append_delete, record_id, sync=sync) is there
         if there:
             self._expected.take(record_id)
             self._did(sync)
 
-    @rule(tx_id=_TX_IDS, record_id=_IDS, body=_BODIES, kind=st.integers(0, 2))
-    def join(self, tx_id: int, record_id: int, body: bytes, kind: int) -> None:
+    @rule(body=_BODIES, sync=_SYNCS, keeps=st.booleans())
+    def add_with_a_new_id(self, body: bytes, sync: Any, keeps: bool) -> None:
+        record_id = self._opened.new_id()
+        least = self._expected.id_max if self._options.layout is JournalLayout.NATIVE else 0
+        assert record_id > max([least, *(record.record_id for record in self._expected.records)])
+        self.add(record_id, body, sync)
+        if not keeps:
+            self.delete(record_id, sync)
+
+    @rule(tx_id=_TX_IDS, record_id=_IDS, body=_BODIES, kind=st.integers(0, 2), sync=_SYNCS)
+    def join(self, tx_id: int, record_id: int, body: bytes, kind: int, sync: Any) -> None:
         refused = tx_id in self._expected.prepared or (kind == 0 and self._expected.is_taken(record_id))
         try:
             if kind == 2:
-                self._opened.append_delete_tx(tx_id, record_id, body)
+                self._call(self._opened.append_delete_tx, tx_id, record_id, body, sync=sync)
                 item: Record | Deleted = Deleted(record_id, body)
             elif kind == 1:
-                self._opened.append_update_tx(tx_id, record_id, 3, body)
+                self._call(self._opened.append_update_tx, tx_id, record_id, 3, body, sync=sync)
                 item = Record(record_id, 3, body, is_update=True)
             else:
-                self._opened.append_add_tx(tx_id, record_id, 4, body)
+                self._call(self._opened.append_add_tx, tx_id, record_id, 4, body, sync=sync)
                 item = Record(record_id, 4, body)
         except StateError:
             assert refused
             return
         assert not refused
         self._expected.join(tx_id, item)
-        self._did(Sync.LATER)
+        self._did(sync)
 
     @rule(tx_id=_TX_IDS, extra=st.binary(max_size=9), sync=_SYNCS)
     def prepare(self, tx_id: int, extra: bytes, sync: Any) -> None:
         refused = tx_id in self._expected.prepared
         try:
-            self._opened.prepare(tx_id, extra, sync=sync)
+            self._call(self._opened.prepare, tx_id, extra, sync=sync)
         except StateError:
             assert refused
             return
@@ -159,7 +180,7 @@ class JournalMachine(RuleBasedStateMachine):
     def end(self, tx_id: int, sync: Any, commits: bool) -> None:
         there = tx_id in self._expected.open
         try:
-            (self._opened.commit if commits else self._opened.rollback)(tx_id, sync=sync)
+            self._call(self._opened.commit if commits else self._opened.rollback, tx_id, sync=sync)
         except NotFoundError:
             assert not there
             return
@@ -170,10 +191,12 @@ class JournalMachine(RuleBasedStateMachine):
     @rule()
     def reclaim(self) -> None:
         self._opened.reclaim()
+        assert all(any(each[2:]) for each in self._opened.why_kept())
 
     @rule()
     def compact(self) -> None:
         self._opened.compact()
+        assert self._opened.problems() == []
 
     @rule()
     def reload(self) -> None:

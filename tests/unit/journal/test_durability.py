@@ -62,6 +62,19 @@ os.kill(os.getpid(), signal.SIGKILL)
     assert ids(reload(tmp_path)) == list(range(20))
 
 
+@pytest.mark.slow
+def test_what_a_future_has_told_is_there_though_the_process_is_killed_right_then(tmp_path: Path) -> None:
+    script = """
+for number in range(5):
+    journal.append_add(number, 1, b"before", sync=Sync.LATER)
+future = journal.append_add(5, 1, b"told", sync=Sync.FUTURE)
+future.add_done_callback(lambda _: os.kill(os.getpid(), signal.SIGKILL))
+time.sleep(60)
+"""
+    assert _run(tmp_path, script).returncode == -signal.SIGKILL
+    assert ids(reload(tmp_path)) == list(range(6))
+
+
 def test_futures_are_done_in_the_order_of_their_calls(tmp_path: Path) -> None:
     done: list[int] = []
     with journal(tmp_path) as (opened, _):

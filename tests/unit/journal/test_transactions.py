@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -101,7 +102,8 @@ def test_what_a_transaction_adds_and_deletes_it_does_not_add(tmp_path: Path) -> 
     assert ids(reload(tmp_path)) == [5, 6]
 
 
-def test_interleaved_transactions_come_in_the_order_of_their_commits(tmp_path: Path) -> None:
+@pytest.mark.parametrize("order", [*itertools.permutations((10, 20, 30))])
+def test_interleaved_transactions_come_in_the_order_of_their_commits(tmp_path: Path, order: tuple[int, ...]) -> None:
     with journal(tmp_path) as (opened, _):
         opened.append_add(1, 1, b"1")
         for number in (2, 3, 4):
@@ -109,10 +111,17 @@ def test_interleaved_transactions_come_in_the_order_of_their_commits(tmp_path: P
                 opened.append_add_tx(tx_id, number * 100 + tx_id, 1, b"%d" % tx_id)
                 opened.append_update_tx(tx_id, 1, 1, b"%d" % tx_id)
         opened.append_delete_tx(20, 1)
-        opened.commit(30)
-        opened.commit(10)
-        opened.commit(20)
-    assert ids(reload(tmp_path)) == [number * 100 + tx_id for tx_id in (30, 10, 20) for number in (2, 3, 4)]
+        for tx_id in order:
+            opened.commit(tx_id)
+    expected = [Record(1, 1, b"1")]
+    for tx_id in order:
+        for number in (2, 3, 4):
+            expected.append(Record(number * 100 + tx_id, 1, b"%d" % tx_id))
+            if 20 not in order[: order.index(tx_id)]:  # else there is nothing to update
+                expected.append(Record(1, 1, b"%d" % tx_id, is_update=True))
+        if tx_id == 20:
+            expected = [record for record in expected if record.record_id != 1]
+    assert reload(tmp_path).records == expected
 
 
 def test_a_transaction_that_nobody_ended_is_told_once_and_its_id_is_free(tmp_path: Path) -> None:
