@@ -32,13 +32,14 @@ class Unit(enum.Enum):
 
     RECORDS = "records/s"
     MEGABYTES = "MB/s"
+    SECONDS = "s"
     MICROSECONDS = "µs"
     MEBIBYTES = "MiB"
 
     @property
     def more_is_better(self) -> bool:
         """Whether the larger figure is the better one."""
-        return self not in (Unit.MICROSECONDS, Unit.MEBIBYTES)
+        return self not in (Unit.SECONDS, Unit.MICROSECONDS, Unit.MEBIBYTES)
 
 
 @dataclass(frozen=True, kw_only=True)

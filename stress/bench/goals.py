@@ -146,13 +146,19 @@ def _paging() -> list[Goal]:
 
 def _pagestore() -> list[Goal]:
     return [
-        Goal(
-            f"page store, {work.value}, {threads} threads, to SQLite",
-            bound,
-            _against(pagestore.row_name(work, threads), pagestore.SQLITE),
-        )
-        for work in QueueWork
-        for threads, bound in ((8, 1.5), (32, 2))
+        *(
+            Goal(
+                f"page store, {work.value}, {threads} threads, to SQLite",
+                bound,
+                _against(pagestore.row_name(work, threads), pagestore.SQLITE),
+            )
+            for work in QueueWork
+            for threads, bound in ((8, 1.5), (32, 2))
+        ),
+        *(
+            Goal(f"page store, opening after a kill{how}, s", 2, _figure(pagestore.OPEN, name), most=True)
+            for how, name in (("", OURS), (", from the disk", pagestore.OPEN_FROM_DISK))
+        ),
     ]
 
 

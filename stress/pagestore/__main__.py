@@ -7,7 +7,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from stress.pagestore.curve import curve, opening_after_crash
+from stress.pagestore.curve import curve
+from stress.pagestore.opening import forget_all, kill_with_full_log, seconds_to_open
 
 
 def main() -> int:
@@ -22,8 +23,13 @@ def main() -> int:
         print("     messages there   us a message   pages read a message", flush=True)
         for part in curve(Path(folder) / "long", given.messages):
             print(f"{part.what} {part.length:15,} {part.micros:14.1f} {part.reads:22.3f}", flush=True)
-        count, seconds = opening_after_crash(Path(folder) / "crashed")
-        print(f"opening after a kill with a full log of {count:,} messages of 1 KiB: {seconds:.2f} s")
+        for how in ("", ", from the disk"):
+            path = Path(folder) / f"killed{how}"
+            count = kill_with_full_log(path)
+            if how:
+                forget_all(path)
+            seconds = seconds_to_open(path, count)
+            print(f"opening after a kill with a full log of {count:,} messages of 1 KiB{how}: {seconds:.2f} s")
     return 0
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -69,23 +67,3 @@ def _get(store: PageStore) -> None:
     with store.transaction() as transaction:
         for _ in range(_TOGETHER):
             assert transaction.get(QUEUE) is not None
-
-
-def opening_after_crash(path: Path) -> tuple[int, float]:
-    """A process is killed with a log that is nearly full: how much it has, and the seconds that opening takes then."""
-    pid = os.fork()
-    if pid == 0:
-        store = PageStore(path, PageStoreOptions(mode=Mode.FLUSH))
-        store.create_queue(QUEUE)
-        log, body = store._log, os.urandom(1024)  # the log has no zeros at the end of a page
-        while log.end - log._base < 0.97 * store._options.log_bytes:
-            with store.transaction() as transaction:
-                for _ in range(_TOGETHER):
-                    transaction.put(QUEUE, body)
-        os.kill(os.getpid(), signal.SIGKILL)
-    os.waitpid(pid, 0)
-    begun = time.perf_counter()
-    with PageStore(path) as store:
-        seconds = time.perf_counter() - begun
-        count = store.waiting_count(QUEUE)
-    return count, seconds

@@ -1,4 +1,4 @@
-"""binlog's page store: transactions of threads of one process."""
+"""binlog's page store: transactions of threads of one process, and opening what a killed one leaves."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from binlog.pagestore import PageStore
+from stress.bench.contestant import Measure
 from stress.bench.loops import in_threads
 from stress.bench.measuring import Prepare, Prepared
 from stress.bench.peers.queue_work import QueueCalls, QueueWork, queue_loop
 from stress.bench.processes import Loop
+from stress.bench.sample import Sample
+from stress.pagestore.opening import forget_all, kill_with_full_log, seconds_to_open
 
 _QUEUE = "queue"
 
@@ -30,6 +33,19 @@ def working(work: QueueWork, threads: int) -> Prepare:
         yield Prepared(opener, None)
 
     return prepare
+
+
+def opening(*, from_disk: bool) -> Measure:
+    """Seconds that it takes to open a store whose process was killed with a full log."""
+
+    def measure(directory: Path, seconds: float) -> Sample:
+        path = directory / "store"
+        count = kill_with_full_log(path)
+        if from_disk:
+            forget_all(path)
+        return Sample(seconds_to_open(path, count))
+
+    return measure
 
 
 def _calls(store: PageStore) -> QueueCalls:

@@ -1,13 +1,16 @@
-"""The page store: durable transactions of threads that put a message, get one, or both."""
+"""The page store: durable transactions of threads that put a message, get one, or both; and opening after a kill."""
 
 from __future__ import annotations
 
+from binlog.pagestore import PageStoreOptions
 from stress.bench.contestant import BODY_BYTES, OURS, Contestant, Row, Unit
 from stress.bench.measuring import measuring
 from stress.bench.peers import our_page_store, persist_queue, sqlite_queue
 from stress.bench.peers.queue_work import FILLED, QueueWork
 
 SQLITE = "SQLite"
+OPEN = "pagestore-open"
+OPEN_FROM_DISK = f"{OURS}, from the disk"
 THREADS = (1, 8, 32)
 
 _BYTES_A_SECOND = 1 << 28
@@ -27,7 +30,7 @@ def row_name(work: QueueWork, threads: int) -> str:
 
 def rows() -> list[Row]:
     """All of them."""
-    return [_row(work, threads) for work in QueueWork for threads in THREADS]
+    return [*(_row(work, threads) for work in QueueWork for threads in THREADS), _open()]
 
 
 def _row(work: QueueWork, threads: int) -> Row:
@@ -55,6 +58,30 @@ def _row(work: QueueWork, threads: int) -> Row:
                 how="Its queue over SQLite, `auto_commit`, in threads of one process; both are two transactions.",
                 measure=measuring(persist_queue.working(work, threads)),
                 missing=persist_queue.missing,
+            ),
+        ),
+    )
+
+
+def _open() -> Row:
+    log_mib = PageStoreOptions().log_bytes >> 20
+    return Row(
+        name=OPEN,
+        title=f"Opening a page store whose process was killed with {log_mib} MiB of log, of transactions that put a "
+        f"message of {BODY_BYTES} bytes",
+        unit=Unit.SECONDS,
+        disk_bytes=_BYTES_A_SECOND,
+        contestants=(
+            Contestant(
+                name=OURS,
+                how="From `PageStore` being called to its return, with the files in the page cache; their messages are "
+                "then counted.",
+                measure=our_page_store.opening(from_disk=False),
+            ),
+            Contestant(
+                name=OPEN_FROM_DISK,
+                how="The same, once the kernel was asked to forget what it has of the files.",
+                measure=our_page_store.opening(from_disk=True),
             ),
         ),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -32,8 +33,9 @@ def test_what_a_put_and_a_get_read_does_not_grow_with_the_queue(tmp_path: Path, 
 def test_the_command_prints_each_part_and_the_opening_after_a_kill(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "stress.pagestore", "--messages", "2000", "--directory", tmp_path]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    head, *parts, opening = done.stdout.splitlines()
+    head, *parts, opening, from_disk = done.stdout.splitlines()
     assert head.split()[0] == "messages"
     assert [part.split()[0] for part in parts] == ["put"] * 10 + ["get"] * 10
-    assert opening.startswith("opening after a kill with a full log of 30,000 messages")
+    assert re.match(r"opening after a kill with a full log of 29,\d{3} messages of 1 KiB: \d", opening)
+    assert re.match(r"opening after a kill with a full log of 29,\d{3} messages of 1 KiB, from the disk: \d", from_disk)
     assert list(tmp_path.iterdir()) == []
