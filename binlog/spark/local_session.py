@@ -19,6 +19,8 @@ _NONE: Mapping[str, str] = MappingProxyType({})
 _SETTINGS = {
     # Over TCP each task waits some 40 ms for its second packet.  Spark 4.0 does not know the setting, and ignores it.
     "spark.python.unix.domain.socket.enabled": "true",
+    # Rows go to Python 10,000 at a time otherwise, megabytes that no processor's cache holds on their way.
+    "spark.sql.execution.arrow.maxBytesPerBatch": "1m",
     "spark.ui.enabled": "false",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",

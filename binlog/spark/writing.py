@@ -16,6 +16,7 @@ from __future__ import annotations
 import os
 import shutil
 import uuid
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -36,6 +37,7 @@ ASIDE = ".aside"
 """The folder in a log's directory in which tasks write, each a file of its own."""
 
 _TRIES = 1000
+_PIECE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,7 @@ class TaskWriter:
         place = os.path.join(self._options.path, ASIDE, f"{query}-{batch}" if query else self._job)
         make_folder(place)
         path = os.path.join(place, f"{context.partitionId()}-{uuid.uuid4().hex}")
-        batches = (_batch(rows.column(self._column), self._column) for rows in iterator if rows.num_rows)
+        batches = (batch for rows in iterator for batch in _pieces(rows.column(self._column), self._column))
         aside = write_aside(path, batches, record_bytes_max=self._options.record_bytes_max)
         return Written(context.partitionId(), path, query, aside, this_machine())
 
@@ -119,14 +121,25 @@ def take_turn(writer: Writer, written: Sequence[Written], *, source: str, turn: 
     return appended
 
 
-def _batch(values: pa.Array, column: str) -> Batch:
+def _pieces(values: pa.Array, column: str) -> Iterator[Batch]:
+    """The values as records, a megabyte of them together or a larger one.
+
+    Spark gives as many rows together as it is told, 10,000 as a rule: too many for a processor's cache to hold from
+    their first copy to the last.
+    """
     if values.null_count:
         raise ValueError(f"binlog: the column {column!r} has null in it, of which no record can be made")
     if values.type not in (pa.binary(), pa.string()):
         values = values.cast(pa.binary())  # as Spark's setting useLargeVarTypes has it, with offsets of 64 bits
+    if not len(values):
+        return
     bounds = memoryview(values.buffers()[1]).cast("B").cast("i")[values.offset : values.offset + len(values) + 1]
     data = values.buffers()[2]
-    return Batch.from_packed(memoryview(b"" if data is None else data), bounds)
+    at, view = 0, memoryview(b"" if data is None else data)
+    while at < len(values):
+        end = max(bisect_right(bounds, bounds[at] + _PIECE_BYTES, at) - 1, at + 1)
+        yield Batch.from_packed(view, bounds[at : end + 1])
+        at = end
 
 
 def _batches(written: Sequence[Written]) -> Iterator[Batch]:

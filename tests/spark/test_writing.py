@@ -52,6 +52,34 @@ def test_what_was_read_can_be_written(spark: Any, log: Path, other: Path) -> Non
     assert read_all(other) == read_all(log)
 
 
+def test_rows_come_to_python_a_megabyte_at_a_time(spark: Any, tmp_path: Path) -> None:
+    from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
+
+    class Noting(DataSourceArrowWriter):
+        def __init__(self, notes: str) -> None:
+            self._notes = notes
+
+        def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+            with open(self._notes, "a") as notes:
+                notes.writelines(f"{batch.nbytes}\n" for batch in iterator)
+            return WriterCommitMessage()
+
+    class Notes(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return "binlog_test_notes"
+
+        def writer(self, schema: Any, overwrite: bool) -> DataSourceArrowWriter:
+            return Noting(self.options["path"])
+
+    spark.dataSource.register(Notes)
+    rows = spark.range(0, 400, 1, 1).selectExpr("repeat('x', 10000) AS value")
+    rows.write.format("binlog_test_notes").mode("append").save(str(tmp_path / "notes"))
+    found = [int(line) for line in (tmp_path / "notes").read_text().split()]
+    assert sum(found) > 4_000_000
+    assert max(found) < 2_000_000
+
+
 def test_a_job_that_fails_leaves_nothing(spark: Any, log: Path) -> None:
     with Writer(log) as writer:
         writer.append(b"before")
