@@ -11,7 +11,7 @@ import pytest
 
 import binlog
 from binlog import Batch
-from binlog.errors import StateError
+from binlog.errors import CorruptError, StateError
 from binlog.spark.write_options import WriteOptions
 from tests.support.logs import read_all
 
@@ -106,6 +106,16 @@ def test_a_batch_that_was_aborted_before_its_publishing_leaves_nothing(query: Qu
     assert not list(log.glob("*.dat"))
     query.commit(query.staged(0, *SECOND), 0)
     assert read_all(log) == [b"d", b"e", b"f"]
+
+
+def test_a_batch_whose_bytes_a_disk_has_lost_is_not_appended(query: Query, log: Path) -> None:
+    query.commit(query.staged(0, *FIRST), 0)
+    messages = query.staged(1, *SECOND)
+    path = next(path for path in query.aside.rglob("2-*"))
+    path.write_bytes(path.read_bytes()[:-1] + b"?")
+    with pytest.raises(CorruptError, match="others in their place"):
+        query.commit(messages, 1)
+    assert read_all(log) == [b"a", b"b", b"c"]
 
 
 def test_another_query_has_batches_of_its_own(query: Query, log: Path) -> None:
