@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from binlog.errors import CorruptError
-from binlog.format.pagestore.page import NONE, MessagePage, message_bytes, parse_message_page, whole_message
+from binlog.format.pagestore.page import (
+    NONE,
+    MessagePage,
+    end_of_whole_message,
+    message_bytes,
+    parse_message_page,
+    whole_message,
+)
 from binlog.pagestore.cache import Cache
 from binlog.pagestore.changes import Changes
 
@@ -44,7 +51,10 @@ def free_message(changes: Changes, first_page: int) -> None:
             behind = _behind_damaged(changes.cache, number)
         else:
             try:
-                behind = parse_message_page(content, previous, changes.cache.file.at(number)).next
+                if previous == NONE and end_of_whole_message(content) is not None:
+                    behind = NONE
+                else:
+                    behind = parse_message_page(content, previous, changes.cache.file.at(number)).next
             except CorruptError:
                 return  # sound, and another one's
         changes.free(number)

@@ -9,6 +9,9 @@ from binlog.format.pagestore.index import QueueEntry
 from binlog.pagestore.cache import Cache
 from binlog.pagestore.queue_index import QueueIndex
 
+# Below all priorities.
+_NOTHING = -1
+
 
 class Queue:
     """Over an index, which changes only through this.
@@ -52,8 +55,11 @@ class Queue:
 
     def next(self) -> QueueEntry | None:
         """The next message that nobody has taken.  Raises: CorruptError; AccessError."""
-        priority = max([priority for priority, count in self._waiting.items() if count], default=None)
-        if priority is None:
+        priority = _NOTHING
+        for each, count in self._waiting.items():
+            if count and each > priority:
+                priority = each
+        if priority == _NOTHING:
             return None
         key = self._from[priority]
         place = self.index.place(key)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
+from functools import partial
 from struct import Struct
 
 from binlog.errors import NotFoundError
@@ -98,7 +99,7 @@ class QueueIndex:
 
     def place(self, key: int) -> int:
         """Which of the parts has a key, if any has."""
-        return max(bisect_right(self.first_keys, key) - 1, 0)
+        return bisect_right(self.first_keys, key, 1) - 1
 
     def next_entry(self, part: Part, key: int, priority: int, taken: set[int], cache: Cache) -> QueueEntry | None:
         """The next entry of a page from a key on that was not removed, has the priority, and is not taken."""
@@ -157,8 +158,9 @@ class QueueIndex:
         Raises: NotFoundError; CorruptError; AccessError.
         """
         part, page, slot = self._find(key, changes.cache)
-        content = changes.touch(page, entry_at(slot), 1)
-        content[entry_at(slot)] = 0
+        at = entry_at(slot)
+        content = changes.touch(page, at, 1)
+        content[at] = 0
         part.valid_count -= 1
         self.valid_count -= 1
         changes.touch(page, COUNTS_AT, COUNTS.size)
@@ -207,13 +209,13 @@ class QueueIndex:
 
 def _slot(content: bytes | bytearray, part: Part, key: int) -> int:
     """The first entry of a page whose key is not smaller."""
-
-    def key_at(slot: int) -> int:
-        found: int = _KEY.unpack_from(content, _FIRST_KEY_AT + ENTRY_BYTES * slot)[0]
-        return found
-
     # The keys of a page follow one another, as far as they are ours.
     slot = key - part.first_key
-    if 0 <= slot < part.entry_count and key_at(slot) == key:
+    if 0 <= slot < part.entry_count and _key_at(content, slot) == key:
         return slot
-    return bisect_left(range(part.entry_count), key, key=key_at)
+    return bisect_left(range(part.entry_count), key, key=partial(_key_at, content))
+
+
+def _key_at(content: bytes | bytearray, slot: int) -> int:
+    found: int = _KEY.unpack_from(content, _FIRST_KEY_AT + ENTRY_BYTES * slot)[0]
+    return found

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from functools import partial
 from itertools import count
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Self, TypeVar, TypeVarTuple
 from weakref import ReferenceType, ref
 
 from binlog.errors import AccessError, BinlogError, ClosedError, FullError, NotFoundError, StateError
@@ -32,6 +32,7 @@ from binlog.storage.sole_owner import SoleOwner
 from binlog.storage.undisturbed import Undisturbed
 
 _T = TypeVar("_T")
+_Arguments = TypeVarTuple("_Arguments")
 
 
 class PageStore:
@@ -248,25 +249,31 @@ class PageStore:
 
     def _get(self, transaction: Transaction, name: str) -> Message | None:
         self._find((name,))
-        return self._step(partial(self._take, transaction, partial(self._content.take_next, transaction, name)))
+        return self._step(self._take_next, transaction, name)
 
     def _remove(self, transaction: Transaction, name: str, key: int) -> None:
         self._find((name,))
-        self._step(partial(self._take, transaction, partial(self._content.take_this, transaction, name, key)))
+        self._step(self._take_this, transaction, name, key)
 
-    def _take(self, transaction: Transaction, take: Callable[[], _T]) -> _T:
+    def _take_next(self, transaction: Transaction, name: str) -> Message | None:
+        self._watch(transaction)
+        return self._content.take_next(transaction, name)
+
+    def _take_this(self, transaction: Transaction, name: str, key: int) -> None:
+        self._watch(transaction)
+        self._content.take_this(transaction, name, key)
+
+    def _watch(self, transaction: Transaction) -> None:
         if not transaction.taken:
             self._taken[ref(transaction, self._abandoned.append)] = transaction.taken
-        return take()
 
     def _commit(self, transaction: Transaction, mode: Mode | None) -> None:
         synced = (self._options.mode if mode is None else mode) is not Mode.FLUSH
-
-        def commit() -> Ticket | None:
-            return self._log.ticket(synced=synced) if self._content.commit(transaction) else None
-
-        if (ticket := self._step(commit)) is not None:
+        if (ticket := self._step(self._do_commit, transaction, synced)) is not None:
             self._log.wait(ticket)
+
+    def _do_commit(self, transaction: Transaction, synced: bool) -> Ticket | None:
+        return self._log.ticket(synced=synced) if self._content.commit(transaction) else None
 
     def _prepare(self, transaction: Transaction, xid: Xid) -> None:
         def prepare() -> None:
@@ -315,13 +322,13 @@ class PageStore:
             if name not in self._content.first_pages or name == PREPARED_QUEUE:
                 raise NotFoundError(f"there is no queue {name!r}")
 
-    def _step(self, work: Callable[[], _T]) -> _T:
+    def _step(self, work: Callable[[*_Arguments], _T], *arguments: *_Arguments) -> _T:
         """Do something with the mutex held.  Raises: what it raises; StateError; ClosedError; PoisonedError."""
         self._refuse()
         assert self._steps is not None
-        return self._steps.do(partial(self._locked, work))
+        return self._steps.do(self._locked, work, *arguments)
 
-    def _locked(self, work: Callable[[], _T]) -> _T:
+    def _locked(self, work: Callable[[*_Arguments], _T], *arguments: *_Arguments) -> _T:
         log = self._log
         with self._mutex:
             if self._is_closed:
@@ -329,7 +336,7 @@ class PageStore:
             log.check()
             while self._abandoned:
                 self._content.come_back(self._taken.pop(self._abandoned.popleft()), 0)
-            result = work()
+            result = work(*arguments)
         if log.has_work:
             log.ring()  # once the mutex is free, for the log's thread takes it
         return result

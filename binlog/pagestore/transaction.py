@@ -55,6 +55,10 @@ class State(enum.Enum):
     ROLLED_BACK = "rolled back"
 
 
+# Asking the enumeration each time takes longer.
+_OPEN = State.OPEN
+
+
 class Put(NamedTuple):
     """A message that is to be put, into one queue or several."""
 
@@ -73,7 +77,7 @@ class Transaction:
     def __init__(self, store: PageStore, tx_id: int) -> None:
         self._store = store
         self.tx_id = tx_id
-        self.state = State.OPEN
+        self.state = _OPEN
         self.xid: Xid | None = None
         self.puts: list[Put] = []
         self.taken: list[Taken] = []
@@ -161,7 +165,7 @@ class Transaction:
 
     def check(self) -> None:
         """Raises: StateError where it has ended."""
-        if self.state is not State.OPEN:
+        if self.state is not _OPEN:
             raise StateError(f"the transaction {self.tx_id} is {self.state.value}")
 
     def end(self, state: State) -> None:
@@ -179,7 +183,7 @@ class Transaction:
         """Commit it; where the block raised, or that cannot be, roll it back."""
         if error is not None:
             self._store._give_up(self)
-        elif self.state is State.OPEN:
+        elif self.state is _OPEN:
             try:
                 self.commit()
             except BinlogError:

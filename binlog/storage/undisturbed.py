@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from queue import SimpleQueue
-from typing import Any, TypeVar
+from typing import Any, TypeVar, TypeVarTuple
 
 _T = TypeVar("_T")
+_Arguments = TypeVarTuple("_Arguments")
 _LOOK_SECONDS = 1.0
 
 
@@ -45,11 +47,11 @@ class Undisturbed:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
-    def do(self, work: Callable[[], _T]) -> _T:
+    def do(self, work: Callable[[*_Arguments], _T], *arguments: *_Arguments) -> _T:
         """Do it, and give what it gives.  Where a handler raises, it is done all the same.  Raises: what it raises."""
         if threading.current_thread() is not threading.main_thread():
-            return work()
-        step = _Step(work)
+            return work(*arguments)
+        step = _Step(partial(work, *arguments))
         self._steps.put(step)
         while not step.done.acquire(timeout=_LOOK_SECONDS):
             if not self._thread.is_alive() and not step.done.acquire(blocking=False):

@@ -122,14 +122,21 @@ class MessagePage(NamedTuple):
         return _MESSAGE.pack(USED, self.previous, self.next, MESSAGE_PAGE.size + len(self.part)) + self.part
 
 
-def whole_message(content: bytes | bytearray) -> bytes | None:
-    """A message that one page has all of; None where another follows, or where `parse_message_page` has to say more."""
+def end_of_whole_message(content: bytes | bytearray) -> int | None:
+    """Where in its page a message ends that one page has all of.
+
+    None where another follows, or where `parse_message_page` has to say more.
+    """
     if content[: len(_ALONE)] != _ALONE:
         return None
-    (used,) = _USED_BYTES.unpack_from(content, len(_ALONE))
-    if not MESSAGE_PAGE.size <= used <= len(content):
-        return None
-    return bytes(content[MESSAGE_PAGE.size : used])
+    used: int = _USED_BYTES.unpack_from(content, len(_ALONE))[0]
+    return used if MESSAGE_PAGE.size <= used <= len(content) else None
+
+
+def whole_message(content: bytes | bytearray) -> bytes | None:
+    """A message that one page has all of; None as `end_of_whole_message`."""
+    end = end_of_whole_message(content)
+    return None if end is None else bytes(content[MESSAGE_PAGE.size : end])
 
 
 def parse_message_page(content: bytes | bytearray, previous: int, at: PageAt) -> MessagePage:
