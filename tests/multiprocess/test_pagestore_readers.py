@@ -31,6 +31,8 @@ with PageStore(sys.argv[1], PageStoreOptions(cache_pages=16, log_bytes=1 << 16, 
                 if (message := transaction.get(one)) is not None:
                     transaction.put(other, message.body)
         number += 1
+        if number == 1:
+            print("begun", flush=True)
 print(number)
 """
 
@@ -47,6 +49,8 @@ def test_what_is_seen_beside_an_owner_was_so_at_one_moment(tmp_path: Path) -> No
     going_on.touch()
     with subprocess.Popen([sys.executable, "-c", _OWNER, path, going_on], stdout=subprocess.PIPE, text=True) as owner:
         try:
+            assert owner.stdout is not None
+            assert owner.stdout.readline() == "begun\n"  # starting takes longer than all looks, where others work too
             seen = 0
             while seen < _LOOKS:
                 assert owner.poll() is None
