@@ -21,7 +21,7 @@ from typing import NamedTuple
 from binlog.errors import AccessError, BinlogError, FullError, InternalError, PoisonedError
 from binlog.format.pagestore.log import RECORDS_AT, LogStart, PageAction
 from binlog.format.pagestore.names import LOG_FILE
-from binlog.storage.files import allocate, sync, write_at
+from binlog.storage.files import allocate, sync, write_and_sync, write_at
 from binlog.storage.native import pack_transaction
 from binlog.storage.once import Once
 
@@ -204,11 +204,16 @@ class TransactionLog:
         return not stopping
 
     def _write(self, parts: list[bytes], end: int, *, synced: bool) -> None:
-        if parts:
-            write_at(self._fd, b"".join(parts), self._written - self._base, self.path)
-            self._written = end
-        if synced and self._written > self.durable:
+        at = self._written - self._base
+        if parts and synced:
+            # One call: between two this thread would stand in line for the interpreter, behind all that it has woken.
+            write_and_sync(self._fd, b"".join(parts), at, self.path)
+        elif parts:
+            write_at(self._fd, b"".join(parts), at, self.path)
+        elif synced and self._written > self.durable:
             sync(self._fd, self.path)
+        self._written = end
+        if synced and self.durable < end:
             self.durable = end
             self.group_count += 1
 

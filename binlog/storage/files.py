@@ -241,6 +241,18 @@ def write_at(fd: int, data: bytes | bytearray | memoryview, offset: int, path: s
         raise write_failure(-result, path)
 
 
+def write_and_sync(fd: int, data: bytes | bytearray | memoryview, offset: int, path: str) -> None:
+    """`write_at` and then `sync`, in one call, between which this thread waits for no other.
+
+    Raises: FullError; PoisonedError for any other failure of the write, and for each of the sync.
+    """
+    result = lib.binlog_write_and_sync(fd, ffi.from_buffer("uint8_t[]", data), len(data), offset)
+    if result < 0:
+        raise write_failure(-result, path)
+    if result > 0:
+        raise poisoned(result, path, "a sync")
+
+
 def allocate(fd: int, start: int, stop: int, path: str) -> None:
     """Give the file space from `start` to `stop`, which becomes its size.  Raises: FullError."""
     # posix_fallocate(3) may give a part of it and fail.  What is beyond the tail means nothing, so that is no loss.

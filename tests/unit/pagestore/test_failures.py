@@ -19,6 +19,7 @@ from binlog.pagestore import recovery as recovery_module
 from binlog.pagestore import transaction_log as log_module
 from binlog.pagestore.page_file import PageFile
 from binlog.storage.failures import failure, write_failure
+from binlog.storage.files import sync, write_at
 from tests.support.pagestores import QUEUE, SMALL, drain, killed, page_store, peek, put
 
 _LOG, _PAGES, _MAP = "transaction.log", "page.db", ".free"
@@ -28,7 +29,7 @@ _LOG, _PAGES, _MAP = "transaction.log", "page.db", ".free"
 def calls_that_fail(
     monkeypatch: pytest.MonkeyPatch, call: str, end: str, number: int = errno.EIO
 ) -> Iterator[list[str]]:
-    """Those of `os` on files whose names end so; which these were."""
+    """Those of `os` on files whose names end so, and syncs in calls of ours; which these were."""
     real = getattr(os, call)
     failed: list[str] = []
 
@@ -39,8 +40,13 @@ def calls_that_fail(
             raise OSError(number, os.strerror(number))
         real(fd, *arguments)
 
+    def in_two_calls(fd: int, data: bytes, offset: int, path: str) -> None:
+        write_at(fd, data, offset, path)
+        sync(fd, path)
+
     with monkeypatch.context() as patched:
         patched.setattr(os, call, fails)
+        patched.setattr(log_module, "write_and_sync", in_two_calls)
         yield failed
 
 
@@ -108,7 +114,7 @@ def test_all_who_wait_are_told_of_a_write_that_failed(tmp_path: Path, monkeypatc
         except PoisonedError as error:
             told.append(error)
 
-    monkeypatch.setattr(log_module, "write_at", fails)
+    monkeypatch.setattr(log_module, "write_and_sync", fails)
     threads = [threading.Thread(target=work) for _ in range(4)]
     for thread in threads:
         thread.start()
