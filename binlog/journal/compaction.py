@@ -24,6 +24,7 @@ from binlog.journal.journal_file import JournalFile
 from binlog.journal.later import ignored_until_later
 from binlog.journal.ledger import Ledger, ended_counts
 from binlog.journal.options import JournalOptions
+from binlog.journal.pieces import pieces_of
 from binlog.journal.runs import find_runs
 from binlog.journal.survivors import Count, find_survivors
 from binlog.storage.files import sync_directory
@@ -132,7 +133,8 @@ class Compactor:
                     stuck_count -= len(run)
                     continue
                 try:
-                    written = write_files(self._files, self._options, run, there.of_run(run))
+                    pieces = list(pieces_of(there.of_run(run), there.transactions))
+                    written = write_files(self._files, self._options, run, pieces)
                 except CorruptError as error:
                     self._tell(run, error)  # it stays as it is
                     continue
@@ -226,7 +228,7 @@ class Compactor:
             else:
                 for file, _ in new:
                     watched[record_id].negate(file)
-        with_deletes = next((each.file for each in run.written if each.file.negated), None)
+        with_deletes = next((each.file for each in run.written if any(size is None for _, size in each.items)), None)
         if with_deletes is not None:
             for source in run.sources:
                 for other, count in source.negated.items():

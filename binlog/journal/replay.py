@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from binlog.format.journal.record import JOURNAL_COUNT, Kind
 from binlog.format.problem import Problem
@@ -24,6 +24,7 @@ class Replay:
     files: all that there are.  ledger: is told of all.  unknown: ids of the first uses of files whose headers are lost.
     doubt: one of these in which a transaction may have had records, and a text that says so; None where none may.
     keeps_deletes: deletes are among the items, each where it was done.
+    tell_committed: is called with the id of each transaction that is committed, and what it does, before that is done.
     Bodies are not looked at, so who does not want them may give something else in their place.
     A transaction does what it does where its commit lies; one of which a part is missing does nothing.  A part that
     lies in a file that is gone is not missing: a file only goes once nobody needs what is in it.
@@ -38,6 +39,7 @@ class Replay:
         *,
         keeps_deletes: bool = False,
         unknown: Iterable[int] = (),
+        tell_committed: Callable[[int, Sequence[Record | Deleted]], None] | None = None,
     ) -> None:
         self.ledger = ledger
         self.doubt: tuple[int, str] | None = None
@@ -49,6 +51,7 @@ class Replay:
         self._there = {file.header.record_id: file for file in files}
         self._items: list[Record | Deleted] = []
         self._keeps_deletes = keeps_deletes
+        self._tell_committed = tell_committed
         self._ends: dict[int, int] = {}
         self._contents: dict[int, list[Record | Deleted]] = {}
         self._unhealthy: set[int] = set()
@@ -178,6 +181,8 @@ class Replay:
 
     def _commit(self, transaction: Transaction, file: JournalFile) -> None:
         content = self._contents.pop(transaction.tx_id, [])  # an empty one that was prepared has none
+        if self._tell_committed is not None:
+            self._tell_committed(transaction.tx_id, content)
         there = {item.record_id: item.record_id in self.ledger.records for item in content}
         for item in content:
             if isinstance(item, Deleted):

@@ -1,7 +1,7 @@
 """Which files of a journal can be written anew together.
 
 Files that lie one behind the other, none with records of a transaction that goes on, and of every other transaction all
-files or none: then what they come to is a row of adds, updates and deletes, without any transaction.
+files or none: then what they come to is a row of adds, updates and deletes, and of transactions one after the other.
 """
 
 from __future__ import annotations

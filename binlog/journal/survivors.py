@@ -5,6 +5,7 @@ Bodies are not held: each is read, and its check compared, when it is written.
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -14,7 +15,7 @@ from typing import NamedTuple, Self, cast
 from binlog.errors import CorruptError
 from binlog.format.crc import crc32c
 from binlog.format.journal.file_header import JournalLayout
-from binlog.format.journal.record import CHECK_BYTES, Kind, check_seed, record_bytes
+from binlog.format.journal.record import CHECK_BYTES, check_seed
 from binlog.format.problem import Problem
 from binlog.journal.damage import file_problems
 from binlog.journal.journal_file import JournalFile
@@ -45,14 +46,20 @@ class Count(NamedTuple):
     bytes: int
 
 
+# Which one of them, counted from 1, and its id.
+Transactions = dict[Place, tuple[int, int]]
+
+
 class Survivors(NamedTuple):
     """What is alive, records and deletes, by files, in the order in which it came to be; with places for bodies.
 
+    transactions: of what was committed, by where its records lie.
     unlike: files in which another number of records is alive than the journal counts.  spans: of all transactions.
     problems: what is damaged, also told by `damaged` of the files.
     """
 
     items: dict[JournalFile, list[tuple[int, Record | Deleted]]]
+    transactions: Transactions
     unlike: set[JournalFile]
     spans: list[TransactionSpan]
     problems: list[Problem]
@@ -71,7 +78,13 @@ def find_survivors(files: Sequence[JournalFile], counts: Mapping[JournalFile, Co
     counts: what the journal counts in each.  Raises: NotFoundError; AccessError.
     """
     uncounted = [file.uncounted() for file in files]  # the journal's own are counted already
-    replay = Replay(Ledger(), uncounted, keeps_deletes=True)
+    transactions: Transactions = {}
+    numbers = itertools.count(1)
+
+    def note(tx_id: int, content: Sequence[Record | Deleted]) -> None:
+        transactions.update(dict.fromkeys(map(place_of, content), (next(numbers), tx_id)))
+
+    replay = Replay(Ledger(), uncounted, keeps_deletes=True, tell_committed=note)
     spans = TransactionSpans()
     problems: list[Problem] = []
     for number, file in enumerate(files):
@@ -89,7 +102,7 @@ def find_survivors(files: Sequence[JournalFile], counts: Mapping[JournalFile, Co
     for place, item in enumerate(replay.items()):
         items.setdefault(place_of(item).file, []).append((place, item))
     unlike = {file for file in files if _count(items.get(file, ())) != counts[file]}
-    return Survivors(items, unlike, spans.all(), problems)
+    return Survivors(items, transactions, unlike, spans.all(), problems)
 
 
 def _with_place(scanned: Scanned, file: JournalFile) -> Scanned:
@@ -105,18 +118,6 @@ def _count(items: Sequence[tuple[int, Record | Deleted]]) -> Count:
 def place_of(item: Record | Deleted) -> Place:
     """Where it lies."""
     return cast("Place", item.body)
-
-
-def kind_of(item: Record | Deleted) -> Kind:
-    """What it is when it is written anew, outside of any transaction."""
-    if isinstance(item, Deleted):
-        return Kind.DELETE
-    return Kind.UPDATE if item.is_update else Kind.ADD
-
-
-def new_bytes(item: Record | Deleted) -> int:
-    """How many bytes it takes then."""
-    return record_bytes(kind_of(item), 0 if isinstance(item, Deleted) else place_of(item).body_bytes, 0)
 
 
 class BodyReader:

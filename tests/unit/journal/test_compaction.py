@@ -6,7 +6,7 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,9 +18,10 @@ from binlog.format.journal.file_header import JournalLayout
 from binlog.format.journal.names import CONTROL_FILE
 from binlog.journal.control_file import FileMoves, name_control, write_control
 from binlog.journal.journal import Journal
+from binlog.journal.journal_file import JournalFile
 from binlog.journal.options import Sync
 from binlog.journal.record import Loaded, Record
-from tests.support.journals import SMALL, files, header_of, ids, journal, reload
+from tests.support.journals import SMALL, files, flip, header_of, ids, journal, records_in, reload
 
 LAYOUTS = [JournalLayout.NATIVE, JournalLayout.JBM]
 BODY = bytes(200)
@@ -80,6 +81,63 @@ def test_what_is_alive_stays_as_it_is_in_fewer_files(tmp_path: Path, layout: Jou
     assert ids(reload(tmp_path, options)) == [300, 700, 701]
 
 
+TOGETHER = [{1, 2, 3}, {11, 13}, {21}, {31, 32, 33, 34}]
+
+
+def _fill_together(opened: Journal) -> None:
+    """Transactions that lie across each other, one of which deletes what lies in a file that stays as it is."""
+    for record_id in (40, 41):
+        opened.append_add(record_id, 1, b"outer")
+    opened.append_add_tx(50, 42, 1, b"waits")
+    opened.prepare(50)
+    opened.append_add(43, 1, bytes(1900))  # so the others begin in another file
+    for number in range(5):
+        for tx_id, ids_ in enumerate(TOGETHER):
+            if number < len(ids_):
+                opened.append_add_tx(tx_id, sorted(ids_)[number], 1, b"%d" % tx_id * 300)
+    opened.append_update_tx(1, 40, 2, b"update")
+    opened.append_delete_tx(1, 41)
+    opened.append_add_tx(1, 12, 1, b"deleted later")
+    for tx_id in (2, 0, 3, 1):
+        opened.commit(tx_id)
+    opened.append_delete(12)
+
+
+def _add_and_delete(opened: Journal, turn: int) -> None:
+    """Files of which so little is alive that they go, and not without a compaction."""
+    for number in range(100 * (turn + 1), 100 * (turn + 1) + 30):
+        opened.append_add(number, 1, BODY * 2, sync=Sync.LATER)
+        if number % 5:
+            opened.append_delete(number, sync=Sync.LATER)
+
+
+def _counted(all_: Iterable[JournalFile]) -> dict[str, tuple[object, ...]]:
+    """What keeps each file that has anything."""
+    return {
+        file.name: (file.alive, file.alive_bytes, {other.name: count for other, count in file.negated.items() if count})
+        for file in all_
+        if file.alive or any(file.negated.values())
+    }
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_what_it_wrote_counts_as_it_does_for_a_load(tmp_path: Path, layout: JournalLayout) -> None:
+    options = replace(SMALL, layout=layout)
+    with journal(tmp_path / "journal", options) as (opened, _):
+        _fill_together(opened)
+        for turn in range(3):
+            _add_and_delete(opened, turn)
+            assert opened.compact() > 0
+            opened.reclaim()  # as a load does
+            counted = _counted(opened._files.data)
+            after = tmp_path / "after"
+            shutil.copytree(tmp_path / "journal", after)
+            with journal(after, options) as (loaded, _):
+                found = _counted(loaded._files)
+            shutil.rmtree(after)
+            assert found == counted
+
+
 def test_deletes_stay_where_files_before_are_not_compacted(tmp_path: Path) -> None:
     """What they delete lies in a file that a transaction keeps as it is."""
     with journal(tmp_path) as (opened, _):
@@ -108,6 +166,38 @@ def test_deletes_stay_where_files_before_are_not_compacted(tmp_path: Path) -> No
         opened.compact()
         opened.reclaim()
     assert ids(reload(tmp_path)) == [0, 1, 5, 2] or ids(reload(tmp_path)) == [0, 1, 2, 5]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("times", [1, 2])
+def test_of_a_transaction_that_was_compacted_all_is_there_or_nothing(
+    tmp_path: Path, layout: JournalLayout, times: int
+) -> None:
+    options = replace(SMALL, layout=layout)
+    with journal(tmp_path / "whole", options) as (opened, _):
+        _fill_together(opened)
+    for turn in range(times):
+        with journal(tmp_path / "whole", options) as (opened, _):
+            _add_and_delete(opened, turn)
+            assert opened.compact() > 0
+    whole = reload(tmp_path / "whole", options)
+    assert [number for number in ids(whole) if number < 100] == [40, 43, 21, 1, 2, 3, 31, 32, 33, 34, 11, 13, 40]
+    damaged = 0
+    for file in files(tmp_path / "whole"):
+        for _, _, end, *_ in records_in(file):
+            path = tmp_path / f"{file.name}-{end}"
+            shutil.copytree(tmp_path / "whole", path)
+            flip(path / file.name, end - 1)
+            for _ in range(2):
+                loaded = reload(path, options)
+                there = set(ids(loaded))
+                assert all(each <= there or not each & there for each in TOGETHER)
+                updated = Record(40, 2, b"update", is_update=True) in loaded.records
+                assert updated == (11 in there and 40 in there)
+                assert not (11 in there and 41 in there)
+            damaged += there != set(ids(whole))
+    assert damaged > len(set().union(*TOGETHER))
 
 
 @pytest.mark.slow
