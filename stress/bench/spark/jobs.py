@@ -57,7 +57,6 @@ def warm(spark: Any, data: Dataset, place: Path) -> None:
             # Values of a quarter of a gigabyte take long, and nobody is compared with them but by counting.
             if source != "files" or query == "count":
                 read(spark, data, source, query)
-                read(spark, data, source, query)
     for what in ("log", "parquet"):
         extract(spark, data, what, place)
     for target in ("binlog", "parquet"):
