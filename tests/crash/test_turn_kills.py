@@ -60,8 +60,7 @@ def test_a_turn_killed_at_each_call_is_there_once(in_memory: Path, others: int, 
     """others: how many such records somebody appends before the turns are tried again; as many as a turn has."""
     log, start = in_memory / "log", in_memory / "start"
     _append(start, Acknowledged())
-    gc.collect()
-    calls = len(trace(_take_turns, _copied(start, log), Acknowledged()).calls)
+    calls = _fewest_calls(_take_turns, start, log)
     died = 0
     for kill_at in range(calls):
         run = trace(_take_turns, _copied(start, log), Acknowledged(), kill_at=kill_at)
@@ -71,6 +70,12 @@ def test_a_turn_killed_at_each_call_is_there_once(in_memory: Path, others: int, 
         assert len(read_all(log)) == 1 + TURNS * A_TURN + others, kill_at
     assert died > 0.9 * calls
     figure(f"turns killed at each call, {others} alike appended between: {died} deaths")
+
+
+def _fewest_calls(work: Callable[[Path, Acknowledged], None], start: Path, log: Path) -> int:
+    """How many calls it makes at least: on a machine that is busy it asks and waits a few times more."""
+    gc.collect()
+    return min(len(trace(work, _copied(start, log), Acknowledged()).calls) for _ in range(3))
 
 
 @pytest.mark.parametrize("moment", ["named", "slotted"])
@@ -90,8 +95,7 @@ def test_whoever_settles_a_turn_killed_at_each_call_too_settles_it_once(
     assert run.killed_before is not None
     assert run.killed_before.name == names[kill_at]
     there = moment == "slotted"
-    gc.collect()
-    calls = len(trace(_append, _copied(start, log), Acknowledged()).calls)
+    calls = _fewest_calls(_append, start, log)
     died = 0
     for second in range(calls):
         run = trace(_append, _copied(start, log), Acknowledged(), kill_at=second)
