@@ -21,6 +21,7 @@ DONE = ["00000001.dat.zst", "00000001.idx", "00000002.dat.zst", "00000002.idx", 
 @pytest.fixture(autouse=True)
 def _ready(monkeypatch: pytest.MonkeyPatch) -> None:
     small_frames(monkeypatch)
+    gc.collect()  # what other tests left is not closed or removed in the midst of what is watched here
 
 
 def _fill(log: Path) -> list[Entry]:
