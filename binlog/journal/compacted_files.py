@@ -9,7 +9,7 @@ from typing import NamedTuple
 from binlog.format.crc import crc32c
 from binlog.format.journal.file_header import JOURNAL_END, FileHeader, JournalLayout, aligned
 from binlog.format.journal.names import COMPACTED_END
-from binlog.format.journal.record import JOURNAL_COUNT
+from binlog.format.journal.record import pack_counts
 from binlog.journal.files import JournalFiles
 from binlog.journal.journal_file import JournalFile
 from binlog.journal.options import JournalOptions
@@ -105,10 +105,7 @@ def _pack(
     if isinstance(piece.item, Record):
         body, user_type = bodies.read(place_of(piece.item)), piece.item.user_type
     record_id = piece.item.record_id if piece.item else 0
-    counts = b"".join(
-        JOURNAL_COUNT.pack({"file_id": new[place].header.record_id, "record_count": count})
-        for place, count in piece.counts
-    )
+    counts = pack_counts((new[place].header.record_id, count) for place, count in piece.counts)
     return pack_journal(
         data, at, header.record_id, header.salt, at, piece.kind, piece.tx_id, record_id, user_type, body, counts
     )

@@ -6,7 +6,7 @@ from concurrent.futures import Future
 from typing import Literal, overload
 
 from binlog.errors import NotFoundError, StateError
-from binlog.format.journal.record import JOURNAL_COUNT, Kind
+from binlog.format.journal.record import Kind, pack_counts
 from binlog.format.problem import Problem
 from binlog.journal.appender import Ticket
 from binlog.journal.kept import Kept, kept_files
@@ -318,7 +318,4 @@ def _counts(transaction: Transaction | None) -> bytes:
     """How many records of a transaction each file has, as they lie in its commit."""
     if transaction is None:
         return b""
-    return b"".join(
-        JOURNAL_COUNT.pack({"file_id": file.header.record_id, "record_count": count})
-        for file, count in transaction.counts.items()
-    )
+    return pack_counts((file.header.record_id, count) for file, count in transaction.counts.items())

@@ -13,6 +13,7 @@ import enum
 import itertools
 import re
 import struct
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from binlog.errors import CorruptError
@@ -111,6 +112,11 @@ def record_bytes(kind: Kind, body_bytes: int, file_count: int) -> int:
     return _HEADS[kind].size + body_bytes + JOURNAL_COUNT.size * file_count + CHECK_BYTES
 
 
+def pack_counts(counts: Iterable[tuple[int, int]]) -> bytes:
+    """For each file its id as records have it, and how many records of a transaction it has, as a commit has them."""
+    return b"".join(_COUNT.pack(*each) for each in counts)
+
+
 def pack_record(record: JournalRecord, header: FileHeader, at: int) -> bytes:
     """The record as it lies at the offset `at` of a file.  Raises: ValueError for a body in the oldest layout."""
     old = header.layout is JournalLayout.JBM_2008_07
@@ -129,7 +135,7 @@ def pack_record(record: JournalRecord, header: FileHeader, at: int) -> bytes:
             "user_type": record.user_type,
         }
     )
-    data = b"".join((fixed, record.body, *(_COUNT.pack(*each) for each in record.counts)))
+    data = b"".join((fixed, record.body, pack_counts(record.counts)))
     return data + _CHECK.pack(_check(data, header, at))
 
 

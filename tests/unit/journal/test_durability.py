@@ -69,7 +69,7 @@ for number in range(5):
     journal.append_add(number, 1, b"before", sync=Sync.LATER)
 future = journal.append_add(5, 1, b"told", sync=Sync.FUTURE)
 future.add_done_callback(lambda _: os.kill(os.getpid(), signal.SIGKILL))
-time.sleep(60)
+time.sleep(60)  # it is killed long before
 """
     assert _run(tmp_path, script).returncode == -signal.SIGKILL
     assert ids(reload(tmp_path)) == list(range(6))
