@@ -7,6 +7,8 @@ or is not; where the entries stop to follow one another, the index ends.
 
 from __future__ import annotations
 
+import sys
+from array import array
 from typing import NamedTuple
 
 from binlog.format.layout import Field, Layout
@@ -43,6 +45,9 @@ INDEX_ENTRY = Layout(
 
 HEADER_BYTES = INDEX_HEADER.size
 ENTRY_BYTES = INDEX_ENTRY.size
+# Of 64 bits, in an entry: sequence, offset, time, and a last one of the range's bytes and its CRC.
+_WORDS = 4
+assert INDEX_ENTRY.format == ">QQQII"
 
 
 class IndexEntry(NamedTuple):
@@ -67,6 +72,16 @@ class IndexEntry(NamedTuple):
 def parse_entry(data: bytes | memoryview, at: int = 0) -> IndexEntry:
     """The entry that lies at `at`, whatever it says."""
     return IndexEntry(*INDEX_ENTRY.unpack(data, at).values())
+
+
+def entry_columns(entries: bytes | memoryview) -> tuple[array[int], array[int], array[int], list[int]]:
+    """Whole entries, whatever they say: their sequences, offsets and times, and where each range ends."""
+    words = array("Q")
+    words.frombytes(entries)
+    if sys.byteorder == "little":
+        words.byteswap()
+    sequences, offsets, times_ns, last = (words[number::_WORDS] for number in range(_WORDS))
+    return sequences, offsets, times_ns, [offset + (word >> 32) for offset, word in zip(offsets, last, strict=True)]
 
 
 def pack_header(*, number: int, uuid: bytes) -> bytes:

@@ -8,10 +8,10 @@ range are not those that were written, one of its records is damaged.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 
-from binlog.format.index_file import ENTRY_BYTES, RANGE_BYTES_MAX, IndexEntry, entry_offset, parse_entry
+from binlog.format.index_file import ENTRY_BYTES, RANGE_BYTES_MAX, IndexEntry, entry_columns, entry_offset, parse_entry
 from binlog.format.log_header import LogHeader
 from binlog.format.record import LENGTH_BYTES, RECORD_BYTES_FORMAT_MAX
 from binlog.log.index import Index
@@ -150,10 +150,10 @@ class IndexCheck:
 
     def _verify(self, entries: bytes, until: int) -> Generator[Verified, None, tuple[int, RangeStop]]:
         """Returns how many of the entries hold, and why the next one does not; END where all do that were asked for."""
-        done, large = 0, 0
+        done, large, ends = 0, 0, entry_columns(entries)[-1]
         while done * ENTRY_BYTES < len(entries) and self._ranges.end < until:
             at = self._ranges.end
-            size = large or _whole_ranges(entries, done, at, min(_READ_BYTES, until - at + RANGE_BYTES_MAX))
+            size = large or _whole_ranges(ends, done, at, min(_READ_BYTES, until - at + RANGE_BYTES_MAX))
             data, lost_end = self._read(at, max(min(size, self._header.tail - at), 0))
             rest = memoryview(entries)[done * ENTRY_BYTES :]
             more, stop = self._ranges.verify(rest, data)
@@ -220,16 +220,11 @@ class IndexCheck:
         return f"its entry for {entry.offset} to {entry.end} does not follow from the one before it"
 
 
-def _whole_ranges(entries: bytes, first: int, at: int, size: int) -> int:
-    """How much of `size` bytes from `at` on is filled by whole ranges, which entries tell of from the first one on.
+def _whole_ranges(ends: Sequence[int], first: int, at: int, size: int) -> int:
+    """How much of `size` bytes from `at` on is filled by whole ranges, the first one of which has the number `first`.
 
     Then nothing is read twice, nor copied to leave off the end.  What hostile entries say decides on nothing more.
     """
-    count = len(entries) // ENTRY_BYTES
-    number = bisect_right(range(count), at + size, first, key=lambda number: _end(entries, number))
-    filled = _end(entries, number - 1) - at if number > first else 0
+    number = bisect_right(ends, at + size, first)
+    filled = ends[number - 1] - at if number > first else 0
     return filled if 0 < filled <= size else size
-
-
-def _end(entries: bytes, number: int) -> int:
-    return parse_entry(entries, number * ENTRY_BYTES).end

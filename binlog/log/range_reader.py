@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Generator, Iterator
@@ -11,7 +10,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from binlog.format.index_file import ENTRY_BYTES
+from binlog.format.index_file import entry_columns
 from binlog.log.batch import Batch
 from binlog.log.directory import LogDirectory
 from binlog.log.file_reader import FileReader
@@ -24,10 +23,6 @@ from binlog.storage.records import Stop, scan
 
 _BYTES_MAX = 1 << 20
 _RECORDS_MAX = 1 << 18
-
-# Where in an entry, taken as four words of 64 bits, they lie.
-_WORDS = ENTRY_BYTES // 8
-_SEQUENCE, _TIME_NS = 0, 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,11 +140,7 @@ class RangeReader:
             raise too_large(header.number, at + places.consumed, length, self._limit)
         first = self._bound(places.offsets, max(self.start - at, 0))
         last = self._bound(places.offsets, min(end - at, size))
-        words = array("Q")
-        words.frombytes(found.entries)
-        if sys.byteorder == "little":
-            words.byteswap()
-        sequences, times_ns = words[_SEQUENCE::_WORDS], words[_TIME_NS::_WORDS]
+        sequences, _, times_ns, _ = entry_columns(found.entries)
         before = sequences[0] + first
         among = slice(bisect_right(sequences, before) - 1, bisect_left(sequences, before + last - first))
         ends = array("Q", [*(each - before for each in sequences[among][1:]), last - first])

@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from binlog.format.index_file import (
     ENTRY_BYTES,
     HEADER_BYTES,
     RANGE_BYTES_MAX,
     IndexEntry,
+    entry_columns,
     entry_count,
     entry_offset,
     pack_header,
@@ -33,6 +37,17 @@ def test_no_entry_lies_across_a_sector() -> None:
 def test_what_is_left_of_an_entry_is_none() -> None:
     assert [entry_count(size) for size in (0, 31, 32, 63, 64, 95, 96)] == [0, 0, 0, 0, 1, 1, 2]
     assert entry_offset(2) == 96
+
+
+_WORD = st.integers(0, 2**64 - 1)
+_HALF = st.integers(0, 2**32 - 1)
+
+
+@given(st.lists(st.builds(IndexEntry, _WORD, _WORD, _WORD, _HALF, _HALF), max_size=20))
+def test_the_columns_of_entries_are_what_they_say(entries: list[IndexEntry]) -> None:
+    sequences, offsets, times_ns, ends = entry_columns(memoryview(b"".join(entry.pack() for entry in entries)))
+    found = list(zip(sequences, offsets, times_ns, ends, strict=True))
+    assert found == [(entry.sequence, entry.offset, entry.time_ns, entry.end) for entry in entries]
 
 
 def test_the_compiled_code_has_the_same_limit() -> None:
