@@ -1,8 +1,12 @@
-"""What a task wrote, until the driver appends it: a file of records as they lie in a log, and nothing else.
+"""What a task wrote, until the driver appends it: files of records as they lie in a log, and nothing else.
 
-It is not synced, so bytes may be missing where a disk or a machine has failed since, and nobody is told: hence its CRC.
-On a file system that machines share, a close sends what was written, and an open asks for it anew (nfs(5), on
+They are not synced, so bytes may be missing where a disk or a machine has failed since, and nobody is told: hence their
+CRCs.  On a file system that machines share, a close sends what was written, and an open asks for it anew (nfs(5), on
 close-to-open cache consistency).
+
+A file is small, and goes once it was read: so what the driver appends takes the memory that the file had.  Two copies
+of all that a job writes may be more than there is at hand, and memory that a machine has to find first takes longer
+than the copying (docs/decisions/0029-where-sparks-time-goes.md).
 """
 
 from __future__ import annotations
@@ -10,13 +14,15 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import chain
 
 from binlog import Batch
 from binlog.errors import AccessError, CorruptError, FullError
 
 _PIECE_BYTES = 1 << 20
+_FILE_BYTES = 16 << 20
 _LENGTH_BYTES = 4
 _FILE_MODE = 0o640  # as a log's files
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -24,18 +30,28 @@ _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 @dataclass(frozen=True)
 class Aside:
-    """What is in such a file: records, bytes, and their CRC-32C."""
+    """A file, and what is in it: records, bytes, and their CRC-32C."""
 
+    path: str
     count: int
     size: int
     crc: int
 
 
-def write_aside(path: str, batches: Iterable[Batch], *, record_bytes_max: int) -> Aside:
-    """Write records into a new file.
+def write_aside(path: str, batches: Iterable[Batch], *, record_bytes_max: int) -> tuple[Aside, ...]:
+    """Write records into new files, with names that begin with `path`; none where there are no records.
 
-    Raises: FullError for one that is larger, or where there is no space; AccessError.
+    Raises: FullError for a record that is larger, or where there is no space; AccessError.
     """
+    files: list[Aside] = []
+    left = iter(batches)
+    for first in left:
+        files.append(_write_file(f"{path}.{len(files)}", chain((first,), left), record_bytes_max))
+    return tuple(files)
+
+
+def _write_file(path: str, batches: Iterator[Batch], record_bytes_max: int) -> Aside:
+    """Write as many as are to be in one file, and one of them at least."""
     count = size = crc = 0
     with own_errors(path):
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _FILE_MODE)
@@ -48,20 +64,30 @@ def write_aside(path: str, batches: Iterable[Batch], *, record_bytes_max: int) -
             with own_errors(path):
                 while data:
                     data = data[os.write(fd, data) :]
+            if size >= _FILE_BYTES:
+                break
     except BaseException:
         os.close(fd)
         raise
     with own_errors(path):
         os.close(fd)  # which tells, on NFS, what could not be written
-    return Aside(count, size, crc)
+    return Aside(path, count, size, crc)
 
 
-def read_aside(path: str, known: Aside) -> Iterator[Batch]:
+def take_aside(files: Iterable[Aside]) -> Iterator[Batch]:
+    """The records of files, each of which is removed once whoever asks goes on behind it.  Raises: as `read_aside`."""
+    for file in files:
+        yield from read_aside(file)
+        with suppress(OSError):  # it goes with its folder
+            os.unlink(file.path)
+
+
+def read_aside(known: Aside) -> Iterator[Batch]:
     """The records of a file.
 
     Raises: AccessError; CorruptError where these are not the bytes that were written, at the end at the latest.
     """
-    size, count, crc = known.size, 0, 0
+    path, size, count, crc = known.path, known.size, 0, 0
     with own_errors(path):
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:

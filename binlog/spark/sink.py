@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
+from binlog.spark.worker import settle_worker
 from binlog.spark.writing import TaskWriter, in_order, open_writer, remove, take_turn, wait_for
 
 
@@ -14,6 +15,7 @@ class StreamWriter(TaskWriter, DataSourceStreamArrowWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's
         """Append what the tasks wrote, where this batch is not in the log yet.  Raises: as `take_turn`."""
+        settle_worker()
         written = in_order(messages)
         if written:
             wait_for(written)

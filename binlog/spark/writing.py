@@ -28,7 +28,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 import binlog
 from binlog import Batch, Ref, Turn, Writer
 from binlog.errors import AccessError, StateError
-from binlog.spark.aside import Aside, own_errors, read_aside, write_aside
+from binlog.spark.aside import Aside, own_errors, take_aside, write_aside
 from binlog.spark.other_machine import file_is_seen, this_machine
 from binlog.spark.worker import settle_worker
 from binlog.spark.write_options import WriteOptions
@@ -44,14 +44,14 @@ _PIECE_BYTES = 1 << 20
 class Written(WriterCommitMessage):
     """What a task wrote.
 
-    partition: its number.  path: the file that it wrote, and what is in it.  query: of a stream, else empty.
-    machine: where it ran.
+    partition: its number.  folder: the one that it wrote into.  files: those that it wrote, in order.
+    query: of a stream, else empty.  machine: where it ran.
     """
 
     partition: int
-    path: str
+    folder: str
+    files: tuple[Aside, ...]
     query: str
-    aside: Aside
     machine: str
 
 
@@ -77,8 +77,8 @@ class TaskWriter:
         make_folder(place)
         path = os.path.join(place, f"{context.partitionId()}-{uuid.uuid4().hex}")
         batches = (batch for rows in iterator for batch in _pieces(rows.column(self._column), self._column))
-        aside = write_aside(path, batches, record_bytes_max=self._options.record_bytes_max)
-        return Written(context.partitionId(), path, query, aside, this_machine())
+        files = write_aside(path, batches, record_bytes_max=self._options.record_bytes_max)
+        return Written(context.partitionId(), place, files, query, this_machine())
 
 
 class BatchWriter(TaskWriter, DataSourceArrowWriter):
@@ -86,6 +86,7 @@ class BatchWriter(TaskWriter, DataSourceArrowWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Append what the tasks wrote.  Raises: as Writer.append_turn."""
+        settle_worker()
         written = in_order(messages)
         wait_for(written)
         with open_writer(self._options) as writer:
@@ -114,7 +115,7 @@ def take_turn(writer: Writer, written: Sequence[Written], *, source: str, turn: 
     appended = writer.append_turn(_batches(written), source=source, turn=turn)
     last = writer.last_turn(source)
     if appended is None and last is not None and last.turn == turn:
-        count = sum(each.aside.count for each in written)
+        count = sum(file.count for each in written for file in each.files)
         if last.record_count != count:
             text = f"batch {turn} of {source} is in the log with {last.record_count} records, and has {count} now"
             raise StateError(f"{text}: its checkpoint is older than the log, or of another query")
@@ -145,7 +146,7 @@ def _pieces(values: pa.Array, column: str) -> Iterator[Batch]:
 def _batches(written: Sequence[Written]) -> Iterator[Batch]:
     """The records of all tasks, one task after the other.  Raises: AccessError, CorruptError."""
     for each in written:
-        yield from read_aside(each.path, each.aside)
+        yield from take_aside(each.files)
 
 
 def wait_for(written: Sequence[Written]) -> None:
@@ -154,9 +155,10 @@ def wait_for(written: Sequence[Written]) -> None:
     Raises: StateError where a task wrote into a directory of its own machine.
     """
     for each in written:
-        if not file_is_seen(each.path, each.machine, size=each.aside.size):
-            text = f"{each.path}, into which a task wrote, is not on the driver's machine"
-            raise StateError(f"{text}: on a cluster a log's directory is one that all machines share")
+        for file in each.files:
+            if not file_is_seen(file.path, each.machine, size=file.size):
+                text = f"{file.path}, into which a task wrote, is not on the driver's machine"
+                raise StateError(f"{text}: on a cluster a log's directory is one that all machines share")
 
 
 def in_order(messages: Sequence[WriterCommitMessage | None]) -> list[Written]:
@@ -165,7 +167,7 @@ def in_order(messages: Sequence[WriterCommitMessage | None]) -> list[Written]:
 
 def remove(written: Sequence[Written]) -> None:
     """Remove what was written aside, by these tasks and those they repeat.  What cannot be removed is only space."""
-    for folder in {os.path.dirname(each.path) for each in written}:
+    for folder in {each.folder for each in written}:
         remove_folder(folder)
 
 

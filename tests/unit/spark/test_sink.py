@@ -40,8 +40,8 @@ class Query:
         for number, records in enumerate(tasks):
             path = self.aside / f"{self._name}-{batch}" / f"{number}-{uuid.uuid4().hex}"
             path.parent.mkdir(parents=True, exist_ok=True)
-            found = write_aside(str(path), [Batch.from_records(records)], record_bytes_max=2**20)
-            messages.append(Written(number, str(path), self._name, found, this_machine()))
+            files = write_aside(str(path), [Batch.from_records(records)], record_bytes_max=2**20)
+            messages.append(Written(number, str(path.parent), files, self._name, this_machine()))
         return messages
 
     def commit(self, messages: list[object], batch: int) -> None:

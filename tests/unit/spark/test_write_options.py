@@ -53,9 +53,10 @@ def test_a_directory_that_the_machines_do_not_share_is_told(tmp_path: Path) -> N
     from binlog.spark.writing import BatchWriter, Written
 
     writer = BatchWriter(parse_write_options({"path": str(tmp_path / "log")}), "data")
-    elsewhere = str(tmp_path / "log" / ".aside" / "job" / "0-x")
+    folder = str(tmp_path / "log" / ".aside" / "job")
+    elsewhere = f"{folder}/0-x.0"
     with pytest.raises(StateError, match=f"^{elsewhere}, into which a task wrote, is not on the driver's machine"):
-        writer.commit([Written(0, elsewhere, "", Aside(5, 50, 0), this_machine())])
+        writer.commit([Written(0, folder, (Aside(elsewhere, 5, 50, 0),), "", this_machine())])
 
 
 @pytest.mark.spark
