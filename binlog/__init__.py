@@ -1,7 +1,8 @@
 """binlog: a durable log that many processes share through a directory, without a server."""
 
+from typing import TYPE_CHECKING, Any
+
 from binlog import errors
-from binlog.compose import Paging, open_paging, open_queue
 from binlog.format.problem import Problem
 from binlog.format.ref import Ref
 from binlog.log.archive import Archived, Dictionary, archive
@@ -21,6 +22,9 @@ from binlog.log.stat import FileStat, LogStat, stat
 from binlog.log.writer import Writer
 from binlog.storage.files import FileSystem
 from binlog.storage.group_commit import Mode
+
+if TYPE_CHECKING:
+    from binlog.compose import Paging, open_paging, open_queue
 
 __version__ = "0.1.0"
 
@@ -62,3 +66,12 @@ __all__ = [
     "split",
     "stat",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # These bring two more engines along, which a program that only appends or reads would wait for at its start.
+    if name in ("Paging", "open_paging", "open_queue"):
+        from binlog import compose
+
+        return getattr(compose, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -6,12 +6,11 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
+import pyarrow as pa  # noqa: F401 - whoever lacks it is told so at once, though it is needed later
 from pyspark.sql.datasource import DataSource
 
-from binlog.spark.commitlog.engine import CommitLogEngine
-from binlog.spark.journal.engine import JournalEngine
-from binlog.spark.log_engine import LogEngine
 from binlog.spark.options import ENGINE
+from binlog.spark.worker import settle_worker
 from binlog.spark.write_options import WriteOptions, chosen_column, parse_write_options
 
 # What the one process has loaded that asks a reader for its filters.
@@ -31,11 +30,30 @@ class Engine(Protocol):
         """The same for a stream."""
 
 
+def _log_engine(given: Mapping[str, str]) -> Engine:
+    from binlog.spark.log_engine import LogEngine
+
+    return LogEngine(given)
+
+
+def _commit_log_engine(given: Mapping[str, str]) -> Engine:
+    from binlog.spark.commitlog.engine import CommitLogEngine
+
+    return CommitLogEngine(given)
+
+
+def _journal_engine(given: Mapping[str, str]) -> Engine:
+    from binlog.spark.journal.engine import JournalEngine
+
+    return JournalEngine(given)
+
+
 _LOG = "log"
+# Each is imported where it is asked for: Spark asks in one process after the other, and waits for what each imports.
 _ENGINES: dict[str, Callable[[Mapping[str, str]], Engine]] = {
-    _LOG: LogEngine,
-    "commitlog": CommitLogEngine,
-    "journal": JournalEngine,
+    _LOG: _log_engine,
+    "commitlog": _commit_log_engine,
+    "journal": _journal_engine,
 }
 # Of what Spark does not write, and why.
 _NOT_WRITTEN = {
@@ -82,6 +100,7 @@ class BinlogDataSource(DataSource):
 
     def _engine(self) -> Engine:
         """What reads.  Raises: ValueError for options."""
+        settle_worker()
         given = {name: value for name, value in self._given.items() if name.lower() != ENGINE}
         return _ENGINES[self._engine_name()](given)
 
@@ -106,6 +125,7 @@ class BinlogDataSource(DataSource):
         return StreamWriter(*self._write(schema, overwrite=overwrite))
 
     def _write(self, schema: Any, *, overwrite: bool) -> tuple[WriteOptions, str]:
+        settle_worker()
         engine = self._engine_name()
         if engine in _NOT_WRITTEN:
             raise ValueError(f"binlog: {_NOT_WRITTEN[engine]}")

@@ -6,6 +6,11 @@ import json
 import subprocess
 import sys
 
+_AS_SPARK = """
+import importlib.machinery, sys
+sys.modules["__main__"].__spec__ = importlib.machinery.ModuleSpec("pyspark.daemon", None)
+"""
+
 _PROGRAM = """
 import gc, json, resource
 from binlog.spark.worker import settle_worker
@@ -24,9 +29,20 @@ print(json.dumps({"before": before, "after": faults(), "frozen": gc.get_freeze_c
 """
 
 
+def _seen(program: str) -> dict[str, int]:
+    """What the program saw, in a process of its own, for that stays as it is.  Each page from the kernel is a fault."""
+    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True, timeout=60)
+    seen: dict[str, int] = json.loads(done.stdout)
+    return seen
+
+
 def test_free_memory_is_kept_and_what_was_imported_is_left_alone() -> None:
-    """Each page that comes from the kernel is a fault; a process of its own, for it stays as it is."""
-    done = subprocess.run([sys.executable, "-c", _PROGRAM], check=True, capture_output=True, text=True, timeout=60)
-    seen = json.loads(done.stdout)
+    seen = _seen(_AS_SPARK + _PROGRAM)
     assert seen["frozen"] > 1000
     assert seen["after"] < seen["before"] / 10, seen
+
+
+def test_a_process_that_spark_did_not_make_is_left_as_it_is() -> None:
+    seen = _seen(_PROGRAM)
+    assert seen["frozen"] == 0
+    assert seen["after"] > seen["before"] / 2, seen
