@@ -14,6 +14,9 @@ from typing import Any
 import binlog
 from binlog.spark.java import find_java_home
 
+CORES = "BINLOG_SPARK_CORES"
+"""In the environment of Java, and so of the process that plans a read: how many tasks run at once."""
+
 _NONE: Mapping[str, str] = MappingProxyType({})
 
 _SETTINGS = {
@@ -65,7 +68,7 @@ def session(
     for key, value in {**_SETTINGS, "spark.sql.shuffle.partitions": str(count), **settings}.items():
         builder = builder.config(key, value)
     # Spark looks at the environment once, when it starts Java.
-    with _environment(_spark_environment(folders)):
+    with _environment({**_spark_environment(folders), CORES: str(count)}):
         spark = builder.getOrCreate()
     # Spark finds the source by itself, but for one case: installed under a path with a space, it looks for none (its
     # own jar's path comes to it with %20, is not there, and it takes Python to be missing; seen on 4.3).

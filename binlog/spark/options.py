@@ -28,7 +28,7 @@ class ReadOptions:
     paths: directories of logs, absolute, so that they are the same for the driver and the tasks; or globs of them; or
         URLs of directories in remote file systems.
     start, end: `startingPosition`, `endingPosition`: the first record read, and the first one not read any more.
-    partition_bytes, partitions_min: how much a task reads; how many tasks there are at least.
+    partition_bytes, partitions_min: how much a task reads, None for what is usual; how many tasks there are at least.
     record_bytes_max: a larger record is an error.
     fail_on_data_loss: whether what retention removed is an error, or is passed over.
     include_open_file: whether the file still appended to is read.
@@ -40,7 +40,7 @@ class ReadOptions:
     paths: tuple[str, ...]
     start: Position = Start.BEGINNING
     end: Position = Start.END
-    partition_bytes: int = 128 * _MIB
+    partition_bytes: int | None = None
     partitions_min: int = 1
     record_bytes_max: int = 64 * _MIB
     fail_on_data_loss: bool = True

@@ -5,6 +5,7 @@ On a cluster a task has nothing in common with the driver but what Spark pickles
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -15,11 +16,15 @@ from pyspark.sql.datasource import InputPartition
 
 import binlog
 from binlog.errors import GoneError, StateError
+from binlog.spark.local_session import CORES
 from binlog.spark.other_machine import this_machine
 from binlog.spark.worker import settle_worker
 
 # What a task may have over what it should, so that a last small piece does not become a task.
 OVER = 1.2
+
+_TASK_BYTES = 128 << 20
+_TASK_BYTES_MAX = 512 << 20
 
 
 class Part(Protocol):
@@ -41,10 +46,10 @@ class Task(InputPartition, Generic[P]):
 
 
 class Sizes(Protocol):
-    """What a user says of tasks: how much one reads, and how many there are at least."""
+    """What a user says of tasks: how much one reads, if anything, and how many there are at least."""
 
     @property
-    def partition_bytes(self) -> int: ...
+    def partition_bytes(self) -> int | None: ...
 
     @property
     def partitions_min(self) -> int: ...
@@ -53,7 +58,18 @@ class Sizes(Protocol):
 def target_bytes(parts: Sequence[Part], sizes: Sizes) -> int:
     """How much a task should read where these are to be read."""
     total = sum(part.size for part in parts)
-    return max(min(sizes.partition_bytes, -(-total // sizes.partitions_min)), 1)
+    most = _usual_bytes(total) if sizes.partition_bytes is None else sizes.partition_bytes
+    return max(min(most, -(-total // sizes.partitions_min)), 1)
+
+
+def _usual_bytes(total: int) -> int:
+    """How much a task reads unless told: 128 MiB; more of a large read, where it is known for how many cores it is.
+
+    Each task costs some 30 ms, but where cores idle there are too few.
+    """
+    cores = os.environ.get(CORES, "")
+    share = total // int(cores) if cores.isdecimal() and int(cores) else 0
+    return min(max(share, _TASK_BYTES), _TASK_BYTES_MAX)
 
 
 def put_together(pieces: Iterable[P], target: int) -> list[Task[P]]:

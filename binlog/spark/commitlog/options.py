@@ -29,7 +29,7 @@ class StoreReadOptions:
     tag: str | None = None
     start: Position = Start.BEGINNING
     end: Position = Start.END
-    partition_bytes: int = 128 * _MIB
+    partition_bytes: int | None = None
     partitions_min: int = 1
     record_bytes_max: int = 64 * _MIB
     fail_on_data_loss: bool = True

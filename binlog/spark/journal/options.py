@@ -26,7 +26,7 @@ class JournalReadOptions:
     extension: str = "jnl"
     layout: JournalLayout | None = None
     permissive: bool = False
-    partition_bytes: int = 128 * _MIB
+    partition_bytes: int | None = None
     partitions_min: int = 1
     record_bytes_max: int = 64 * _MIB
 

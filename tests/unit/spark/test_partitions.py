@@ -238,3 +238,32 @@ def test_another_version_on_the_executor_is_told(written: Written, monkeypatch: 
     monkeypatch.setattr(binlog, "__version__", "9.9")
     with pytest.raises(StateError, match=r"the driver has binlog 0\.1\.0, and this executor 9\.9"):
         pickle.loads(pickled)
+
+
+@pytest.mark.parametrize(
+    ("mib", "cores", "task_mib"),
+    [
+        (1024, None, 128),
+        (1024, "2", 512),
+        (10240, "2", 512),
+        (600, "2", 300),
+        (200, "2", 128),
+        (1024, "16", 128),
+        (1024, "0", 128),
+        (1024, "many", 128),
+    ],
+)
+def test_tasks_of_a_large_read_are_larger_where_few_run_at_once(
+    monkeypatch: pytest.MonkeyPatch, mib: int, cores: str | None, task_mib: int
+) -> None:
+    from binlog.spark.local_session import CORES
+    from binlog.spark.partitions import FileRange
+    from binlog.spark.tasks import target_bytes
+
+    monkeypatch.delenv(CORES, raising=False)
+    if cores is not None:
+        monkeypatch.setenv(CORES, cores)
+    parts = [FileRange("log", 1, 0, mib << 20, None)]
+    assert target_bytes(parts, ReadOptions(("log",))) == task_mib << 20
+    assert target_bytes(parts, ReadOptions(("log",), partition_bytes=1 << 20)) == 1 << 20
+    assert target_bytes(parts, ReadOptions(("log",), partitions_min=mib)) == 1 << 20
