@@ -19,6 +19,7 @@ MEGABYTES_A_SECOND = 537.0
 """The data of a run whose measurements take so many seconds; for the usual two it is 1 GiB."""
 
 _END_SECONDS_MAX = 30
+_TOLD_BYTES = 2000
 
 missing = missing_package("pyspark", "pyspark")
 
@@ -29,10 +30,12 @@ class SparkProcess:
     def __init__(self, place: Path, megabytes: float) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="bench-spark-", dir=place))
         command = [sys.executable, "-m", "stress.bench.spark", str(self._folder), str(megabytes)]
+        self._told = self._folder / "told"
         # Its input ends when this process does, whatever ends it, and it with that.
-        self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-        )
+        with self._told.open("wb") as told:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=told, text=True
+            )
         atexit.register(self.end)
         self.records = int(self._answer().removeprefix("ready "))
         self._found: dict[str, int] = {}
@@ -62,7 +65,9 @@ class SparkProcess:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
-            raise MeasureError(f"Spark's process ended with {self._process.wait()}")
+            code = self._process.wait()
+            told = self._told.read_bytes()[-_TOLD_BYTES:].decode(errors="replace")
+            raise MeasureError(f"Spark's process ended with {code}: {told}")
         return line.strip()
 
 

@@ -57,6 +57,7 @@ class Dataset:
 
     def make(self, spark: Any) -> None:
         """Write all of it, to the disk, so that what is measured first does not wait for that."""
+        self.folder.mkdir(exist_ok=True)
         for path, files in ((self.four, FILES), (self.one, 1)):
             self._append(path, files)
         records = spark.read.format("binlog").load(str(self.four))
