@@ -1,6 +1,6 @@
 /* CRC-32C (Castagnoli), RFC 3720 appendix B.4: by the processor's instruction where it has one, else by table.
  *
- * Table and powers are built once, when the module loads, before any other thread can call.
+ * Tables and powers are built once, when the module loads, before any other thread can call.
  */
 #include "binlog.h"
 
@@ -11,11 +11,6 @@
 #define POLYNOMIAL 0x82F63B78u /* reflected */
 
 static uint32_t table[256];
-
-__attribute__((constructor)) static void build_table(void)
-{
-    crc_table_build(table, POLYNOMIAL);
-}
 
 static uint32_t by_table(uint32_t crc, const uint8_t *data, size_t bytes)
 {
@@ -34,15 +29,24 @@ static uint32_t multiply(uint32_t a, uint32_t b)
     return product;
 }
 
+/* x^8, and the square of each one before. */
+static uint32_t squares[64];
+
+__attribute__((constructor(101))) static void build_tables(void) /* before build_powers */
+{
+    crc_table_build(table, POLYNOMIAL);
+    squares[0] = (uint32_t)1 << 23;
+    for (int i = 1; i < 64; i++)
+        squares[i] = multiply(squares[i - 1], squares[i - 1]);
+}
+
 /* x^(8 * bytes): what a CRC is multiplied by for so many zeros behind its data. */
 static uint32_t power_of(uint64_t bytes)
 {
-    uint32_t result = (uint32_t)1 << 31, power = (uint32_t)1 << 23; /* 1, x^8 */
-    for (; bytes != 0; bytes >>= 1) {
+    uint32_t result = (uint32_t)1 << 31; /* 1 */
+    for (const uint32_t *square = squares; bytes != 0; bytes >>= 1, square++)
         if (bytes & 1)
-            result = multiply(result, power);
-        power = multiply(power, power);
-    }
+            result = multiply(result, *square);
     return result;
 }
 
