@@ -54,6 +54,24 @@ def pack_journal(
     counts: bytes,
     /,
 ) -> int: ...
+def pack_appended(
+    buffer: Any,
+    place: int,
+    file_id: int,
+    salt: bytes,
+    at: int,
+    kind: int,
+    tx_id: int,
+    record_id: int,
+    user_type: int,
+    body: Any,
+    counts: bytes,
+    /,
+) -> int: ...
+def find_lookalikes(
+    data: Any, at: int, own: int, file_id: int, salt: bytes, file_bytes: int, count_max: int, /
+) -> tuple[list[tuple[int, int]], int] | None: ...
+def carry_crc(crc: int, bytes: int, /) -> int: ...
 def scan_journal(
     data: Any, start: int, file_id: int, salt: bytes, old: bool, few: bool, /
 ) -> tuple[

@@ -21,6 +21,12 @@ enum journal_kind {
     JOURNAL_KIND_COMMIT,
     JOURNAL_KIND_ROLLBACK,
 };
+
+static inline int journal_is_kind(uint8_t byte)
+{
+    return byte >= JOURNAL_KIND_ADD && byte <= JOURNAL_KIND_ROLLBACK;
+}
+
 #define JOURNAL_CHECK_BYTES 4
 #define JOURNAL_SALT_BYTES 8
 
@@ -41,7 +47,7 @@ int journal_use(struct journal_use *use, unsigned int file_id, const char *salt,
 
 /* A record where it lies. */
 struct journal_found {
-    size_t offset;
+    size_t offset, head_bytes;
     int kind;
     int64_t tx_id, record_id;
     unsigned int user_type;
@@ -50,10 +56,11 @@ struct journal_found {
 };
 
 /* Where what is looked for may be, and what of it depends on the layout: until September 2008 the two kinds of deletes had
- * each other's number, and neither they nor PREPARE a body. */
+ * each other's number, and neither they nor PREPARE a body.  base: where in its file the data begins. */
 struct journal_scan {
     const uint8_t *data;
     size_t stop;
+    uint64_t base;
     struct journal_use use;
     int old;
 };
@@ -75,11 +82,27 @@ void journal_walk_end(struct journal_walk *walk);
 /* On to behind the next record, which is `found`: 1; 0 where there is none any more; -1 with an exception. */
 int journal_next(const struct journal_scan *scan, struct journal_walk *walk, struct journal_found *found);
 
+/* Whether what lies at an offset begins as a record of this use of the file; `found` says of which kind. */
+int journal_begins(const struct journal_scan *scan, size_t offset, struct journal_found *found);
+
+/* What its head says; whether that is no nonsense, and leads not out of the data. */
+int journal_measure(const struct journal_scan *scan, size_t offset, struct journal_found *found);
+
+/* Whether the check holds of a record that takes so many bytes before it; an exception where there is no memory. */
+int journal_check_holds(const struct journal_scan *scan, struct journal_walk *walk, size_t offset, size_t bytes);
+
+/* Whether a record holds, but where it begins, what records of its file begin with, or ends with what may become that by
+ * what comes next. */
+int journal_holds_mark(const uint8_t *record, size_t bytes, uint32_t file_id);
+
 /* A record as scan_journal gives it. */
 PyObject *journal_record_tuple(const struct journal_found *found);
 
 PyObject *binlog_load_journal(PyObject *module, PyObject *args);
 PyObject *binlog_pack_journal(PyObject *module, PyObject *args);
+PyObject *binlog_pack_appended(PyObject *module, PyObject *args);
+PyObject *binlog_find_lookalikes(PyObject *module, PyObject *args);
+PyObject *binlog_carry_crc(PyObject *module, PyObject *args);
 PyObject *binlog_scan_journal(PyObject *module, PyObject *args);
 PyObject *binlog_scan_journal_columns(PyObject *module, PyObject *args);
 PyObject *binlog_gather_bodies(PyObject *module, PyObject *args);

@@ -83,7 +83,7 @@ PyObject *binlog_scan_journal_columns(PyObject *module, PyObject *args)
     Py_ssize_t start, salt_bytes, count_max, count = -1;
     unsigned int file_id;
     const char *salt;
-    struct journal_scan scan;
+    struct journal_scan scan = {0};
     struct journal_walk walk;
     struct journal_found *found = NULL;
     PyObject *all = NULL;

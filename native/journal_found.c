@@ -99,16 +99,16 @@ static void read_head(const struct journal_scan *scan, const uint8_t *at, struct
  *
  * Of bytes that are no records any number may begin as one, and each may say that it reaches to the end of the file.  So
  * once CRCs were computed in vain over as many bytes as the file has, they are put together from those of its parts. */
-static int check_holds(const struct journal_scan *scan, struct journal_walk *walk, size_t offset, size_t bytes)
+int journal_check_holds(const struct journal_scan *scan, struct journal_walk *walk, size_t offset, size_t bytes)
 {
     const uint8_t *at = scan->data + offset;
     uint32_t check;
 
     if (!scan->use.salt || !walk->spans.before) {
-        check = journal_check(&scan->use, offset, at, bytes);
+        check = journal_check(&scan->use, scan->base + offset, at, bytes);
         walk->crc_bytes += scan->use.salt ? bytes : 0;
     } else {
-        check = crc_spans_of(&walk->spans, journal_check_seed(&scan->use, offset), offset, bytes);
+        check = crc_spans_of(&walk->spans, journal_check_seed(&scan->use, scan->base + offset), offset, bytes);
         walk->crc_bytes += 2 * CRC_SPANS_STEP;
     }
     if (get_u32(at + bytes) == check)
@@ -122,6 +122,34 @@ static int check_holds(const struct journal_scan *scan, struct journal_walk *wal
     return 0;
 }
 
+int journal_begins(const struct journal_scan *scan, size_t offset, struct journal_found *found)
+{
+    const uint8_t *at = scan->data + offset;
+
+    if (!journal_is_kind(at[0]) || scan->stop - offset < HEAD_MIN ||
+        get_u32(at + FILE_ID_AT) != scan->use.file_id)
+        return 0;
+    memset(found, 0, sizeof *found);
+    found->offset = offset;
+    found->kind = kind_at(scan, at);
+    found->head_bytes = head_bytes(scan, found->kind);
+    return 1;
+}
+
+int journal_measure(const struct journal_scan *scan, size_t offset, struct journal_found *found)
+{
+    const uint8_t *at = scan->data + offset;
+    size_t room = scan->stop - offset;
+
+    if (room < found->head_bytes + JOURNAL_CHECK_BYTES)
+        return 0;
+    read_head(scan, at, found);
+    if (found->body_bytes > INT32_MAX || found->counts_bytes > INT32_MAX)
+        return 0;
+    found->bytes = found->head_bytes + found->body_bytes + found->counts_bytes + JOURNAL_CHECK_BYTES;
+    return found->bytes <= room;
+}
+
 /* FAILED: there is no memory, and an exception. */
 enum health { NO_RECORD, DOUBTFUL, HEALTHY, FAILED };
 
@@ -129,28 +157,13 @@ enum health { NO_RECORD, DOUBTFUL, HEALTHY, FAILED };
 static enum health look(const struct journal_scan *scan, struct journal_walk *walk, size_t offset,
                         struct journal_found *found)
 {
-    const uint8_t *at = scan->data + offset;
-    size_t room = scan->stop - offset;
-
-    if (at[0] < JOURNAL_KIND_ADD || at[0] > JOURNAL_KIND_ROLLBACK || room < HEAD_MIN ||
-        get_u32(at + FILE_ID_AT) != scan->use.file_id)
+    if (!journal_begins(scan, offset, found))
         return NO_RECORD;
-    memset(found, 0, sizeof *found);
-    found->offset = offset;
-    found->kind = kind_at(scan, at);
-    size_t head = head_bytes(scan, found->kind);
-    if (room < head + JOURNAL_CHECK_BYTES)
+    if (!journal_measure(scan, offset, found))
         return DOUBTFUL;
-    read_head(scan, at, found);
-    if (found->body_bytes > INT32_MAX || found->counts_bytes > INT32_MAX)
-        return DOUBTFUL;
-    found->bytes = head + found->body_bytes + found->counts_bytes + JOURNAL_CHECK_BYTES;
-    if (found->bytes > room)
-        return DOUBTFUL;
-    size_t checked = (size_t)found->bytes - JOURNAL_CHECK_BYTES;
-    if (!check_holds(scan, walk, offset, checked))
+    if (!journal_check_holds(scan, walk, offset, (size_t)found->bytes - JOURNAL_CHECK_BYTES))
         return PyErr_Occurred() ? FAILED : DOUBTFUL;
-    found->body = at + head;
+    found->body = scan->data + offset + found->head_bytes;
     found->counts = found->body + found->body_bytes;
     return HEALTHY;
 }
@@ -185,9 +198,21 @@ static int add(PyObject *list, PyObject *value)
     return result;
 }
 
+/* The first offset from one on at which a byte is a kind's: there may be megabytes of zeros before. */
+static size_t next_kind(const struct journal_scan *scan, size_t offset)
+{
+    const uint8_t *data = scan->data, *stop = data + scan->stop, *at = data + offset;
+    while (at < stop && !journal_is_kind(*at))
+        at++;
+    return (size_t)(at - data);
+}
+
 int journal_next(const struct journal_scan *scan, struct journal_walk *walk, struct journal_found *found)
 {
     for (size_t offset = walk->end; offset < scan->stop; offset++) {
+        offset = next_kind(scan, offset);
+        if (offset == scan->stop)
+            return 0;
         enum health health = look(scan, walk, offset, found);
         if (health == HEALTHY) {
             if (offset != walk->end &&

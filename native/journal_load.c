@@ -109,7 +109,7 @@ PyObject *binlog_load_journal(PyObject *module, PyObject *args)
     Py_ssize_t start, salt_bytes;
     unsigned int file_id;
     const char *salt;
-    struct journal_scan scan;
+    struct journal_scan scan = {0};
     struct journal_walk walk;
     struct load load = {0};
     PyObject *all = NULL;

@@ -106,10 +106,9 @@ static int64_t put_record(uint8_t *data, const struct journal_use *use, uint64_t
 /* No head is longer. */
 #define HEAD_BYTES_MAX JOURNAL_ADD_TX_BYTES
 
-/* pack_journal(buffer, place, file_id, salt, at, kind, tx_id, record_id, user_type, body, counts): the record goes to
- * `place` of the buffer and to the offset `at` of its file; where in the buffer it ends.  counts: as they lie in it.
- * Raises ValueError where it does not fit, with room for the longest head. */
-PyObject *binlog_pack_journal(PyObject *module, PyObject *args)
+/* The record goes where the arguments say, which `format` describes; where in the buffer it ends, or NULL with an
+ * exception.  looks: it is negative where the record holds a mark of its file. */
+static PyObject *pack(PyObject *args, const char *format, int looks)
 {
     Py_buffer buffer;
     Py_ssize_t place, salt_bytes;
@@ -120,10 +119,8 @@ PyObject *binlog_pack_journal(PyObject *module, PyObject *args)
     struct journal_use use;
     PyObject *end = NULL;
 
-    (void)module;
-    if (!PyArg_ParseTuple(args, "w*nIy#KiLLby*y#:pack_journal", &buffer, &place, &file_id, &salt, &salt_bytes, &at,
-                          &record.kind, &record.tx_id, &record.record_id, &record.user_type, &record.body, &record.counts,
-                          &record.counts_bytes))
+    if (!PyArg_ParseTuple(args, format, &buffer, &place, &file_id, &salt, &salt_bytes, &at, &record.kind, &record.tx_id,
+                          &record.record_id, &record.user_type, &record.body, &record.counts, &record.counts_bytes))
         return NULL;
     Py_ssize_t room = buffer.len - place - HEAD_BYTES_MAX - JOURNAL_CHECK_BYTES;
     if (journal_use(&use, file_id, salt, salt_bytes) != 0)
@@ -131,9 +128,30 @@ PyObject *binlog_pack_journal(PyObject *module, PyObject *args)
     else if (record.kind < JOURNAL_KIND_ADD || record.kind > JOURNAL_KIND_ROLLBACK || place < 0 || room < 0 ||
              record.body.len > room - record.counts_bytes || record.counts_bytes > room)
         PyErr_SetString(PyExc_ValueError, "no kind of a record, or one for which the buffer has no room");
-    else
-        end = PyLong_FromLongLong(place + put_record((uint8_t *)buffer.buf + place, &use, at, &record));
+    else {
+        uint8_t *start = (uint8_t *)buffer.buf + place;
+        int64_t bytes = put_record(start, &use, at, &record);
+        int is_marked = looks && use.salt && journal_holds_mark(start, (size_t)bytes, file_id);
+        end = PyLong_FromLongLong(is_marked ? -(place + bytes) : place + bytes);
+    }
     PyBuffer_Release(&record.body);
     PyBuffer_Release(&buffer);
     return end;
+}
+
+/* pack_journal(buffer, place, file_id, salt, at, kind, tx_id, record_id, user_type, body, counts): the record goes to
+ * `place` of the buffer and to the offset `at` of its file; where in the buffer it ends.  counts: as they lie in it.
+ * Raises ValueError where it does not fit, with room for the longest head. */
+PyObject *binlog_pack_journal(PyObject *module, PyObject *args)
+{
+    (void)module;
+    return pack(args, "w*nIy#KiLLby*y#:pack_journal", 0);
+}
+
+/* pack_appended(...): as pack_journal; negative where what it has, behind its beginning, may be another record of the file
+ * in our layout, or become one by what comes next: see journal_lookalikes.c. */
+PyObject *binlog_pack_appended(PyObject *module, PyObject *args)
+{
+    (void)module;
+    return pack(args, "w*nIy#KiLLby*y#:pack_appended", 1);
 }

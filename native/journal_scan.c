@@ -47,7 +47,7 @@ PyObject *binlog_scan_journal(PyObject *module, PyObject *args)
     unsigned int file_id;
     const char *salt;
     int few;
-    struct journal_scan scan;
+    struct journal_scan scan = {0};
     PyObject *all = NULL;
 
     (void)module;

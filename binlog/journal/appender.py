@@ -10,6 +10,7 @@ the mutex is held: a `Condition` lets go of it in a step of its own, behind whic
 
 Invariants
 - A file is on the disk, whole, before the first byte of the next one is written.
+- No bytes of a file begin a sound record of it but those that were put there as one: see lookalikes.py.
 - What was written is told in the order of the records.
 - Where a write or a sync failed nothing is written any more, and nobody is told that something is there.
 - Callbacks of futures run in that thread, so nothing that they call may wait for it.
@@ -27,8 +28,9 @@ from typing import Any, NamedTuple
 from binlog.errors import BinlogError, InternalError, PoisonedError
 from binlog.format.journal.file_header import JOURNAL_END, ZEROS_BEHIND, JournalLayout, aligned
 from binlog.journal.journal_file import JournalFile
+from binlog.journal.lookalikes import Lookalikes
 from binlog.journal.options import Sync
-from binlog.storage.journal_records import pack_journal
+from binlog.storage.journal_records import pack_appended
 
 # More than any head takes, so that it can be packed wherever a record fits.
 _HEAD_ROOM = 64
@@ -37,12 +39,16 @@ _LATER, _WAIT = Sync.LATER, Sync.WAIT
 
 
 class _Segment(NamedTuple):
-    """What goes to one place of one file.  end, record_count: of the whole file, with this."""
+    """What goes to one place of one file.
+
+    zeros_to: up to there zeros must lie behind it.  end, record_count: of the whole file, with this.
+    """
 
     file: JournalFile
     offset: int
     data: bytearray
     used: int
+    zeros_to: int
     end: int
     record_count: int
 
@@ -98,9 +104,10 @@ class Appender:
         """Whether a future's callback asks, so that what waits would wait for itself."""
         return threading.current_thread() is self._thread
 
-    def begin(self, file: JournalFile, at: int, record_count: int) -> None:
-        """Go on in a file, behind the records that it has."""
+    def begin(self, file: JournalFile, at: int, record_count: int, lookalikes: Lookalikes) -> None:
+        """Go on in a file, behind the records that it has, and what these may hold."""
         self.file = file
+        self._lookalikes = lookalikes
         self.at = self._end = at
         self._record_count = record_count
 
@@ -116,42 +123,54 @@ class Appender:
         It is `changing` from then on, until the caller says that all of the change is done.
         Raises: what making a file raises, OverflowError, TypeError; then nothing was appended.
         """
-        file = self.file
-        assert file is not None
-        if self._used == 0:
-            self.at = self._start = aligned(self.at, self._alignment)
-        if self.at + size > file.file_bytes:
-            file = self._next()
-        if self._used + size > self._buffer_bytes and self._used:
-            self.changing = True
-            self._cut()
-            self._ring()  # a full buffer is written at once
-            self.changing = False
-            self.at = self._start = aligned(self.at, self._alignment)
+        while True:
+            file = self.file
+            assert file is not None
+            if self._used == 0:
+                self.at = self._start = aligned(self.at, self._alignment)
             if self.at + size > file.file_bytes:
                 file = self._next()
-        if size > self._buffer_bytes:
-            self._buffer = bytearray(size + _HEAD_ROOM)
-        header = file.header
-        used = pack_journal(
-            self._buffer,
-            self._used,
-            header.record_id,
-            header.salt,
-            self.at,
-            kind,
-            tx_id,
-            record_id,
-            user_type,
-            body,
-            counts,
-        )
-        self.changing = True
+            if self._used + size > self._buffer_bytes and self._used:
+                file = self._begin_buffer(size)
+            if size > self._buffer_bytes:
+                self._buffer = bytearray(size + _HEAD_ROOM)
+            header = file.header
+            used = pack_appended(
+                self._buffer,
+                self._used,
+                header.record_id,
+                header.salt,
+                self.at,
+                kind,
+                tx_id,
+                record_id,
+                user_type,
+                body,
+                counts,
+            )
+            self.changing = True
+            if used >= 0 and not self._lookalikes.is_open:
+                break
+            used = abs(used)
+            if self._lookalikes.take(self._buffer[self._used : used], self.at):
+                break
+            # A sound record would lie where none was put: the id and the salt of the next file are others.
+            self._next()
         self._used = used
         self.at = self._end = self.at + size
         self.appended += 1
         self._record_count += 1
         return file
+
+    def _begin_buffer(self, size: int) -> JournalFile:
+        """Have the buffer, in which so many bytes more have no room, be written at once; the file to go on in."""
+        assert self.file is not None
+        self.changing = True
+        self._cut()
+        self._ring()
+        self.changing = False
+        self.at = self._start = aligned(self.at, self._alignment)
+        return self._next() if self.at + size > self.file.file_bytes else self.file
 
     def settle(self, sync: Sync) -> Future[None] | Ticket | None:
         """See to it that what was appended comes to the disk; the mutex is held.
@@ -242,14 +261,17 @@ class Appender:
         self._ring()
         self.appended += 1  # that the file before is whole, and closed, is something to wait for as well
         self.file = new
-        self.at = self._start = aligned(new.header.layout.header_bytes, self._alignment)
+        self._lookalikes = Lookalikes(new.header, new.file_bytes)
+        self._end = new.header.layout.header_bytes
+        self.at = self._start = aligned(self._end, self._alignment)
         self._record_count = 0
         self.changing = False
         return new
 
     def _segment(self) -> _Segment:
         assert self.file is not None
-        return _Segment(self.file, self._start, self._buffer, self._used, self._end, self._record_count)
+        zeros_to = self._lookalikes.reach
+        return _Segment(self.file, self._start, self._buffer, self._used, zeros_to, self._end, self._record_count)
 
     def _cut(self) -> None:
         """Have what is in the buffer be written as it is, and begin another one."""
@@ -298,11 +320,11 @@ class Appender:
             lock.release()
 
     def _write(self, segments: deque[_Segment], last: JournalFile) -> None:
-        for number, (file, offset, data, used, records_end, record_count) in enumerate(segments):
+        for number, (file, offset, data, used, zeros_to, records_end, record_count) in enumerate(segments):
             if used:
                 # A file that is used again has old records up to there.
                 behind = ZEROS_BEHIND if file.header.layout is JournalLayout.NATIVE else 0
-                end = min(aligned(offset + used, self._alignment) + behind, file.file_bytes)
+                end = min(max(aligned(offset + used, self._alignment) + behind, zeros_to), file.file_bytes)
                 zeros = bytes(end - offset - used)
                 data[used : used + len(zeros)] = zeros
                 file.write(memoryview(data)[: used + len(zeros)], offset)

@@ -61,7 +61,11 @@ def write_files(
 
 
 def _new_file(files: JournalFiles, options: JournalOptions, source: JournalFile, file_bytes: int) -> JournalFile:
-    """The one that takes the place of another."""
+    """The one that takes the place of another.
+
+    Its salt is drawn behind all bodies that go there, and they go nowhere else in it: so nobody who gave one can have
+    put a record into it that is sound there, and nobody looks for any, as who appends does (lookalikes.py).
+    """
     salt = os.urandom(8) if files.layout is JournalLayout.NATIVE else b""
     ids = files.record_id_in_header
     header = source.header._replace(salt=salt, alignment=options.alignment, record_id_max=ids)

@@ -20,6 +20,7 @@ from binlog.journal.keeper import Keeper
 from binlog.journal.later import ignored_until_later
 from binlog.journal.ledger import Ledger
 from binlog.journal.loading import Loading
+from binlog.journal.lookalikes import Lookalikes
 from binlog.journal.options import JournalOptions, Sync
 from binlog.journal.record import Loaded
 from binlog.storage.collector import collector_paused
@@ -131,7 +132,8 @@ class JournalLife:
         self._appender = Appender(
             self._mutex, self._next_file, options.buffer_bytes, options.alignment, options.flush_seconds
         )
-        self._appender.begin(files.current, loading.at or first, loading.record_count)
+        lookalikes = loading.lookalikes or Lookalikes(files.current.header, files.current.file_bytes)
+        self._appender.begin(files.current, loading.at or first, loading.record_count, lookalikes)
         self._is_callback = self._appender.is_own_thread
         self._compactor = Compactor(self._mutex, self._files_mutex, files, self._ledger, self._appender, options)
         self._keeper = Keeper(self._mutex, self._files_mutex, files, self._ledger, self._appender, self._compactor)

@@ -5,9 +5,27 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from binlog.format.journal.file_header import FileHeader, JournalLayout
-from binlog.storage.native import load_journal, pack_journal, scan_journal
+from binlog.storage.native import (
+    carry_crc,
+    find_lookalikes,
+    load_journal,
+    pack_appended,
+    pack_journal,
+    scan_journal,
+)
 
-__all__ = ["Adds", "LoadScan", "Scan", "Scanned", "load_records", "pack_journal", "scan_records"]
+__all__ = [
+    "Adds",
+    "LoadScan",
+    "Scan",
+    "Scanned",
+    "carry_crc",
+    "find_lookalikes",
+    "load_records",
+    "pack_appended",
+    "pack_journal",
+    "scan_records",
+]
 
 Scanned = tuple[int, int, int, int, int, int, bytes, bytes]
 """A record as it was found: kind, offset, end, transaction, id, user's type, body, and the counts as they lie there."""
