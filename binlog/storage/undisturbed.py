@@ -4,6 +4,9 @@ Facts relied on:
 - Python runs signal handlers in the main thread alone (signal, "Execution of Python signal handlers"): what one raises,
   as Ctrl-C does, comes out of whatever that thread is doing.
 - The thread stays, for handing a step over takes a fifth of the time that starting a thread takes.
+- threading.py waits in Python, for a thread to begin and to end.  What a handler raises there may become a RuntimeError
+  (`release unlocked lock`); and where it comes out of `join`, the thread counts as ended, though it goes on, and the
+  interpreter does not wait for it any more.  So here a lock is waited for, which is one step.
 """
 
 from __future__ import annotations
@@ -20,18 +23,22 @@ _LOOK_SECONDS = 1.0
 
 
 class _Step:
-    """What is to be done, what came of it, and a lock that is let go of then."""
+    """What is to be done, what came of it, and a lock that is let go of then.  begun: held by who does it, for good."""
 
-    __slots__ = ("done", "error", "result", "work")
+    __slots__ = ("begun", "done", "error", "result", "work")
 
     def __init__(self, work: Callable[[], Any]) -> None:
         self.work = work
+        self.begun = threading.Lock()
         self.done = threading.Lock()
         self.done.acquire()
         self.result: Any = None
         self.error: BaseException | None = None
 
     def do(self) -> None:
+        """Do it, but where somebody has begun to."""
+        if not self.begun.acquire(blocking=False):
+            return
         try:
             self.result = self.work()
         except BaseException as error:  # noqa: BLE001 - it is raised where this is waited for
@@ -54,9 +61,8 @@ class Undisturbed:
         step = _Step(partial(work, *arguments))
         self._steps.put(step)
         while not step.done.acquire(timeout=_LOOK_SECONDS):
-            if not self._thread.is_alive() and not step.done.acquire(blocking=False):
+            if not self._thread.is_alive():
                 step.do()  # the thread was stopped before it came to this
-                break
         if step.error is not None:
             raise step.error
         result: _T = step.result
@@ -85,10 +91,11 @@ def uninterrupted(work: Callable[[], _T], *, outlives_main: bool = False) -> _T:
     thread = threading.Thread(target=step.do, name="binlog step", daemon=not outlives_main)
     try:
         thread.start()
-    except RuntimeError:  # the interpreter ends, and makes no more threads
-        step.do()
-    else:
-        thread.join()
+    except RuntimeError:
+        if thread in threading.enumerate() or step.begun.locked():
+            raise  # of a handler: see above
+        step.do()  # the interpreter ends, and makes no more threads
+    step.done.acquire()
     if step.error is not None:
         raise step.error
     result: _T = step.result
