@@ -6,6 +6,7 @@ import contextlib
 import os
 import threading
 from collections.abc import Callable
+from functools import partial
 from types import TracebackType
 from typing import Self
 
@@ -32,6 +33,19 @@ from binlog.storage.undisturbed import uninterrupted
 _BYTES = {int(kind): record_bytes(kind, 0, 0) for kind in Kind}
 
 
+class _Call:
+    """One that another thread makes, while its own waits.  is_done: to its end.  is_over: its own waits no longer."""
+
+    def __init__(self) -> None:
+        self.is_done = False
+        self.is_over = False
+
+    def check(self) -> None:
+        """Raises: StateError where nobody waits for it any more, and so nobody hears of that."""
+        if self.is_over:
+            raise StateError("a signal handler has ended the call")
+
+
 class JournalLife:
     """What a journal has while it is this process's, and how that begins and ends: see `Journal`."""
 
@@ -40,9 +54,8 @@ class JournalLife:
         self._options = options or JournalOptions()
         self._mutex = threading.RLock()  # one that can be asked who has it: nobody takes it twice
         self._files_mutex = threading.Lock()
-        self._loading = threading.Lock()
-        self._loader = 0  # the thread that has it
-        self._closing = threading.RLock()
+        self._loading = threading.Lock()  # held by whoever starts, loads or ends it
+        self._loader = 0  # the thread that waits for a load
         self._state = "new"
         self._directory_fd = -1
         self._ownership: SoleOwner | None = None
@@ -56,18 +69,39 @@ class JournalLife:
 
         Raises: StateError where it was started before; BusyError; AccessError.
         """
-        if self._state != "new":
-            raise StateError(f"the journal {self.path} is not to be started: it is {self._state}")
-        make_directory(self.path)
-        directory_fd = open_directory(self.path)
+        self._refuse_loader()
+        call = _Call()
         try:
-            sync_parent(directory_fd, self.path)
-            self._ownership = SoleOwner(self.path, directory_fd, LOCK_FILE, "journal")
+            uninterrupted(partial(self._start, call))
         except BaseException:
-            os.close(directory_fd)
+            uninterrupted(partial(self._undo_start, call))
             raise
-        self._directory_fd = directory_fd
-        self._state = "started"
+
+    def _start(self, call: _Call) -> None:
+        with self._loading:
+            call.check()
+            if self._state != "new":
+                raise StateError(f"the journal {self.path} is not to be started: it is {self._state}")
+            make_directory(self.path)
+            directory_fd = open_directory(self.path)
+            try:
+                sync_parent(directory_fd, self.path)
+                self._ownership = SoleOwner(self.path, directory_fd, LOCK_FILE, "journal")
+            except BaseException:
+                os.close(directory_fd)
+                raise
+            self._directory_fd = directory_fd
+            self._state = "started"
+            call.is_done = True
+
+    def _undo_start(self, call: _Call) -> None:
+        """Nobody knows that it is started, where it is."""
+        call.is_over = True
+        with self._loading:
+            if call.is_done and self._state == "started":
+                self._state = "new"
+                self._give_up()
+                self._ownership = None
 
     def load(self) -> Loaded:
         """Read all files, and tell what is there; from then on records can be appended.
@@ -76,23 +110,43 @@ class JournalLife:
         Blocks: for as long as reading all takes; who calls `close` meanwhile waits for it.
         Raises: StateError where it was not started, or loaded before; CorruptError; VersionError; ValueError where the
         layout is another one than was asked for; FullError; AccessError; PoisonedError.  Then nothing of it is left in
-        this process, and it can be called again.
+        this process, and it can be called again; also where a signal handler raises.
         """
         self._refuse()
         self._refuse_loader()
+        call = _Call()
+        try:
+            loaded = uninterrupted(partial(self._load_once, call, threading.get_ident()))
+        except BaseException:
+            uninterrupted(partial(self._undo_load, call))
+            raise
+        return loaded
+
+    def _load_once(self, call: _Call, caller: int) -> Loaded:
         with self._loading:
-            self._loader = threading.get_ident()
+            self._loader = caller
             try:
-                with self._closing:  # a load that was interrupted may be ending still
-                    if self._state != "started":
-                        raise StateError(f"the journal {self.path} is not to be loaded: it is {self._state}")
-                return self._load()
+                call.check()
+                if self._state != "started":
+                    raise StateError(f"the journal {self.path} is not to be loaded: it is {self._state}")
+                loaded = self._load(call)
+                call.is_done = True
+                return loaded
             finally:
                 self._loader = 0
 
-    def _load(self) -> Loaded:
+    def _undo_load(self, call: _Call) -> None:
+        """Nobody knows that it is loaded, where it is."""
+        call.is_over = True
+        with self._loading:
+            if call.is_done and self._state == "loaded":
+                self._state = "started"
+                with contextlib.suppress(BinlogError):
+                    self._stop()
+
+    def _load(self, call: _Call) -> Loaded:
         with collector_paused():
-            loading = Loading(self.path, self._directory_fd, self._options)
+            loading = Loading(self.path, self._directory_fd, self._options, call.check)
         files = loading.files
         try:
             if files.current is None:
@@ -113,7 +167,7 @@ class JournalLife:
                 self._keeper.reclaim()
         except BaseException:
             with contextlib.suppress(BinlogError):
-                uninterrupted(self._stop, outlives_main=True)
+                self._stop()
             raise
         self._state = "loaded"
         return loaded
@@ -164,18 +218,24 @@ class JournalLife:
             uninterrupted(self._end_all, outlives_main=True)
 
     def _end_all(self) -> None:
-        with self._loading, self._closing:
+        with self._loading:
             state, self._state = self._state, "closed"
             if self._ownership is None or state == "closed":
                 return
             with contextlib.ExitStack() as ending:  # goes on whatever one of them raises
-                ending.callback(os.close, self._directory_fd)
-                ending.callback(self._ownership.release)
+                ending.callback(self._give_up)
                 if state == "loaded":
                     ending.callback(self._stop)
 
+    def _give_up(self) -> None:
+        """It is this process's no longer."""
+        assert self._ownership is not None
+        with contextlib.ExitStack() as ending:
+            ending.callback(os.close, self._directory_fd)
+            ending.callback(self._ownership.release)
+
     def _stop(self) -> None:
-        with self._closing, contextlib.ExitStack() as ending:
+        with contextlib.ExitStack() as ending:
             # The last one stops first.
             ending.callback(self._files.close)
             ending.callback(self._appender.stop)

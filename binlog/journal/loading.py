@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from binlog.errors import CorruptError
@@ -45,11 +45,16 @@ class Loading:
     record or a transaction has had.
     """
 
-    def __init__(self, folder: str, directory_fd: int, options: JournalOptions) -> None:
-        """Raises: CorruptError; VersionError; AccessError; ValueError for a layout that is another, or is only read."""
+    def __init__(
+        self, folder: str, directory_fd: int, options: JournalOptions, check: Callable[[], object] = lambda: None
+    ) -> None:
+        """check: called before each file, may raise what ends it.
+
+        Raises: CorruptError; VersionError; AccessError; ValueError for a layout that is another, or is only read."""
         self._folder = folder
         self._directory_fd = directory_fd
         self._options = options
+        self._check = check
         self._problems = finish(folder, directory_fd, options.names)
         listing = list_files(folder, directory_fd, options)
         layout = listing.layout or options.layout or JournalLayout.NATIVE
@@ -94,6 +99,7 @@ class Loading:
         is_proven = self._options.layout is not None or self.files.layout is JournalLayout.NATIVE or not listing.files
         used: JournalFile | None = None
         for file in listing.files:
+            self._check()
             data, scan = load_file(file)
             is_proven = is_proven or scan.record_count > 0
             is_ended = file.header.parse_end(data) is not None

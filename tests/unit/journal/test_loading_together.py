@@ -14,6 +14,7 @@ from binlog.journal.journal import Journal
 from binlog.journal.loading import Loading
 from binlog.journal.record import Loaded
 from tests.support.journals import SMALL, ids, reload
+from tests.support.signals import strike
 
 
 class _Held:
@@ -69,18 +70,21 @@ def test_a_signal_handler_cannot_close_what_it_broke_into_the_load_of(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     raised: list[BaseException] = []
+    closed = threading.Event()
 
     def close(signum: int, frame: object) -> None:
         try:
             opened.close()
         except StateError as error:
             raised.append(error)
+        closed.set()
 
     plain = Loading.loaded
 
     def struck(loading: Loading) -> Loaded:
         monkeypatch.setattr(Loading, "loaded", plain)
-        signal.raise_signal(signal.SIGUSR1)
+        strike(signal.SIGUSR1)
+        assert closed.wait(60)
         return plain(loading)
 
     monkeypatch.setattr(Loading, "loaded", struck)

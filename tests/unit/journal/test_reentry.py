@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from binlog.journal.journal import Journal
 from binlog.journal.loading import Loading
 from binlog.journal.options import Sync
 from tests.support.journals import ids, journal, reload
+from tests.support.signals import strike
 
 _CALLS: list[Callable[[Journal], object]] = [
     lambda opened: opened.append_add(2, 1, b"", sync=Sync.LATER),
@@ -35,12 +37,14 @@ class _Handler:
     def __init__(self, opened: Journal) -> None:
         self._opened = opened
         self.refused = 0
+        self.ended = threading.Event()
 
     def __call__(self, *_: object) -> None:
         for call in _CALLS:
             with pytest.raises(StateError):
                 call(self._opened)
             self.refused += 1
+        self.ended.set()
 
 
 @pytest.fixture(autouse=True)
@@ -78,7 +82,8 @@ def test_a_signal_handler_within_a_load_is_refused(tmp_path: Path, monkeypatch: 
     plain = Loading.loaded
 
     def struck(loading: Loading) -> object:
-        signal.raise_signal(signal.SIGUSR1)
+        strike(signal.SIGUSR1)
+        assert handler.ended.wait(20)
         return plain(loading)
 
     monkeypatch.setattr(Loading, "loaded", struck)

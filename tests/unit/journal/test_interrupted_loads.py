@@ -1,0 +1,153 @@
+"""A signal handler raises, wherever it breaks into `start` or `load`: nothing of it is left, and it can be repeated."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from binlog.errors import StateError
+from binlog.journal import loading
+from binlog.journal.journal import Journal
+from binlog.journal.journal_file import JournalFile
+from binlog.journal.loading import Loading
+from binlog.journal.options import Sync
+from tests.support.interruptions import Interruption
+from tests.support.journals import SMALL, ids, journal, reload
+from tests.support.signals import strike
+
+_OPTIONS = replace(SMALL, files_min=4)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A journal with several files, a transaction that nobody ended, and one file to come."""
+    path = tmp_path / "journal"
+    with journal(path) as (opened, _):
+        for number in range(20):
+            opened.append_add(number, 1, bytes(300), sync=Sync.LATER)
+        opened.append_add_tx(100, 100, 1, b"nobody ends it")
+    return path
+
+
+def _open_count() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def _threads() -> list[str]:
+    """But those that did a step of a call, and may be ending still."""
+    return [thread.name for thread in threading.enumerate() if thread.name != "binlog step"]
+
+
+def _each_interruption(prepared: Callable[[], Journal], call: Callable[[Journal], object]) -> Iterator[Journal]:
+    """Journals behind a call that was interrupted, at each place one after the other."""
+    for at in range(10_000):
+        opened = prepared()
+        if not Interruption(at).run(lambda opened=opened: call(opened)):  # type: ignore[misc]
+            opened.close()
+            return
+        yield opened
+
+
+def _started(path: Path) -> Journal:
+    opened = Journal(path, _OPTIONS)
+    opened.start()
+    return opened
+
+
+def test_wherever_a_start_is_interrupted_the_journal_is_nobodys(tmp_path: Path) -> None:
+    """Though the one that was to be started is not closed."""
+    count, before = 0, _open_count()
+    for opened in _each_interruption(lambda: Journal(tmp_path, _OPTIONS), Journal.start):
+        assert _open_count() == before
+        with Journal(tmp_path, _OPTIONS) as other:
+            other.load()
+        opened.start()
+        opened.close()
+        count += 1
+    assert count > 10
+
+
+def test_wherever_a_load_is_interrupted_nothing_of_it_is_left(folder: Path, tmp_path: Path) -> None:
+    expected = reload(shutil.copytree(folder, tmp_path / "copy"), _OPTIONS)
+    opened = _started(folder)
+    before, threads, count = _open_count(), _threads(), 0
+    for each in _each_interruption(lambda: opened, Journal.load):
+        assert (_open_count(), _threads()) == (before, threads)
+        with pytest.raises(StateError):
+            each.new_id()
+        count += 1
+    assert count > 10
+    assert ids(reload(folder, _OPTIONS)) == ids(expected)
+
+
+@pytest.fixture
+def _raises() -> Iterator[None]:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGUSR1, interrupt)
+    yield
+    signal.signal(signal.SIGUSR1, before)
+
+
+@pytest.mark.usefixtures("_raises")
+@pytest.mark.parametrize("name", ["loaded", "_read", "_go_on_in", "_clear"])
+def test_whatever_a_load_does_when_it_is_interrupted_it_can_be_done_again(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    plain = getattr(Loading, name)
+
+    def struck(loading: Loading, *arguments: object) -> object:
+        strike(signal.SIGUSR1)
+        return plain(loading, *arguments)
+
+    opened = _started(folder)
+    before, threads = _open_count(), _threads()
+    with monkeypatch.context() as patch:
+        patch.setattr(Loading, name, struck)
+        for _ in range(20):
+            with pytest.raises(KeyboardInterrupt):
+                opened.load()
+            assert (_open_count(), _threads()) == (before, threads)
+    assert ids(opened.load()) == list(range(20))
+    opened.append_add(200, 1, b"behind")
+    opened.close()
+    assert ids(reload(folder, _OPTIONS)) == [*range(20), 200]
+
+
+@pytest.mark.usefixtures("_raises")
+def test_a_load_that_is_interrupted_reads_no_further(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who has pressed Ctrl-C does not wait until all of a large journal is read."""
+    read: list[JournalFile] = []
+    over = threading.Event()
+    plain, plain_undo = loading.load_file, Journal._undo_load
+
+    def load_file(file: JournalFile) -> object:
+        read.append(file)
+        if len(read) == 2:
+            strike(signal.SIGUSR1)
+            assert over.wait(60)
+        return plain(file)
+
+    def undo(opened: Journal, call: Any) -> None:
+        call.is_over = True
+        over.set()
+        plain_undo(opened, call)
+
+    opened = _started(folder)
+    with monkeypatch.context() as patch:
+        patch.setattr(loading, "load_file", load_file)
+        patch.setattr(Journal, "_undo_load", undo)
+        with pytest.raises(KeyboardInterrupt):
+            opened.load()
+    assert len(read) == 2
+    assert ids(opened.load()) == list(range(20))
+    opened.close()
