@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -184,7 +185,7 @@ signal.signal(signal.SIGALRM, interrupt)
 reader = binlog.Reader(sys.argv[1], binlog.Start.END)
 print("ready", flush=True)
 signal.setitimer(signal.ITIMER_REAL, 0.0003, 0.0007)
-while not found or found[-1] != int(sys.argv[2]) - 1:
+while not found or found[-1] < int(sys.argv[2]) - 1:
     try:
         armed = True
         if sys.argv[3] == "wait":
@@ -194,7 +195,7 @@ while not found or found[-1] != int(sys.argv[2]) - 1:
         else:
             for entry in reader.tail(60):
                 found.append(int(entry.data))
-                if found[-1] == int(sys.argv[2]) - 1:
+                if found[-1] >= int(sys.argv[2]) - 1:
                     break
         armed = False
     except Interrupt:
@@ -217,9 +218,15 @@ def test_an_interrupt_of_a_waiting_reader_loses_nothing_that_did_not_reach_it(
             assert process.stdout.readline() == "ready\n"
             for index in range(count):
                 writer.append(b"%d" % index)
+            appended = count
+            while process.poll() is None:  # the last one may be lost to it as well, and it would wait for ever
+                writer.append(b"%d" % appended)
+                appended += 1
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(0.1)
             interrupts, found = map(int, process.stdout.read().split())
         assert process.returncode == 0
     figure(f"records that reached a reader that was interrupted {interrupts} times, by {way}: {found} of {count}")
     assert interrupts > 20
     # One that was on its way when the signal came may be lost to the loop, and no more than that.
-    assert count - interrupts <= found <= count
+    assert count - interrupts <= found <= appended
