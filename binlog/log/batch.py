@@ -42,7 +42,7 @@ class Batch:
     """Consecutive records of one file, as they lie there.
 
     number: the file.  offset: where in it `data` starts.
-    data: a buffer of the records with their 4-byte lengths.
+    data: the records with their 4-byte lengths; bytes from a reader, else what the batch was made of.
     offsets: a uint32 memoryview, one longer than there are records: record i is data[offsets[i] + 4 : offsets[i + 1]].
     first_sequence: the sequence number of the first record, or None where it is not known.
 
@@ -51,7 +51,7 @@ class Batch:
 
     number: int
     offset: int
-    data: bytes
+    data: bytes | memoryview
     offsets: memoryview
     first_sequence: int | None
 
@@ -104,11 +104,12 @@ class Batch:
         return cls(0, 0, data, memoryview(offsets), None)
 
     @classmethod
-    def from_framed(cls, data: bytes) -> Batch:
+    def from_framed(cls, data: bytes | memoryview) -> Batch:
         """A batch to be appended, of the whole records at the start of a run of records with their 4-byte lengths.
 
         What follows the last whole one, from `offsets[-1]` on, is left; where the first is not whole there are none.
-        data: 4 GiB at most.  Raises: ValueError for a length that no record has.
+        data: 4 GiB at most; of a memoryview nothing is copied, so the batch is good as long as what lies there is.
+        Raises: ValueError for a length that no record has.
         """
         if len(data) > _OFFSET_MAX:
             raise ValueError(f"a batch of {len(data)} bytes is too large for 32-bit offsets")
@@ -147,5 +148,5 @@ class Batch:
         return gather(self.data, self.offsets)
 
     def _iterate(self, iterator: BatchIterator) -> BatchIterator:
-        iterator._load(self.number, self.offset, self.data, self.offsets, self.first_sequence)
+        iterator._load(self.number, self.offset, bytes(self.data), self.offsets, self.first_sequence)
         return iterator

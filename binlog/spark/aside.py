@@ -83,19 +83,22 @@ def take_aside(files: Iterable[Aside]) -> Iterator[Batch]:
 
 
 def read_aside(known: Aside) -> Iterator[Batch]:
-    """The records of a file.
+    """The records of a file; each batch is good until the next one is asked for, which takes its memory.
 
     Raises: AccessError; CorruptError where these are not the bytes that were written, at the end at the latest.
     """
     path, size, count, crc = known.path, known.size, 0, 0
+    memory = memoryview(bytearray(_PIECE_BYTES))
     with own_errors(path):
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         at, wanted = 0, _PIECE_BYTES
         while at < size:
             wanted = min(wanted, size - at)
+            if wanted > len(memory):
+                memory = memoryview(bytearray(wanted))
             with own_errors(path):
-                data = _read(fd, wanted, at)
+                data = _read(fd, memory[:wanted], at)
             batch = _whole_records(data, path, at)
             if len(batch):
                 yield batch
@@ -113,15 +116,15 @@ def read_aside(known: Aside) -> Iterator[Batch]:
         os.close(fd)
 
 
-def _read(fd: int, size: int, at: int) -> bytes:
-    """As many bytes, fewer only at the end of the file: one call gives 2 GiB at most (read(2))."""
-    data = os.pread(fd, size, at)
-    while len(data) < size and (more := os.pread(fd, size - len(data), at + len(data))):
-        data += more
-    return data
+def _read(fd: int, memory: memoryview, at: int) -> memoryview:
+    """As much of the memory as the file has bytes for, filled: one call gives 2 GiB at most (read(2))."""
+    done = 0
+    while done < len(memory) and (more := os.preadv(fd, [memory[done:]], at + done)):
+        done += more
+    return memory[:done]
 
 
-def _whole_records(data: bytes, path: str, at: int) -> Batch:
+def _whole_records(data: memoryview, path: str, at: int) -> Batch:
     try:
         return Batch.from_framed(data)
     except ValueError as error:
