@@ -26,24 +26,12 @@ from binlog.journal.options import JournalOptions, Sync
 from binlog.journal.record import Loaded
 from binlog.storage.collector import collector_paused
 from binlog.storage.files import make_directory, open_directory, sync_parent
+from binlog.storage.kept_or_undone import KeptOrUndone, Waiter
 from binlog.storage.sole_owner import SoleOwner
 from binlog.storage.undisturbed import uninterrupted
 
 # Of each kind without a body and without counts.
 _BYTES = {int(kind): record_bytes(kind, 0, 0) for kind in Kind}
-
-
-class _Call:
-    """One that another thread makes, while its own waits.  is_done: to its end.  is_over: its own waits no longer."""
-
-    def __init__(self) -> None:
-        self.is_done = False
-        self.is_over = False
-
-    def check(self) -> None:
-        """Raises: StateError where nobody waits for it any more, and so nobody hears of that."""
-        if self.is_over:
-            raise StateError("a signal handler has ended the call")
 
 
 class JournalLife:
@@ -55,7 +43,8 @@ class JournalLife:
         self._mutex = threading.RLock()  # one that can be asked who has it: nobody takes it twice
         self._files_mutex = threading.Lock()
         self._loading = threading.Lock()  # held by whoever starts, loads or ends it
-        self._loader = 0  # the thread that waits for a load
+        self._loader: Waiter | None = None  # of a load that goes on
+        self._last: Waiter | None = None  # of the start, or load, that was done last
         self._state = "new"
         self._directory_fd = -1
         self._ownership: SoleOwner | None = None
@@ -70,16 +59,20 @@ class JournalLife:
         Raises: StateError where it was started before; BusyError; AccessError.
         """
         self._refuse_loader()
-        call = _Call()
+        waiter = Waiter()
+        step = KeptOrUndone(partial(self._start, waiter), self._undo, waiter)
         try:
-            uninterrupted(partial(self._start, call))
+            step.result_of()
         except BaseException:
-            uninterrupted(partial(self._undo_start, call))
+            waiter.is_left = True
+            step.wait_until_undone()
             raise
+        waiter.is_kept = True
 
-    def _start(self, call: _Call) -> None:
+    def _start(self, waiter: Waiter) -> None:
         with self._loading:
-            call.check()
+            self._undo_last()
+            waiter.check()
             if self._state != "new":
                 raise StateError(f"the journal {self.path} is not to be started: it is {self._state}")
             make_directory(self.path)
@@ -92,16 +85,28 @@ class JournalLife:
                 raise
             self._directory_fd = directory_fd
             self._state = "started"
-            call.is_done = True
+            self._last = waiter
 
-    def _undo_start(self, call: _Call) -> None:
-        """Nobody knows that it is started, where it is."""
-        call.is_over = True
+    def _undo(self) -> None:
         with self._loading:
-            if call.is_done and self._state == "started":
-                self._state = "new"
-                self._give_up()
-                self._ownership = None
+            self._undo_last()
+
+    def _undo_last(self) -> None:
+        """Who left a start, or load, does not know that it was done.
+
+        Where one more handler raised, another call may come to this before the thread does that is to undo it.
+        """
+        if self._last is None or not self._last.is_left:
+            return
+        self._last = None
+        if self._state == "loaded":
+            self._state = "started"
+            with contextlib.suppress(BinlogError):
+                self._stop()
+        elif self._state == "started":
+            self._state = "new"
+            self._give_up()
+            self._ownership = None
 
     def load(self) -> Loaded:
         """Read all files, and tell what is there; from then on records can be appended.
@@ -114,39 +119,34 @@ class JournalLife:
         """
         self._refuse()
         self._refuse_loader()
-        call = _Call()
+        waiter = Waiter()
+        step = KeptOrUndone(partial(self._load_once, waiter), self._undo, waiter)
         try:
-            loaded = uninterrupted(partial(self._load_once, call, threading.get_ident()))
+            loaded = step.result_of()
         except BaseException:
-            uninterrupted(partial(self._undo_load, call))
+            waiter.is_left = True
+            step.wait_until_undone()
             raise
+        waiter.is_kept = True
         return loaded
 
-    def _load_once(self, call: _Call, caller: int) -> Loaded:
+    def _load_once(self, waiter: Waiter) -> Loaded:
         with self._loading:
-            self._loader = caller
+            self._loader = waiter
             try:
-                call.check()
+                self._undo_last()
+                waiter.check()
                 if self._state != "started":
                     raise StateError(f"the journal {self.path} is not to be loaded: it is {self._state}")
-                loaded = self._load(call)
-                call.is_done = True
+                loaded = self._load(waiter)
+                self._last = waiter
                 return loaded
             finally:
-                self._loader = 0
+                self._loader = None
 
-    def _undo_load(self, call: _Call) -> None:
-        """Nobody knows that it is loaded, where it is."""
-        call.is_over = True
-        with self._loading:
-            if call.is_done and self._state == "loaded":
-                self._state = "started"
-                with contextlib.suppress(BinlogError):
-                    self._stop()
-
-    def _load(self, call: _Call) -> Loaded:
+    def _load(self, waiter: Waiter) -> Loaded:
         with collector_paused():
-            loading = Loading(self.path, self._directory_fd, self._options, call.check)
+            loading = Loading(self.path, self._directory_fd, self._options, waiter.check)
         files = loading.files
         try:
             if files.current is None:
@@ -299,7 +299,8 @@ class JournalLife:
             raise StateError(f"this thread is within a call of the journal {self.path}")
 
     def _refuse_loader(self) -> None:
-        if self._loader == threading.get_ident():
+        loader = self._loader
+        if loader is not None and loader.caller == threading.get_ident() and not loader.is_left:
             raise StateError(f"the journal {self.path} is being loaded by this thread")
 
     def _refuse_callback(self) -> None:

@@ -22,7 +22,7 @@ _Arguments = TypeVarTuple("_Arguments")
 _LOOK_SECONDS = 1.0
 
 
-class _Step:
+class Step:
     """What is to be done, what came of it, and a lock that is let go of then.  begun: held by who does it, for good."""
 
     __slots__ = ("begun", "done", "error", "result", "work")
@@ -37,8 +37,10 @@ class _Step:
 
     def do(self) -> None:
         """Do it, but where somebody has begun to."""
-        if not self.begun.acquire(blocking=False):
-            return
+        if self.begun.acquire(blocking=False):
+            self._do()
+
+    def _do(self) -> None:
         try:
             self.result = self.work()
         except BaseException as error:  # noqa: BLE001 - it is raised where this is waited for
@@ -50,7 +52,7 @@ class Undisturbed:
     """Does steps, in the order in which the main thread gives them; other threads do their own."""
 
     def __init__(self, name: str) -> None:
-        self._steps: SimpleQueue[_Step | None] = SimpleQueue()
+        self._steps: SimpleQueue[Step | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
@@ -58,7 +60,7 @@ class Undisturbed:
         """Do it, and give what it gives.  Where a handler raises, it is done all the same.  Raises: what it raises."""
         if threading.current_thread() is not threading.main_thread():
             return work(*arguments)
-        step = _Step(partial(work, *arguments))
+        step = Step(partial(work, *arguments))
         self._steps.put(step)
         while not step.done.acquire(timeout=_LOOK_SECONDS):
             if not self._thread.is_alive():
@@ -87,8 +89,12 @@ def uninterrupted(work: Callable[[], _T], *, outlives_main: bool = False) -> _T:
     """
     if threading.current_thread() is not threading.main_thread():
         return work()
-    step = _Step(work)
-    thread = threading.Thread(target=step.do, name="binlog step", daemon=not outlives_main)
+    return in_another_thread(Step(work), daemon=not outlives_main)  # type: ignore[no-any-return]
+
+
+def in_another_thread(step: Step, *, daemon: bool) -> Any:
+    """Have a new thread do a step, wait, and give what it gives.  Raises: what it raises."""
+    thread = threading.Thread(target=step.do, name="binlog step", daemon=daemon)
     try:
         thread.start()
     except RuntimeError:
@@ -98,5 +104,4 @@ def uninterrupted(work: Callable[[], _T], *, outlives_main: bool = False) -> _T:
     step.done.acquire()
     if step.error is not None:
         raise step.error
-    result: _T = step.result
-    return result
+    return step.result

@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,11 +15,14 @@ from typing import Any
 import pytest
 
 from binlog.errors import StateError
-from binlog.journal import loading
+from binlog.journal import life, loading
 from binlog.journal.journal import Journal
 from binlog.journal.journal_file import JournalFile
+from binlog.journal.life import JournalLife
 from binlog.journal.loading import Loading
 from binlog.journal.options import Sync
+from binlog.storage.kept_or_undone import KeptOrUndone
+from binlog.storage.sole_owner import SoleOwner
 from tests.support.interruptions import Interruption
 from tests.support.journals import SMALL, ids, journal, reload
 from tests.support.signals import strike
@@ -128,7 +132,7 @@ def test_a_load_that_is_interrupted_reads_no_further(folder: Path, monkeypatch: 
     """Who has pressed Ctrl-C does not wait until all of a large journal is read."""
     read: list[JournalFile] = []
     over = threading.Event()
-    plain, plain_undo = loading.load_file, Journal._undo_load
+    plain, plain_wait = loading.load_file, KeptOrUndone.wait_until_undone
 
     def load_file(file: JournalFile) -> object:
         read.append(file)
@@ -137,17 +141,106 @@ def test_a_load_that_is_interrupted_reads_no_further(folder: Path, monkeypatch: 
             assert over.wait(60)
         return plain(file)
 
-    def undo(opened: Journal, call: Any) -> None:
-        call.is_over = True
+    def wait(step: KeptOrUndone[object]) -> None:
         over.set()
-        plain_undo(opened, call)
+        plain_wait(step)
 
     opened = _started(folder)
     with monkeypatch.context() as patch:
         patch.setattr(loading, "load_file", load_file)
-        patch.setattr(Journal, "_undo_load", undo)
+        patch.setattr(KeptOrUndone, "wait_until_undone", wait)
         with pytest.raises(KeyboardInterrupt):
             opened.load()
     assert len(read) == 2
     assert ids(opened.load()) == list(range(20))
     opened.close()
+
+
+class _Twice:
+    """A handler that raises, and once more so many seconds later: while what it broke off is undone, say."""
+
+    def __init__(self) -> None:
+        self.again_seconds = 0.0
+
+    def __call__(self, *_: object) -> None:
+        seconds, self.again_seconds = self.again_seconds, 0.0
+        if seconds:
+            signal.setitimer(signal.ITIMER_REAL, seconds)
+        raise KeyboardInterrupt
+
+
+@pytest.fixture
+def twice() -> Iterator[_Twice]:
+    handler = _Twice()
+    numbers = (signal.SIGUSR1, signal.SIGALRM)
+    before = [signal.signal(number, handler) for number in numbers]
+    yield handler
+    for number, handler_before in zip(numbers, before, strict=True):
+        signal.signal(number, handler_before)
+
+
+def _interrupted_twice(twice: _Twice, again_seconds: float, call: Callable[[], object]) -> None:
+    """Make a call into which somebody strikes, and return behind both exceptions."""
+    twice.again_seconds = again_seconds
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            call()
+        while signal.getitimer(signal.ITIMER_REAL)[0]:
+            time.sleep(0)
+    except KeyboardInterrupt:
+        pass  # the second one came behind the call
+
+
+# What is raised in the callback of a weak reference, of which a thread that ends has one, is told and goes no further.
+_SWALLOWED = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+_AGAIN_SECONDS = [microseconds * 1e-6 for microseconds in range(5, 405, 5)]
+
+
+@_SWALLOWED
+def test_a_load_that_is_interrupted_twice_can_be_done_again(
+    folder: Path, twice: _Twice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second time before anybody has begun to undo it, for one."""
+    plain = JournalLife._roll_back
+
+    def struck(opened: JournalLife, tx_ids: list[int]) -> None:
+        plain(opened, tx_ids)
+        strike(signal.SIGUSR1)
+
+    opened = _started(folder)
+    before = _open_count()
+    for again_seconds in _AGAIN_SECONDS:
+        with monkeypatch.context() as patch:
+            patch.setattr(JournalLife, "_roll_back", struck)
+            _interrupted_twice(twice, again_seconds, opened.load)
+        assert ids(opened.load()) == list(range(20))
+        opened.close()
+        opened = _started(folder)
+        assert _open_count() == before
+    opened.close()
+
+
+@_SWALLOWED
+def test_a_start_that_is_interrupted_twice_is_undone(
+    tmp_path: Path, twice: _Twice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = life.SoleOwner
+
+    def struck(*arguments: Any) -> SoleOwner:
+        strike(signal.SIGUSR1)
+        return plain(*arguments)
+
+    before = _open_count()
+    for again_seconds in _AGAIN_SECONDS:
+        opened = Journal(tmp_path, _OPTIONS)
+        with monkeypatch.context() as patch:
+            patch.setattr(life, "SoleOwner", struck)
+            _interrupted_twice(twice, again_seconds, opened.start)
+        for thread in threading.enumerate():
+            if thread.name == "binlog step":
+                thread.join()
+        assert _open_count() == before
+        with Journal(tmp_path, _OPTIONS) as other:
+            other.load()
+        opened.start()
+        opened.close()
