@@ -4,9 +4,9 @@ Facts relied on:
 - Python runs signal handlers in the main thread alone (signal, "Execution of Python signal handlers"): what one raises,
   as Ctrl-C does, comes out of whatever that thread is doing.
 - The thread stays, for handing a step over takes a fifth of the time that starting a thread takes.
-- threading.py waits in Python, for a thread to begin and to end.  What a handler raises there may become a RuntimeError
-  (`release unlocked lock`); and where it comes out of `join`, the thread counts as ended, though it goes on, and the
-  interpreter does not wait for it any more.  So here a lock is waited for, which is one step.
+- threading.py waits in Python for a thread to end.  Where what a handler raises comes out of `join`, the thread counts
+  as ended, though it goes on, and the interpreter does not wait for it any more.  So here a lock is waited for, which
+  is one step; to begin, see `step_thread.py`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from collections.abc import Callable
 from functools import partial
 from queue import SimpleQueue
 from typing import Any, TypeVar, TypeVarTuple
+
+from binlog.storage.step_thread import StepThread
 
 _T = TypeVar("_T")
 _Arguments = TypeVarTuple("_Arguments")
@@ -53,7 +55,7 @@ class Undisturbed:
 
     def __init__(self, name: str) -> None:
         self._steps: SimpleQueue[Step | None] = SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread = StepThread(self._run, name, daemon=True)
         self._thread.start()
 
     def do(self, work: Callable[[*_Arguments], _T], *arguments: *_Arguments) -> _T:
@@ -94,12 +96,12 @@ def uninterrupted(work: Callable[[], _T], *, outlives_main: bool = False) -> _T:
 
 def in_another_thread(step: Step, *, daemon: bool) -> Any:
     """Have a new thread do a step, wait, and give what it gives.  Raises: what it raises."""
-    thread = threading.Thread(target=step.do, name="binlog step", daemon=daemon)
+    thread = StepThread(step.do, "binlog step", daemon=daemon)
     try:
         thread.start()
     except RuntimeError:
         if thread in threading.enumerate() or step.begun.locked():
-            raise  # of a handler: see above
+            raise  # of a handler
         step.do()  # the interpreter ends, and makes no more threads
     step.done.acquire()
     if step.error is not None:

@@ -13,10 +13,14 @@ _STEPS = {"CALL", "CALL_FUNCTION_EX", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRU
 
 
 class Interruption:
-    """Raises KeyboardInterrupt at one of the places of a call.  raised: it did, though nobody may have heard of it."""
+    """Raises KeyboardInterrupt at one of the places of a call.  raised: it did, though nobody may have heard of it.
 
-    def __init__(self, at: int) -> None:
+    within: a part of the paths of the files that these places are in.
+    """
+
+    def __init__(self, at: int, within: str = "/binlog/") -> None:
         self._left = at
+        self._within = within
         self._last: dict[FrameType, str] = {}
 
     def run(self, call: Callable[[], object]) -> bool:
@@ -37,7 +41,7 @@ class Interruption:
         return self._left < 0
 
     def _trace(self, frame: FrameType, event: str, argument: object) -> Any:
-        if "/binlog/" not in frame.f_code.co_filename or "/tests/" in frame.f_code.co_filename:
+        if self._within not in frame.f_code.co_filename or "/tests/" in frame.f_code.co_filename:
             return None
         frame.f_trace_opcodes = True
         if event == "call":

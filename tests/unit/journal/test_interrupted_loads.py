@@ -26,6 +26,7 @@ from binlog.storage.sole_owner import SoleOwner
 from tests.support.interruptions import Interruption
 from tests.support.journals import SMALL, ids, journal, reload
 from tests.support.signals import strike
+from tests.support.step_threads import join_step_threads
 
 _OPTIONS = replace(SMALL, files_min=4)
 
@@ -236,9 +237,7 @@ def test_a_start_that_is_interrupted_twice_is_undone(
         with monkeypatch.context() as patch:
             patch.setattr(life, "SoleOwner", struck)
             _interrupted_twice(twice, again_seconds, opened.start)
-        for thread in threading.enumerate():
-            if thread.name == "binlog step":
-                thread.join()
+        join_step_threads()
         assert _open_count() == before
         with Journal(tmp_path, _OPTIONS) as other:
             other.load()

@@ -12,6 +12,7 @@ from binlog.errors import StateError
 from binlog.storage.kept_or_undone import KeptOrUndone, Waiter
 from tests.support.interruptions import Interruption
 from tests.support.signals import strike
+from tests.support.step_threads import join_step_threads
 
 
 @pytest.fixture(autouse=True)
@@ -49,16 +50,10 @@ class _Stage:
         return len(self.seen)
 
 
-def _join() -> None:
-    for thread in threading.enumerate():
-        if thread.name == "binlog step":
-            thread.join()
-
-
 def test_what_is_waited_for_is_kept() -> None:
     stage = _Stage()
     assert stage() == 1
-    _join()
+    join_step_threads()
     assert stage.seen == ["done"]
 
 
@@ -75,7 +70,7 @@ def test_what_fails_is_not_undone() -> None:
     stage = _Stage(lambda: 1 // 0)
     with pytest.raises(ZeroDivisionError):
         stage()
-    _join()
+    join_step_threads()
     assert stage.seen == []
 
 
@@ -116,9 +111,9 @@ def test_wherever_a_handler_raises_it_is_undone_or_not_done() -> None:
     for at in range(1000):
         stage = _Stage()
         if not Interruption(at).run(stage):
-            _join()
+            join_step_threads()
             assert stage.seen == ["done"]
             break
-        _join()
+        join_step_threads()
         seen[tuple(stage.seen)] = seen.get(tuple(stage.seen), 0) + 1
     assert set(seen) == {(), ("done", "undone")}
