@@ -6,7 +6,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from itertools import count
 from types import TracebackType
@@ -28,6 +28,7 @@ from binlog.pagestore.transaction import Message, State, Taken, Transaction
 from binlog.pagestore.transaction_log import Ticket, TransactionLog
 from binlog.storage.files import make_directory, open_directory, sync_parent
 from binlog.storage.group_commit import Mode
+from binlog.storage.kept_or_undone import KeptOrUndone, Waiter
 from binlog.storage.sole_owner import SoleOwner
 from binlog.storage.undisturbed import Undisturbed
 
@@ -46,7 +47,7 @@ class PageStore:
 
         Blocks: for as long as the log takes that a crash left.
         Raises: BusyError; CorruptError; VersionError; ValueError where the pages have another size; FullError;
-        AccessError; PoisonedError.
+        AccessError; PoisonedError.  Then nothing of it is left in this process; also where a signal handler raises.
         """
         self.path = os.path.abspath(path)
         self._options = options or PageStoreOptions()
@@ -60,6 +61,17 @@ class PageStore:
         # more, as where a signal handler raises before a block has begun; the next step puts that right.
         self._taken: dict[ReferenceType[Transaction], list[Taken]] = {}
         self._abandoned: deque[ReferenceType[Transaction]] = deque()
+        waiter = Waiter()
+        step = KeptOrUndone(self._open, self._undo_open, waiter)
+        try:
+            step.result_of()
+        except BaseException:
+            waiter.is_left = True
+            step.wait_until_undone()
+            raise
+        waiter.is_kept = True
+
+    def _open(self) -> None:
         make_directory(self.path)
         self._directory_fd = directory_fd = open_directory(self.path)
         try:
@@ -73,6 +85,11 @@ class PageStore:
         except BaseException:
             os.close(directory_fd)
             raise
+
+    def _undo_open(self) -> None:
+        """Nobody has it: a signal handler raised meanwhile."""
+        with suppress(BinlogError):
+            self._close()
 
     def _begin(self, directory_fd: int) -> None:
         options = self._options

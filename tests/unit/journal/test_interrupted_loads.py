@@ -6,7 +6,6 @@ import os
 import shutil
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +26,7 @@ from tests.support.interruptions import Interruption
 from tests.support.journals import SMALL, ids, journal, reload
 from tests.support.signals import strike
 from tests.support.step_threads import join_step_threads
+from tests.support.twice import AGAIN_SECONDS, Twice, raising_twice, swallowed
 
 _OPTIONS = replace(SMALL, files_min=4)
 
@@ -157,49 +157,15 @@ def test_a_load_that_is_interrupted_reads_no_further(folder: Path, monkeypatch: 
     opened.close()
 
 
-class _Twice:
-    """A handler that raises, and once more so many seconds later: while what it broke off is undone, say."""
-
-    def __init__(self) -> None:
-        self.again_seconds = 0.0
-
-    def __call__(self, *_: object) -> None:
-        seconds, self.again_seconds = self.again_seconds, 0.0
-        if seconds:
-            signal.setitimer(signal.ITIMER_REAL, seconds)
-        raise KeyboardInterrupt
-
-
 @pytest.fixture
-def twice() -> Iterator[_Twice]:
-    handler = _Twice()
-    numbers = (signal.SIGUSR1, signal.SIGALRM)
-    before = [signal.signal(number, handler) for number in numbers]
-    yield handler
-    for number, handler_before in zip(numbers, before, strict=True):
-        signal.signal(number, handler_before)
+def twice() -> Iterator[Twice]:
+    with raising_twice() as handler:
+        yield handler
 
 
-def _interrupted_twice(twice: _Twice, again_seconds: float, call: Callable[[], object]) -> None:
-    """Make a call into which somebody strikes, and return behind both exceptions."""
-    twice.again_seconds = again_seconds
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            call()
-        while signal.getitimer(signal.ITIMER_REAL)[0]:
-            time.sleep(0)
-    except KeyboardInterrupt:
-        pass  # the second one came behind the call
-
-
-# What is raised in the callback of a weak reference, of which a thread that ends has one, is told and goes no further.
-_SWALLOWED = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-_AGAIN_SECONDS = [microseconds * 1e-6 for microseconds in range(5, 405, 5)]
-
-
-@_SWALLOWED
+@swallowed
 def test_a_load_that_is_interrupted_twice_can_be_done_again(
-    folder: Path, twice: _Twice, monkeypatch: pytest.MonkeyPatch
+    folder: Path, twice: Twice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second time before anybody has begun to undo it, for one."""
     plain = JournalLife._roll_back
@@ -210,10 +176,10 @@ def test_a_load_that_is_interrupted_twice_can_be_done_again(
 
     opened = _started(folder)
     before = _open_count()
-    for again_seconds in _AGAIN_SECONDS:
+    for again_seconds in AGAIN_SECONDS:
         with monkeypatch.context() as patch:
             patch.setattr(JournalLife, "_roll_back", struck)
-            _interrupted_twice(twice, again_seconds, opened.load)
+            twice.interrupt(again_seconds, opened.load)
         assert ids(opened.load()) == list(range(20))
         opened.close()
         opened = _started(folder)
@@ -221,9 +187,9 @@ def test_a_load_that_is_interrupted_twice_can_be_done_again(
     opened.close()
 
 
-@_SWALLOWED
+@swallowed
 def test_a_start_that_is_interrupted_twice_is_undone(
-    tmp_path: Path, twice: _Twice, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, twice: Twice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plain = life.SoleOwner
 
@@ -232,11 +198,11 @@ def test_a_start_that_is_interrupted_twice_is_undone(
         return plain(*arguments)
 
     before = _open_count()
-    for again_seconds in _AGAIN_SECONDS:
+    for again_seconds in AGAIN_SECONDS:
         opened = Journal(tmp_path, _OPTIONS)
         with monkeypatch.context() as patch:
             patch.setattr(life, "SoleOwner", struck)
-            _interrupted_twice(twice, again_seconds, opened.start)
+            twice.interrupt(again_seconds, opened.start)
         join_step_threads()
         assert _open_count() == before
         with Journal(tmp_path, _OPTIONS) as other:

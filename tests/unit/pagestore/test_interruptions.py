@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from binlog.pagestore import PageStore, Transaction, check_page_store
+from binlog.pagestore import store as store_module
+from binlog.pagestore.recovery import OpenFiles
 from binlog.pagestore.transaction import State
 from tests.support.interruptions import Interruption
 from tests.support.pagestores import QUEUE, SMALL, peek, put
+from tests.support.signals import strike
+from tests.support.step_threads import join_step_threads
+from tests.support.twice import AGAIN_SECONDS, raising_twice, swallowed
 
 
 class Stage:
@@ -104,3 +112,35 @@ def _judge(found: list[bytes], transaction: Transaction, call: Callable[[Stage],
         assert left == committed
     else:
         assert left == dropped
+
+
+def test_wherever_an_opening_is_interrupted_the_store_is_nobodys(tmp_path: Path) -> None:
+    count, before = 0, len(os.listdir("/proc/self/fd"))
+    opened: list[PageStore] = []
+    while Interruption(count).run(lambda: opened.append(PageStore(tmp_path, SMALL))):
+        join_step_threads()
+        with PageStore(tmp_path, SMALL) as store:
+            store.create_queue(QUEUE)
+        assert len(os.listdir("/proc/self/fd")) == before
+        count += 1
+    opened[0].close()
+    assert count > 10
+
+
+@swallowed
+def test_an_opening_that_is_interrupted_twice_is_undone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = store_module.open_files
+
+    def struck(*arguments: Any) -> OpenFiles:
+        strike(signal.SIGUSR1)
+        return plain(*arguments)
+
+    before = len(os.listdir("/proc/self/fd"))
+    with raising_twice() as twice:
+        for again_seconds in AGAIN_SECONDS:
+            with monkeypatch.context() as patch:
+                patch.setattr(store_module, "open_files", struck)
+                twice.interrupt(again_seconds, lambda: PageStore(tmp_path, SMALL))
+            join_step_threads()
+            PageStore(tmp_path, SMALL).close()
+            assert len(os.listdir("/proc/self/fd")) == before
