@@ -23,6 +23,7 @@ from binlog.paging.store import PagingStore
 from binlog.paging.transaction_store import Stored, TransactionStore
 from binlog.paging.transactions import PageTransactions
 from binlog.storage.files import make_directory, open_directory, sync_parent
+from binlog.storage.kept_or_undone import KeptOrUndone, Waiter
 from binlog.storage.sole_owner import SoleOwner
 from binlog.storage.undisturbed import uninterrupted
 
@@ -70,6 +71,9 @@ class PagingManager:
         self._settled: list[tuple[int, PageSettled]] = []
         self._made: dict[str, AddressFolder] = {}
         self._failure: PoisonedError | None = None
+        self._forgotten: set[int] = set()
+        self._starting = threading.Lock()  # held by whoever starts it, or undoes that
+        self._last: Waiter | None = None  # of the start that was done last
         self._state = "new"
         self._directory_fd = -1
         self._ownership: SoleOwner | None = None
@@ -83,43 +87,91 @@ class PagingManager:
         """Make the paging this process's, and start the store of each address that has a folder.
 
         A second call does nothing.  The folder is made where there is none, in one that is there.
-        Raises: BusyError; AccessError; ClosedError; PoisonedError.
+        Raises: BusyError; AccessError; ClosedError; PoisonedError.  Then nothing of it is left in this process, and it
+        can be called again; also where a signal handler raises.
         """
-        if self._state == "started":
-            return
-        if self._state == "stopped":
-            raise ClosedError(f"the paging {self.path} was stopped")
+        waiter = Waiter()
+        step = KeptOrUndone(partial(self._start_once, waiter), self._undo, waiter)
+        try:
+            step.result_of()
+        except BaseException:
+            waiter.is_left = True
+            step.wait_until_undone()
+            raise
+        waiter.is_kept = True
+
+    def _start_once(self, waiter: Waiter) -> None:
+        with self._starting:
+            self._undo_last()
+            waiter.check()
+            if self._state == "started":
+                return
+            self._refuse_stopped()
+            try:
+                self._start()
+                with self._mutex:
+                    self._refuse_stopped()
+                    self._state = "started"
+            except BaseException:
+                self._give_up()
+                raise
+            self._last = waiter
+
+    def _start(self) -> None:
+        self.problems.clear()
         make_directory(self.path)
         self._directory_fd = open_directory(self.path)
-        try:
-            sync_parent(self._directory_fd, self.path)
-            self._ownership = SoleOwner(self.path, self._directory_fd, LOCK_FILE, "paging")
-            sweep_folders(self.path)
-            for path, file in find_folders(self.path, self.problems):
-                folder = self._made[file.address] = AddressFolder(path, file)
-                self._add(folder)
-                del self._made[file.address]
-            self._forget_gone()
-        except BaseException:
-            self._release()
-            self._made.clear()
-            self._stores.clear()
-            raise
-        self._state = "started"
+        sync_parent(self._directory_fd, self.path)
+        self._ownership = SoleOwner(self.path, self._directory_fd, LOCK_FILE, "paging")
+        sweep_folders(self.path)
+        for path, file in find_folders(self.path, self.problems):
+            folder = self._made[file.address] = AddressFolder(path, file)
+            self._add(folder)
+            del self._made[file.address]
+        self._forget_gone()
+
+    def _undo(self) -> None:
+        with self._starting:
+            self._undo_last()
+
+    def _undo_last(self) -> None:
+        """Who left a start does not know that it was done; another start may come to this before the thread of that."""
+        if self._last is None or not self._last.is_left:
+            return
+        self._last = None
+        with self._mutex:
+            if self._state != "started":
+                return
+            self._state = "new"
+        self._give_up()
+
+    def _give_up(self) -> None:
+        """It is this process's no longer, and can be started again."""
+        self._pool.drain()
+        self._release()
+        self._made.clear()
+        self._stores.clear()
+        self._ownership = None
 
     def _forget_gone(self) -> None:
         """Records of pages that are gone, and of transactions of which nothing is in any."""
         for record_id, _ in self._complete:
-            self.transactions.store.append_delete(record_id)
+            self._forget(record_id)
         for record_id, settled in self._settled:
             store = self._stores.get(settled.address)
             if store.find(settled.page_id) is None if store is not None else not self.problems:
-                self.transactions.store.append_delete(record_id)
+                self._forget(record_id)
         idle = [store for store in self._stores.values() if not store.is_paging]
         for store in idle:
             self._depaging.forget(store)
         if len(idle) == len(self._stores) and not self.problems:
             self.transactions.purge(())
+
+    def _forget(self, record_id: int) -> None:
+        """Remove a record, once: a start that was undone may be done again."""
+        if record_id not in self._forgotten:
+            self.transactions.store.append_delete(record_id)
+            self._forgotten.add(record_id)
 
     @property
     def addresses(self) -> list[str]:
@@ -343,9 +395,12 @@ class PagingManager:
         if self._inherited:
             raise StateError(f"the paging {self.path} is the parent process's")
 
-    def _check(self) -> None:
+    def _refuse_stopped(self) -> None:
         if self._state == "stopped":
             raise ClosedError(f"the paging {self.path} was stopped")
+
+    def _check(self) -> None:
+        self._refuse_stopped()
         if self._state != "started":
             raise StateError(f"the paging {self.path} was not started")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +16,9 @@ from binlog.paging.page_transaction import Outcome, PageTransaction
 from binlog.paging.store import PagingStore
 from tests.support.interruptions import Interruption
 from tests.support.paging import ADDRESS, SMALL, MemoryStore, numbered
+from tests.support.signals import strike
+from tests.support.step_threads import join_step_threads
+from tests.support.twice import AGAIN_SECONDS, raising_twice, swallowed
 
 _BEFORE = numbered(20)
 
@@ -173,3 +178,58 @@ def test_reading_that_is_interrupted_gives_nothing_twice(tmp_path: Path) -> None
         stage.manager.stop()
         at += 1
     assert at > 20
+
+
+def _left(path: Path, records: MemoryStore) -> PagingManager:
+    """A manager to be started where messages were left in pages, of which one was acknowledged whole."""
+    stage = Stage(path, records)
+    stage.fill()
+    stage.transaction.commit()
+    _acknowledge_a_page(stage)
+    stage.manager.stop()
+    return PagingManager(path, SMALL, store=records, stored=records)
+
+
+def _goes_on(manager: PagingManager) -> None:
+    """Start it, and find all that there is."""
+    manager.start()
+    found = _read_and_acknowledge(manager.cursor(ADDRESS))
+    assert found[-1] == b"of a transaction"
+    assert found[:-1] == _BEFORE[-len(found) + 1 :]
+    manager.stop()
+
+
+def test_wherever_a_start_is_interrupted_it_can_be_done_again(tmp_path: Path) -> None:
+    count, before = 0, len(os.listdir("/proc/self/fd"))
+    while True:
+        path, records = tmp_path / str(count), MemoryStore()
+        manager = _left(path, records)
+        was_interrupted = Interruption(count).run(manager.start)
+        join_step_threads()
+        if not was_interrupted:
+            break
+        assert len(os.listdir("/proc/self/fd")) == before
+        _goes_on(manager)
+        count += 1
+    manager.stop()
+    assert count > 10
+
+
+@swallowed
+def test_a_start_that_is_interrupted_twice_is_undone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = PagingManager._forget_gone
+
+    def struck(manager: PagingManager) -> None:
+        plain(manager)
+        strike(signal.SIGUSR1)
+
+    before = len(os.listdir("/proc/self/fd"))
+    with raising_twice() as twice:
+        for number, again_seconds in enumerate(AGAIN_SECONDS[::4]):
+            manager = _left(tmp_path / str(number), MemoryStore())
+            with monkeypatch.context() as patch:
+                patch.setattr(PagingManager, "_forget_gone", struck)
+                twice.interrupt(again_seconds, manager.start)
+            join_step_threads()
+            assert len(os.listdir("/proc/self/fd")) == before
+            _goes_on(manager)
