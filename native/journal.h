@@ -102,6 +102,7 @@ PyObject *binlog_load_journal(PyObject *module, PyObject *args);
 PyObject *binlog_pack_journal(PyObject *module, PyObject *args);
 PyObject *binlog_pack_appended(PyObject *module, PyObject *args);
 PyObject *binlog_find_lookalikes(PyObject *module, PyObject *args);
+PyObject *binlog_skip_marked(PyObject *module, PyObject *args);
 PyObject *binlog_carry_crc(PyObject *module, PyObject *args);
 PyObject *binlog_scan_journal(PyObject *module, PyObject *args);
 PyObject *binlog_scan_journal_columns(PyObject *module, PyObject *args);

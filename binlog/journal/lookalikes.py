@@ -7,6 +7,8 @@ lies in it, one that began in the records before and ends in it, or one that zer
 
 - Behind the last record all counts as zeros; so they must be written as far as anything that has begun may reach.
 - What has begun, and leads on, is remembered until all its bytes are known, in whatever records these come.
+- What may not lie in a file goes to the next one, and if not there either, to one whose salt is drawn then, and whose
+  id is one that it has not often: whoever made it has not foreseen both.
 - CRCs are linear: two that go on over the same bytes differ, behind these, by what depends on how many there are, and
   not on which.  So one CRC goes on over all that is appended, and of what has begun no byte is kept, but by how much
   its own CRC differs from that one: as it will at the file's end, where all can be compared with one number.
@@ -22,11 +24,12 @@ from typing import NamedTuple
 from binlog.format.crc import crc32c
 from binlog.format.journal.file_header import FileHeader
 from binlog.format.journal.record import CHECK_BYTES, check_seed
-from binlog.storage.journal_records import carry_crc, find_lookalikes
+from binlog.storage.journal_records import carry_crc, find_lookalikes, skip_marked
 
 # So many are remembered in one file.  Each costs a look; bodies have more of them only where somebody puts them there.
 _REMEMBERED_MAX = 4096
 _ONES = 0xFFFFFFFF
+_ID_MASK = 0xFFFFFFFF  # what records have of the id of their file
 
 
 class _Stretch(NamedTuple):
@@ -61,6 +64,14 @@ class _Begun(NamedTuple):
     end: int
     difference: int
     by_zeros: int
+
+
+def ids_to_skip(record: bytes | bytearray, file_id: int) -> int:
+    """How many ids of files, from one on, are not for the file of a record: too much in it would begin as one of these.
+
+    Half of what is remembered is left for what comes behind it.  Takes a time that goes by the record's bytes alone.
+    """
+    return skip_marked(record, file_id & _ID_MASK, _REMEMBERED_MAX // 2)
 
 
 class Lookalikes:

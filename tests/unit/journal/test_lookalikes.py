@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 
 import pytest
@@ -12,7 +13,7 @@ from binlog.format.journal.file_header import FileHeader, JournalLayout, aligned
 from binlog.format.journal.record import JournalRecord, Kind, pack_record
 from binlog.journal.lookalikes import Lookalikes
 from binlog.storage.checksum import crc32c
-from binlog.storage.journal_records import carry_crc, find_lookalikes, pack_appended, pack_journal
+from binlog.storage.journal_records import carry_crc, find_lookalikes, pack_appended, pack_journal, skip_marked
 from tests.support.forging import WAYS, Forger, head, mark, sound_places
 
 _FILE_BYTES = 1500
@@ -169,6 +170,23 @@ def test_a_mark_is_seen_wherever_it_lies(file_id: int, parts: list[bytes | int],
     beginnings = {mark(header, each)[:size] for each in Kind for size in range(1, 5)}
     may_go_on = _may_go_on(file_id.to_bytes(4)) and any(packed.endswith(each) for each in beginnings)
     assert (used < 0) is (whole.search(packed, 1) is not None or may_go_on)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from([5, 11, 12, 19, 20]), st.integers(0, 3)), max_size=30),
+    st.sampled_from(_IDS),
+    st.integers(0, 3),
+)
+def test_ids_are_skipped_that_lie_in_the_data_too_often(
+    marks: list[tuple[int, int]], file_id: int, count_max: int
+) -> None:
+    data = b"".join(bytes([kind]) + ((file_id + number) % 2**32).to_bytes(4) for kind, number in marks)
+
+    def is_skipped(number: int) -> bool:
+        own = ((file_id + number) % 2**32).to_bytes(4)
+        return len(re.findall(rb"(?=[\x0b-\x13]" + re.escape(own) + b")", data, re.DOTALL)) > count_max
+
+    assert skip_marked(data, file_id, count_max) == next(each for each in itertools.count() if not is_skipped(each))
 
 
 @given(st.binary(), st.binary(), st.integers(0, 2**32 - 1))
