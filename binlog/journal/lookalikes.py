@@ -88,7 +88,9 @@ class Lookalikes:
         self._file_bytes = file_bytes
         self._rest = _Stretch(0, b"", 0)
         self._begun: list[_Begun] = []  # by their ends
-        self._by_zeros: set[int] = set()  # of all of them since it was open
+        # Of all of them since it was open.  Who knows the salt can make them equal in the set, so it tells no count.
+        self._by_zeros: set[int] = set()
+        self._begun_count = 0
 
     def take(self, record: bytes | bytearray, at: int) -> bool:
         """Whether a record may be put at an offset, behind all others; it counts as put there then."""
@@ -105,7 +107,7 @@ class Lookalikes:
     def _take(self, stretch: _Stretch, own: int) -> bool:
         """own: where the record begins that was put there; what would end before that was judged before."""
         header, end = self._header, stretch.at + len(stretch.data)
-        count_max = _REMEMBERED_MAX - len(self._by_zeros)
+        count_max = _REMEMBERED_MAX - self._begun_count
         found = find_lookalikes(
             stretch.data, stretch.at, own, header.record_id, header.salt, self._file_bytes, count_max
         )
@@ -129,6 +131,7 @@ class Lookalikes:
         self._rest = _Stretch(kept, stretch.data[kept - stretch.at :], kept_crc)
         if not self.is_open:
             self._by_zeros.clear()
+            self._begun_count = 0
             self.reach = 0
         return True
 
@@ -150,6 +153,7 @@ class Lookalikes:
         if begun or settled:
             self._begun = sorted([*self._begun[settled:], *begun])
         self._by_zeros.update(each.by_zeros for each in begun)
+        self._begun_count += len(begun)
         self.reach = max([self.reach, *(each.end for each in begun)])
 
     def _count_before(self, end: int) -> int:

@@ -24,13 +24,15 @@ from hypothesis import strategies as st
 
 from binlog.errors import FullError
 from binlog.format.journal.file_header import FileHeader, JournalLayout, aligned
-from binlog.format.journal.record import JournalRecord, Kind, pack_record
+from binlog.format.journal.record import JournalRecord, Kind, check_seed, pack_record
+from binlog.journal import lookalikes
 from binlog.journal.check import check_journal
 from binlog.journal.journal import Journal
 from binlog.journal.journal_file import JournalFile
 from binlog.journal.keeper import Keeper
 from binlog.journal.options import JournalOptions, Sync
 from binlog.journal.record_reader import read_records
+from binlog.storage.checksum import crc32c
 from tests.support.checkout import ROOT
 from tests.support.forging import FORGED, WAYS, WITH_BODIES, Forger, Place, checked, foreseen, has_forged, head, solved
 from tests.support.journals import (
@@ -381,6 +383,41 @@ def test_of_a_body_full_of_beginnings_none_is_believed(
         assert not has_forged(tmp_path)
     loaded = reload(tmp_path, options)
     assert ([record.body for record in loaded.records], loaded.problems) == ([b"there", body, b"behind"], [])
+
+
+def _equal(path: Path, record_id: int, count: int, first: int, end: int) -> bytes:
+    """A body of what begins as records that end at one place, with CRCs that the same zeros make sound as of the first.
+
+    first: where that begins, in this body or before.
+    """
+    header, at = foreseen(path)[1:]
+    body = bytes(count * 22)
+    region = foreseen(path).file.read_bytes()[first:at] + _packed(header, at, record_id, body)[:18]
+    body = b""
+    for start in range(at + 18 + 4, at + 18 + count * 22, 22):
+        goes_on, seed = crc32c(region, check_seed(header, first)), check_seed(header, start)
+        four = bytes(4) if start == first else solved(lambda four, crc=goes_on: crc32c(four, crc), seed)  # type: ignore[misc]
+        assert four is not None
+        begun = head(Kind.UPDATE, header, end - start - 22)
+        region = begun if start == first else region + four + begun
+        body += four + begun
+    return body
+
+
+def test_what_begins_is_counted_one_by_one_however_equal_it_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of more than are remembered each record behind would take longer."""
+    monkeypatch.setattr(lookalikes, "_REMEMBERED_MAX", 10)
+    with journal(tmp_path) as (opened, _):
+        opened.append_add(1, 1, b"there")
+        first = foreseen(tmp_path).at + 22
+        opened.append_add(2, 1, _equal(tmp_path, 2, 6, first, 1900))
+        assert _files_used(tmp_path) == [1]
+        opened.append_add(3, 1, _equal(tmp_path, 3, 6, first, 1900))
+        assert _files_used(tmp_path) == [1, 2]
+        assert not has_forged(tmp_path)
+    assert ids(reload(tmp_path)) == [1, 2, 3]
 
 
 def _full_of_heads_for_many(first_id: int, size: int) -> bytes:
