@@ -151,14 +151,15 @@ class Appender:
                 counts,
             )
             self.changing = True
-            if used >= 0 and not self._lookalikes.is_open:
+            if used > 0 and not self._lookalikes.is_open:
                 break
-            used = abs(used)
-            record = self._buffer[self._used : used]
-            if self._lookalikes.take(record, self.at):
+            record = self._buffer[self._used : self._used + size]
+            if used and self._lookalikes.take(record, self.at):
+                used = abs(used)
                 break
-            # A sound record would lie where none was put: the id and the salt of the next file are others.  Where it is
-            # made for the one that is ready too, the one behind is made for the record; so it takes two at most.
+            # A sound record would lie where none was put, or one bit make it a shorter one: the id and the salt of the
+            # next file are others.  Where it is made for the one that is ready too, the one behind is made for the
+            # record; so it takes two at most.
             self._next(refused)
             refused = record
         self._used = used

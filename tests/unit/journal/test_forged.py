@@ -34,7 +34,19 @@ from binlog.journal.options import JournalOptions, Sync
 from binlog.journal.record_reader import read_records
 from binlog.storage.checksum import crc32c
 from tests.support.checkout import ROOT
-from tests.support.forging import FORGED, WAYS, WITH_BODIES, Forger, Place, checked, foreseen, has_forged, head, solved
+from tests.support.forging import (
+    FORGED,
+    WAYS,
+    WITH_BODIES,
+    Forger,
+    Place,
+    checked,
+    foreseen,
+    has_forged,
+    head,
+    shortened,
+    solved,
+)
 from tests.support.journals import (
     FILE_BYTES,
     SMALL,
@@ -383,6 +395,46 @@ def test_of_a_body_full_of_beginnings_none_is_believed(
         assert not has_forged(tmp_path)
     loaded = reload(tmp_path, options)
     assert ([record.body for record in loaded.records], loaded.problems) == ([b"there", body, b"behind"], [])
+
+
+_KINDS = dict(
+    zip(_CARRIERS, [Kind.ADD, Kind.UPDATE, Kind.ADD_TX, Kind.UPDATE_TX, Kind.DELETE_TX, Kind.PREPARE], strict=True)
+)
+
+
+@pytest.mark.parametrize("carrier", _CARRIERS)
+def test_no_bit_of_a_length_makes_a_shorter_record_in_silence(tmp_path: Path, carrier: str) -> None:
+    """The shorter one's check lies in the body, and zeros behind it, as they do behind the last record of a file."""
+    path, damaged = tmp_path / "journal", tmp_path / "damaged"
+    append, before = _CARRIERS[carrier]
+    kind = _KINDS[carrier]
+    with journal(path) as (opened, _):
+        opened.append_add(1, 1, b"there")
+        place = foreseen(path)
+        tx_id = 0 if kind in (Kind.ADD, Kind.UPDATE) else 5
+        record = JournalRecord(
+            kind, tx_id, 1 if kind in (Kind.UPDATE, Kind.UPDATE_TX, Kind.DELETE_TX) else 2, 1, bytes(300)
+        )
+        append(opened, shortened(record, place.header, place.at, 256, 16).body)
+    assert check_journal(path) == []
+    assert _files_used(path) == [1, 2]
+    shutil.copytree(path, damaged)
+    file = files(damaged)[1]
+    flip(file, records_in(file)[0][1] + (13 if before < 25 else 21) + 2)
+    assert check_journal(damaged)
+    assert reload(damaged).problems
+
+
+def test_no_bit_of_a_kind_makes_a_shorter_record_in_silence(tmp_path: Path) -> None:
+    """An add and a delete in a transaction are one bit apart, and what is the one's body is the other's length."""
+    with journal(tmp_path) as (opened, _):
+        opened.append_add(1, 1, b"there")
+        place = foreseen(tmp_path)
+        fields = pack_record(JournalRecord(Kind.ADD, 0, 2, 1, bytes(300)), place.header, place.at)[:18]
+        inner = bytes([Kind.DELETE_TX]) + fields[1:] + bytes(3) + (40).to_bytes(4) + bytes(40)
+        body = (inner[18:] + checked(inner, place.header, place.at) + bytes(16)).ljust(300, b"x")
+        opened.append_add(2, 1, body)
+    assert _files_used(tmp_path) == [1, 2]
 
 
 def _equal(path: Path, record_id: int, count: int, first: int, end: int) -> bytes:
