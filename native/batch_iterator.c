@@ -287,6 +287,7 @@ static PyMethodDef module_methods[] = {
     {"pack_journal", binlog_pack_journal, METH_VARARGS, "See native/journal_pack.c."},
     {"pack_appended", binlog_pack_appended, METH_VARARGS, "See native/journal_pack.c."},
     {"find_lookalikes", binlog_find_lookalikes, METH_VARARGS, "See native/journal_lookalikes.c."},
+    {"skip_marked", binlog_skip_marked, METH_VARARGS, "See native/journal_lookalikes.c."},
     {"carry_crc", binlog_carry_crc, METH_VARARGS, "See native/journal_lookalikes.c."},
     {"load_journal", binlog_load_journal, METH_VARARGS, "See native/journal_load.c."},
     {"scan_journal", binlog_scan_journal, METH_VARARGS, "See native/journal_scan.c."},

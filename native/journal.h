@@ -95,6 +95,10 @@ int journal_check_holds(const struct journal_scan *scan, struct journal_walk *wa
  * what comes next. */
 int journal_holds_mark(const uint8_t *record, size_t bytes, uint32_t file_id);
 
+/* Whether a record, at the offset `at`, becomes a shorter one by one bit of its kind or of a length, and nothing tells of
+ * it; it is as it was then. */
+int journal_may_shrink(const struct journal_use *use, uint64_t at, uint8_t *record, size_t bytes);
+
 /* A record as scan_journal gives it. */
 PyObject *journal_record_tuple(const struct journal_found *found);
 
@@ -102,6 +106,7 @@ PyObject *binlog_load_journal(PyObject *module, PyObject *args);
 PyObject *binlog_pack_journal(PyObject *module, PyObject *args);
 PyObject *binlog_pack_appended(PyObject *module, PyObject *args);
 PyObject *binlog_find_lookalikes(PyObject *module, PyObject *args);
+PyObject *binlog_skip_marked(PyObject *module, PyObject *args);
 PyObject *binlog_carry_crc(PyObject *module, PyObject *args);
 PyObject *binlog_scan_journal(PyObject *module, PyObject *args);
 PyObject *binlog_scan_journal_columns(PyObject *module, PyObject *args);

@@ -210,6 +210,37 @@ PyObject *binlog_find_lookalikes(PyObject *module, PyObject *args)
     return answer;
 }
 
+/* skip_marked(data, file_id, count_max): how many ids, from `file_id` on one behind the other, lie more than count_max times
+ * in the data behind the number of a kind; so often at most the next one does. */
+PyObject *binlog_skip_marked(PyObject *module, PyObject *args)
+{
+    Py_buffer data;
+    unsigned int file_id, count_max;
+    size_t skipped = 0;
+
+    (void)module;
+    if (!PyArg_ParseTuple(args, "y*II:skip_marked", &data, &file_id, &count_max))
+        return NULL;
+    const uint8_t *bytes = data.buf;
+    size_t places = data.len < MARK_BYTES ? 0 : (size_t)data.len - MARK_BYTES + 1;
+    /* Each id that is skipped takes more places than that, so that of so many ids one at least is not. */
+    size_t ids = places / ((size_t)count_max + 1) + 1;
+    uint32_t *counts = calloc(ids, sizeof *counts);
+    int has_room = counts != NULL;
+    if (has_room) {
+        for (size_t place = 0; place < places; place++) {
+            uint32_t number = get_u32(bytes + place + 1) - file_id;
+            if (number < ids && journal_is_kind(bytes[place]))
+                counts[number]++;
+        }
+        while (counts[skipped] > count_max)
+            skipped++;
+        free(counts);
+    }
+    PyBuffer_Release(&data);
+    return has_room ? PyLong_FromSize_t(skipped) : PyErr_NoMemory();
+}
+
 /* carry_crc(crc, bytes): what becomes of the difference of two CRC-32Cs that go on over the same so many bytes, whichever
  * these are. */
 PyObject *binlog_carry_crc(PyObject *module, PyObject *args)

@@ -107,7 +107,7 @@ static int64_t put_record(uint8_t *data, const struct journal_use *use, uint64_t
 #define HEAD_BYTES_MAX JOURNAL_ADD_TX_BYTES
 
 /* The record goes where the arguments say, which `format` describes; where in the buffer it ends, or NULL with an
- * exception.  looks: it is negative where the record holds a mark of its file. */
+ * exception.  looks: it is negative where the record holds a mark of its file, and 0 where it may shrink. */
 static PyObject *pack(PyObject *args, const char *format, int looks)
 {
     Py_buffer buffer;
@@ -131,8 +131,12 @@ static PyObject *pack(PyObject *args, const char *format, int looks)
     else {
         uint8_t *start = (uint8_t *)buffer.buf + place;
         int64_t bytes = put_record(start, &use, at, &record);
-        int is_marked = looks && use.salt && journal_holds_mark(start, (size_t)bytes, file_id);
-        end = PyLong_FromLongLong(is_marked ? -(place + bytes) : place + bytes);
+        int64_t told = place + bytes;
+        if (looks && use.salt && journal_may_shrink(&use, at, start, (size_t)bytes))
+            told = 0;
+        else if (looks && use.salt && journal_holds_mark(start, (size_t)bytes, file_id))
+            told = -told;
+        end = PyLong_FromLongLong(told);
     }
     PyBuffer_Release(&record.body);
     PyBuffer_Release(&buffer);
@@ -149,7 +153,8 @@ PyObject *binlog_pack_journal(PyObject *module, PyObject *args)
 }
 
 /* pack_appended(...): as pack_journal; negative where what it has, behind its beginning, may be another record of the file
- * in our layout, or become one by what comes next: see journal_lookalikes.c. */
+ * in our layout, or become one by what comes next: see journal_lookalikes.c.  0 where one bit would make it a shorter one:
+ * see journal_shorter.c. */
 PyObject *binlog_pack_appended(PyObject *module, PyObject *args)
 {
     (void)module;

@@ -63,7 +63,8 @@ class Ticket(NamedTuple):
 class Appender:
     """The end of a journal.
 
-    mutex: held by whoever calls `append`, and by nobody for long.  next_file: gives the file to go on in.
+    mutex: held by whoever calls `append`, and by nobody for long.  next_file: gives the file to go on in, which is
+    told of the record that may not lie in the one before either, or of none.
     appended, durable: how many records were appended, and how many files were gone on from; and of these how many are
     on the disk.  changing: something is half done, in the thread that holds the mutex; or for ever: see above.
     """
@@ -71,7 +72,7 @@ class Appender:
     def __init__(
         self,
         mutex: threading.RLock,
-        next_file: Callable[[], JournalFile],
+        next_file: Callable[[bytes | bytearray], JournalFile],
         buffer_bytes: int,
         alignment: int,
         seconds: float,
@@ -123,6 +124,7 @@ class Appender:
         It is `changing` from then on, until the caller says that all of the change is done.
         Raises: what making a file raises, OverflowError, TypeError; then nothing was appended.
         """
+        refused = bytearray()
         while True:
             file = self.file
             assert file is not None
@@ -149,13 +151,17 @@ class Appender:
                 counts,
             )
             self.changing = True
-            if used >= 0 and not self._lookalikes.is_open:
+            if used > 0 and not self._lookalikes.is_open:
                 break
-            used = abs(used)
-            if self._lookalikes.take(self._buffer[self._used : used], self.at):
+            record = self._buffer[self._used : self._used + size]
+            if used and self._lookalikes.take(record, self.at):
+                used = abs(used)
                 break
-            # A sound record would lie where none was put: the id and the salt of the next file are others.
-            self._next()
+            # A sound record would lie where none was put, or one bit make it a shorter one: the id and the salt of the
+            # next file are others.  Where it is made for the one that is ready too, the one behind is made for the
+            # record; so it takes two at most.
+            self._next(refused)
+            refused = record
         self._used = used
         self.at = self._end = self.at + size
         self.appended += 1
@@ -244,12 +250,12 @@ class Appender:
         if self._record_count:
             self._next()
 
-    def _next(self) -> JournalFile:
+    def _next(self, refused: bytes | bytearray = b"") -> JournalFile:
         assert self.file is not None
         self.file.record_count = self._record_count
         self.changing = True
         try:
-            new = self._next_file()
+            new = self._next_file(refused)
         except BinlogError:
             self.changing = False  # nothing was done
             raise

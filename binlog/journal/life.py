@@ -314,10 +314,10 @@ class JournalLife:
             raise StateError(f"the journal {self.path} is not loaded")
         self._appender.check()
 
-    def _next_file(self) -> JournalFile:
+    def _next_file(self, refused: bytes | bytearray) -> JournalFile:
         try:
             with self._files_mutex:
-                file = self._files.take()
+                file = self._files.take(refused)
         except PoisonedError as error:
             self._appender.poison(error)
             raise

@@ -7,6 +7,8 @@ lies in it, one that began in the records before and ends in it, or one that zer
 
 - Behind the last record all counts as zeros; so they must be written as far as anything that has begun may reach.
 - What has begun, and leads on, is remembered until all its bytes are known, in whatever records these come.
+- What may not lie in a file goes to the next one, and if not there either, to one whose salt is drawn then, and whose
+  id is one that it has not often: whoever made it has not foreseen both.
 - CRCs are linear: two that go on over the same bytes differ, behind these, by what depends on how many there are, and
   not on which.  So one CRC goes on over all that is appended, and of what has begun no byte is kept, but by how much
   its own CRC differs from that one: as it will at the file's end, where all can be compared with one number.
@@ -22,11 +24,12 @@ from typing import NamedTuple
 from binlog.format.crc import crc32c
 from binlog.format.journal.file_header import FileHeader
 from binlog.format.journal.record import CHECK_BYTES, check_seed
-from binlog.storage.journal_records import carry_crc, find_lookalikes
+from binlog.storage.journal_records import carry_crc, find_lookalikes, skip_marked
 
 # So many are remembered in one file.  Each costs a look; bodies have more of them only where somebody puts them there.
 _REMEMBERED_MAX = 4096
 _ONES = 0xFFFFFFFF
+_ID_MASK = 0xFFFFFFFF  # what records have of the id of their file
 
 
 class _Stretch(NamedTuple):
@@ -63,6 +66,14 @@ class _Begun(NamedTuple):
     by_zeros: int
 
 
+def ids_to_skip(record: bytes | bytearray, file_id: int) -> int:
+    """How many ids of files, from one on, are not for the file of a record: too much in it would begin as one of these.
+
+    Half of what is remembered is left for what comes behind it.  Takes a time that goes by the record's bytes alone.
+    """
+    return skip_marked(record, file_id & _ID_MASK, _REMEMBERED_MAX // 2)
+
+
 class Lookalikes:
     """Those in one use of a file, from its first record on to the last one that was put there.
 
@@ -77,7 +88,9 @@ class Lookalikes:
         self._file_bytes = file_bytes
         self._rest = _Stretch(0, b"", 0)
         self._begun: list[_Begun] = []  # by their ends
-        self._by_zeros: set[int] = set()  # of all of them since it was open
+        # Of all of them since it was open.  Who knows the salt can make them equal in the set, so it tells no count.
+        self._by_zeros: set[int] = set()
+        self._begun_count = 0
 
     def take(self, record: bytes | bytearray, at: int) -> bool:
         """Whether a record may be put at an offset, behind all others; it counts as put there then."""
@@ -94,7 +107,7 @@ class Lookalikes:
     def _take(self, stretch: _Stretch, own: int) -> bool:
         """own: where the record begins that was put there; what would end before that was judged before."""
         header, end = self._header, stretch.at + len(stretch.data)
-        count_max = _REMEMBERED_MAX - len(self._by_zeros)
+        count_max = _REMEMBERED_MAX - self._begun_count
         found = find_lookalikes(
             stretch.data, stretch.at, own, header.record_id, header.salt, self._file_bytes, count_max
         )
@@ -118,6 +131,7 @@ class Lookalikes:
         self._rest = _Stretch(kept, stretch.data[kept - stretch.at :], kept_crc)
         if not self.is_open:
             self._by_zeros.clear()
+            self._begun_count = 0
             self.reach = 0
         return True
 
@@ -139,6 +153,7 @@ class Lookalikes:
         if begun or settled:
             self._begun = sorted([*self._begun[settled:], *begun])
         self._by_zeros.update(each.by_zeros for each in begun)
+        self._begun_count += len(begun)
         self.reach = max([self.reach, *(each.end for each in begun)])
 
     def _count_before(self, end: int) -> int:

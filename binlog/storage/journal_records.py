@@ -12,6 +12,7 @@ from binlog.storage.native import (
     pack_appended,
     pack_journal,
     scan_journal,
+    skip_marked,
 )
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "pack_appended",
     "pack_journal",
     "scan_records",
+    "skip_marked",
 ]
 
 Scanned = tuple[int, int, int, int, int, int, bytes, bytes]

@@ -77,6 +77,17 @@ def head(kind: Kind, header: FileHeader, body_bytes: int) -> bytes:
     return fields[:at] + body_bytes.to_bytes(4) + fields[at + 4 :]
 
 
+def shortened(record: JournalRecord, header: FileHeader, at: int, bit: int, zeros: int) -> JournalRecord:
+    """A record that is a shorter one, at an offset, without a bit of its length; so many zeros lie behind that one."""
+    size = len(record.body) | bit
+    fields = pack_record(record._replace(body=b""), header, at)[:-CHECK_BYTES]
+    lies_at = _LENGTHS_AT[record.kind]
+    begun = fields[:lies_at] + (size ^ bit).to_bytes(4) + fields[lies_at + 4 :]
+    text = record.body[: size ^ bit].ljust(size ^ bit, b"\0")
+    body = text + checked(begun + text, header, at) + bytes(zeros)
+    return record._replace(body=body.ljust(size, b"x")[:size])
+
+
 def solved(value: Callable[[bytes], int], target: int) -> bytes | None:
     """Four bytes that make a value of 32 bits what is wanted; each bit of it is a sum of bits of theirs, as of a CRC.
 

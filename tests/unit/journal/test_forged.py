@@ -22,15 +22,31 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from binlog.errors import FullError
 from binlog.format.journal.file_header import FileHeader, JournalLayout, aligned
-from binlog.format.journal.record import JournalRecord, Kind, pack_record
+from binlog.format.journal.record import JournalRecord, Kind, check_seed, pack_record
+from binlog.journal import lookalikes
 from binlog.journal.check import check_journal
 from binlog.journal.journal import Journal
+from binlog.journal.journal_file import JournalFile
 from binlog.journal.keeper import Keeper
 from binlog.journal.options import JournalOptions, Sync
 from binlog.journal.record_reader import read_records
+from binlog.storage.checksum import crc32c
 from tests.support.checkout import ROOT
-from tests.support.forging import FORGED, WAYS, WITH_BODIES, Forger, Place, checked, foreseen, has_forged, head, solved
+from tests.support.forging import (
+    FORGED,
+    WAYS,
+    WITH_BODIES,
+    Forger,
+    Place,
+    checked,
+    foreseen,
+    has_forged,
+    head,
+    shortened,
+    solved,
+)
 from tests.support.journals import (
     FILE_BYTES,
     SMALL,
@@ -268,7 +284,7 @@ def test_also_of_a_file_that_is_ready_the_salt_can_be_known(tmp_path: Path) -> N
         opened.append_add(2, 1, _for_two_files(tmp_path))
         assert not has_forged(tmp_path)
         opened.append_add(3, 1, b"behind")
-        assert _files_used(tmp_path) == [1, 3]
+        assert _files_used(tmp_path) == [1, 4]
         assert check_journal(tmp_path) == []
         assert opened.reclaim() == 1  # the one without a record
     loaded = reload(tmp_path)
@@ -379,6 +395,153 @@ def test_of_a_body_full_of_beginnings_none_is_believed(
         assert not has_forged(tmp_path)
     loaded = reload(tmp_path, options)
     assert ([record.body for record in loaded.records], loaded.problems) == ([b"there", body, b"behind"], [])
+
+
+_KINDS = dict(
+    zip(_CARRIERS, [Kind.ADD, Kind.UPDATE, Kind.ADD_TX, Kind.UPDATE_TX, Kind.DELETE_TX, Kind.PREPARE], strict=True)
+)
+
+
+@pytest.mark.parametrize("carrier", _CARRIERS)
+def test_no_bit_of_a_length_makes_a_shorter_record_in_silence(tmp_path: Path, carrier: str) -> None:
+    """The shorter one's check lies in the body, and zeros behind it, as they do behind the last record of a file."""
+    path, damaged = tmp_path / "journal", tmp_path / "damaged"
+    append, before = _CARRIERS[carrier]
+    kind = _KINDS[carrier]
+    with journal(path) as (opened, _):
+        opened.append_add(1, 1, b"there")
+        place = foreseen(path)
+        tx_id = 0 if kind in (Kind.ADD, Kind.UPDATE) else 5
+        record = JournalRecord(
+            kind, tx_id, 1 if kind in (Kind.UPDATE, Kind.UPDATE_TX, Kind.DELETE_TX) else 2, 1, bytes(300)
+        )
+        append(opened, shortened(record, place.header, place.at, 256, 16).body)
+    assert check_journal(path) == []
+    assert _files_used(path) == [1, 2]
+    shutil.copytree(path, damaged)
+    file = files(damaged)[1]
+    flip(file, records_in(file)[0][1] + (13 if before < 25 else 21) + 2)
+    assert check_journal(damaged)
+    assert reload(damaged).problems
+
+
+def test_no_bit_of_a_kind_makes_a_shorter_record_in_silence(tmp_path: Path) -> None:
+    """An add and a delete in a transaction are one bit apart, and what is the one's body is the other's length."""
+    with journal(tmp_path) as (opened, _):
+        opened.append_add(1, 1, b"there")
+        place = foreseen(tmp_path)
+        fields = pack_record(JournalRecord(Kind.ADD, 0, 2, 1, bytes(300)), place.header, place.at)[:18]
+        inner = bytes([Kind.DELETE_TX]) + fields[1:] + bytes(3) + (40).to_bytes(4) + bytes(40)
+        body = (inner[18:] + checked(inner, place.header, place.at) + bytes(16)).ljust(300, b"x")
+        opened.append_add(2, 1, body)
+    assert _files_used(tmp_path) == [1, 2]
+
+
+def _equal(path: Path, record_id: int, count: int, first: int, end: int) -> bytes:
+    """A body of what begins as records that end at one place, with CRCs that the same zeros make sound as of the first.
+
+    first: where that begins, in this body or before.
+    """
+    header, at = foreseen(path)[1:]
+    body = bytes(count * 22)
+    region = foreseen(path).file.read_bytes()[first:at] + _packed(header, at, record_id, body)[:18]
+    body = b""
+    for start in range(at + 18 + 4, at + 18 + count * 22, 22):
+        goes_on, seed = crc32c(region, check_seed(header, first)), check_seed(header, start)
+        four = bytes(4) if start == first else solved(lambda four, crc=goes_on: crc32c(four, crc), seed)  # type: ignore[misc]
+        assert four is not None
+        begun = head(Kind.UPDATE, header, end - start - 22)
+        region = begun if start == first else region + four + begun
+        body += four + begun
+    return body
+
+
+def test_what_begins_is_counted_one_by_one_however_equal_it_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of more than are remembered each record behind would take longer."""
+    monkeypatch.setattr(lookalikes, "_REMEMBERED_MAX", 10)
+    with journal(tmp_path) as (opened, _):
+        opened.append_add(1, 1, b"there")
+        first = foreseen(tmp_path).at + 22
+        opened.append_add(2, 1, _equal(tmp_path, 2, 6, first, 1900))
+        assert _files_used(tmp_path) == [1]
+        opened.append_add(3, 1, _equal(tmp_path, 3, 6, first, 1900))
+        assert _files_used(tmp_path) == [1, 2]
+        assert not has_forged(tmp_path)
+    assert ids(reload(tmp_path)) == [1, 2, 3]
+
+
+def _full_of_heads_for_many(first_id: int, size: int) -> bytes:
+    """A body of what begins as records of one file after the other, in each more than is remembered; all lead on."""
+    heads = bytearray()
+    while len(heads) + 4100 * 18 < size:
+        header = FileHeader(JournalLayout.NATIVE, first_id + len(heads) // (4100 * 18))
+        start = len(heads)
+        for at in range(start, start + 4100 * 18, 18):
+            heads += head(Kind.ADD, header, size - at - 12)
+    return bytes(heads.ljust(size, b"\0"))
+
+
+@pytest.mark.slow
+def test_a_body_full_of_beginnings_for_many_files_takes_two_at_most(
+    tmp_path: Path, figure: Callable[[str], None]
+) -> None:
+    """It takes no salt to foresee the ids of the files that come."""
+    options = replace(SMALL, file_bytes=4 << 20)
+    with journal(tmp_path, options) as (opened, _):
+        opened.append_add(1, 1, b"there")
+        there = len(files(tmp_path))
+        body = _full_of_heads_for_many(foreseen(tmp_path).header.file_id, (4 << 20) - 4096)
+        before = time.perf_counter()
+        opened.append_add(2, 1, body, sync=Sync.LATER)
+        figure(f"4 MiB of beginnings for {len(body) // (4100 * 18)} files: {time.perf_counter() - before:.3f} s")
+        opened.append_add(3, 1, b"behind")
+        assert not has_forged(tmp_path)
+        assert len(files(tmp_path)) <= there + 2
+        assert check_journal(tmp_path) == []
+    loaded = reload(tmp_path, options)
+    assert ([record.body for record in loaded.records], loaded.problems) == ([b"there", body, b"behind"], [])
+
+
+@pytest.mark.parametrize("count", [5, 40])
+def test_the_files_of_a_journal_are_a_body_as_any_other(tmp_path: Path, count: int) -> None:
+    """Those of another one, with the ids that come next here."""
+    theirs, ours = tmp_path / "theirs", tmp_path / "ours"
+    with journal(theirs) as (opened, _):
+        while len(_files_used(theirs)) < count:
+            opened.append_add(opened.new_id(), 1, bytes(500))
+    body = b"".join(file.read_bytes() for file in files(theirs))
+    options = replace(SMALL, file_bytes=1 << 18)
+    with journal(ours, options) as (opened, _):
+        for number in range(3):
+            opened.append_add(number, 1, body)
+        assert len(_files_used(ours)) <= 2
+    assert [record.body for record in reload(ours, options).records] == [body] * 3
+
+
+@pytest.mark.usefixtures("_no_file_is_freed")
+def test_where_the_file_that_is_ready_cannot_be_begun_anew_nothing_was_appended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody knows which header it has then, so it is left for the next load."""
+
+    def fails(file: JournalFile, header: FileHeader) -> JournalFile:
+        file.close()
+        raise FullError(f"no space for {header.file_id}", limit=0)
+
+    with journal(tmp_path) as (opened, _):
+        opened.append_add(1, 1, b"there")
+        body = _for_two_files(tmp_path)
+        with monkeypatch.context() as patched:
+            patched.setattr(JournalFile, "renew", fails)
+            with pytest.raises(FullError, match="no space"):
+                opened.append_add(2, 1, body)
+        opened.append_add(3, 1, b"goes on")
+        opened.append_add(2, 1, body)
+        assert not has_forged(tmp_path)
+    loaded = reload(tmp_path)
+    assert (ids(loaded), loaded.problems) == ([1, 3, 2], [])
 
 
 def _is_filled(path: Path, record_bytes: int) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 
 import pytest
@@ -9,11 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from binlog.format.journal.file_header import FileHeader, JournalLayout, aligned
-from binlog.format.journal.record import JournalRecord, Kind, pack_record
+from binlog.format.journal.record import JournalRecord, Kind, is_record, pack_record, said_end
+from binlog.journal.damage import tail_offset
 from binlog.journal.lookalikes import Lookalikes
 from binlog.storage.checksum import crc32c
-from binlog.storage.journal_records import carry_crc, find_lookalikes, pack_appended, pack_journal
-from tests.support.forging import WAYS, Forger, head, mark, sound_places
+from binlog.storage.journal_records import carry_crc, find_lookalikes, pack_appended, pack_journal, skip_marked
+from tests.support.forging import WAYS, Forger, head, mark, shortened, sound_places
 
 _FILE_BYTES = 1500
 _FIRST = JournalLayout.NATIVE.header_bytes
@@ -67,7 +69,7 @@ class _File:
         """As who appends asks."""
         data = bytearray(len(packed) + 64)
         used = pack_appended(data, 0, *_arguments(self.header, self.at, record))
-        assert (abs(used), data[: len(packed)]) == (len(packed), packed)
+        assert (abs(used), data[: len(packed)]) == (len(packed), packed)  # no bit makes it a shorter one
         return (used > 0 and not self._lookalikes.is_open) or self._lookalikes.take(packed, self.at)
 
 
@@ -169,6 +171,59 @@ def test_a_mark_is_seen_wherever_it_lies(file_id: int, parts: list[bytes | int],
     beginnings = {mark(header, each)[:size] for each in Kind for size in range(1, 5)}
     may_go_on = _may_go_on(file_id.to_bytes(4)) and any(packed.endswith(each) for each in beginnings)
     assert (used < 0) is (whole.search(packed, 1) is not None or may_go_on)
+
+
+def _shorter_ones(packed: bytes, at: int, header: FileHeader) -> list[int]:
+    """The ends of all shorter records that one bit makes of one."""
+    ends = []
+    for bit in range(8 * min(26, len(packed))):
+        changed = bytearray(bytes(at) + packed)
+        changed[at + bit // 8] ^= 1 << bit % 8
+        end = said_end(bytes(changed), at, header)
+        if end is not None and end < len(changed) and is_record(changed, at, header):
+            ends.append(end)
+    return ends
+
+
+@given(
+    st.sampled_from([Kind.ADD, Kind.UPDATE, Kind.ADD_TX, Kind.UPDATE_TX, Kind.DELETE_TX, Kind.PREPARE]),
+    st.integers(0, 1000),
+    st.integers(0, 9),
+    st.sampled_from([1, 64]),
+    st.sampled_from([0, 3, 4, 7, 8, 15, 16, 17, 99]),
+)
+def test_a_record_is_seen_that_one_bit_of_a_length_makes_a_shorter_one(
+    kind: Kind, size: int, bit: int, alignment: int, zeros: int
+) -> None:
+    """Its check lies in the body then, and behind it zeros, which may be so few that a load tells of the rest."""
+    header, at = FileHeader(JournalLayout.NATIVE, 1, b"saltsalt", alignment), 128
+    record = shortened(JournalRecord(kind, 5, 6, 7, bytes(size)), header, at, 1 << bit, zeros)
+    data = bytearray(len(record.body) + 150)
+    used = pack_appended(data, 0, *_arguments(header, at, record))
+    packed = pack_record(record, header, at)
+    assert data[: len(packed)] == packed
+    ends = _shorter_ones(packed, at, header)
+    if any(tail_offset(bytes(at) + packed, end, header) is None for end in ends):
+        assert used == 0
+    if not ends:
+        assert used != 0
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from([5, 11, 12, 19, 20]), st.integers(0, 3)), max_size=30),
+    st.sampled_from(_IDS),
+    st.integers(0, 3),
+)
+def test_ids_are_skipped_that_lie_in_the_data_too_often(
+    marks: list[tuple[int, int]], file_id: int, count_max: int
+) -> None:
+    data = b"".join(bytes([kind]) + ((file_id + number) % 2**32).to_bytes(4) for kind, number in marks)
+
+    def is_skipped(number: int) -> bool:
+        own = ((file_id + number) % 2**32).to_bytes(4)
+        return len(re.findall(rb"(?=[\x0b-\x13]" + re.escape(own) + b")", data, re.DOTALL)) > count_max
+
+    assert skip_marked(data, file_id, count_max) == next(each for each in itertools.count() if not is_skipped(each))
 
 
 @given(st.binary(), st.binary(), st.integers(0, 2**32 - 1))
