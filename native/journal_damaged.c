@@ -141,7 +141,9 @@ static int is_sound_so(const struct journal_scan *scan, struct journal_walk *wal
     return way ? lead_there(scan, walk, end, way) : 1;
 }
 
-/* Which bits of a head say where the record ends: those of its kind and file id, and of its lengths. */
+#define MARK 0x1FULL /* kind and file id, with which each head begins */
+
+/* Which bytes of a head are its lengths, a bit for each. */
 static uint64_t lengths_of(int kind)
 {
     switch (kind) {
@@ -169,7 +171,7 @@ static int find_flipped(const struct journal_scan *scan, struct journal_walk *wa
 {
     struct changed changed = {0};
     size_t room = scan->stop - place;
-    uint64_t bytes = 0x1F | lengths_of(scan->data[place]);
+    uint64_t bytes = MARK | lengths_of(scan->data[place]);
 
     memcpy(changed.head, scan->data + place, room < HEAD_MAX ? room : HEAD_MAX);
     for (size_t bit = 0; bit < 8 * HEAD_MAX; bit++) {
