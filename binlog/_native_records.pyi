@@ -74,15 +74,23 @@ def find_lookalikes(
 def skip_marked(data: Any, file_id: int, count_max: int, /) -> int: ...
 def carry_crc(crc: int, bytes: int, /) -> int: ...
 def scan_journal(
-    data: Any, start: int, file_id: int, salt: bytes, old: bool, few: bool, /
+    data: Any, start: int, file_id: int, salt: bytes, old: bool, alignment: int, few: bool, /
 ) -> tuple[
     list[tuple[int, int, int, int, int, int, bytes, bytes]], int, int, list[tuple[int, int]], list[int], int
 ]: ...
 def load_journal(
-    data: Any, start: int, file_id: int, salt: bytes, old: bool, record_type: type[tuple[Any, ...]], number: int, /
+    data: Any,
+    start: int,
+    file_id: int,
+    salt: bytes,
+    old: bool,
+    alignment: int,
+    record_type: type[tuple[Any, ...]],
+    number: int,
+    /,
 ) -> tuple[list[Any], int, int, list[tuple[int, int]], list[int], int]: ...
 def scan_journal_columns(
-    data: Any, start: int, file_id: int, salt: bytes, old: bool, count_max: int, /
+    data: Any, start: int, file_id: int, salt: bytes, old: bool, alignment: int, is_whole: bool, count_max: int, /
 ) -> tuple[
     int,
     tuple[bytes, bytes, bytes, bytes, bytes, bytes, bytes, bytes],

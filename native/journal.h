@@ -1,5 +1,6 @@
 /* Records of a journal, for what makes them of Python's objects (journal_pack.c) and those of them (journal_scan.c,
- * journal_load.c, journal_columns.c). */
+ * journal_load.c, journal_columns.c), and what finds them
+ * (journal_found.c, journal_damaged.c). */
 #ifndef BINLOG_JOURNAL_H
 #define BINLOG_JOURNAL_H
 
@@ -56,20 +57,28 @@ struct journal_found {
 };
 
 /* Where what is looked for may be, and what of it depends on the layout: until September 2008 the two kinds of deletes had
- * each other's number, and neither they nor PREPARE a body.  base: where in its file the data begins. */
+ * each other's number, and neither they nor PREPARE a body.  base: where in its file the data begins.  alignment: of the
+ * file, 1 at least.  is_whole: the file ends where the data does. */
 struct journal_scan {
     const uint8_t *data;
     size_t stop;
     uint64_t base;
     struct journal_use use;
-    int old;
+    int old, is_whole;
+    size_t alignment;
 };
+
+/* The use and the alignment, from what Python says of them; -1 with an exception. */
+int journal_scan_use(struct journal_scan *scan, unsigned int file_id, const char *salt, Py_ssize_t salt_bytes,
+                     unsigned int alignment);
 
 /* How far a walk over a file has come, and lists of what it met: gaps before records, as pairs of offsets, and where
  * something begins as a record of this use of the file and goes on as none, a thousand of these at most.
- * crc_bytes: over so many bytes CRCs were computed; in_vain: of these, for what was no record. */
+ * crc_bytes: over so many bytes CRCs were computed; in_vain: of these, for what was no record.
+ * last: where the last sound record lies, or something before all that is still to come; once that is known. */
 struct journal_walk {
-    size_t end;
+    size_t end, last;
+    int is_last_known;
     PyObject *gaps, *doubts;
     uint64_t crc_bytes, in_vain;
     struct crc_spans spans;
@@ -90,6 +99,21 @@ int journal_measure(const struct journal_scan *scan, size_t offset, struct journ
 
 /* Whether the check holds of a record that takes so many bytes before it; an exception where there is no memory. */
 int journal_check_holds(const struct journal_scan *scan, struct journal_walk *walk, size_t offset, size_t bytes);
+
+/* The first two, and the last one, of a record whose head is `head` in place of what lies there. */
+int journal_measure_so(const struct journal_scan *scan, const uint8_t *head, size_t offset, struct journal_found *found);
+int journal_check_holds_so(const struct journal_scan *scan, struct journal_walk *walk, size_t offset,
+                           const uint8_t *head, const struct journal_found *found);
+
+/* Whether a sound record lies at an offset: 1, and it is `found`; 0; -1 with an exception. */
+int journal_is_sound(const struct journal_scan *scan, struct journal_walk *walk, size_t offset,
+                     struct journal_found *found);
+
+/* Where the next record must lie, behind one that ends there: at once, or behind zeros at a multiple of the alignment. */
+size_t journal_place(const struct journal_scan *scan, size_t end);
+
+/* Where what must be a record, and is none that is sound, ends: 1 where that is known; 0; -1 with an exception. */
+int journal_damaged_end(const struct journal_scan *scan, struct journal_walk *walk, size_t place, size_t *end);
 
 /* Whether a record holds, but where it begins, what records of its file begin with, or ends with what may become that by
  * what comes next. */

@@ -74,14 +74,14 @@ static Py_ssize_t find(const struct journal_scan *scan, struct journal_walk *wal
     return more < 0 ? -1 : count;
 }
 
-/* scan_journal_columns(data, start, file_id, salt, old, count_max): the first records that `data`, a file's bytes, has from
- * `start` on, `count_max` of them at most.  How many they are; their columns; where the last one ends, from where another
- * call goes on; the gaps and doubts met, as scan_journal gives them. */
+/* scan_journal_columns(data, start, file_id, salt, old, alignment, is_whole, count_max): the first records that `data`, a
+ * file's bytes, has from `start` on, `count_max` of them at most. How many they are; their columns; where the last one
+ * ends, from where another call goes on; the gaps and doubts met, as scan_journal gives them. */
 PyObject *binlog_scan_journal_columns(PyObject *module, PyObject *args)
 {
     Py_buffer data;
     Py_ssize_t start, salt_bytes, count_max, count = -1;
-    unsigned int file_id;
+    unsigned int file_id, alignment;
     const char *salt;
     struct journal_scan scan = {0};
     struct journal_walk walk;
@@ -89,8 +89,8 @@ PyObject *binlog_scan_journal_columns(PyObject *module, PyObject *args)
     PyObject *all = NULL;
 
     (void)module;
-    if (!PyArg_ParseTuple(args, "y*nIy#pn:scan_journal_columns", &data, &start, &file_id, &salt, &salt_bytes, &scan.old,
-                          &count_max))
+    if (!PyArg_ParseTuple(args, "y*nIy#pIpn:scan_journal_columns", &data, &start, &file_id, &salt, &salt_bytes, &scan.old,
+                          &alignment, &scan.is_whole, &count_max))
         return NULL;
     scan.data = data.buf;
     scan.stop = (size_t)data.len;
@@ -100,7 +100,8 @@ PyObject *binlog_scan_journal_columns(PyObject *module, PyObject *args)
     found = PyMem_Malloc((size_t)(count_max + 1) * sizeof *found);
     if (!found)
         PyErr_NoMemory();
-    if (journal_walk_begin(&walk, start) == 0 && found && journal_use(&scan.use, file_id, salt, salt_bytes) == 0)
+    if (journal_walk_begin(&walk, start) == 0 && found &&
+        journal_scan_use(&scan, file_id, salt, salt_bytes, alignment) == 0)
         count = find(&scan, &walk, found, count_max);
     PyObject *columns = count >= 0 ? make_columns(&scan, found, count) : NULL;
     if (columns)

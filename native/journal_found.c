@@ -1,13 +1,15 @@
 /* The records of a journal's file, wherever they lie in it.
  *
  * The bytes are hostile: every length is checked before it is used.  What is no record is gone over byte by byte, as the
- * journal's own readers do, for a record may lie anywhere.
+ * journal's own readers do, for a record may lie anywhere; but not what is known to be one that is damaged, see
+ * journal_damaged.c.
  */
 #define Py_LIMITED_API 0x030B0000
 #define PY_SSIZE_T_CLEAN
 #include "journal.h"
 
 #include "big_endian.h"
+#include "binlog.h"
 #include "layout.h"
 
 #include <string.h>
@@ -95,21 +97,25 @@ static void read_head(const struct journal_scan *scan, const uint8_t *at, struct
     found->counts_bytes = (uint64_t)files * JOURNAL_PLACE_BYTES;
 }
 
-/* Whether the check of a record holds.
+/* Whether a check is the one of a record of so many bytes before it, whose head is `head`.
  *
  * Of bytes that are no records any number may begin as one, and each may say that it reaches to the end of the file.  So
  * once CRCs were computed in vain over as many bytes as the file has, they are put together from those of its parts. */
-int journal_check_holds(const struct journal_scan *scan, struct journal_walk *walk, size_t offset, size_t bytes)
+static int check_holds(const struct journal_scan *scan, struct journal_walk *walk, size_t offset, size_t bytes,
+                       const uint8_t *head, size_t head_bytes)
 {
     const uint8_t *at = scan->data + offset;
     uint32_t check;
 
-    if (!scan->use.salt || !walk->spans.before) {
+    if (!scan->use.salt) {
         check = journal_check(&scan->use, scan->base + offset, at, bytes);
-        walk->crc_bytes += scan->use.salt ? bytes : 0;
     } else {
-        check = crc_spans_of(&walk->spans, journal_check_seed(&scan->use, scan->base + offset), offset, bytes);
-        walk->crc_bytes += 2 * CRC_SPANS_STEP;
+        uint32_t seed = journal_check_seed(&scan->use, scan->base + offset);
+        seed = head_bytes ? binlog_crc32c(seed, head, head_bytes) : seed;
+        size_t start = offset + head_bytes, rest = bytes - head_bytes;
+        check = walk->spans.before ? crc_spans_of(&walk->spans, seed, start, rest)
+                                   : binlog_crc32c(seed, scan->data + start, rest);
+        walk->crc_bytes += walk->spans.before ? 2 * CRC_SPANS_STEP : bytes;
     }
     if (get_u32(at + bytes) == check)
         return 1;
@@ -122,10 +128,19 @@ int journal_check_holds(const struct journal_scan *scan, struct journal_walk *wa
     return 0;
 }
 
-int journal_begins(const struct journal_scan *scan, size_t offset, struct journal_found *found)
+int journal_check_holds(const struct journal_scan *scan, struct journal_walk *walk, size_t offset, size_t bytes)
 {
-    const uint8_t *at = scan->data + offset;
+    return check_holds(scan, walk, offset, bytes, scan->data + offset, 0);
+}
 
+int journal_check_holds_so(const struct journal_scan *scan, struct journal_walk *walk, size_t offset,
+                           const uint8_t *head, const struct journal_found *found)
+{
+    return check_holds(scan, walk, offset, (size_t)found->bytes - JOURNAL_CHECK_BYTES, head, found->head_bytes);
+}
+
+static int begins(const struct journal_scan *scan, const uint8_t *at, size_t offset, struct journal_found *found)
+{
     if (!journal_is_kind(at[0]) || scan->stop - offset < HEAD_MIN ||
         get_u32(at + FILE_ID_AT) != scan->use.file_id)
         return 0;
@@ -136,9 +151,13 @@ int journal_begins(const struct journal_scan *scan, size_t offset, struct journa
     return 1;
 }
 
-int journal_measure(const struct journal_scan *scan, size_t offset, struct journal_found *found)
+int journal_begins(const struct journal_scan *scan, size_t offset, struct journal_found *found)
 {
-    const uint8_t *at = scan->data + offset;
+    return begins(scan, scan->data + offset, offset, found);
+}
+
+static int measure(const struct journal_scan *scan, const uint8_t *at, size_t offset, struct journal_found *found)
+{
     size_t room = scan->stop - offset;
 
     if (room < found->head_bytes + JOURNAL_CHECK_BYTES)
@@ -150,6 +169,16 @@ int journal_measure(const struct journal_scan *scan, size_t offset, struct journ
     return found->bytes <= room;
 }
 
+int journal_measure(const struct journal_scan *scan, size_t offset, struct journal_found *found)
+{
+    return measure(scan, scan->data + offset, offset, found);
+}
+
+int journal_measure_so(const struct journal_scan *scan, const uint8_t *head, size_t offset, struct journal_found *found)
+{
+    return begins(scan, head, offset, found) && measure(scan, head, offset, found);
+}
+
 /* FAILED: there is no memory, and an exception. */
 enum health { NO_RECORD, DOUBTFUL, HEALTHY, FAILED };
 
@@ -157,15 +186,36 @@ enum health { NO_RECORD, DOUBTFUL, HEALTHY, FAILED };
 static enum health look(const struct journal_scan *scan, struct journal_walk *walk, size_t offset,
                         struct journal_found *found)
 {
-    if (!journal_begins(scan, offset, found))
+    const uint8_t *at = scan->data + offset;
+    if (!begins(scan, at, offset, found))
         return NO_RECORD;
-    if (!journal_measure(scan, offset, found))
+    if (!measure(scan, at, offset, found))
         return DOUBTFUL;
-    if (!journal_check_holds(scan, walk, offset, (size_t)found->bytes - JOURNAL_CHECK_BYTES))
+    if (!check_holds(scan, walk, offset, (size_t)found->bytes - JOURNAL_CHECK_BYTES, at, 0))
         return PyErr_Occurred() ? FAILED : DOUBTFUL;
-    found->body = scan->data + offset + found->head_bytes;
+    found->body = at + found->head_bytes;
     found->counts = found->body + found->body_bytes;
     return HEALTHY;
+}
+
+int journal_is_sound(const struct journal_scan *scan, struct journal_walk *walk, size_t offset,
+                     struct journal_found *found)
+{
+    if (offset >= scan->stop)
+        return 0;
+    enum health health = look(scan, walk, offset, found);
+    return health == FAILED ? -1 : health == HEALTHY;
+}
+
+int journal_scan_use(struct journal_scan *scan, unsigned int file_id, const char *salt, Py_ssize_t salt_bytes,
+                     unsigned int alignment)
+{
+    if (alignment == 0) {
+        PyErr_SetString(PyExc_ValueError, "an alignment is 1 at least");
+        return -1;
+    }
+    scan->alignment = alignment;
+    return journal_use(&scan->use, file_id, salt, salt_bytes);
 }
 
 int journal_walk_begin(struct journal_walk *walk, Py_ssize_t start)
@@ -207,25 +257,60 @@ static size_t next_kind(const struct journal_scan *scan, size_t offset)
     return (size_t)(at - data);
 }
 
+/* Look at an offset: what lies there, and where it is a record, the walk goes on behind it. */
+static enum health visit(const struct journal_scan *scan, struct journal_walk *walk, size_t offset,
+                         struct journal_found *found)
+{
+    enum health health = look(scan, walk, offset, found);
+
+    if (health == HEALTHY) {
+        if (offset != walk->end &&
+            add(walk->gaps, Py_BuildValue("(nn)", (Py_ssize_t)walk->end, (Py_ssize_t)offset)) != 0)
+            return FAILED;
+        walk->end = offset + (size_t)found->bytes;
+    }
+    if (health == DOUBTFUL && PyList_Size(walk->doubts) < DOUBTS_MAX &&
+        add(walk->doubts, PyLong_FromSize_t(offset)) != 0)
+        return FAILED;
+    return health;
+}
+
+/* From where the walk ends, and no sound record lies at once, over those whose end is known though they are damaged.  Where
+ * there is none behind these, one may lie anywhere from `offset` on. */
+static enum health visit_places(const struct journal_scan *scan, struct journal_walk *walk, size_t *offset,
+                                struct journal_found *found)
+{
+    int is_known = 1;
+
+    while (is_known) {
+        size_t place = journal_place(scan, *offset);
+        if (place >= scan->stop)
+            return NO_RECORD;
+        enum health health = place == walk->end ? NO_RECORD : visit(scan, walk, place, found);
+        if (health == HEALTHY || health == FAILED)
+            return health;
+        is_known = journal_damaged_end(scan, walk, place, offset);
+        if (!is_known)
+            *offset = place + 1;
+    }
+    return is_known < 0 ? FAILED : NO_RECORD;
+}
+
 int journal_next(const struct journal_scan *scan, struct journal_walk *walk, struct journal_found *found)
 {
-    for (size_t offset = walk->end; offset < scan->stop; offset++) {
+    size_t offset = walk->end;
+    enum health health = offset < scan->stop ? visit(scan, walk, offset, found) : NO_RECORD;
+
+    if (health == HEALTHY)
+        return 1;
+    if (!scan->use.salt) /* nothing tells a damaged record from a sound one */
+        offset++;
+    else if (health != FAILED)
+        health = visit_places(scan, walk, &offset, found);
+    while (health != HEALTHY && health != FAILED && offset < scan->stop) {
         offset = next_kind(scan, offset);
-        if (offset == scan->stop)
-            return 0;
-        enum health health = look(scan, walk, offset, found);
-        if (health == HEALTHY) {
-            if (offset != walk->end &&
-                add(walk->gaps, Py_BuildValue("(nn)", (Py_ssize_t)walk->end, (Py_ssize_t)offset)) != 0)
-                return -1;
-            walk->end = offset + (size_t)found->bytes;
-            return 1;
-        }
-        if (health == FAILED)
-            return -1;
-        if (health == DOUBTFUL && PyList_Size(walk->doubts) < DOUBTS_MAX &&
-            add(walk->doubts, PyLong_FromSize_t(offset)) != 0)
-            return -1;
+        if (offset < scan->stop)
+            health = visit(scan, walk, offset++, found);
     }
-    return 0;
+    return health == FAILED ? -1 : health == HEALTHY;
 }

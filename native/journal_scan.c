@@ -35,30 +35,33 @@ static long long go_through(const struct journal_scan *scan, int few, struct jou
     return more < 0 ? -1 : count;
 }
 
-/* scan_journal(data, start, file_id, salt, old, few): all records that `data`, a file's bytes, has from `start` on, as
- * tuples of kind, offset, end, transaction, id, user's type, body and counts; how many there are; where the last one ends;
- * the gaps before it, as pairs; and the offsets at which something only begins as a record, a thousand of them at most.
- * Then over how many bytes CRCs were computed.
+/* scan_journal(data, start, file_id, salt, old, alignment, few): all records that `data`, all of a file, has from `start`
+ * on, as tuples of kind, offset, end, transaction, id, user's type, body and counts; how many there are; where the last
+ * one ends; the gaps before it, as pairs; and the offsets at which something only begins as a record, a thousand of them
+ * at most. Then over how many bytes CRCs were computed.
  * few: ADD, UPDATE and DELETE are counted, and not given. */
 PyObject *binlog_scan_journal(PyObject *module, PyObject *args)
 {
     Py_buffer data;
     Py_ssize_t start, salt_bytes;
-    unsigned int file_id;
+    unsigned int file_id, alignment;
     const char *salt;
     int few;
     struct journal_scan scan = {0};
     PyObject *all = NULL;
 
     (void)module;
-    if (!PyArg_ParseTuple(args, "y*nIy#pp:scan_journal", &data, &start, &file_id, &salt, &salt_bytes, &scan.old, &few))
+    if (!PyArg_ParseTuple(args, "y*nIy#pIp:scan_journal", &data, &start, &file_id, &salt, &salt_bytes, &scan.old, &alignment,
+                          &few))
         return NULL;
     struct journal_walk walk;
     PyObject *records = PyList_New(0);
     long long count = -1;
     scan.data = data.buf;
     scan.stop = (size_t)data.len;
-    if (journal_walk_begin(&walk, start) == 0 && records && journal_use(&scan.use, file_id, salt, salt_bytes) == 0)
+    scan.is_whole = 1;
+    if (journal_walk_begin(&walk, start) == 0 && records &&
+        journal_scan_use(&scan, file_id, salt, salt_bytes, alignment) == 0)
         count = go_through(&scan, few, &walk, records);
     if (count >= 0)
         all = Py_BuildValue("(OLnOOK)", records, count, (Py_ssize_t)walk.end, walk.gaps, walk.doubts,

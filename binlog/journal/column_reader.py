@@ -49,7 +49,7 @@ class PartReader:
     def __iter__(self) -> Iterator[JournalColumns]:
         states = zlib.decompress(self._part.states)
         at = 0
-        for scan in scan_columns(self._data, self._part.header):
+        for scan in scan_columns(self._data, self._part.header, is_whole=False):
             if scan.count:
                 columns = {name: getattr(scan, name) for name in _COLUMNS}
                 yield JournalColumns(self._data, scan.count, {**columns, "state": states[at : at + scan.count]})

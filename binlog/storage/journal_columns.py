@@ -38,14 +38,17 @@ class ColumnScan:
 
 
 def scan_columns(
-    data: bytes | memoryview, header: FileHeader, *, count_max: int = _RECORDS_AT_ONCE
+    data: bytes | memoryview, header: FileHeader, *, is_whole: bool = True, count_max: int = _RECORDS_AT_ONCE
 ) -> Iterator[ColumnScan]:
-    """All records of a file whose bytes are `data`, up to so many at a time; the last ones may be none."""
+    """All records of a file that begins with `data`, up to so many at a time; the last ones may be none.
+
+    is_whole: it ends there, too; else the last record does.
+    """
     old = header.layout is JournalLayout.JBM_2008_07
     end = header.layout.header_bytes
     while True:
         count, columns, end, gaps, doubts = scan_journal_columns(
-            data, end, header.record_id, header.salt, old, count_max
+            data, end, header.record_id, header.salt, old, header.alignment, is_whole, count_max
         )
         yield ColumnScan(count, *columns, end, gaps, doubts)
         if count < count_max:

@@ -69,10 +69,10 @@ class LoadScan(NamedTuple):
 
 
 def scan_records(data: bytes | memoryview, header: FileHeader, *, transactions_only: bool = False) -> Scan:
-    """All records of a file whose bytes are `data`; those outside of transactions are only counted where told so."""
+    """All records of a file which has just `data`; those outside of transactions are only counted where told so."""
     old = header.layout is JournalLayout.JBM_2008_07
     start = header.layout.header_bytes
-    return Scan(*scan_journal(data, start, header.record_id, header.salt, old, transactions_only))
+    return Scan(*scan_journal(data, start, header.record_id, header.salt, old, header.alignment, transactions_only))
 
 
 def load_records(
@@ -84,4 +84,6 @@ def load_records(
     """
     old = header.layout is JournalLayout.JBM_2008_07
     start = header.layout.header_bytes
-    return LoadScan(*load_journal(data, start, header.record_id, header.salt, old, record_type, number))
+    return LoadScan(
+        *load_journal(data, start, header.record_id, header.salt, old, header.alignment, record_type, number)
+    )

@@ -108,4 +108,6 @@ def test_arrays_that_do_not_go_together_are_refused() -> None:
         with pytest.raises(ValueError, match="as many offsets as sizes"):
             gather_bodies(b"", *arguments)
     with pytest.raises(ValueError, match="a scan starts in the file"):
-        scan_journal_columns(b"", -1, 1, b"", False, 1)
+        scan_journal_columns(b"", -1, 1, b"", False, 1, True, 1)
+    with pytest.raises(ValueError, match="an alignment is 1 at least"):
+        scan_journal_columns(b"", 0, 1, b"", False, 0, True, 1)

@@ -1,0 +1,203 @@
+/* Where a record ends that is damaged, so that nothing within it is taken for another one.
+ *
+ * No bytes within a record are sound as they were written; but who has read the salt can put some into a body that damage
+ * makes sound, a sector that is lost or a bit.  So what lies where a record must, behind a sound one, is believed as to its
+ * length where that is borne out.
+ *
+ * - Its head leads to where another sound record lies, or to where all records end: then it ends there.
+ * - With one bit of what leads there changed it is sound itself: then it ends where that says.  Where its head leads to
+ *   another record as it is, the bit was flipped only if sound records lead there too, for they must not be lost: a flipped
+ *   bit may well lead to a later record, where all are as long.
+ *
+ * Only where a record must lie: heads within a body are whoever's, and could lead over the records of others.  Nothing here
+ * depends on what was found before, for a walk may begin anew behind any record.
+ */
+#define Py_LIMITED_API 0x030B0000
+#define PY_SSIZE_T_CLEAN
+#include "journal.h"
+
+#include "big_endian.h"
+#include "layout.h"
+
+#include <string.h>
+
+#define ZEROS_BEHIND ((size_t)16) /* see binlog/format/journal/file_header.py */
+#define HEAD_MAX JOURNAL_ADD_TX_BYTES
+
+static int is_zero(const uint8_t *data, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++)
+        if (data[i])
+            return 0;
+    return 1;
+}
+
+static size_t aligned(const struct journal_scan *scan, size_t offset)
+{
+    return offset + (scan->alignment - offset % scan->alignment) % scan->alignment;
+}
+
+size_t journal_place(const struct journal_scan *scan, size_t end)
+{
+    if (end < scan->stop && scan->data[end])
+        return end; /* most often, and to divide takes long */
+    size_t place = aligned(scan, end);
+    return place <= scan->stop && is_zero(scan->data + end, place - end) ? place : end;
+}
+
+/* Where a head leads: the record's end, and where the next one lies; is_last: all records end there, and zeros follow. */
+struct way {
+    size_t end, next;
+    int is_last;
+};
+
+/* Look for the last sound record behind a place, once: 0, or -1 with an exception. */
+static int find_last(const struct journal_scan *scan, struct journal_walk *walk, size_t place)
+{
+    struct journal_found found;
+    size_t offset = scan->stop;
+
+    while (!walk->is_last_known && --offset > place) {
+        int is_sound = journal_is_sound(scan, walk, offset, &found);
+        if (is_sound < 0)
+            return -1;
+        walk->is_last_known = is_sound;
+        walk->last = offset;
+    }
+    if (!walk->is_last_known)
+        walk->last = place;
+    walk->is_last_known = 1;
+    return 0;
+}
+
+/* Whether all records of the file end where the one at a place would: its check is there, zeros follow, and no record. */
+static int is_end(const struct journal_scan *scan, struct journal_walk *walk, size_t place, size_t end)
+{
+    size_t stop = aligned(scan, end) + ZEROS_BEHIND;
+
+    if (stop > scan->stop && !scan->is_whole)
+        return 0;
+    stop = stop > scan->stop ? scan->stop : stop;
+    if (is_zero(scan->data + end - JOURNAL_CHECK_BYTES, JOURNAL_CHECK_BYTES) || !is_zero(scan->data + end, stop - end))
+        return 0;
+    return find_last(scan, walk, place) != 0 ? -1 : walk->last < end;
+}
+
+/* Whether the head at a place leads to where something bears it out: 1, and the way; 0; -1 with an exception. */
+static int find_way(const struct journal_scan *scan, struct journal_walk *walk, size_t place, struct way *way)
+{
+    struct journal_found found;
+
+    if (!journal_begins(scan, place, &found) || !journal_measure(scan, place, &found))
+        return 0;
+    way->end = place + (size_t)found.bytes;
+    way->next = journal_place(scan, way->end);
+    way->is_last = 0;
+    int is_sound = journal_is_sound(scan, walk, way->next, &found);
+    if (is_sound != 0)
+        return is_sound;
+    way->is_last = is_end(scan, walk, place, way->end);
+    return way->is_last;
+}
+
+/* Whether sound records lie from an end on, one behind the other, up to where a way leads; -1 with an exception. */
+static int lead_there(const struct journal_scan *scan, struct journal_walk *walk, size_t end, const struct way *way)
+{
+    struct journal_found found;
+    size_t place = journal_place(scan, end);
+
+    while (place < way->next) {
+        int is_sound = journal_is_sound(scan, walk, place, &found);
+        if (is_sound < 0)
+            return -1;
+        if (!is_sound)
+            break;
+        place = journal_place(scan, place + (size_t)found.bytes);
+    }
+    /* Zeros may end the last check. */
+    return place == way->next || (way->is_last && place < way->next && place + JOURNAL_CHECK_BYTES > way->end);
+}
+
+/* A head with one bit changed, and zeros where the file ends before that does. */
+struct changed {
+    uint8_t head[HEAD_MAX];
+    struct journal_found found;
+};
+
+/* Whether the record at a place is sound with the changed head, and ends before `way` does, if that is there. */
+static int is_sound_so(const struct journal_scan *scan, struct journal_walk *walk, size_t place, const struct way *way,
+                       struct changed *changed)
+{
+    struct journal_found *found = &changed->found;
+
+    if (!journal_measure_so(scan, changed->head, place, found))
+        return 0;
+    size_t end = place + (size_t)found->bytes;
+    /* Which record would lie there is seen at a glance, and whether this one is sound is not. */
+    if (way && (end >= way->end || journal_place(scan, end) > way->next))
+        return 0;
+    if (!journal_check_holds_so(scan, walk, place, changed->head, found))
+        return PyErr_Occurred() ? -1 : 0;
+    return way ? lead_there(scan, walk, end, way) : 1;
+}
+
+#define MARK 0x1FULL /* kind and file id, with which each head begins */
+
+/* Which bytes of a head are its lengths, a bit for each. */
+static uint64_t lengths_of(int kind)
+{
+    switch (kind) {
+    case JOURNAL_KIND_ADD:
+    case JOURNAL_KIND_UPDATE:
+        return 0xFULL << JOURNAL_ADD_BODY_BYTES;
+    case JOURNAL_KIND_ADD_TX:
+    case JOURNAL_KIND_UPDATE_TX:
+        return 0xFULL << JOURNAL_ADD_TX_BODY_BYTES;
+    case JOURNAL_KIND_DELETE_TX:
+        return 0xFULL << JOURNAL_DELETE_TX_BODY_BYTES;
+    case JOURNAL_KIND_PREPARE:
+        return 0xFULL << JOURNAL_PREPARE_EXTRA_BYTES | 0xFULL << JOURNAL_PREPARE_FILE_COUNT;
+    case JOURNAL_KIND_COMMIT:
+        return 0xFULL << JOURNAL_COMMIT_FILE_COUNT;
+    default:
+        return 0;
+    }
+}
+
+/* Whether the record at a place is sound but for one bit of what says where it ends: 1, and the end; 0; -1 with an
+ * exception.  way: where its head leads as it is; NULL where that is nowhere. */
+static int find_flipped(const struct journal_scan *scan, struct journal_walk *walk, size_t place, const struct way *way,
+                        size_t *end)
+{
+    struct changed changed = {0};
+    size_t room = scan->stop - place;
+    uint64_t bytes = MARK | lengths_of(scan->data[place]);
+
+    memcpy(changed.head, scan->data + place, room < HEAD_MAX ? room : HEAD_MAX);
+    for (size_t bit = 0; bit < 8 * HEAD_MAX; bit++) {
+        uint8_t mask = (uint8_t)(1 << bit % 8);
+        if (!(bytes >> bit / 8 & 1))
+            continue;
+        changed.head[bit / 8] ^= mask;
+        int is_sound = is_sound_so(scan, walk, place, way, &changed);
+        changed.head[bit / 8] ^= mask;
+        if (is_sound != 0) {
+            *end = place + (size_t)changed.found.bytes;
+            return is_sound;
+        }
+    }
+    return 0;
+}
+
+int journal_damaged_end(const struct journal_scan *scan, struct journal_walk *walk, size_t place, size_t *end)
+{
+    struct way way;
+
+    int is_led = find_way(scan, walk, place, &way);
+    if (is_led < 0)
+        return -1;
+    int is_flipped = find_flipped(scan, walk, place, is_led ? &way : NULL, end);
+    if (is_flipped == 0 && is_led)
+        *end = way.end;
+    return is_flipped < 0 ? -1 : is_flipped || is_led;
+}
