@@ -330,10 +330,14 @@ class Appender:
             if used:
                 # A file that is used again has old records up to there.
                 behind = ZEROS_BEHIND if file.header.layout is JournalLayout.NATIVE else 0
-                end = min(max(aligned(offset + used, self._alignment) + behind, zeros_to), file.file_bytes)
+                end = aligned(offset + used, self._alignment) + behind
+                if zeros_to > file.zeros_to:  # once: a head that anybody may choose can reach to the file's end
+                    end = max(end, zeros_to)
+                end = min(end, file.file_bytes)
                 zeros = bytes(end - offset - used)
                 data[used : used + len(zeros)] = zeros
                 file.write(memoryview(data)[: used + len(zeros)], offset)
+                file.zeros_to = max(file.zeros_to, end)
             following = segments[number + 1].file if number + 1 < len(segments) else last
             if following is not file:
                 file.sync()

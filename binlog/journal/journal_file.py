@@ -20,11 +20,12 @@ class JournalFile:
     negated: for files that lie before, or this one, how many of theirs a record here ended; it must stay for these.
     outlasts: other files for which it must stay: see `Ledger.fail`.
     alive_bytes: of records that are there.  damaged: a part of it is not what was written.
+    zeros_to: up to there this process has written zeros behind the records, or more of these.
     """
 
     __slots__ = (
         "alive", "alive_bytes", "damaged", "directory_fd", "fd", "file_bytes", "header", "name", "negated", "number",
-        "outlasts", "path", "record_count",
+        "outlasts", "path", "record_count", "zeros_to",
     )  # fmt: skip
 
     def __init__(self, folder: str, directory_fd: int, name: str, header: FileHeader, file_bytes: int) -> None:
@@ -39,6 +40,7 @@ class JournalFile:
         self.record_count = 0
         self.alive_bytes = 0
         self.damaged = False
+        self.zeros_to = 0
         self.negated: dict[JournalFile, int] = {}
         self.outlasts: set[JournalFile] = set()
 

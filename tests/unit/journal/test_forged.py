@@ -228,6 +228,26 @@ def test_a_record_that_ends_in_zeros_behind_the_last_one_is_not_sound(tmp_path: 
     assert _files_used(tmp_path) == [1, 2]
 
 
+def test_zeros_are_written_once_up_to_where_anything_reaches(tmp_path: Path) -> None:
+    """A head that leads to the end of a file takes no salt, so a stranger's message can have one."""
+    options = replace(SMALL, file_bytes=1 << 20)
+    with journal(tmp_path, options) as (opened, _):
+        opened.append_add(1, 1, b"there")
+        place = foreseen(tmp_path)
+        body_bytes = options.file_bytes - place.at - 18 - 22
+        opened.append_add(2, 1, head(Kind.ADD, place.header, body_bytes))
+        written = _written_bytes()
+        for number in range(20):
+            opened.append_add(10 + number, 1, b"small", sync=Sync.WAIT)
+        assert foreseen(tmp_path).file == place.file
+        assert _written_bytes() - written < 20 * 1000
+
+
+def _written_bytes() -> int:
+    counts = dict(line.split(": ") for line in Path("/proc/self/io").read_text().splitlines())
+    return int(counts["wchar"])
+
+
 def _used_again(path: Path) -> Journal:
     """A journal that goes on in a file which is full of what another use of it had, with one record there."""
     opened = Journal(path, SMALL)
