@@ -55,8 +55,9 @@ def _opening(taken: Taken) -> list[str]:
         "one's end. Waits are those of single calls, of all processes: the median of the rounds' medians (p50), of",
         "their 99th percentiles (p99) and of the longest one of each round. What a log holds afterwards is counted,",
         "and a peer that holds another number than was told fails. In the rows of Spark all is done once a round, with",
-        f"{SPARK_MEGABYTES * taken.seconds:,.0f} MB of records, in one session of two cores that was warm, each",
-        "right behind one of its kind with 2 MB, for Spark ends a Python process that had nothing to do for a minute.",
+        f"{SPARK_MEGABYTES * taken.seconds:,.0f} MB of records, in one session of two cores that was warm, each right",
+        "behind itself, for behind another one it would pay for what that has left in Java's heap and the caches; and",
+        "with free memory at hand, which a virtual machine may have to ask its host for again.",
         f"The queue of many had {many_count(taken.seconds):,} messages, and took as long as that takes.",
         "",
     ]

@@ -7,39 +7,58 @@ arguments, with a JSON list of the seconds that it took and what it found.
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from binlog.spark import session
+from stress.bench.contestant import RECORD_BYTES
 from stress.bench.spark import jobs
-from stress.bench.spark.dataset import dataset
+from stress.bench.spark.dataset import Dataset, dataset
+from stress.bench.spark.free_memory import touch_free_memory
 from stress.bench.spark.rows_source import RowSource
 
 _CORES = 2
+# How often each job is done before any is measured: Java compiles what it runs much of, and runs it slowly meanwhile.
+_WARM_ROUNDS = 2
+# Of the data's size, what a job takes of memory at most: what it has aside, what it writes, and what lies between.
+_MEMORY_TIMES = 3
 _SETTINGS = {"spark.ui.showConsoleProgress": "false", "spark.driver.memory": "4g"}
 
 
 def main() -> None:
     """See the module."""
     folder, megabytes = Path(sys.argv[1]), float(sys.argv[2])
-    data, small = dataset(folder, megabytes), dataset(folder / "small", 0)
+    data = dataset(folder, megabytes)
     with session("binlog bench", cores=_CORES, settings=_SETTINGS) as spark:
         spark.sparkContext.setLogLevel("ERROR")
         spark.dataSource.register(RowSource)
-        for each in (data, small):
-            each.make(spark)
-        jobs.warm(spark, data, folder)
+        data.make(spark)
+        for _ in range(_WARM_ROUNDS):
+            jobs.warm(spark, data, folder)
         print(f"ready {data.records}", flush=True)
         for line in sys.stdin:
             name, *arguments = json.loads(line)
-            places = [folder] if name in ("extract", "write") else []
-            # Spark ends a Python process after a minute without work, and rows that came between may have taken longer.
-            getattr(jobs, name)(spark, small, *arguments, *places)
-            data.read_in(jobs.form(data, name, arguments[0]))
-            begun = time.perf_counter()
-            found = getattr(jobs, name)(spark, data, *arguments, *places)
-            print(json.dumps([time.perf_counter() - begun, found]), flush=True)
+            print(json.dumps(_second(spark, data, name, arguments)), flush=True)
+
+
+def _second(spark: Any, data: Dataset, name: str, arguments: list[str]) -> tuple[float, int]:
+    """How long a job takes right behind itself, and what it finds.
+
+    Behind another one it would pay for what that has left in Java's heap and the caches; and Spark ends a Python process
+    that had nothing to do for a minute, which others may have taken.
+    """
+    places = [data.folder] if name in ("extract", "write") else []
+    for _ in range(2):
+        os.sync()
+        touch_free_memory(_MEMORY_TIMES * data.records * RECORD_BYTES)
+        data.read_in(jobs.form(data, name, arguments[0]))
+        begun = time.perf_counter()
+        found = getattr(jobs, name)(spark, data, *arguments, *places)
+        seconds = time.perf_counter() - begun
+    return seconds, found
 
 
 if __name__ == "__main__":
