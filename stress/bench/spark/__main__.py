@@ -47,8 +47,8 @@ def main() -> None:
 def _second(spark: Any, data: Dataset, name: str, arguments: list[str]) -> tuple[float, int]:
     """How long a job takes right behind itself, and what it finds.
 
-    Behind another one it would pay for what that has left in Java's heap and the caches; and Spark ends a Python process
-    that had nothing to do for a minute, which others may have taken.
+    Behind another one it would pay for what that has left in Java's heap and the caches; and Spark ends a Python
+    process that had nothing to do for a minute, which others may have taken.
     """
     places = [data.folder] if name in ("extract", "write") else []
     for _ in range(2):
