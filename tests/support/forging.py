@@ -51,6 +51,18 @@ def sound_places(data: bytes, header: FileHeader) -> list[int]:
     return [at for at in marked_places(data, header) if is_record(view, at, header)]
 
 
+def forged(kind: Kind, place: Place, before: int) -> bytes:
+    """A record that is sound so many bytes behind where the next one will lie."""
+    body = b"forged" if kind in WITH_BODIES else b""
+    counts = ((place.header.record_id, 1),) if kind in (Kind.PREPARE, Kind.COMMIT) else ()
+    return pack_record(JournalRecord(kind, 5, FORGED, 7, body, counts), place.header, place.at + before)
+
+
+def files_used(path: Path) -> list[int]:
+    """The ids of those that have records, in order."""
+    return [header_of(file).file_id for file in files(path) if records_in(file)]
+
+
 def has_forged(path: Path) -> bool:
     """Whether anything in a journal's files is sound, and was not put there as a record."""
     return any(_holds_forged(file.read_bytes(), header_of(file)) for file in files(path))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import signal
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 
 def strike(number: int) -> None:
@@ -11,3 +13,17 @@ def strike(number: int) -> None:
     main = threading.main_thread().ident
     assert main is not None
     signal.pthread_kill(main, number)
+
+
+@contextmanager
+def interrupting(number: int) -> Iterator[None]:
+    """Have the signal's handler raise KeyboardInterrupt, as Ctrl-C does, within."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(number, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(number, before)

@@ -22,14 +22,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from binlog.errors import FullError
 from binlog.format.journal.file_header import FileHeader, JournalLayout, aligned
 from binlog.format.journal.record import JournalRecord, Kind, check_seed, pack_record
 from binlog.journal import lookalikes
 from binlog.journal.check import check_journal
 from binlog.journal.journal import Journal
-from binlog.journal.journal_file import JournalFile
-from binlog.journal.keeper import Keeper
 from binlog.journal.options import JournalOptions, Sync
 from binlog.journal.record_reader import read_records
 from binlog.storage.checksum import crc32c
@@ -37,11 +34,12 @@ from tests.support.checkout import ROOT
 from tests.support.forging import (
     FORGED,
     WAYS,
-    WITH_BODIES,
     Forger,
     Place,
     checked,
+    files_used,
     foreseen,
+    forged,
     has_forged,
     head,
     shortened,
@@ -71,17 +69,6 @@ _CARRIERS: dict[str, tuple[Callable[[Journal, bytes], object], int]] = {
 }
 
 
-def _forged(kind: Kind, place: Place, before: int) -> bytes:
-    """A record that is sound so many bytes behind where the next one will lie."""
-    body = b"forged" if kind in WITH_BODIES else b""
-    counts = ((place.header.record_id, 1),) if kind in (Kind.PREPARE, Kind.COMMIT) else ()
-    return pack_record(JournalRecord(kind, 5, FORGED, 7, body, counts), place.header, place.at + before)
-
-
-def _files_used(path: Path) -> list[int]:
-    return [header_of(file).file_id for file in files(path) if records_in(file)]
-
-
 def _tells_forged(path: Path) -> bool:
     """Whether anybody who reads the journal is told of a forged record; what is damaged is told in any case."""
     assert check_journal(path)
@@ -95,9 +82,9 @@ def test_a_record_in_anothers_body_is_not_sound_there(tmp_path: Path, carrier: s
     append, before = _CARRIERS[carrier]
     with journal(tmp_path) as (opened, _):
         opened.append_add(1, 1, b"there")
-        append(opened, b"--" + _forged(kind, foreseen(tmp_path), before + 2) + b"--")
+        append(opened, b"--" + forged(kind, foreseen(tmp_path), before + 2) + b"--")
         assert not has_forged(tmp_path)
-    assert _files_used(tmp_path) == [1, 2]
+    assert files_used(tmp_path) == [1, 2]
     assert check_journal(tmp_path) == []
 
 
@@ -106,7 +93,7 @@ def test_whatever_is_damaged_of_the_outer_record_nobody_is_told_of_the_inner_one
     path = tmp_path / "journal"
     with journal(path) as (opened, _):
         opened.append_add(1, 1, b"there")
-        opened.append_add(2, 1, b"--" + _forged(Kind.ADD, foreseen(path), 20) + b"--")
+        opened.append_add(2, 1, b"--" + forged(Kind.ADD, foreseen(path), 20) + b"--")
         opened.append_add(3, 1, b"behind")
     for file in files(path)[:2]:
         for at in range(records_in(file)[0][1], records_in(file)[-1][2]):
@@ -163,11 +150,11 @@ def test_a_record_over_several_others_is_not_sound(
         opened.append_add(1, 1, b"there")
         apart = sync is Sync.WAIT or buffer_bytes == 64
         for number, body in enumerate(_Spanning(tmp_path, between=between, alignment=alignment).bodies(apart=apart)):
-            assert _files_used(tmp_path) == [1]
+            assert files_used(tmp_path) == [1]
             opened.append_add(100 + number, 1, body, sync=sync)
         opened.append_add(2, 1, b"behind")
         assert not has_forged(tmp_path)
-    assert _files_used(tmp_path) == [1, 2]
+    assert files_used(tmp_path) == [1, 2]
     assert check_journal(tmp_path) == []
     assert ids(reload(tmp_path, options)) == [1, *range(100, 102 + between), 2]
 
@@ -194,10 +181,10 @@ def _append_in_another_process(path: Path, record_id: int, body: bytes, file_byt
 def test_a_record_over_several_others_of_several_processes_is_not_sound(tmp_path: Path, between: int) -> None:
     _append_in_another_process(tmp_path, 1, b"there")
     for number, body in enumerate(_Spanning(tmp_path, between=between).bodies(apart=True)):
-        assert _files_used(tmp_path) == [1]
+        assert files_used(tmp_path) == [1]
         _append_in_another_process(tmp_path, 100 + number, body)
     assert not has_forged(tmp_path)
-    assert _files_used(tmp_path) == [1, 2]
+    assert files_used(tmp_path) == [1, 2]
     assert ids(reload(tmp_path)) == [1, *range(100, 102 + between)]
 
 
@@ -225,7 +212,7 @@ def test_a_record_that_ends_in_zeros_behind_the_last_one_is_not_sound(tmp_path: 
         opened.append_add(1, 1, b"there")
         opened.append_add(102, 1, _ending_behind(foreseen(tmp_path), distance))
         assert not has_forged(tmp_path)
-    assert _files_used(tmp_path) == [1, 2]
+    assert files_used(tmp_path) == [1, 2]
 
 
 def test_zeros_are_written_once_up_to_where_anything_reaches(tmp_path: Path) -> None:
@@ -283,79 +270,6 @@ def test_a_record_that_ends_in_what_an_earlier_use_has_left_is_not_sound(tmp_pat
     assert place.file.read_bytes() == place.file.read_bytes()[:behind].ljust(end, b"\0") + left[end:]
 
 
-def _for_two_files(path: Path) -> bytes:
-    """A body with a record that is sound where it comes next, and one that is in the file behind, which is ready."""
-    first = _forged(Kind.ADD, foreseen(path), 18)
-    ready = files(path)[-1]
-    place = Place(ready, header_of(ready), header_of(ready).layout.header_bytes)
-    return first + _forged(Kind.ADD, place, 18 + len(first))
-
-
-@pytest.fixture
-def _no_file_is_freed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Unless somebody asks for it."""
-    monkeypatch.setattr(Keeper, "wake", lambda _: None)
-
-
-@pytest.mark.usefixtures("_no_file_is_freed")
-def test_also_of_a_file_that_is_ready_the_salt_can_be_known(tmp_path: Path) -> None:
-    with journal(tmp_path) as (opened, _):
-        opened.append_add(1, 1, b"there")
-        opened.append_add(2, 1, _for_two_files(tmp_path))
-        assert not has_forged(tmp_path)
-        opened.append_add(3, 1, b"behind")
-        assert _files_used(tmp_path) == [1, 4]
-        assert check_journal(tmp_path) == []
-        assert opened.reclaim() == 1  # the one without a record
-    loaded = reload(tmp_path)
-    assert (ids(loaded), loaded.problems) == ([1, 2, 3], [])
-
-
-@pytest.mark.usefixtures("_no_file_is_freed")
-def test_a_file_that_was_left_without_a_record_is_loaded_and_compacted(tmp_path: Path) -> None:
-    path, killed = tmp_path / "journal", tmp_path / "killed"
-    with journal(path) as (opened, _):
-        opened.append_add(1, 1, b"there")
-        opened.append_add(2, 1, _for_two_files(path))
-        shutil.copytree(path, killed)
-    assert check_journal(killed) == []
-    with journal(killed) as (opened, loaded):
-        assert (ids(loaded), loaded.problems) == ([1, 2], [])
-        opened.compact()
-        assert opened.problems() == []
-    assert (ids(reload(killed)), check_journal(killed)) == ([1, 2], [])
-
-
-_ON_A_FULL_DISK = """
-import pathlib, resource, sys
-from binlog.errors import FullError
-from binlog.journal.journal import Journal
-from tests.support.journals import SMALL
-from tests.unit.journal.test_forged import _for_two_files
-path = pathlib.Path(sys.argv[1])
-with Journal(path, SMALL) as journal:
-    journal.load()
-    journal.append_add(1, 1, b"there")
-    body = _for_two_files(path)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, resource.RLIM_INFINITY))  # so that no file can be made
-    for _ in range(2):
-        try:
-            journal.append_add(2, 1, body)
-        except FullError:
-            print("full", journal.try_append_update(2, 1, b""))
-    journal.append_add(3, 1, b"goes on")
-"""
-
-
-def test_where_no_file_can_be_made_to_go_on_in_nothing_was_appended(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", _ON_A_FULL_DISK, tmp_path]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
-    assert (done.returncode, done.stdout) == (0, "full False\n" * 2), done.stderr
-    assert not has_forged(tmp_path)
-    loaded = reload(tmp_path)
-    assert (ids(loaded), loaded.problems) == ([1, 3], [])
-
-
 def _forger(path: Path, record_id: int, alignment: int = 1) -> Forger:
     place = foreseen(path, alignment)
     ends = [each[2] for each in records_in(place.file)]
@@ -386,7 +300,7 @@ def test_a_record_that_begins_in_a_check_and_goes_on_in_the_next_head_is_not_sou
         with journal(tmp_path, options) as (opened, _):
             opened.append_add(_forger(tmp_path, 0).ending_a_mark(0).record_id, 1, b"")
     assert not has_forged(tmp_path)
-    assert len(_files_used(tmp_path)) == 2
+    assert len(files_used(tmp_path)) == 2
 
 
 def _full_of_heads(place: Place, size: int, step: int, *, leads_on: bool) -> bytes:
@@ -411,7 +325,7 @@ def test_of_a_body_full_of_beginnings_none_is_believed(
         opened.append_add(2, 1, body, sync=Sync.LATER)
         figure(f"a body of 1 MiB with a beginning of a record each {step} bytes: {time.perf_counter() - before:.3f} s")
         opened.append_add(3, 1, b"behind")
-        assert _files_used(tmp_path) == ([1, 2] if leads_on and step == 18 else [1])
+        assert files_used(tmp_path) == ([1, 2] if leads_on and step == 18 else [1])
         assert not has_forged(tmp_path)
     loaded = reload(tmp_path, options)
     assert ([record.body for record in loaded.records], loaded.problems) == ([b"there", body, b"behind"], [])
@@ -437,7 +351,7 @@ def test_no_bit_of_a_length_makes_a_shorter_record_in_silence(tmp_path: Path, ca
         )
         append(opened, shortened(record, place.header, place.at, 256, 16).body)
     assert check_journal(path) == []
-    assert _files_used(path) == [1, 2]
+    assert files_used(path) == [1, 2]
     shutil.copytree(path, damaged)
     file = files(damaged)[1]
     flip(file, records_in(file)[0][1] + (13 if before < 25 else 21) + 2)
@@ -454,7 +368,7 @@ def test_no_bit_of_a_kind_makes_a_shorter_record_in_silence(tmp_path: Path) -> N
         inner = bytes([Kind.DELETE_TX]) + fields[1:] + bytes(3) + (40).to_bytes(4) + bytes(40)
         body = (inner[18:] + checked(inner, place.header, place.at) + bytes(16)).ljust(300, b"x")
         opened.append_add(2, 1, body)
-    assert _files_used(tmp_path) == [1, 2]
+    assert files_used(tmp_path) == [1, 2]
 
 
 def _equal(path: Path, record_id: int, count: int, first: int, end: int) -> bytes:
@@ -485,83 +399,11 @@ def test_what_begins_is_counted_one_by_one_however_equal_it_is_made(
         opened.append_add(1, 1, b"there")
         first = foreseen(tmp_path).at + 22
         opened.append_add(2, 1, _equal(tmp_path, 2, 6, first, 1900))
-        assert _files_used(tmp_path) == [1]
+        assert files_used(tmp_path) == [1]
         opened.append_add(3, 1, _equal(tmp_path, 3, 6, first, 1900))
-        assert _files_used(tmp_path) == [1, 2]
+        assert files_used(tmp_path) == [1, 2]
         assert not has_forged(tmp_path)
     assert ids(reload(tmp_path)) == [1, 2, 3]
-
-
-def _full_of_heads_for_many(first_id: int, size: int) -> bytes:
-    """A body of what begins as records of one file after the other, in each more than is remembered; all lead on."""
-    heads = bytearray()
-    while len(heads) + 4100 * 18 < size:
-        header = FileHeader(JournalLayout.NATIVE, first_id + len(heads) // (4100 * 18))
-        start = len(heads)
-        for at in range(start, start + 4100 * 18, 18):
-            heads += head(Kind.ADD, header, size - at - 12)
-    return bytes(heads.ljust(size, b"\0"))
-
-
-@pytest.mark.slow
-def test_a_body_full_of_beginnings_for_many_files_takes_two_at_most(
-    tmp_path: Path, figure: Callable[[str], None]
-) -> None:
-    """It takes no salt to foresee the ids of the files that come."""
-    options = replace(SMALL, file_bytes=4 << 20)
-    with journal(tmp_path, options) as (opened, _):
-        opened.append_add(1, 1, b"there")
-        there = len(files(tmp_path))
-        body = _full_of_heads_for_many(foreseen(tmp_path).header.file_id, (4 << 20) - 4096)
-        before = time.perf_counter()
-        opened.append_add(2, 1, body, sync=Sync.LATER)
-        figure(f"4 MiB of beginnings for {len(body) // (4100 * 18)} files: {time.perf_counter() - before:.3f} s")
-        opened.append_add(3, 1, b"behind")
-        assert not has_forged(tmp_path)
-        assert len(files(tmp_path)) <= there + 2
-        assert check_journal(tmp_path) == []
-    loaded = reload(tmp_path, options)
-    assert ([record.body for record in loaded.records], loaded.problems) == ([b"there", body, b"behind"], [])
-
-
-@pytest.mark.parametrize("count", [5, 40])
-def test_the_files_of_a_journal_are_a_body_as_any_other(tmp_path: Path, count: int) -> None:
-    """Those of another one, with the ids that come next here."""
-    theirs, ours = tmp_path / "theirs", tmp_path / "ours"
-    with journal(theirs) as (opened, _):
-        while len(_files_used(theirs)) < count:
-            opened.append_add(opened.new_id(), 1, bytes(500))
-    body = b"".join(file.read_bytes() for file in files(theirs))
-    options = replace(SMALL, file_bytes=1 << 18)
-    with journal(ours, options) as (opened, _):
-        for number in range(3):
-            opened.append_add(number, 1, body)
-        assert len(_files_used(ours)) <= 2
-    assert [record.body for record in reload(ours, options).records] == [body] * 3
-
-
-@pytest.mark.usefixtures("_no_file_is_freed")
-def test_where_the_file_that_is_ready_cannot_be_begun_anew_nothing_was_appended(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Nobody knows which header it has then, so it is left for the next load."""
-
-    def fails(file: JournalFile, header: FileHeader) -> JournalFile:
-        file.close()
-        raise FullError(f"no space for {header.file_id}", limit=0)
-
-    with journal(tmp_path) as (opened, _):
-        opened.append_add(1, 1, b"there")
-        body = _for_two_files(tmp_path)
-        with monkeypatch.context() as patched:
-            patched.setattr(JournalFile, "renew", fails)
-            with pytest.raises(FullError, match="no space"):
-                opened.append_add(2, 1, body)
-        opened.append_add(3, 1, b"goes on")
-        opened.append_add(2, 1, body)
-        assert not has_forged(tmp_path)
-    loaded = reload(tmp_path)
-    assert (ids(loaded), loaded.problems) == ([1, 3, 2], [])
 
 
 def _is_filled(path: Path, record_bytes: int) -> bool:
@@ -579,7 +421,7 @@ def test_numbers_one_behind_the_other_lie_in_files_as_other_bodies_do(tmp_path: 
     with journal(tmp_path, replace(SMALL, file_bytes=4096)) as (opened, _):
         for number in range(records):
             opened.append_add(number, 1, body, sync=Sync.LATER)
-    assert len(_files_used(tmp_path)) > 20
+    assert len(files_used(tmp_path)) > 20
     assert _is_filled(tmp_path, 22 + len(body))
     assert not has_forged(tmp_path)
     loaded = reload(tmp_path, replace(SMALL, file_bytes=4096))
@@ -628,7 +470,7 @@ def test_behind_a_record_that_zeros_would_end_in_anothers_body_no_load_goes_on(t
     with journal(tmp_path, options) as (opened, loaded):
         assert (ids(loaded), loaded.problems) == ([1, 102], [])
         opened.append_add(3, 1, b"behind")
-    assert _files_used(tmp_path) == [7, 8]
+    assert files_used(tmp_path) == [7, 8]
     assert ids(reload(tmp_path, options)) == [1, 102, 3]
 
 

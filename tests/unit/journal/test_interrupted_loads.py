@@ -24,7 +24,7 @@ from binlog.storage.kept_or_undone import KeptOrUndone
 from binlog.storage.sole_owner import SoleOwner
 from tests.support.interruptions import Interruption
 from tests.support.journals import SMALL, ids, journal, reload
-from tests.support.signals import strike
+from tests.support.signals import interrupting, strike
 from tests.support.step_threads import join_step_threads
 from tests.support.twice import AGAIN_SECONDS, Twice, raising_twice, swallowed
 
@@ -95,12 +95,8 @@ def test_wherever_a_load_is_interrupted_nothing_of_it_is_left(folder: Path, tmp_
 
 @pytest.fixture
 def _raises() -> Iterator[None]:
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGUSR1, interrupt)
-    yield
-    signal.signal(signal.SIGUSR1, before)
+    with interrupting(signal.SIGUSR1):
+        yield
 
 
 @pytest.mark.usefixtures("_raises")

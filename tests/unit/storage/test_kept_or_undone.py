@@ -11,18 +11,14 @@ import pytest
 from binlog.errors import StateError
 from binlog.storage.kept_or_undone import KeptOrUndone, Waiter
 from tests.support.interruptions import Interruption
-from tests.support.signals import strike
+from tests.support.signals import interrupting, strike
 from tests.support.step_threads import join_step_threads
 
 
 @pytest.fixture(autouse=True)
 def _raises() -> Iterator[None]:
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGUSR1, interrupt)
-    yield
-    signal.signal(signal.SIGUSR1, before)
+    with interrupting(signal.SIGUSR1):
+        yield
 
 
 class _Stage:
