@@ -1,5 +1,6 @@
 /* Records of a journal, for what makes them of Python's objects (journal_pack.c) and those of them (journal_scan.c,
- * journal_load.c, journal_columns.c), and what finds them (journal_found.c, journal_damaged.c). */
+ * journal_load.c, journal_columns.c), and what finds them (journal_found.c, journal_damaged.c,
+ * journal_longer.c). */
 #ifndef BINLOG_JOURNAL_H
 #define BINLOG_JOURNAL_H
 
@@ -28,6 +29,7 @@ static inline int journal_is_kind(uint8_t byte)
 }
 
 #define JOURNAL_CHECK_BYTES 4
+#define JOURNAL_HEAD_MAX JOURNAL_ADD_TX_BYTES /* no head is longer */
 #define JOURNAL_SALT_BYTES 8
 
 /* The use of a file that a record is of: the id that its records have, and the salt; NULL in JBoss Messaging's layouts. */
@@ -96,6 +98,9 @@ int journal_begins(const struct journal_scan *scan, size_t offset, struct journa
 /* What its head says; whether that is no nonsense, and leads not out of the data. */
 int journal_measure(const struct journal_scan *scan, size_t offset, struct journal_found *found);
 
+/* The same of what would lie at `found`'s offset if it were of its kind. */
+int journal_measure_as_kind(const struct journal_scan *scan, struct journal_found *found);
+
 /* Whether the check holds of a record that takes so many bytes before it; an exception where there is no memory. */
 int journal_check_holds(const struct journal_scan *scan, struct journal_walk *walk, size_t offset, size_t bytes);
 
@@ -108,11 +113,22 @@ int journal_check_holds_so(const struct journal_scan *scan, struct journal_walk 
 int journal_is_sound(const struct journal_scan *scan, struct journal_walk *walk, size_t offset,
                      struct journal_found *found);
 
+/* Where in a head of a kind lie the length of the body, and the number of files that are counted; 0 where it has none. */
+struct journal_lengths {
+    size_t body, files;
+};
+struct journal_lengths journal_lengths_of(int kind);
+
 /* Where the next record must lie, behind one that ends there: at once, or behind zeros at a multiple of the alignment. */
 size_t journal_place(const struct journal_scan *scan, size_t end);
 
 /* Where what must be a record, and is none that is sound, ends: 1 where that is known; 0; -1 with an exception. */
 int journal_damaged_end(const struct journal_scan *scan, struct journal_walk *walk, size_t place, size_t *end);
+
+/* Whether a sound record is a longer one than was appended, by one bit of its kind or of a length: 1, and where that one
+ * ended; 0; -1 with an exception. */
+int journal_was_shorter(const struct journal_scan *scan, struct journal_walk *walk, const struct journal_found *found,
+                        size_t *end);
 
 /* Whether a record holds, but where it begins, what records of its file begin with, or ends with what may become that by
  * what comes next. */

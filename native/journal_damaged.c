@@ -8,6 +8,7 @@
  * - With one bit of what leads there changed it is sound itself: then it ends where that says.  Where its head leads to
  *   another record as it is, the bit was flipped only if sound records lead there too, for they must not be lost: a flipped
  *   bit may well lead to a later record, where all are as long.
+ * - It is sound, and longer than it was: see journal_longer.c.
  *
  * Only where a record must lie: heads within a body are whoever's, and could lead over the records of others.  Nothing here
  * depends on what was found before, for a walk may begin anew behind any record.
@@ -22,7 +23,6 @@
 #include <string.h>
 
 #define ZEROS_BEHIND ((size_t)16) /* see binlog/format/journal/file_header.py */
-#define HEAD_MAX JOURNAL_ADD_TX_BYTES
 
 static int is_zero(const uint8_t *data, size_t bytes)
 {
@@ -120,7 +120,7 @@ static int lead_there(const struct journal_scan *scan, struct journal_walk *walk
 
 /* A head with one bit changed, and zeros where the file ends before that does. */
 struct changed {
-    uint8_t head[HEAD_MAX];
+    uint8_t head[JOURNAL_HEAD_MAX];
     struct journal_found found;
 };
 
@@ -144,24 +144,10 @@ static int is_sound_so(const struct journal_scan *scan, struct journal_walk *wal
 #define MARK 0x1FULL /* kind and file id, with which each head begins */
 
 /* Which bytes of a head are its lengths, a bit for each. */
-static uint64_t lengths_of(int kind)
+static uint64_t length_bytes(int kind)
 {
-    switch (kind) {
-    case JOURNAL_KIND_ADD:
-    case JOURNAL_KIND_UPDATE:
-        return 0xFULL << JOURNAL_ADD_BODY_BYTES;
-    case JOURNAL_KIND_ADD_TX:
-    case JOURNAL_KIND_UPDATE_TX:
-        return 0xFULL << JOURNAL_ADD_TX_BODY_BYTES;
-    case JOURNAL_KIND_DELETE_TX:
-        return 0xFULL << JOURNAL_DELETE_TX_BODY_BYTES;
-    case JOURNAL_KIND_PREPARE:
-        return 0xFULL << JOURNAL_PREPARE_EXTRA_BYTES | 0xFULL << JOURNAL_PREPARE_FILE_COUNT;
-    case JOURNAL_KIND_COMMIT:
-        return 0xFULL << JOURNAL_COMMIT_FILE_COUNT;
-    default:
-        return 0;
-    }
+    struct journal_lengths lengths = journal_lengths_of(kind);
+    return (lengths.body ? 0xFULL << lengths.body : 0) | (lengths.files ? 0xFULL << lengths.files : 0);
 }
 
 /* Whether the record at a place is sound but for one bit of what says where it ends: 1, and the end; 0; -1 with an
@@ -171,10 +157,10 @@ static int find_flipped(const struct journal_scan *scan, struct journal_walk *wa
 {
     struct changed changed = {0};
     size_t room = scan->stop - place;
-    uint64_t bytes = MARK | lengths_of(scan->data[place]);
+    uint64_t bytes = MARK | length_bytes(scan->data[place]);
 
-    memcpy(changed.head, scan->data + place, room < HEAD_MAX ? room : HEAD_MAX);
-    for (size_t bit = 0; bit < 8 * HEAD_MAX; bit++) {
+    memcpy(changed.head, scan->data + place, room < JOURNAL_HEAD_MAX ? room : JOURNAL_HEAD_MAX);
+    for (size_t bit = 0; bit < 8 * JOURNAL_HEAD_MAX; bit++) {
         uint8_t mask = (uint8_t)(1 << bit % 8);
         if (!(bytes >> bit / 8 & 1))
             continue;
@@ -191,8 +177,14 @@ static int find_flipped(const struct journal_scan *scan, struct journal_walk *wa
 
 int journal_damaged_end(const struct journal_scan *scan, struct journal_walk *walk, size_t place, size_t *end)
 {
+    struct journal_found found;
     struct way way;
 
+    int was_shorter = journal_is_sound(scan, walk, place, &found);
+    if (was_shorter > 0)
+        was_shorter = journal_was_shorter(scan, walk, &found, end);
+    if (was_shorter != 0)
+        return was_shorter;
     int is_led = find_way(scan, walk, place, &way);
     if (is_led < 0)
         return -1;

@@ -55,6 +55,26 @@ static size_t head_bytes(const struct journal_scan *scan, int kind)
     }
 }
 
+struct journal_lengths journal_lengths_of(int kind)
+{
+    switch (kind) {
+    case JOURNAL_KIND_ADD:
+    case JOURNAL_KIND_UPDATE:
+        return (struct journal_lengths){.body = JOURNAL_ADD_BODY_BYTES};
+    case JOURNAL_KIND_ADD_TX:
+    case JOURNAL_KIND_UPDATE_TX:
+        return (struct journal_lengths){.body = JOURNAL_ADD_TX_BODY_BYTES};
+    case JOURNAL_KIND_DELETE_TX:
+        return (struct journal_lengths){.body = JOURNAL_DELETE_TX_BODY_BYTES};
+    case JOURNAL_KIND_PREPARE:
+        return (struct journal_lengths){.body = JOURNAL_PREPARE_EXTRA_BYTES, .files = JOURNAL_PREPARE_FILE_COUNT};
+    case JOURNAL_KIND_COMMIT:
+        return (struct journal_lengths){.files = JOURNAL_COMMIT_FILE_COUNT};
+    default:
+        return (struct journal_lengths){0};
+    }
+}
+
 /* The fields of a head that is there whole. */
 static void read_head(const struct journal_scan *scan, const uint8_t *at, struct journal_found *found)
 {
@@ -174,6 +194,13 @@ int journal_measure(const struct journal_scan *scan, size_t offset, struct journ
     return measure(scan, scan->data + offset, offset, found);
 }
 
+int journal_measure_as_kind(const struct journal_scan *scan, struct journal_found *found)
+{
+    found->head_bytes = head_bytes(scan, found->kind);
+    found->body_bytes = 0;
+    return measure(scan, scan->data + found->offset, found->offset, found);
+}
+
 int journal_measure_so(const struct journal_scan *scan, const uint8_t *head, size_t offset, struct journal_found *found)
 {
     return begins(scan, head, offset, found) && measure(scan, head, offset, found);
@@ -263,6 +290,11 @@ static enum health visit(const struct journal_scan *scan, struct journal_walk *w
 {
     enum health health = look(scan, walk, offset, found);
 
+    if (health == HEALTHY && scan->use.salt) {
+        size_t end;
+        int was_shorter = journal_was_shorter(scan, walk, found, &end);
+        health = was_shorter < 0 ? FAILED : was_shorter ? DOUBTFUL : HEALTHY;
+    }
     if (health == HEALTHY) {
         if (offset != walk->end &&
             add(walk->gaps, Py_BuildValue("(nn)", (Py_ssize_t)walk->end, (Py_ssize_t)offset)) != 0)

@@ -103,9 +103,6 @@ static int64_t put_record(uint8_t *data, const struct journal_use *use, uint64_t
     return end - data + JOURNAL_CHECK_BYTES;
 }
 
-/* No head is longer. */
-#define HEAD_BYTES_MAX JOURNAL_ADD_TX_BYTES
-
 /* The record goes where the arguments say, which `format` describes; where in the buffer it ends, or NULL with an
  * exception.  looks: it is negative where the record holds a mark of its file, and 0 where it may shrink. */
 static PyObject *pack(PyObject *args, const char *format, int looks)
@@ -122,7 +119,7 @@ static PyObject *pack(PyObject *args, const char *format, int looks)
     if (!PyArg_ParseTuple(args, format, &buffer, &place, &file_id, &salt, &salt_bytes, &at, &record.kind, &record.tx_id,
                           &record.record_id, &record.user_type, &record.body, &record.counts, &record.counts_bytes))
         return NULL;
-    Py_ssize_t room = buffer.len - place - HEAD_BYTES_MAX - JOURNAL_CHECK_BYTES;
+    Py_ssize_t room = buffer.len - place - JOURNAL_HEAD_MAX - JOURNAL_CHECK_BYTES;
     if (journal_use(&use, file_id, salt, salt_bytes) != 0)
         ;
     else if (record.kind < JOURNAL_KIND_ADD || record.kind > JOURNAL_KIND_ROLLBACK || place < 0 || room < 0 ||

@@ -2,8 +2,8 @@
  *
  * What a load meets between two records, or next behind the last one, it tells of where that is not zeros.  So the rest of a
  * record that a bit has made shorter shows, but where it begins with zeros; and the shorter one is sound where its check lies
- * before these.  Whoever gave the body, and knew the salt, has put both there.  Longer ones are not looked for: what would
- * end them comes later, with other records. */
+ * before these.  Whoever gave the body, and knew the salt, has put both there.  What would end a longer one comes later, with other
+ * records, so a load looks for these: journal_longer.c. */
 #define Py_LIMITED_API 0x030B0000
 #define PY_SSIZE_T_CLEAN
 #include "journal.h"
@@ -59,21 +59,7 @@ int journal_may_shrink(const struct journal_use *use, uint64_t at, uint8_t *reco
     for (unsigned int bits = 1; bits <= 16; bits *= 2)
         if (journal_is_kind((uint8_t)(record[0] ^ bits)) && shrinks(use, at, record, bytes, 0, (uint8_t)bits))
             return 1;
-    switch (record[JOURNAL_ADD_KIND]) {
-    case JOURNAL_KIND_ADD:
-    case JOURNAL_KIND_UPDATE:
-        return number_shrinks(use, at, record, bytes, JOURNAL_ADD_BODY_BYTES, 1);
-    case JOURNAL_KIND_ADD_TX:
-    case JOURNAL_KIND_UPDATE_TX:
-        return number_shrinks(use, at, record, bytes, JOURNAL_ADD_TX_BODY_BYTES, 1);
-    case JOURNAL_KIND_DELETE_TX:
-        return number_shrinks(use, at, record, bytes, JOURNAL_DELETE_TX_BODY_BYTES, 1);
-    case JOURNAL_KIND_PREPARE:
-        return number_shrinks(use, at, record, bytes, JOURNAL_PREPARE_EXTRA_BYTES, 1) ||
-               number_shrinks(use, at, record, bytes, JOURNAL_PREPARE_FILE_COUNT, JOURNAL_PLACE_BYTES);
-    case JOURNAL_KIND_COMMIT:
-        return number_shrinks(use, at, record, bytes, JOURNAL_COMMIT_FILE_COUNT, JOURNAL_PLACE_BYTES);
-    default:
-        return 0;
-    }
+    struct journal_lengths lengths = journal_lengths_of(record[0]);
+    return (lengths.body && number_shrinks(use, at, record, bytes, lengths.body, 1)) ||
+           (lengths.files && number_shrinks(use, at, record, bytes, lengths.files, JOURNAL_PLACE_BYTES));
 }

@@ -119,6 +119,39 @@ def solved(value: Callable[[bytes], int], target: int) -> bytes | None:
     return chosen.to_bytes(4) if wanted == 0 else None
 
 
+def overlong(header: FileHeader, at: int, bit: int, between: int, rest: bytes) -> list[JournalRecord]:
+    """Adds for an offset: with a bit more in its length the first is sound too, and ends in the last one.
+
+    between: how many records lie whole in it then.  rest: what the body of the last one has behind it.
+    """
+    end = at + _ADD_BYTES + 40 + (1 << bit)
+    whole = [JournalRecord(Kind.ADD, 0, 100 + number, 1, b"between" * number) for number in range(between)]
+    records = [JournalRecord(Kind.ADD, 0, FORGED, 1, b"a" * 40), *whole]
+    last_at = aligned(at + len(_joined(header, at, records)), header.alignment)
+    room = end - last_at - _ADD_BYTES
+    assert room >= 0, "it does not end in the body of the last one"
+    last = JournalRecord(Kind.ADD, 0, 200, 1, bytes(room + CHECK_BYTES) + rest)
+    data = with_longer(_joined(header, at, [*records, last]), 0, bit)
+    body = bytes(room) + checked(data[: end - at], header, at) + rest
+    return [*records, last._replace(body=body)]
+
+
+def with_longer(data: bytes, at: int, bit: int) -> bytes:
+    """A file with a bit of the length of an add the other way."""
+    changed = bytearray(data)
+    changed[at + _LENGTHS_AT[Kind.ADD] + 3 - bit // 8] ^= 1 << bit % 8
+    return bytes(changed)
+
+
+def _joined(header: FileHeader, at: int, records: list[JournalRecord]) -> bytes:
+    """Records one behind the other, from an offset on."""
+    data = b""
+    for record in records:
+        data = data.ljust(aligned(at + len(data), header.alignment) - at, b"\0")
+        data += pack_record(record, header, at + len(data))
+    return data
+
+
 class Forger:
     """Sees a file, and chooses the record that comes next; which lies at `at`, and has the id, where it is an add.
 

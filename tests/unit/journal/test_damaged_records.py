@@ -19,11 +19,10 @@ from binlog.format.journal.file_header import FileHeader, JournalLayout, aligned
 from binlog.format.journal.record import JournalRecord, Kind, pack_record
 from binlog.journal.check import check_journal
 from binlog.journal.options import JournalOptions
-from binlog.journal.record import Record
 from binlog.journal.record_reader import read_records
-from binlog.storage.journal_columns import scan_columns
-from binlog.storage.journal_records import load_records, scan_records
+from binlog.storage.journal_records import scan_records
 from tests.support.forging import FORGED, checked, foreseen, has_forged, head
+from tests.support.journal_bytes import file_of_adds, found_places
 from tests.support.journals import SMALL, ids, journal, records_in, reload
 
 _OPTIONS = replace(SMALL, file_bytes=1 << 14)
@@ -108,7 +107,7 @@ def test_the_last_record_of_a_file_that_was_used_before_is_not_gone_into(tmp_pat
         data += pack_record(JournalRecord(Kind.ADD, 0, 77, 1, b"left" * 9), left, len(data))
     for sector in sectors:
         damaged = bytes(data[: sector * _SECTOR] + bytes(_SECTOR) + data[(sector + 1) * _SECTOR :])
-        assert _found(damaged, header) == []
+        assert found_places(damaged, header) == []
 
 
 def test_whichever_bit_of_a_body_is_flipped_no_delete_comes_of_it(tmp_path: Path) -> None:
@@ -152,39 +151,12 @@ def test_what_a_damaged_record_holds_does_not_complete_its_transaction(tmp_path:
     assert (ids(loaded), [each.tx_id for each in loaded.failed]) == ([1], [5])
 
 
-def _found(data: bytes, header: FileHeader) -> list[int]:
-    """Where all who go through the records of a file find them."""
-    places = [each[1] for each in scan_records(data, header).records]
-    loaded = load_records(data, header, Record, 1)
-    end = loaded.end
-    assert loaded.record_count == len(places)
-    for data_there, is_whole, count_max in [(data, True, 2), (data, True, 1 << 16), (data[:end], False, 3)]:
-        scans = list(scan_columns(data_there, header, is_whole=is_whole, count_max=count_max))
-        assert [at for scan in scans for at in memoryview(scan.offset).cast("q")] == places
-    return places
-
-
-def _file(
-    header: FileHeader, bodies: list[bytes], *, grouped: frozenset[int] = frozenset()
-) -> tuple[bytearray, list[tuple[int, int]]]:
-    """A file of adds, and where these lie; grouped: those that are written together with the one before."""
-    data = bytearray(header.pack())
-    places = []
-    for number, body in enumerate(bodies):
-        if number not in grouped:
-            data += bytes(aligned(len(data), header.alignment) - len(data))
-        packed = pack_record(JournalRecord(Kind.ADD, 0, number, 1, body), header, len(data))
-        places.append((len(data), len(data) + len(packed)))
-        data += packed
-    return data, places
-
-
 @pytest.mark.parametrize("body_bytes", [0, 10, 42, 106, 490, 1002])
 @pytest.mark.parametrize("alignment", [1, 512])
 def test_whichever_bit_of_a_head_is_flipped_no_other_record_is_lost(alignment: int, body_bytes: int) -> None:
     """Also where its length leads to a later record then, exactly, as between records of one size."""
     header = FileHeader(JournalLayout.NATIVE, 7, b"saltsalt", alignment)
-    data, places = _file(header, [bytes([number]) * body_bytes for number in range(9)])
+    data, places = file_of_adds(header, [bytes([number]) * body_bytes for number in range(9)])
     data += bytes(100)
     leading = 0
     for (at, end), bit in itertools.product(places, range(8 * _ADD)):
@@ -192,7 +164,7 @@ def test_whichever_bit_of_a_head_is_flipped_no_other_record_is_lost(alignment: i
         damaged[at + bit // 8] ^= 1 << bit % 8
         said = at + 22 + int.from_bytes(damaged[at + 13 : at + 17])
         leading += said != end and aligned(said, alignment) in [aligned(each[1], alignment) for each in places]
-        assert _found(bytes(damaged), header) == [each[0] for each in places if each[0] != at]
+        assert found_places(bytes(damaged), header) == [each[0] for each in places if each[0] != at]
     assert (leading > 0) is (body_bytes in (10, 42, 106, 490, 1002) or alignment == 512)
 
 
@@ -207,10 +179,10 @@ def test_a_length_that_was_not_flipped_is_not_taken_for_one_that_was() -> None:
     zero = sector * _SECTOR, (sector + 1) * _SECTOR
     forged = _sound_once_zero(header, inner, zero, zero[1] + 30)
     body = (begun[_ADD:] + forged).ljust(size, b"z")
-    data, places = _file(header, [body, b"behind"])
-    assert _found(bytes(data), header) == [each[0] for each in places]
+    data, places = file_of_adds(header, [body, b"behind"])
+    assert found_places(bytes(data), header) == [each[0] for each in places]
     data[zero[0] : zero[1]] = bytes(_SECTOR)
-    assert _found(bytes(data) + bytes(100), header) == [places[1][0]]
+    assert found_places(bytes(data) + bytes(100), header) == [places[1][0]]
 
 
 @st.composite
@@ -223,11 +195,11 @@ def _damages(draw: st.DrawFn) -> tuple[FileHeader, bytes, list[tuple[int, int]],
     grouped = draw(st.frozensets(st.integers(1, 8)))
     number = draw(st.integers(0, len(bodies) - 1))
     start, lost = draw(st.integers(0, 20)), draw(st.integers(1, 60))
-    at = _file(header, bodies, grouped=grouped)[1][number][0] + _ADD + start
+    at = file_of_adds(header, bodies, grouped=grouped)[1][number][0] + _ADD + start
     zero = at + _ADD + 3, at + _ADD + 3 + lost
     forged = _sound_once_zero(header, at, zero, zero[1] + 9, draw(st.sampled_from([Kind.ADD, Kind.UPDATE])))
     bodies[number] = b"x" * start + forged + draw(st.binary(max_size=9))
-    data, places = _file(header, bodies, grouped=grouped)
+    data, places = file_of_adds(header, bodies, grouped=grouped)
     data += bytes(draw(st.sampled_from([0, 3, 1000])))
     if draw(st.booleans()):
         data[zero[0] : zero[1]] = bytes(lost)
@@ -242,7 +214,7 @@ def test_whatever_record_is_damaged_all_others_are_there_and_nothing_that_lies_i
     damage: tuple[FileHeader, bytes, list[tuple[int, int]], int],
 ) -> None:
     header, data, places, number = damage
-    assert _found(data, header) == [each[0] for each in places if each != places[number]]
+    assert found_places(data, header) == [each[0] for each in places if each != places[number]]
 
 
 def _heads(header: FileHeader, room: int, step: int) -> Iterator[bytes]:
@@ -255,7 +227,7 @@ def _heads(header: FileHeader, room: int, step: int) -> Iterator[bytes]:
 def test_a_body_of_heads_that_is_damaged_is_gone_through_a_few_times_at_most(step: int, lost: str) -> None:
     header = FileHeader(JournalLayout.NATIVE, 7, b"saltsalt")
     body = b"".join(_heads(header, 1 << 18, step))
-    data, places = _file(header, [body, b"next", b"behind"])
+    data, places = file_of_adds(header, [body, b"next", b"behind"])
     data[places[0][1] - 9] ^= 1
     if lost == "body and next":
         data[places[1][0] : places[1][0] + 18] = bytes(18)

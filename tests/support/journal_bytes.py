@@ -1,0 +1,44 @@
+"""Files of a journal as bytes, and where those who read these find records."""
+
+from __future__ import annotations
+
+from binlog.format.journal.file_header import FileHeader, aligned
+from binlog.format.journal.record import JournalRecord, Kind, pack_record
+from binlog.journal.record import Record
+from binlog.storage.journal_columns import scan_columns
+from binlog.storage.journal_records import load_records, scan_records
+
+
+def found_places(data: bytes, header: FileHeader) -> list[int]:
+    """Where all who go through the records of a file find them."""
+    places = [each[1] for each in scan_records(data, header).records]
+    loaded = load_records(data, header, Record, 1)
+    end = loaded.end
+    assert loaded.record_count == len(places)
+    for data_there, is_whole, count_max in [(data, True, 2), (data, True, 1 << 16), (data[:end], False, 3)]:
+        scans = list(scan_columns(data_there, header, is_whole=is_whole, count_max=count_max))
+        assert [at for scan in scans for at in memoryview(scan.offset).cast("q")] == places
+    return places
+
+
+def file_of(
+    header: FileHeader, records: list[JournalRecord], *, grouped: frozenset[int] = frozenset()
+) -> tuple[bytearray, list[tuple[int, int]]]:
+    """A file of some records, and where these lie; grouped: those that are written together with the one before."""
+    data = bytearray(header.pack())
+    places = []
+    for number, record in enumerate(records):
+        if number not in grouped:
+            data += bytes(aligned(len(data), header.alignment) - len(data))
+        packed = pack_record(record, header, len(data))
+        places.append((len(data), len(data) + len(packed)))
+        data += packed
+    return data, places
+
+
+def file_of_adds(
+    header: FileHeader, bodies: list[bytes], *, grouped: frozenset[int] = frozenset()
+) -> tuple[bytearray, list[tuple[int, int]]]:
+    """The same of adds, whose ids are their numbers."""
+    records = [JournalRecord(Kind.ADD, 0, number, 1, body) for number, body in enumerate(bodies)]
+    return file_of(header, records, grouped=grouped)
