@@ -17,20 +17,27 @@ static uint32_t by_table(uint32_t crc, const uint8_t *data, size_t bytes)
     return crc_by_table(table, crc, data, bytes);
 }
 
-/* The product of two polynomials modulo the CRC's, reflected: bit 31 is x^0. */
+/* A polynomial modulo the CRC's, reflected: bit 31 is x^0; here one is multiplied by x. */
+static uint32_t times_x(uint32_t a)
+{
+    return (a >> 1) ^ (a & 1 ? POLYNOMIAL : 0);
+}
+
 static uint32_t multiply(uint32_t a, uint32_t b)
 {
     uint32_t product = 0;
     for (uint32_t bit = (uint32_t)1 << 31; bit != 0; bit >>= 1) {
         if (a & bit)
             product ^= b;
-        b = (b >> 1) ^ (b & 1 ? POLYNOMIAL : 0);
+        b = times_x(b);
     }
     return product;
 }
 
-/* x^8, and the square of each one before. */
-static uint32_t squares[64];
+#define SMALL_BITS 12
+
+/* x^8, and the square of each one before; and x^(8 * i). */
+static uint32_t squares[64], small_powers[1 << SMALL_BITS];
 
 __attribute__((constructor(101))) static void build_tables(void) /* before build_powers */
 {
@@ -38,13 +45,17 @@ __attribute__((constructor(101))) static void build_tables(void) /* before build
     squares[0] = (uint32_t)1 << 23;
     for (int i = 1; i < 64; i++)
         squares[i] = multiply(squares[i - 1], squares[i - 1]);
+    small_powers[0] = (uint32_t)1 << 31; /* 1 */
+    for (int i = 1; i < 1 << SMALL_BITS; i++)
+        small_powers[i] = crc_by_table(table, small_powers[i - 1], (const uint8_t[]){0}, 1);
 }
 
 /* x^(8 * bytes): what a CRC is multiplied by for so many zeros behind its data. */
 static uint32_t power_of(uint64_t bytes)
 {
-    uint32_t result = (uint32_t)1 << 31; /* 1 */
-    for (const uint32_t *square = squares; bytes != 0; bytes >>= 1, square++)
+    uint32_t result = small_powers[bytes % (1 << SMALL_BITS)];
+    const uint32_t *square = squares + SMALL_BITS;
+    for (bytes >>= SMALL_BITS; bytes != 0; bytes >>= 1, square++)
         if (bytes & 1)
             result = multiply(result, *square);
     return result;
@@ -122,4 +133,14 @@ uint32_t binlog_crc32c(uint32_t crc, const uint8_t *data, size_t bytes)
 uint32_t binlog_crc32c_rest(uint32_t whole, uint32_t first, uint64_t bytes)
 {
     return first == 0 ? whole : whole ^ multiply(first, power_of(bytes));
+}
+
+/* What a CRC is changed by where one bit of the data is another, in a byte with so many behind it: bit i of it stands for
+ * x^(7 - i), before 32 zero bits more. */
+uint32_t binlog_crc32c_bit(uint8_t bit, uint64_t bytes_behind)
+{
+    uint32_t change = power_of(bytes_behind + 4);
+    for (; bit < 0x80; bit = (uint8_t)(bit << 1))
+        change = times_x(change);
+    return change;
 }

@@ -109,6 +109,9 @@ int journal_measure_so(const struct journal_scan *scan, const uint8_t *head, siz
 int journal_check_holds_so(const struct journal_scan *scan, struct journal_walk *walk, size_t offset,
                            const uint8_t *head, const struct journal_found *found);
 
+/* So many bytes were gone through for what was no record; an exception where there is no memory. */
+void journal_in_vain(const struct journal_scan *scan, struct journal_walk *walk, size_t bytes);
+
 /* Whether a sound record lies at an offset: 1, and it is `found`; 0; -1 with an exception. */
 int journal_is_sound(const struct journal_scan *scan, struct journal_walk *walk, size_t offset,
                      struct journal_found *found);
@@ -134,9 +137,8 @@ int journal_was_shorter(const struct journal_scan *scan, struct journal_walk *wa
  * what comes next. */
 int journal_holds_mark(const uint8_t *record, size_t bytes, uint32_t file_id);
 
-/* Whether a record, at the offset `at`, becomes a shorter one by one bit of its kind or of a length, and nothing tells of
- * it; it is as it was then. */
-int journal_may_shrink(const struct journal_use *use, uint64_t at, uint8_t *record, size_t bytes);
+/* Whether a record, at the offset `at`, becomes a shorter one by one bit of its kind or of a length. */
+int journal_may_shrink(const struct journal_use *use, uint64_t at, const uint8_t *record, size_t bytes);
 
 /* A record as scan_journal gives it. */
 PyObject *journal_record_tuple(const struct journal_found *found);

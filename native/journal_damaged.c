@@ -124,21 +124,41 @@ struct changed {
     struct journal_found found;
 };
 
+/* FAILED: with an exception. */
+enum evidence { FAILED = -1, NONE, SOUND, BORNE_OUT };
+
+/* Whether what lies behind an end shows that the record at a place has it. */
+static enum evidence behind(const struct journal_scan *scan, struct journal_walk *walk, size_t place, const struct way *way,
+                            size_t end)
+{
+    struct journal_found found;
+    int is_there;
+
+    if (way) {
+        is_there = lead_there(scan, walk, end, way);
+        return is_there < 0 ? FAILED : is_there ? BORNE_OUT : NONE;
+    }
+    is_there = journal_is_sound(scan, walk, journal_place(scan, end), &found);
+    if (is_there == 0)
+        is_there = is_end(scan, walk, place, end);
+    return is_there < 0 ? FAILED : is_there ? BORNE_OUT : SOUND;
+}
+
 /* Whether the record at a place is sound with the changed head, and ends before `way` does, if that is there. */
-static int is_sound_so(const struct journal_scan *scan, struct journal_walk *walk, size_t place, const struct way *way,
-                       struct changed *changed)
+static enum evidence is_sound_so(const struct journal_scan *scan, struct journal_walk *walk, size_t place,
+                                 const struct way *way, struct changed *changed)
 {
     struct journal_found *found = &changed->found;
 
     if (!journal_measure_so(scan, changed->head, place, found))
-        return 0;
+        return NONE;
     size_t end = place + (size_t)found->bytes;
     /* Which record would lie there is seen at a glance, and whether this one is sound is not. */
     if (way && (end >= way->end || journal_place(scan, end) > way->next))
-        return 0;
+        return NONE;
     if (!journal_check_holds_so(scan, walk, place, changed->head, found))
-        return PyErr_Occurred() ? -1 : 0;
-    return way ? lead_there(scan, walk, end, way) : 1;
+        return PyErr_Occurred() ? FAILED : NONE;
+    return behind(scan, walk, place, way, end);
 }
 
 #define MARK 0x1FULL /* kind and file id, with which each head begins */
@@ -151,13 +171,17 @@ static uint64_t length_bytes(int kind)
 }
 
 /* Whether the record at a place is sound but for one bit of what says where it ends: 1, and the end; 0; -1 with an
- * exception.  way: where its head leads as it is; NULL where that is nowhere. */
+ * exception.  way: where its head leads as it is; NULL where that is nowhere.
+ *
+ * With two bits changed one may be sound too, which reaches over others.  Of those that are borne out the shortest is the
+ * one: within what was appended nothing else is sound. */
 static int find_flipped(const struct journal_scan *scan, struct journal_walk *walk, size_t place, const struct way *way,
                         size_t *end)
 {
     struct changed changed = {0};
     size_t room = scan->stop - place;
     uint64_t bytes = MARK | length_bytes(scan->data[place]);
+    enum evidence best = NONE;
 
     memcpy(changed.head, scan->data + place, room < JOURNAL_HEAD_MAX ? room : JOURNAL_HEAD_MAX);
     for (size_t bit = 0; bit < 8 * JOURNAL_HEAD_MAX; bit++) {
@@ -165,14 +189,17 @@ static int find_flipped(const struct journal_scan *scan, struct journal_walk *wa
         if (!(bytes >> bit / 8 & 1))
             continue;
         changed.head[bit / 8] ^= mask;
-        int is_sound = is_sound_so(scan, walk, place, way, &changed);
+        enum evidence evidence = is_sound_so(scan, walk, place, way, &changed);
         changed.head[bit / 8] ^= mask;
-        if (is_sound != 0) {
-            *end = place + (size_t)changed.found.bytes;
-            return is_sound;
+        if (evidence == FAILED)
+            return -1;
+        size_t its_end = place + (size_t)changed.found.bytes;
+        if (evidence > best || (evidence == best && evidence != NONE && its_end < *end)) {
+            best = evidence;
+            *end = its_end;
         }
     }
-    return 0;
+    return best != NONE;
 }
 
 int journal_damaged_end(const struct journal_scan *scan, struct journal_walk *walk, size_t place, size_t *end)

@@ -117,10 +117,19 @@ static void read_head(const struct journal_scan *scan, const uint8_t *at, struct
     found->counts_bytes = (uint64_t)files * JOURNAL_PLACE_BYTES;
 }
 
-/* Whether a check is the one of a record of so many bytes before it, whose head is `head`.
- *
- * Of bytes that are no records any number may begin as one, and each may say that it reaches to the end of the file.  So
+/* Of bytes that are no records any number may begin as one, and each may say that it reaches to the end of the file.  So
  * once CRCs were computed in vain over as many bytes as the file has, they are put together from those of its parts. */
+void journal_in_vain(const struct journal_scan *scan, struct journal_walk *walk, size_t bytes)
+{
+    walk->in_vain += bytes;
+    if (walk->in_vain > scan->stop && !walk->spans.before) {
+        if (crc_spans_begin(&walk->spans, scan->data, scan->stop) != 0)
+            PyErr_NoMemory();
+        walk->crc_bytes += scan->stop;
+    }
+}
+
+/* Whether a check is the one of a record of so many bytes before it, whose head is `head`. */
 static int check_holds(const struct journal_scan *scan, struct journal_walk *walk, size_t offset, size_t bytes,
                        const uint8_t *head, size_t head_bytes)
 {
@@ -139,12 +148,8 @@ static int check_holds(const struct journal_scan *scan, struct journal_walk *wal
     }
     if (get_u32(at + bytes) == check)
         return 1;
-    walk->in_vain += scan->use.salt ? bytes : 0;
-    if (walk->in_vain > scan->stop && !walk->spans.before) {
-        if (crc_spans_begin(&walk->spans, scan->data, scan->stop) != 0)
-            PyErr_NoMemory();
-        walk->crc_bytes += scan->stop;
-    }
+    if (scan->use.salt)
+        journal_in_vain(scan, walk, bytes);
     return 0;
 }
 

@@ -185,6 +185,23 @@ def test_a_length_that_was_not_flipped_is_not_taken_for_one_that_was() -> None:
     assert found_places(bytes(data) + bytes(100), header) == [places[1][0]]
 
 
+def test_of_two_bits_that_may_be_flipped_it_is_the_one_that_hides_no_record() -> None:
+    """With two bits changed a record is sound up to within the next one; one of them is flipped, and leads nowhere."""
+    header = FileHeader(JournalLayout.NATIVE, 7, b"saltsalt")
+    at, flipped, size = header.layout.header_bytes, 4, 40 ^ 4 | 256
+    room = at + _ADD + size - (at + _ADD + 40 + 4 + _ADD)
+    bodies = [b"r" * 40, b"n" * (room + 34), b"behind"]
+    data, places = file_of_adds(header, bodies)
+    region = bytearray(data[at : at + _ADD + size])
+    region[13:17] = size.to_bytes(4)
+    bodies[1] = b"n" * room + checked(bytes(region), header, at) + b"n" * 30
+    data, places = file_of_adds(header, bodies)
+    data += bytes(100)
+    assert found_places(bytes(data), header) == [each[0] for each in places]
+    data[at + 16] ^= flipped
+    assert found_places(bytes(data), header) == [each[0] for each in places[1:]]
+
+
 @st.composite
 def _damages(draw: st.DrawFn) -> tuple[FileHeader, bytes, list[tuple[int, int]], int]:
     """A file, its records, and which of them is damaged: by a bit, or a part that is lost, which its body foresaw."""

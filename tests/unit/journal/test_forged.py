@@ -336,9 +336,10 @@ _KINDS = dict(
 )
 
 
+@pytest.mark.parametrize("zeros", [0, 16])
 @pytest.mark.parametrize("carrier", _CARRIERS)
-def test_no_bit_of_a_length_makes_a_shorter_record_in_silence(tmp_path: Path, carrier: str) -> None:
-    """The shorter one's check lies in the body, and zeros behind it, as they do behind the last record of a file."""
+def test_no_bit_of_a_length_makes_a_shorter_record(tmp_path: Path, carrier: str, zeros: int) -> None:
+    """The shorter one's check lies in the body, and maybe zeros behind it, as behind the last record of a file."""
     path, damaged = tmp_path / "journal", tmp_path / "damaged"
     append, before = _CARRIERS[carrier]
     kind = _KINDS[carrier]
@@ -349,7 +350,7 @@ def test_no_bit_of_a_length_makes_a_shorter_record_in_silence(tmp_path: Path, ca
         record = JournalRecord(
             kind, tx_id, 1 if kind in (Kind.UPDATE, Kind.UPDATE_TX, Kind.DELETE_TX) else 2, 1, bytes(300)
         )
-        append(opened, shortened(record, place.header, place.at, 256, 16).body)
+        append(opened, shortened(record, place.header, place.at, 256, zeros).body)
     assert check_journal(path) == []
     assert files_used(path) == [1, 2]
     shutil.copytree(path, damaged)
@@ -359,7 +360,7 @@ def test_no_bit_of_a_length_makes_a_shorter_record_in_silence(tmp_path: Path, ca
     assert reload(damaged).problems
 
 
-def test_no_bit_of_a_kind_makes_a_shorter_record_in_silence(tmp_path: Path) -> None:
+def test_no_bit_of_a_kind_makes_a_shorter_record(tmp_path: Path) -> None:
     """An add and a delete in a transaction are one bit apart, and what is the one's body is the other's length."""
     with journal(tmp_path) as (opened, _):
         opened.append_add(1, 1, b"there")
@@ -368,6 +369,25 @@ def test_no_bit_of_a_kind_makes_a_shorter_record_in_silence(tmp_path: Path) -> N
         inner = bytes([Kind.DELETE_TX]) + fields[1:] + bytes(3) + (40).to_bytes(4) + bytes(40)
         body = (inner[18:] + checked(inner, place.header, place.at) + bytes(16)).ljust(300, b"x")
         opened.append_add(2, 1, body)
+    assert files_used(tmp_path) == [1, 2]
+
+
+def test_no_bit_makes_an_update_of_a_transaction_a_delete(tmp_path: Path) -> None:
+    """That would be one byte shorter, and end in the body's last byte and three of the check."""
+    with journal(tmp_path) as (opened, _):
+        opened.append_add(1, 1, b"there")
+        place = foreseen(tmp_path)
+
+        def packed(body: bytes) -> bytes:
+            return pack_record(JournalRecord(Kind.UPDATE_TX, 5, 1, 1, body), place.header, place.at)
+
+        def value(four: bytes, end: bytes) -> int:
+            data = bytes([Kind.DELETE_TX]) + packed(four + end)[1:]
+            return int.from_bytes(checked(data[:-5], place.header, place.at)) ^ int.from_bytes(data[-5:-1])
+
+        ends = (bytes(size) + number.to_bytes(2) for size in range(100) for number in range(256))
+        bodies = ((solved(lambda four: value(four, end), 0), end) for end in ends)  # noqa: B023 - it is called right here
+        opened.append_update_tx(5, 1, 1, next(four + end for four, end in bodies if four is not None), sync=Sync.WAIT)
     assert files_used(tmp_path) == [1, 2]
 
 

@@ -17,7 +17,17 @@ from binlog.format.journal.record import JournalRecord, Kind, is_record, pack_re
 from binlog.journal.check import check_journal
 from binlog.journal.options import Sync
 from binlog.storage.journal_records import scan_records
-from tests.support.forging import WITH_BODIES, Place, checked, files_used, foreseen, head, overlong, with_longer
+from tests.support.forging import (
+    WITH_BODIES,
+    Place,
+    checked,
+    files_used,
+    foreseen,
+    head,
+    overlong,
+    sound_places,
+    with_longer,
+)
 from tests.support.journal_bytes import file_of, file_of_adds, found_places
 from tests.support.journals import SMALL, ids, journal, reload
 
@@ -110,6 +120,59 @@ def test_a_commit_that_a_bit_makes_longer_hides_none(tmp_path: Path) -> None:
     assert (ids(loaded), bool(loaded.problems)) == ([9, 10], True)
 
 
+def _in_two(place: Place, *, is_shorter: bool) -> list[JournalRecord]:
+    """Two adds: in the one a record begins that ends in the other, once a bit of the first byte of its body is flipped.
+
+    It begins where the first one would end without a bit of its length; is_shorter: and that is sound up to there.
+    """
+    first_bytes = _ADD + 100 + 4
+    start = first_bytes - 64
+    begun = head(Kind.UPDATE, place.header, 84)
+    check = bytes(4)
+    if is_shorter:
+        shorter = pack_record(JournalRecord(Kind.ADD, 0, 2, 1, bytes(100)), place.header, place.at)
+        check = checked(with_longer(shorter, 0, 6)[: start - 4], place.header, place.at)
+    first = JournalRecord(Kind.ADD, 0, 2, 1, (bytes(start - 4 - _ADD) + check + begun).ljust(100, b"p"))
+    second = JournalRecord(Kind.ADD, 0, 3, 1, bytes(54))
+    data = pack_record(first, place.header, place.at)
+    data += pack_record(second, place.header, place.at + first_bytes)
+    region = _flipped(data, first_bytes + _ADD, 1)[start : start + _ADD + 84]
+    body = bytes(20) + checked(region, place.header, place.at + start)
+    return [first, second._replace(body=body.ljust(54, b"\0"))]
+
+
+def test_a_bit_of_a_later_record_does_not_show_that_one_was_shorter(tmp_path: Path) -> None:
+    """Though something is sound then that begins in the earlier one."""
+    with journal(tmp_path) as (opened, _):
+        opened.append_add(1, 1, b"there")
+        place = foreseen(tmp_path)
+        records = _in_two(place, is_shorter=False)
+        for record in records:
+            opened.append_add(record.record_id, 1, record.body)
+        opened.append_add(4, 1, b"behind")
+    assert files_used(tmp_path) == [1]
+    assert check_journal(tmp_path) == []
+    second = place.at + len(pack_record(records[0], place.header, place.at))
+    damaged = _flipped(place.file.read_bytes(), second + _ADD, 1)
+    assert place.at + 58 in sound_places(damaged, place.header)
+    place.file.write_bytes(damaged)
+    assert [(each.rule, each.offset) for each in check_journal(tmp_path)] == [("gap", second)]
+    loaded = reload(tmp_path)
+    assert [(each.record_id, each.body) for each in loaded.records] == [
+        (1, b"there"),
+        (2, records[0].body),
+        (4, b"behind"),
+    ]
+
+
+def test_nor_may_a_record_be_sound_up_to_there(tmp_path: Path) -> None:
+    with journal(tmp_path) as (opened, _):
+        opened.append_add(1, 1, b"there")
+        first = _in_two(foreseen(tmp_path), is_shorter=True)[0]
+        opened.append_add(2, 1, first.body)
+    assert files_used(tmp_path) == [1, 2]
+
+
 @given(
     st.integers(9, 11),
     st.integers(0, 3),
@@ -164,3 +227,21 @@ def test_records_that_seem_longer_are_gone_through_a_few_times_at_most() -> None
     scan = scan_records(bytes(data), header)
     assert [each[1] for each in scan.records] == [each[0] for each in places]
     assert scan.crc_bytes < 6 * len(data) + 1024 * 8 * 17
+
+
+def test_records_over_one_another_are_gone_through_a_few_times_at_most() -> None:
+    """Each is sound, also without a bit of its length; and so is the next one, which begins where it would end then."""
+    header = FileHeader(JournalLayout.NATIVE, 7, b"saltsalt")
+    step, bit, count = 40, 17, 400
+    size = step + (1 << bit) - _ADD - 4
+    data = bytearray(header.pack().ljust(1 << 18, b"\0"))
+    starts = [header.layout.header_bytes + step * number for number in range(count)]
+    for start in starts:
+        data[start : start + _ADD] = head(Kind.ADD, header, size - (1 << bit))
+        check = checked(bytes(data[start : start + step - 4]), header, start)
+        data[start : start + step] = head(Kind.ADD, header, size).ljust(step - 4, b"\0") + check
+    for start in starts:
+        end = start + _ADD + size
+        data[end : end + 4] = checked(bytes(data[start:end]), header, start)
+    assert len(sound_places(bytes(data), header)) == count
+    assert scan_records(bytes(data), header).crc_bytes < 6 * len(data) + 1024 * 40 * count
