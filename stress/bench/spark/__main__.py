@@ -22,7 +22,7 @@ from stress.bench.spark.rows_source import RowSource
 
 _CORES = 2
 # How often each job is done before any is measured: Java compiles what it runs much of, and runs it slowly meanwhile.
-_WARM_ROUNDS = 2
+_WARM_ROUNDS = 4
 # Of the data's size, what a job takes of memory at most: what it has aside, what it writes, and what lies between.
 _MEMORY_TIMES = 3
 _SETTINGS = {"spark.ui.showConsoleProgress": "false", "spark.driver.memory": "4g"}
