@@ -19,8 +19,8 @@ _RECORDS = (
 )  # fmt: skip
 _HEADERS = (
     "big_endian.h", "binlog.h", "brief.h", "crc_spans.h", "crc_table.h", "found.h", "id_table.h", "journal.h",
-    "journal_counts.h", "layout.h", "many.h", "message.h", "page.h", "pairs.h", "quick_append.h", "quick_session.h",
-    "read.h", "transaction_pack.h",
+    "journal_counts.h", "journal_shorter.h", "layout.h", "many.h", "message.h", "page.h", "pairs.h",
+    "quick_append.h", "quick_session.h", "read.h", "transaction_pack.h",
 )  # fmt: skip
 
 setup(

@@ -116,6 +116,18 @@ void journal_in_vain(const struct journal_scan *scan, struct journal_walk *walk,
 int journal_is_sound(const struct journal_scan *scan, struct journal_walk *walk, size_t offset,
                      struct journal_found *found);
 
+/* So many zeros lie behind the last record at least, see binlog/format/journal/file_header.py. */
+#define JOURNAL_ZEROS_BEHIND ((size_t)16)
+
+/* Whether so many bytes are all zero. */
+static inline int journal_is_zero(const uint8_t *data, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++)
+        if (data[i])
+            return 0;
+    return 1;
+}
+
 /* Where in a head of a kind lie the length of the body, and the number of files that are counted; 0 where it has none. */
 struct journal_lengths {
     size_t body, files;

@@ -22,16 +22,6 @@
 
 #include <string.h>
 
-#define ZEROS_BEHIND ((size_t)16) /* see binlog/format/journal/file_header.py */
-
-static int is_zero(const uint8_t *data, size_t bytes)
-{
-    for (size_t i = 0; i < bytes; i++)
-        if (data[i])
-            return 0;
-    return 1;
-}
-
 static size_t aligned(const struct journal_scan *scan, size_t offset)
 {
     return offset + (scan->alignment - offset % scan->alignment) % scan->alignment;
@@ -42,7 +32,7 @@ size_t journal_place(const struct journal_scan *scan, size_t end)
     if (end < scan->stop && scan->data[end])
         return end; /* most often, and to divide takes long */
     size_t place = aligned(scan, end);
-    return place <= scan->stop && is_zero(scan->data + end, place - end) ? place : end;
+    return place <= scan->stop && journal_is_zero(scan->data + end, place - end) ? place : end;
 }
 
 /* Where a head leads: the record's end, and where the next one lies; is_last: all records end there, and zeros follow. */
@@ -70,15 +60,16 @@ static int find_last(const struct journal_scan *scan, struct journal_walk *walk,
     return 0;
 }
 
-/* Whether all records of the file end where the one at a place would: its check is there, zeros follow, and no record. */
+/* Whether all records of the file end where the one at a place would: its check is there, zeros follow, and no record
+ * begins behind it. */
 static int is_end(const struct journal_scan *scan, struct journal_walk *walk, size_t place, size_t end)
 {
-    size_t stop = aligned(scan, end) + ZEROS_BEHIND;
+    size_t stop = aligned(scan, end) + JOURNAL_ZEROS_BEHIND;
 
     if (stop > scan->stop && !scan->is_whole)
         return 0;
     stop = stop > scan->stop ? scan->stop : stop;
-    if (is_zero(scan->data + end - JOURNAL_CHECK_BYTES, JOURNAL_CHECK_BYTES) || !is_zero(scan->data + end, stop - end))
+    if (get_u32(scan->data + end - JOURNAL_CHECK_BYTES) == 0 || !journal_is_zero(scan->data + end, stop - end))
         return 0;
     return find_last(scan, walk, place) != 0 ? -1 : walk->last < end;
 }
@@ -114,8 +105,8 @@ static int lead_there(const struct journal_scan *scan, struct journal_walk *walk
             break;
         place = journal_place(scan, place + (size_t)found.bytes);
     }
-    /* Zeros may end the last check. */
-    return place == way->next || (way->is_last && place < way->next && place + JOURNAL_CHECK_BYTES > way->end);
+    /* Zeros may end the last check; and where a flipped bit leads into the last record, this one ends behind that. */
+    return place == way->next || (way->is_last && place + JOURNAL_CHECK_BYTES > way->end);
 }
 
 /* A head with one bit changed, and zeros where the file ends before that does. */
@@ -128,8 +119,8 @@ struct changed {
 enum evidence { FAILED = -1, NONE, SOUND, BORNE_OUT };
 
 /* Whether what lies behind an end shows that the record at a place has it. */
-static enum evidence behind(const struct journal_scan *scan, struct journal_walk *walk, size_t place, const struct way *way,
-                            size_t end)
+static enum evidence behind(const struct journal_scan *scan, struct journal_walk *walk, size_t place,
+                            const struct way *way, size_t end)
 {
     struct journal_found found;
     int is_there;

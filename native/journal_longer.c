@@ -1,107 +1,70 @@
-/* Whether one bit of damage has made a record longer, over others that it hides, and it is sound all the same.
+/* Whether one bit of damage has made a record longer, and it is sound all the same.
  *
- * So it is where its check lies then in the body of a later record: whoever gave that, and knew the salt, has put it there.
- * But where the record ended that was appended, another one lies, within this one; and without the bit it is sound up to
- * there, as no record is that was so appended, see journal_shorter.c.  The first of these is asked first, for it is seen at
- * a glance that almost never anything lies there.
+ * So it is where its check lies then in the body of a later record, which is hidden, or in what an earlier use of the file
+ * has left: whoever gave that, and knew the salt, has put it there.  But without the bit it is sound up to where it ended,
+ * as no record is that was so appended, see journal_shorter.c.  To ask all of that would take as long as to find a record;
+ * but where it ended, another sound one lies, within it, or if it was the last one the zeros do that are behind that.  These
+ * are seen at a glance, and almost never there.
  *
  * Over zeros alone none grows.  x + 1 divides the polynomial of CRC-32C (G. Castagnoli et al., 1993), so all that is sound
- * at one place has an even number of set bits, or all an odd one; and one bit, with zeros, makes the one of the other.
- *
- * A longer one has a bit in its length that is set, or another kind; of each such bit, where it would end without it. */
+ * at one place has an even number of set bits, or all an odd one; and one bit, with zeros, makes the one of the other. */
 #define Py_LIMITED_API 0x030B0000
 #define PY_SSIZE_T_CLEAN
-#include "journal.h"
+#include "journal_shorter.h"
 
-#include "big_endian.h"
-#include "layout.h"
+#include "binlog.h"
 
-#include <string.h>
-
-/* A bit of a record's head, and where the record ends without it. */
-struct shorter {
-    size_t end, place;
-    uint8_t bit;
+struct longer {
+    const struct journal_scan *scan;
+    struct journal_walk *walk;
+    size_t offset, end;
 };
 
-/* Whether the record is sound without the bit. */
-static int is_sound_without(const struct journal_scan *scan, struct journal_walk *walk, size_t offset,
-                            const struct shorter *shorter)
+/* Whether the record may be one that ended there; an exception where there is no memory. */
+static int may_have_ended(void *context, size_t bytes)
 {
-    size_t room = scan->stop - offset;
-    uint8_t head[JOURNAL_HEAD_MAX] = {0};
-    struct journal_found found;
-
-    memcpy(head, scan->data + offset, room < sizeof head ? room : sizeof head);
-    head[shorter->place] ^= shorter->bit;
-    return journal_measure_so(scan, head, offset, &found) && journal_check_holds_so(scan, walk, offset, head, &found);
-}
-
-/* Whether it was that one; an exception where there is no memory. */
-static int was(const struct journal_scan *scan, struct journal_walk *walk, const struct journal_found *found,
-               const struct shorter *shorter)
-{
+    const struct longer *longer = context;
+    const struct journal_scan *scan = longer->scan;
+    size_t end = longer->offset + bytes;
     struct journal_found other;
-    uint8_t first = scan->data[shorter->end];
 
-    if (first ? !journal_is_kind(first) : scan->alignment == 1)
+    if (scan->data[end] && !journal_is_kind(scan->data[end]))
         return 0; /* as almost always */
-    size_t next = journal_place(scan, shorter->end);
-    if (next >= found->offset + (size_t)found->bytes || journal_is_sound(scan, walk, next, &other) != 1)
-        return 0;
-    /* One of the two is none; else who made a file could have each byte gone through as often as it likes. */
-    journal_in_vain(scan, walk, (size_t)other.bytes);
-    return is_sound_without(scan, walk, found->offset, shorter);
-}
-
-/* The shortest of a record's shorter ones that it was, if that ends before `end`, becomes it. */
-static void look_at(const struct journal_scan *scan, struct journal_walk *walk, const struct journal_found *found,
-                    const struct shorter *shorter, size_t *end)
-{
-    if (shorter->end < *end && was(scan, walk, found, shorter))
-        *end = shorter->end;
-}
-
-/* Those without a bit of a number of items, which lies at a place. */
-static void look_at_numbers(const struct journal_scan *scan, struct journal_walk *walk,
-                            const struct journal_found *found, size_t place, size_t item_bytes, size_t *end)
-{
-    size_t own_end = found->offset + (size_t)found->bytes;
-
-    for (uint32_t bits = get_u32(scan->data + found->offset + place); bits; bits &= bits - 1) {
-        int bit = __builtin_ctz(bits);
-        struct shorter shorter = {own_end - (item_bytes << bit), place + 3 - (size_t)bit / 8, (uint8_t)(1 << bit % 8)};
-        look_at(scan, walk, found, &shorter, end);
+    size_t next = journal_place(scan, end);
+    if (next < longer->end && scan->data[next]) {
+        if (journal_is_sound(scan, longer->walk, next, &other) != 1)
+            return 0;
+        /* One of the two is none; else who made a file could have each byte gone through as often as it likes. */
+        journal_in_vain(scan, longer->walk, (size_t)other.bytes);
+        return 1;
     }
-}
-
-/* Those of another kind. */
-static void look_at_kinds(const struct journal_scan *scan, struct journal_walk *walk, const struct journal_found *found,
-                          size_t *end)
-{
-    struct journal_found other = {.offset = found->offset};
-
-    for (int bit = 1; bit <= 16; bit *= 2) {
-        other.kind = found->kind ^ bit;
-        if (journal_is_kind((uint8_t)other.kind) && journal_measure_as_kind(scan, &other)) {
-            struct shorter shorter = {found->offset + (size_t)other.bytes, 0, (uint8_t)bit};
-            look_at(scan, walk, found, &shorter, end);
-        }
-    }
+    size_t room = scan->stop - end;
+    return journal_is_zero(scan->data + end, room < JOURNAL_ZEROS_BEHIND ? room : JOURNAL_ZEROS_BEHIND);
 }
 
 int journal_was_shorter(const struct journal_scan *scan, struct journal_walk *walk, const struct journal_found *found,
                         size_t *end)
 {
-    struct journal_lengths lengths = journal_lengths_of(found->kind);
-    size_t own_end = *end = found->offset + (size_t)found->bytes;
+    struct longer longer = {scan, walk, found->offset, found->offset + (size_t)found->bytes};
+    struct journal_all_shorter all;
+    const uint8_t *record = scan->data + found->offset;
 
-    look_at_kinds(scan, walk, found, end);
-    if (lengths.body)
-        look_at_numbers(scan, walk, found, lengths.body, 1, end);
-    if (lengths.files)
-        look_at_numbers(scan, walk, found, lengths.files, JOURNAL_PLACE_BYTES, end);
-    if (*end < own_end)
-        journal_in_vain(scan, walk, (size_t)found->bytes);
-    return PyErr_Occurred() ? -1 : *end < own_end;
+    journal_list_shorter(&all, scan, found->offset, (size_t)found->bytes, may_have_ended, &longer);
+    if (PyErr_Occurred())
+        return -1;
+    if (all.count == 0)
+        return 0;
+    uint32_t seed = journal_check_seed(&scan->use, scan->base + found->offset), crc = seed;
+    size_t done = 0;
+    int was_shorter = 0;
+    for (const struct journal_shorter *shorter = all.each; !was_shorter && shorter < all.each + all.count; shorter++) {
+        crc = walk->spans.before ? crc_spans_of(&walk->spans, seed, found->offset, shorter->checked)
+                                 : binlog_crc32c(crc, record + done, shorter->checked - done);
+        walk->crc_bytes += walk->spans.before ? 2 * CRC_SPANS_STEP : shorter->checked - done;
+        done = shorter->checked;
+        was_shorter = (crc ^ binlog_crc32c_bit(shorter->bit, done - shorter->place - 1)) == get_u32(record + done);
+    }
+    *end = found->offset + done + JOURNAL_CHECK_BYTES;
+    journal_in_vain(scan, walk, was_shorter ? (size_t)found->bytes : done);
+    return PyErr_Occurred() ? -1 : was_shorter;
 }

@@ -103,8 +103,15 @@ static int64_t put_record(uint8_t *data, const struct journal_use *use, uint64_t
     return end - data + JOURNAL_CHECK_BYTES;
 }
 
+/* Whether a check is zero, or is with one bit changed: where the last record is damaged, that its check is there and zeros
+ * follow shows where it ended. */
+static int is_nearly_zero(uint32_t check)
+{
+    return (check & (check - 1)) == 0;
+}
+
 /* The record goes where the arguments say, which `format` describes; where in the buffer it ends, or NULL with an
- * exception.  looks: it is negative where the record holds a mark of its file, and 0 where it may shrink. */
+ * exception.  looks: it is negative where the record holds a mark of its file, and 0 where it must not be appended. */
 static PyObject *pack(PyObject *args, const char *format, int looks)
 {
     Py_buffer buffer;
@@ -129,7 +136,9 @@ static PyObject *pack(PyObject *args, const char *format, int looks)
         uint8_t *start = (uint8_t *)buffer.buf + place;
         int64_t bytes = put_record(start, &use, at, &record);
         int64_t told = place + bytes;
-        if (looks && use.salt && journal_may_shrink(&use, at, start, (size_t)bytes))
+        if (looks && use.salt &&
+            (is_nearly_zero(get_u32(start + bytes - JOURNAL_CHECK_BYTES)) ||
+             journal_may_shrink(&use, at, start, (size_t)bytes)))
             told = 0;
         else if (looks && use.salt && journal_holds_mark(start, (size_t)bytes, file_id))
             told = -told;
@@ -150,8 +159,8 @@ PyObject *binlog_pack_journal(PyObject *module, PyObject *args)
 }
 
 /* pack_appended(...): as pack_journal; negative where what it has, behind its beginning, may be another record of the file
- * in our layout, or become one by what comes next: see journal_lookalikes.c.  0 where one bit would make it a shorter one:
- * see journal_shorter.c. */
+ * in our layout, or become one by what comes next: see journal_lookalikes.c.  0 where one bit would make it a shorter one,
+ * see journal_shorter.c, or its check is zero but for one bit. */
 PyObject *binlog_pack_appended(PyObject *module, PyObject *args)
 {
     (void)module;

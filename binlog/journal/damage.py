@@ -117,7 +117,7 @@ def is_cut(data: bytes, at: int, header: FileHeader) -> bool:
     sector_end = at - at % SECTOR_BYTES + SECTOR_BYTES
     end = said_end(data, at, header)
     if end is None:
-        return at + _HEAD_BYTES_MIN > sector_end
+        return at + _HEAD_BYTES_MIN > sector_end and not _is_one_bit_off(data, at, header)
     if end <= sector_end:
         return False
     if header.layout is not JournalLayout.NATIVE:

@@ -242,8 +242,10 @@ class Forger:
         raise AssertionError("nothing of that kind can be forged there")
 
     def with_check(self, kind: Kind, padding: int, mark_bytes: int) -> JournalRecord:
-        """Its own check ends in so much of what a record begins with."""
-        wanted = mark(self._header, kind)[:mark_bytes].rjust(4, b"\0")
+        """Its own check ends in so much of what a record begins with; none, where that has one bit at most."""
+        wanted = mark(self._header, kind)[:mark_bytes].rjust(4, b"x")
+        if int.from_bytes(wanted).bit_count() <= 1:  # no record with such a check is appended
+            return self.add(bytes(padding))
 
         def value(four: bytes) -> int:
             return int.from_bytes(self._packed(self.add(bytes(padding) + four))[-4:])

@@ -55,6 +55,22 @@ def test_nothing_is_told_of_what_the_engine_leaves(tmp_path: Path, layout: Journ
     assert check_journal(tmp_path) == []
 
 
+@pytest.mark.parametrize("before", [1, 4, 5, 20])
+def test_each_bit_of_a_head_at_the_end_of_a_sector_matters(tmp_path: Path, before: int) -> None:
+    """Of the last record, which begins so many bytes before that: one that was cut there would have no more of it."""
+    with journal(tmp_path) as (opened, _):
+        opened.append_add(1, 1, bytes(512 - before - JournalLayout.NATIVE.header_bytes - 22))
+        opened.append_add(2, 1, bytes(200))
+    file = files(tmp_path)[0]
+    at = records_in(file)[1][1]
+    assert at == 512 - before
+    for bit in range(8 * 18):
+        flip(file, at + bit // 8, 1 << bit % 8)
+        assert rules(tmp_path) == ["tail"], bit
+        flip(file, at + bit // 8, 1 << bit % 8)
+    assert rules(tmp_path) == []
+
+
 @pytest.mark.slow
 def test_each_bit_of_each_record_and_header_matters(tmp_path: Path) -> None:
     """In our layout; but for the last record of the journal, see below."""

@@ -202,6 +202,20 @@ def test_of_two_bits_that_may_be_flipped_it_is_the_one_that_hides_no_record() ->
     assert found_places(bytes(data), header) == [each[0] for each in places[1:]]
 
 
+@pytest.mark.parametrize("between", [0, 2])
+def test_a_length_that_leads_into_the_last_record_hides_none(between: int) -> None:
+    """To where zeros follow, and no record begins behind that: as behind all records."""
+    header = FileHeader(JournalLayout.NATIVE, 7, b"saltsalt")
+    bodies = [b"r" * 40, *([b"between"] * between)]
+    data, places = file_of_adds(header, bodies)
+    end = places[0][1] + 256
+    last = (bytes(end - len(data) - _ADD - 1) + b"x" + bytes(16)).ljust(300, b"m")
+    data, places = file_of_adds(header, [*bodies, last])
+    data += bytes(100)
+    data[places[0][0] + 15] ^= 1
+    assert found_places(bytes(data), header) == [each[0] for each in places[1:]]
+
+
 @st.composite
 def _damages(draw: st.DrawFn) -> tuple[FileHeader, bytes, list[tuple[int, int]], int]:
     """A file, its records, and which of them is damaged: by a bit, or a part that is lost, which its body foresaw."""

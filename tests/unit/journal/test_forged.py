@@ -293,7 +293,7 @@ def test_a_record_that_begins_in_a_check_and_goes_on_in_the_next_head_is_not_sou
     """A check is what a body makes it.  It ends in a kind and the beginning of the id, which the next kind ends."""
     options = _at_id(tmp_path, file_id)
     with journal(tmp_path, options) as (opened, _):
-        opened.append_add(102, 1, _forger(tmp_path, 102).with_check(Kind.DELETE, 0, 4).body)
+        opened.append_add(102, 1, _forger(tmp_path, 102).with_check(Kind.ROLLBACK, 0, 4).body)
         if not is_loaded:
             opened.append_add(_forger(tmp_path, 0).ending_a_mark(0).record_id, 1, b"")
     if is_loaded:
@@ -388,6 +388,22 @@ def test_no_bit_makes_an_update_of_a_transaction_a_delete(tmp_path: Path) -> Non
         ends = (bytes(size) + number.to_bytes(2) for size in range(100) for number in range(256))
         bodies = ((solved(lambda four: value(four, end), 0), end) for end in ends)  # noqa: B023 - it is called right here
         opened.append_update_tx(5, 1, 1, next(four + end for four, end in bodies if four is not None), sync=Sync.WAIT)
+    assert files_used(tmp_path) == [1, 2]
+
+
+@pytest.mark.parametrize("check", [0, 1, 1 << 31])
+def test_no_record_has_a_check_that_a_bit_makes_zero(tmp_path: Path, check: int) -> None:
+    """Where the last one is damaged, that its check is there shows where it ended."""
+    with journal(tmp_path) as (opened, _):
+        opened.append_add(1, 1, b"there")
+        place = foreseen(tmp_path)
+
+        def value(four: bytes) -> int:
+            return int.from_bytes(pack_record(JournalRecord(Kind.ADD, 0, 2, 1, four), place.header, place.at)[-4:])
+
+        four = solved(value, check)
+        assert four is not None
+        opened.append_add(2, 1, four)
     assert files_used(tmp_path) == [1, 2]
 
 

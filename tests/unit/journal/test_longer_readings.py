@@ -120,6 +120,27 @@ def test_a_commit_that_a_bit_makes_longer_hides_none(tmp_path: Path) -> None:
     assert (ids(loaded), bool(loaded.problems)) == ([9, 10], True)
 
 
+@pytest.mark.parametrize("alignment", [1, 64])
+@pytest.mark.parametrize("zeros", [16, 50, 250])
+def test_the_last_record_that_a_bit_makes_longer_by_what_was_left_there_is_not_believed(
+    alignment: int, zeros: int
+) -> None:
+    """By an earlier use of the file, behind the zeros that end the records."""
+    header = FileHeader(JournalLayout.NATIVE, 7, b"saltsalt", alignment)
+    data, places = file_of(header, [_add(b"there"), _add(b"a" * 40)])
+    start = places[1][0]
+    data += bytes(aligned(len(data), alignment) - len(data) + zeros)
+    end = start + _ADD + 40 + 256  # of the longer one's body
+    data += bytes([99]) * (end - len(data))
+    check = checked(with_longer(bytes(data), start, 8)[start:end], header, start)
+    data[end : end + 4] = check
+    data += b"left" * 100
+    damaged = with_longer(bytes(data), start, 8)
+    assert is_record(memoryview(damaged), start, header)
+    assert [each[1] for each in scan_records(bytes(data), header).records] == [each[0] for each in places]
+    assert [each[1] for each in scan_records(damaged, header).records] == [places[0][0]]
+
+
 def _in_two(place: Place, *, is_shorter: bool) -> list[JournalRecord]:
     """Two adds: in the one a record begins that ends in the other, once a bit of the first byte of its body is flipped.
 
