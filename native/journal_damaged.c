@@ -91,7 +91,10 @@ static int find_way(const struct journal_scan *scan, struct journal_walk *walk, 
     return way->is_last;
 }
 
-/* Whether sound records lie from an end on, one behind the other, up to where a way leads; -1 with an exception. */
+/* Whether sound records lie from an end on, one behind the other, up to where a way leads; -1 with an exception.
+ *
+ * Where that is zeros, one that lies at the end is enough: something that is no check lies before zeros in the body of the
+ * last record too, and in what an earlier use of the file has left behind that. */
 static int lead_there(const struct journal_scan *scan, struct journal_walk *walk, size_t end, const struct way *way)
 {
     struct journal_found found;
@@ -101,11 +104,13 @@ static int lead_there(const struct journal_scan *scan, struct journal_walk *walk
         int is_sound = journal_is_sound(scan, walk, place, &found);
         if (is_sound < 0)
             return -1;
+        if (is_sound && way->is_last)
+            return 1;
         if (!is_sound)
             break;
         place = journal_place(scan, place + (size_t)found.bytes);
     }
-    /* Zeros may end the last check; and where a flipped bit leads into the last record, this one ends behind that. */
+    /* Zeros may end the last check. */
     return place == way->next || (way->is_last && place + JOURNAL_CHECK_BYTES > way->end);
 }
 

@@ -202,16 +202,19 @@ def test_of_two_bits_that_may_be_flipped_it_is_the_one_that_hides_no_record() ->
     assert found_places(bytes(data), header) == [each[0] for each in places[1:]]
 
 
+@pytest.mark.parametrize("is_behind", [False, True], ids=["in the last one", "behind it"])
 @pytest.mark.parametrize("between", [0, 2])
-def test_a_length_that_leads_into_the_last_record_hides_none(between: int) -> None:
-    """To where zeros follow, and no record begins behind that: as behind all records."""
+def test_a_length_that_leads_to_zeros_hides_none(between: int, is_behind: bool) -> None:
+    """In the last record, or behind that, where an earlier use has left something: as where all records end."""
     header = FileHeader(JournalLayout.NATIVE, 7, b"saltsalt")
     bodies = [b"r" * 40, *([b"between"] * between)]
     data, places = file_of_adds(header, bodies)
     end = places[0][1] + 256
-    last = (bytes(end - len(data) - _ADD - 1) + b"x" + bytes(16)).ljust(300, b"m")
+    room = end - len(data) - _ADD - 1
+    last = b"m" * 30 if is_behind else (bytes(room) + b"x" + bytes(16)).ljust(300, b"m")
     data, places = file_of_adds(header, [*bodies, last])
-    data += bytes(100)
+    data += bytes(16)
+    data += bytes(end - 4 - len(data)) + b"left" + bytes(100) if is_behind else b""
     data[places[0][0] + 15] ^= 1
     assert found_places(bytes(data), header) == [each[0] for each in places[1:]]
 
