@@ -17,12 +17,13 @@ static uint32_t by_table(uint32_t crc, const uint8_t *data, size_t bytes)
     return crc_by_table(table, crc, data, bytes);
 }
 
-/* A polynomial modulo the CRC's, reflected: bit 31 is x^0; here one is multiplied by x. */
+/* Polynomials are taken modulo the CRC's, and are reflected: bit 31 is x^0.  One of them times x. */
 static uint32_t times_x(uint32_t a)
 {
     return (a >> 1) ^ (a & 1 ? POLYNOMIAL : 0);
 }
 
+/* The product of two. */
 static uint32_t multiply(uint32_t a, uint32_t b)
 {
     uint32_t product = 0;

@@ -1,5 +1,5 @@
 /* Records of a journal, for what makes them of Python's objects (journal_pack.c) and those of them (journal_scan.c,
- * journal_load.c, journal_columns.c), and what finds them (journal_found.c, journal_damaged.c,
+ * journal_load.c, journal_columns.c), and what finds them (journal_found.c, journal_damaged.c, and
  * journal_longer.c). */
 #ifndef BINLOG_JOURNAL_H
 #define BINLOG_JOURNAL_H

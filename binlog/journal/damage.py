@@ -116,13 +116,11 @@ def is_cut(data: bytes, at: int, header: FileHeader) -> bool:
     """
     sector_end = at - at % SECTOR_BYTES + SECTOR_BYTES
     end = said_end(data, at, header)
-    if end is None:
-        return at + _HEAD_BYTES_MIN > sector_end and not _is_one_bit_off(data, at, header)
-    if end <= sector_end:
+    if (at + _HEAD_BYTES_MIN if end is None else end) <= sector_end:
         return False
     if header.layout is not JournalLayout.NATIVE:
         return True
-    is_whole = any(data[end - CHECK_BYTES : end]) and not any(data[end : end + ZEROS_BEHIND])
+    is_whole = end is not None and any(data[end - CHECK_BYTES : end]) and not any(data[end : end + ZEROS_BEHIND])
     return not is_whole and not _is_one_bit_off(data, at, header)
 
 

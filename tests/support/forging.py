@@ -10,12 +10,23 @@ from typing import NamedTuple
 from binlog.format.crc import crc32c
 from binlog.format.journal.file_header import FileHeader, aligned
 from binlog.format.journal.record import CHECK_BYTES, JournalRecord, Kind, check_seed, is_record, pack_record, said_end
+from binlog.journal.journal import Journal
+from binlog.journal.options import Sync
 from binlog.storage.journal_records import scan_records
 from tests.support.journals import files, header_of, records_in
 
 # Of what is forged; what the forger has appended has another id, but where that is a part of what is forged.
 FORGED = 66
-WITH_BODIES = [Kind.ADD, Kind.UPDATE, Kind.ADD_TX, Kind.UPDATE_TX, Kind.DELETE_TX, Kind.PREPARE]
+# How a journal appends a body of each, and what lies before that.
+CARRIERS: dict[Kind, tuple[Callable[[Journal, bytes], object], int]] = {
+    Kind.ADD: (lambda opened, body: opened.append_add(2, 1, body), 18),
+    Kind.UPDATE: (lambda opened, body: opened.append_update(1, 1, body), 18),
+    Kind.ADD_TX: (lambda opened, body: opened.append_add_tx(5, 2, 1, body, sync=Sync.WAIT), 26),
+    Kind.UPDATE_TX: (lambda opened, body: opened.append_update_tx(5, 1, 1, body, sync=Sync.WAIT), 26),
+    Kind.DELETE_TX: (lambda opened, body: opened.append_delete_tx(5, 1, body, sync=Sync.WAIT), 25),
+    Kind.PREPARE: (lambda opened, body: opened.prepare(5, body), 21),
+}
+WITH_BODIES = list(CARRIERS)
 # What a Forger can try.
 WAYS = 9
 _LENGTHS_AT = {Kind.ADD: 13, Kind.UPDATE: 13, Kind.ADD_TX: 21, Kind.UPDATE_TX: 21, Kind.DELETE_TX: 21, Kind.PREPARE: 13}
