@@ -24,6 +24,9 @@ _SETTINGS = {
     "spark.python.unix.domain.socket.enabled": "true",
     # Rows go to Python 10,000 at a time otherwise, megabytes that no processor's cache holds on their way.
     "spark.sql.execution.arrow.maxBytesPerBatch": "1m",
+    # After a few large values Java's G1 gives memory of its heap back to the kernel, again and again, and takes it page
+    # by page for the next query.  The options of a session's own, extraJavaOptions, come behind these.
+    "spark.driver.defaultJavaOptions": "-XX:MaxHeapFreeRatio=100",
     "spark.ui.enabled": "false",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",

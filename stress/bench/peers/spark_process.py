@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import json
 import shutil
@@ -43,8 +44,9 @@ class SparkProcess:
     def seconds(self, job: str, *arguments: str) -> float:
         """Have a job done; how long it took.  Raises: MeasureError where its answer is not everybody's."""
         assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps([job, *arguments]) + "\n")
-        self._process.stdin.flush()
+        with contextlib.suppress(BrokenPipeError):  # it has ended since its last answer, and this one says how
+            self._process.stdin.write(json.dumps([job, *arguments]) + "\n")
+            self._process.stdin.flush()
         seconds, found = json.loads(self._answer())
         source, query = (*arguments, "")[:2]
         # A file as one value has other answers than its records.

@@ -25,7 +25,8 @@ _CORES = 2
 _WARM_ROUNDS = 4
 # Of the data's size, what a job takes of memory at most: what it has aside, what it writes, and what lies between.
 _MEMORY_TIMES = 3
-_SETTINGS = {"spark.ui.showConsoleProgress": "false", "spark.driver.memory": "4g"}
+# With the log's files as one value each, Java died of 4 GiB now and then.
+_SETTINGS = {"spark.ui.showConsoleProgress": "false", "spark.driver.memory": "6g"}
 
 
 def main() -> None:
