@@ -25,6 +25,7 @@ from binlog.format.commitlog.consume_queue import QueueUnit
 from binlog.format.commitlog.host import Host
 from binlog.storage.shared_buffer import shared_names
 from tests.support.checkout import ROOT
+from tests.support.descriptors import count_descriptors, descriptors_before
 from tests.support.waiting import until
 
 _NEVER = 3600.0
@@ -312,10 +313,10 @@ def test_a_store_that_cannot_be_opened_leaves_nothing_open(tmp_path: Path) -> No
     with MessageStore(tmp_path, _OPTIONS) as store:
         _fill(store, 30)
     (tmp_path / "index" / "20260101000000000").write_bytes(b"short")
-    before = os.listdir("/proc/self/fd")
+    before = descriptors_before()
     with pytest.raises(CorruptError, match="the file has 5 bytes"):
         MessageStore(tmp_path, _OPTIONS)
-    assert len(os.listdir("/proc/self/fd")) == len(before)
+    assert count_descriptors() == before
 
 
 _PROGRAM = """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
 import threading
@@ -22,6 +21,7 @@ from binlog.journal.loading import Loading
 from binlog.journal.options import Sync
 from binlog.storage.kept_or_undone import KeptOrUndone
 from binlog.storage.sole_owner import SoleOwner
+from tests.support.descriptors import count_descriptors, descriptors_before
 from tests.support.interruptions import Interruption
 from tests.support.journals import SMALL, ids, journal, reload
 from tests.support.signals import interrupting, strike
@@ -40,10 +40,6 @@ def folder(tmp_path: Path) -> Path:
             opened.append_add(number, 1, bytes(300), sync=Sync.LATER)
         opened.append_add_tx(100, 100, 1, b"nobody ends it")
     return path
-
-
-def _open_count() -> int:
-    return len(os.listdir("/proc/self/fd"))
 
 
 def _threads() -> list[str]:
@@ -69,9 +65,9 @@ def _started(path: Path) -> Journal:
 
 def test_wherever_a_start_is_interrupted_the_journal_is_nobodys(tmp_path: Path) -> None:
     """Though the one that was to be started is not closed."""
-    count, before = 0, _open_count()
+    count, before = 0, descriptors_before()
     for opened in _each_interruption(lambda: Journal(tmp_path, _OPTIONS), Journal.start):
-        assert _open_count() == before
+        assert count_descriptors() == before
         with Journal(tmp_path, _OPTIONS) as other:
             other.load()
         opened.start()
@@ -83,9 +79,9 @@ def test_wherever_a_start_is_interrupted_the_journal_is_nobodys(tmp_path: Path) 
 def test_wherever_a_load_is_interrupted_nothing_of_it_is_left(folder: Path, tmp_path: Path) -> None:
     expected = reload(shutil.copytree(folder, tmp_path / "copy"), _OPTIONS)
     opened = _started(folder)
-    before, threads, count = _open_count(), _threads(), 0
+    before, threads, count = descriptors_before(), _threads(), 0
     for each in _each_interruption(lambda: opened, Journal.load):
-        assert (_open_count(), _threads()) == (before, threads)
+        assert (count_descriptors(), _threads()) == (before, threads)
         with pytest.raises(StateError):
             each.new_id()
         count += 1
@@ -111,13 +107,13 @@ def test_whatever_a_load_does_when_it_is_interrupted_it_can_be_done_again(
         return plain(loading, *arguments)
 
     opened = _started(folder)
-    before, threads = _open_count(), _threads()
+    before, threads = descriptors_before(), _threads()
     with monkeypatch.context() as patch:
         patch.setattr(Loading, name, struck)
         for _ in range(20):
             with pytest.raises(KeyboardInterrupt):
                 opened.load()
-            assert (_open_count(), _threads()) == (before, threads)
+            assert (count_descriptors(), _threads()) == (before, threads)
     assert ids(opened.load()) == list(range(20))
     opened.append_add(200, 1, b"behind")
     opened.close()
@@ -171,7 +167,7 @@ def test_a_load_that_is_interrupted_twice_can_be_done_again(
         strike(signal.SIGUSR1)
 
     opened = _started(folder)
-    before = _open_count()
+    before = descriptors_before()
     for again_seconds in AGAIN_SECONDS:
         with monkeypatch.context() as patch:
             patch.setattr(JournalLife, "_roll_back", struck)
@@ -179,7 +175,7 @@ def test_a_load_that_is_interrupted_twice_can_be_done_again(
         assert ids(opened.load()) == list(range(20))
         opened.close()
         opened = _started(folder)
-        assert _open_count() == before
+        assert count_descriptors() == before
     opened.close()
 
 
@@ -193,14 +189,14 @@ def test_a_start_that_is_interrupted_twice_is_undone(
         strike(signal.SIGUSR1)
         return plain(*arguments)
 
-    before = _open_count()
+    before = descriptors_before()
     for again_seconds in AGAIN_SECONDS:
         opened = Journal(tmp_path, _OPTIONS)
         with monkeypatch.context() as patch:
             patch.setattr(life, "SoleOwner", struck)
             twice.interrupt(again_seconds, opened.start)
         join_step_threads()
-        assert _open_count() == before
+        assert count_descriptors() == before
         with Journal(tmp_path, _OPTIONS) as other:
             other.load()
         opened.start()

@@ -16,6 +16,7 @@ from binlog.journal import compaction
 from binlog.journal import files as files_module
 from binlog.journal.journal import Journal
 from binlog.journal.journal_file import JournalFile
+from tests.support.descriptors import count_descriptors, descriptors_before
 from tests.support.journals import SMALL, files, header_of, ids, journal, reload
 
 
@@ -100,7 +101,7 @@ def test_whatever_sync_of_a_load_fails_no_descriptor_stays_open(
             plain(fd)
 
         monkeypatch.setattr(os, name, failing)
-    before = len(os.listdir("/proc/self/fd"))
+    before = descriptors_before()
     failed = 0
     for fault in range(1, 100):
         calls = fault
@@ -112,7 +113,7 @@ def test_whatever_sync_of_a_load_fails_no_descriptor_stays_open(
             failed += 1
         with suppress(BinlogError):
             opened.close()
-        assert len(os.listdir("/proc/self/fd")) == before, fault
+        assert count_descriptors() == before, fault
         if calls > 0:
             break
     assert failed > 5
@@ -127,13 +128,13 @@ def test_a_file_that_cannot_be_renewed_is_not_left_open(tmp_path: Path, monkeypa
     with journal(tmp_path):
         pass
     file = JournalFile(str(tmp_path), -1, files(tmp_path)[0].name, header_of(files(tmp_path)[0]), 2048)
-    before = len(os.listdir("/proc/self/fd"))
+    before = descriptors_before()
     file.directory_fd = os.open(tmp_path, os.O_RDONLY)
     monkeypatch.setattr(os, "fdatasync", _fails)
     with pytest.raises(PoisonedError):
         file.renew(file.header)
     os.close(file.directory_fd)
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert count_descriptors() == before
 
 
 def _fails(fd: int) -> None:

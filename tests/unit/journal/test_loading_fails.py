@@ -17,6 +17,7 @@ import pytest
 from binlog.errors import BinlogError, CorruptError, StateError
 from binlog.journal.journal import Journal
 from binlog.journal.options import Sync
+from tests.support.descriptors import count_descriptors, descriptors_before
 from tests.support.journals import SMALL, files, flip, ids, journal, records_in, reload
 
 _CALLS = ("fdatasync", "fsync", "open", "link", "rename", "unlink", "listdir", "stat", "pread")
@@ -39,10 +40,6 @@ def _left_behind(path: Path) -> None:
     (path / "journal-50.jnl.tmp").write_bytes(b"half")
     (path / "journal-51.jnl").write_bytes(b"")
     (path / "journal-52.jnl").write_bytes(b"BI")
-
-
-def _open_count() -> int:
-    return len(os.listdir("/proc/self/fd"))
 
 
 def _threads() -> list[str]:
@@ -86,7 +83,7 @@ def test_a_load_that_fails_at_any_call_can_be_done_again(
         path = tmp_path / "at"
         shutil.copytree(tmp_path / "before", path)
         with Journal(path, _OPTIONS) as opened:
-            before, threads = _open_count(), _threads()
+            before, threads = descriptors_before(), _threads()
             with monkeypatch.context() as patch:
                 failing = Failing(patch, at, number)
                 try:
@@ -94,7 +91,7 @@ def test_a_load_that_fails_at_any_call_can_be_done_again(
                 except BinlogError:
                     failed += 1
                     failing.is_on = False
-                    assert (_open_count(), _threads()) == (before, threads), at
+                    assert (count_descriptors(), _threads()) == (before, threads), at
                     with pytest.raises(StateError):
                         opened.new_id()
                     loaded = opened.load()
@@ -116,11 +113,11 @@ def test_a_damaged_header_is_told_each_time_and_nothing_stays_open(tmp_path: Pat
     flip(files(tmp_path)[0], 20)
     name = next(tmp_path.glob("journal-1.jnl"))
     with Journal(tmp_path, SMALL) as again:
-        before = _open_count()
+        before = descriptors_before()
         for _ in range(2):
             with pytest.raises(CorruptError):
                 again.load()
-            assert _open_count() == before
+            assert count_descriptors() == before
         flip(name, 20)
         assert ids(again.load()) == [1]
 

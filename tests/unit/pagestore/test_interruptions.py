@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +13,7 @@ from binlog.pagestore import PageStore, Transaction, check_page_store
 from binlog.pagestore import store as store_module
 from binlog.pagestore.recovery import OpenFiles
 from binlog.pagestore.transaction import State
+from tests.support.descriptors import count_descriptors, descriptors_before
 from tests.support.interruptions import Interruption
 from tests.support.pagestores import QUEUE, SMALL, peek, put
 from tests.support.signals import strike
@@ -115,13 +115,13 @@ def _judge(found: list[bytes], transaction: Transaction, call: Callable[[Stage],
 
 
 def test_wherever_an_opening_is_interrupted_the_store_is_nobodys(tmp_path: Path) -> None:
-    count, before = 0, len(os.listdir("/proc/self/fd"))
+    count, before = 0, descriptors_before()
     opened: list[PageStore] = []
     while Interruption(count).run(lambda: opened.append(PageStore(tmp_path, SMALL))):
         join_step_threads()
         with PageStore(tmp_path, SMALL) as store:
             store.create_queue(QUEUE)
-        assert len(os.listdir("/proc/self/fd")) == before
+        assert count_descriptors() == before
         count += 1
     opened[0].close()
     assert count > 10
@@ -135,7 +135,7 @@ def test_an_opening_that_is_interrupted_twice_is_undone(tmp_path: Path, monkeypa
         strike(signal.SIGUSR1)
         return plain(*arguments)
 
-    before = len(os.listdir("/proc/self/fd"))
+    before = descriptors_before()
     with raising_twice() as twice:
         for again_seconds in AGAIN_SECONDS:
             with monkeypatch.context() as patch:
@@ -143,4 +143,4 @@ def test_an_opening_that_is_interrupted_twice_is_undone(tmp_path: Path, monkeypa
                 twice.interrupt(again_seconds, lambda: PageStore(tmp_path, SMALL))
             join_step_threads()
             PageStore(tmp_path, SMALL).close()
-            assert len(os.listdir("/proc/self/fd")) == before
+            assert count_descriptors() == before

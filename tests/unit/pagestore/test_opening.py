@@ -13,6 +13,7 @@ import pytest
 from binlog.errors import AccessError, BusyError, ClosedError, NotFoundError, StateError
 from binlog.pagestore import PageStore, check_page_store
 from tests.support.checkout import ROOT
+from tests.support.descriptors import count_descriptors, descriptors_before
 from tests.support.pagestores import QUEUE, SMALL, drain, page_store, peek, put
 
 
@@ -71,13 +72,13 @@ def test_no_descriptor_or_thread_is_left(tmp_path: Path) -> None:
 
     with page_store(tmp_path):
         pass
-    before = len(os.listdir("/proc/self/fd"))
+    before = descriptors_before()
     for _ in range(3):
         with page_store(tmp_path):
             pass
         with pytest.raises(ValueError, match="pages"):
             PageStore(tmp_path, type(SMALL)(page_bytes=4096))
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert count_descriptors() == before
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("binlog page store")]
 
 

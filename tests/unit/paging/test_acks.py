@@ -18,6 +18,7 @@ from binlog.paging import page as page_module
 from binlog.paging import page_acks as page_acks_module
 from binlog.paging.manager import PagingManager
 from binlog.paging.options import PagingOptions
+from tests.support.descriptors import count_descriptors, descriptors_before
 from tests.support.namespaces import on_a_small_disk
 from tests.support.paging import ADDRESS, SMALL, MemoryStore, crashed, numbered, page_all, page_files, paging
 from tests.support.queues import bodies, copied, taken
@@ -209,23 +210,23 @@ def test_few_files_are_open_however_many_pages_have_acknowledgements(tmp_path: P
         store.sync()
         opened.manager.drain()
         cursor = opened.manager.cursor(ADDRESS)
-        before = len(os.listdir("/proc/self/fd"))
+        before = descriptors_before()
         assert store.page_count == 200
         for page_id in range(1, 201):
             cursor.ack(_first_place(page_id))
-        assert len(os.listdir("/proc/self/fd")) - before <= 64
+        assert count_descriptors() - before <= 64
         cursor.ack(_first_place(1) + 1)
         opened.manager.drain()
         after = crashed(tmp_path / "paging")
-    assert len(os.listdir("/proc/self/fd")) < before
-    before = len(os.listdir("/proc/self/fd"))
+    assert count_descriptors() < before
+    before = descriptors_before()
     with paging(after) as (opened, store):
         cursor = opened.manager.cursor(ADDRESS)
         found = []
         while run := cursor.read():
             found += run.messages
         assert found == messages[3::2]
-        assert len(os.listdir("/proc/self/fd")) - before < 30
+        assert count_descriptors() - before < 30
 
 
 @pytest.fixture

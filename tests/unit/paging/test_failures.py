@@ -24,6 +24,7 @@ from binlog.paging.queue import Queue
 from binlog.paging.transactions import PageTransactions
 from binlog.storage.failures import write_failure
 from tests.support.children import Child
+from tests.support.descriptors import count_descriptors, descriptors_before
 from tests.support.failing import paging_that_fails, syncs_that_fail
 from tests.support.paging import numbered, page_all, page_files, paging, texts
 from tests.support.queues import bodies
@@ -89,9 +90,9 @@ def test_a_sync_that_fails_at_the_start_has_all_written_anew(tmp_path: Path, mon
 
 def test_a_queue_that_failed_leaves_no_descriptor_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     failed(tmp_path / "first", monkeypatch, PAGE_END)  # what is opened once for all is
-    before = os.listdir("/proc/self/fd")
+    before = descriptors_before()
     failed(tmp_path / "queue", monkeypatch, PAGE_END)
-    assert len(os.listdir("/proc/self/fd")) == len(before)
+    assert count_descriptors() == before
 
 
 def _refuses_all(queue: Queue) -> None:
@@ -204,7 +205,7 @@ def test_pages_whose_files_could_not_be_removed_leave_no_descriptor_open(
 ) -> None:
     with paging(tmp_path / "first"):
         pass  # what is opened once for all is
-    before = os.listdir("/proc/self/fd")
+    before = descriptors_before()
     with paging(tmp_path / "paging") as (opened, store):
         store.start_paging()
         store.page(b"message")
@@ -212,7 +213,7 @@ def test_pages_whose_files_could_not_be_removed_leave_no_descriptor_open(
         opened.manager.depage(store.address, lambda *_: None)
         with pytest.raises(AccessError):
             opened.manager.depage(store.address, lambda *_: None)
-    assert len(os.listdir("/proc/self/fd")) == len(before)
+    assert count_descriptors() == before
 
 
 def test_where_the_last_page_cannot_be_ended_nothing_more_is_paged(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +13,7 @@ from binlog.paging.cursor import PageCursor
 from binlog.paging.manager import PagingManager
 from binlog.paging.page_transaction import Outcome, PageTransaction
 from binlog.paging.store import PagingStore
+from tests.support.descriptors import count_descriptors, descriptors_before
 from tests.support.interruptions import Interruption
 from tests.support.paging import ADDRESS, SMALL, MemoryStore, numbered
 from tests.support.signals import strike
@@ -200,7 +200,7 @@ def _goes_on(manager: PagingManager) -> None:
 
 
 def test_wherever_a_start_is_interrupted_it_can_be_done_again(tmp_path: Path) -> None:
-    count, before = 0, len(os.listdir("/proc/self/fd"))
+    count, before = 0, descriptors_before()
     while True:
         path, records = tmp_path / str(count), MemoryStore()
         manager = _left(path, records)
@@ -208,7 +208,7 @@ def test_wherever_a_start_is_interrupted_it_can_be_done_again(tmp_path: Path) ->
         join_step_threads()
         if not was_interrupted:
             break
-        assert len(os.listdir("/proc/self/fd")) == before
+        assert count_descriptors() == before
         _goes_on(manager)
         count += 1
     manager.stop()
@@ -223,7 +223,7 @@ def test_a_start_that_is_interrupted_twice_is_undone(tmp_path: Path, monkeypatch
         plain(manager)
         strike(signal.SIGUSR1)
 
-    before = len(os.listdir("/proc/self/fd"))
+    before = descriptors_before()
     with raising_twice() as twice:
         for number, again_seconds in enumerate(AGAIN_SECONDS[::4]):
             manager = _left(tmp_path / str(number), MemoryStore())
@@ -231,5 +231,5 @@ def test_a_start_that_is_interrupted_twice_is_undone(tmp_path: Path, monkeypatch
                 patch.setattr(PagingManager, "_forget_gone", struck)
                 twice.interrupt(again_seconds, manager.start)
             join_step_threads()
-            assert len(os.listdir("/proc/self/fd")) == before
+            assert count_descriptors() == before
             _goes_on(manager)
