@@ -25,6 +25,7 @@ from typing import NoReturn
 import pytest
 
 from tests.support import tracer
+from tests.support.descriptors import count_descriptors, descriptors_before
 from tests.support.process_state import state_of
 from tests.support.syscall_names import call_name, table_of_names
 
@@ -424,10 +425,10 @@ def test_several_traces_run_at_once(tmp_path: Path) -> None:
 
 def test_traces_leave_no_descriptor_and_no_thread() -> None:
     tracer.trace(os.getppid)
-    descriptors, threads = len(os.listdir("/proc/self/fd")), threading.active_count()
+    descriptors, threads = descriptors_before(), threading.active_count()
     for kill_at in (0, None):
         tracer.trace(os.getppid, kill_at=kill_at)
-    assert (len(os.listdir("/proc/self/fd")), threading.active_count()) == (descriptors, threads)
+    assert (count_descriptors(), threading.active_count()) == (descriptors, threads)
 
 
 def test_it_is_quick_enough_for_sweeps() -> None:
