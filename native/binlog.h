@@ -87,6 +87,7 @@ struct binlog_index_state {
     uint64_t end, sequence, time_ns; /* of what was verified; the sequence of the record that follows */
     int counted;                     /* the sequence is known exactly, else it is the lowest that can be */
     int stop;
+    uint32_t crc; /* going on from what it was, of all that entries were made for */
 };
 int64_t binlog_index_build(const uint8_t *data, size_t bytes, int to_end, struct binlog_index_state *state,
                            uint8_t *entries, int64_t count_max);

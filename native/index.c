@@ -359,7 +359,9 @@ int64_t binlog_index_build(const uint8_t *data, size_t bytes, int to_end, struct
         put_u64(entries + INDEX_ENTRY_OFFSET, state->end);
         put_u64(entries + INDEX_ENTRY_TIME_NS, state->time_ns);
         put_u32(entries + INDEX_ENTRY_RANGE_BYTES, (uint32_t)length);
-        put_u32(entries + INDEX_ENTRY_RANGE_CRC, binlog_crc32c(0, data + at, length));
+        uint32_t crc = binlog_crc32c(0, data + at, length);
+        put_u32(entries + INDEX_ENTRY_RANGE_CRC, crc);
+        state->crc = binlog_crc32c_rest(crc, state->crc, length);
         state->sequence += records;
         state->end += length;
         at += length;

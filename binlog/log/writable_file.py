@@ -304,12 +304,15 @@ class WritableFile:
         """
         at, crc, count, written_out = tail, 0, 0, tail
         for data, records in runs:
+            self._make_room(at, at + len(data))
             write_at(self.fd, data, at, self.path)
-            crc = crc32c(data, crc)
             if len(data) < RANGE_BYTES_MAX:
                 ranges = None  # an entry for each that is so small is too many; the rest are made of the file
-            if ranges is not None:
+            if ranges is None:
+                crc = crc32c(data, crc)
+            else:
                 entries += ranges.build(data, to_end=True)
+                crc = ranges.crc
             at += len(data)
             count += records
             if at - written_out >= _WRITTEN_OUT_BYTES:
@@ -375,7 +378,7 @@ class WritableFile:
             error.add_note(f"the file could not be marked: {failure}")
 
     def _make_room(self, tail: int, end: int) -> None:
-        """As make_room in native/commit.c, for a file that another program made."""
+        """As make_room in native/commit.c, for what is not written there."""
         size = os.fstat(self.fd).st_size
         if end <= size:
             return

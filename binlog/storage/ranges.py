@@ -53,6 +53,12 @@ class Ranges:
         sequence: int = self._state.sequence
         return sequence if self._state.counted else None
 
+    @property
+    def crc(self) -> int:
+        """The CRC-32C of all that entries were built for, which costs next to nothing once each range has its own."""
+        crc: int = self._state.crc
+        return crc
+
     def build(self, data: bytes | memoryview, *, to_end: bool) -> bytes:
         """Entries for the whole ranges that `data` holds, which lies at `end`; for all of it with `to_end`."""
         count_max = len(data) // (lib.BINLOG_INDEX_RANGE_BYTES // 2) + 2

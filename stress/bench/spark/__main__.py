@@ -22,9 +22,11 @@ from stress.bench.spark.rows_source import RowSource
 
 _CORES = 2
 # How often each job is done before any is measured: Java compiles what it runs much of, and runs it slowly meanwhile.
-_WARM_ROUNDS = 4
+_WARM_ROUNDS = 8
 # Of the data's size, what a job takes of memory at most: what it has aside, what it writes, and what lies between.
 _MEMORY_TIMES = 3
+# Longer than the kernel waits with what was freed: ext4 tells the disk of it, and a virtual machine its host.
+_QUIET_SECONDS = 3.0
 # With the log's files as one value each, Java died of 4 GiB now and then.
 _SETTINGS = {"spark.ui.showConsoleProgress": "false", "spark.driver.memory": "6g"}
 
@@ -49,16 +51,20 @@ def _second(spark: Any, data: Dataset, name: str, arguments: list[str]) -> tuple
     """How long a job takes right behind itself, and what it finds.
 
     Behind another one it would pay for what that has left in Java's heap and the caches; and Spark ends a Python
-    process that had nothing to do for a minute, which others may have taken.
+    process that had nothing to do for a minute, which others may have taken.  What it wrote is removed, and the kernel
+    done with that, before the next one begins: to remove a gigabyte that is on the disk takes 0.2 s.
     """
     places = [data.folder] if name in ("extract", "write") else []
     for _ in range(2):
         os.sync()
+        time.sleep(_QUIET_SECONDS)
         touch_free_memory(_MEMORY_TIMES * data.records * RECORD_BYTES)
         data.read_in(jobs.form(data, name, arguments[0]))
         begun = time.perf_counter()
         found = getattr(jobs, name)(spark, data, *arguments, *places)
         seconds = time.perf_counter() - begun
+        if isinstance(found, Path):
+            found = jobs.remove(found)
     return seconds, found
 
 

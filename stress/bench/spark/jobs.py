@@ -58,9 +58,9 @@ def warm(spark: Any, data: Dataset, place: Path) -> None:
             if source != "files" or query == "count":
                 read(spark, data, source, query)
     for what in ("log", "parquet"):
-        extract(spark, data, what, place)
+        remove(extract(spark, data, what, place))
     for target in ("binlog", "parquet"):
-        write(spark, data, target, place)
+        remove(write(spark, data, target, place))
 
 
 def read(spark: Any, data: Dataset, source: str, query: str) -> int:
@@ -68,24 +68,25 @@ def read(spark: Any, data: Dataset, source: str, query: str) -> int:
     return int(SOURCES[source](spark, data).selectExpr(QUERIES[query]).first()[0])
 
 
-def extract(spark: Any, data: Dataset, source: str, place: Path) -> int:
-    """All columns into Parquet with zstd, from the log or from Parquet; how many bytes that is."""
+def extract(spark: Any, data: Dataset, source: str, place: Path) -> Path:
+    """All columns into Parquet with zstd, from the log or from Parquet; where that is, to be removed."""
     form, path = ("binlog", data.four) if source == "log" else ("parquet", data.parquet)
     target = place / "extract"
     spark.read.format(form).load(str(path)).write.parquet(str(target), compression="zstd")
-    return _remove(target)
+    return target
 
 
-def write(spark: Any, data: Dataset, form: str, place: Path) -> int:
-    """The records, from Parquet, into a log or into Parquet that is not compressed; how many bytes that is."""
+def write(spark: Any, data: Dataset, form: str, place: Path) -> Path:
+    """The records, from Parquet, into a log or into Parquet that is not compressed; where that is, to be removed."""
     target = place / "written"
     options = {"compression": "none"} if form == "parquet" else {}
     frame = spark.read.parquet(str(data.parquet)).select("data")
     frame.write.format(form).mode("append").options(**options).save(str(target))
-    return _remove(target)
+    return target
 
 
-def _remove(path: Path) -> int:
+def remove(path: Path) -> int:
+    """Remove what a job has written; how many bytes that was."""
     size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
     shutil.rmtree(path)
     return size

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import binlog
 from binlog import Batch, Mode, Reader, Ref, Turn, Writer
 from binlog.errors import ClosedError, CorruptError, FullError, GoneError, PoisonedError, StateError
+from binlog.storage.checksum import crc32c
 from tests.support.indexes import check_entries, index_entries
 from tests.support.logs import jpos_file, read_all
 
@@ -131,6 +132,27 @@ def test_the_index_is_made_of_large_batches_as_they_come_and_of_small_ones_after
         assert times == sorted(times)
         assert times[-1] <= (log / "00000001.dat").stat().st_mtime_ns
     assert not binlog.check(log)
+
+
+@pytest.mark.parametrize("sizes", [[100_000, 200_000], [100_000, 500, 90_000], [500], [100_000, 70_000, 3_000_000]])
+def test_a_turns_crc_is_of_all_its_records(log: Path, sizes: list[int]) -> None:
+    given = [Batch.from_records([b"%d" % size * 100] * (size // 100)) for size in sizes]
+    with Writer(log) as writer:
+        writer.append(b"before")
+        turn = writer.append_turn(given, source="s", turn=0)
+    assert turn is not None
+    assert turn.crc == crc32c(b"".join(bytes(batch.data) for batch in given))
+
+
+def test_space_is_prepared_ahead_of_batches(log: Path) -> None:
+    mebibyte = Batch.from_records([b"x" * 1020] * 1024)
+    with Writer(log, prepare_bytes=8 << 20) as writer:
+        assert writer.append_batches([mebibyte] * 17) == Ref(1, 256)
+        status = (log / "00000001.dat").stat()
+    # 1, 2, 4 and 8 MiB on top of what there was, and 8 more for what is left.
+    assert 17 << 20 < status.st_size <= 25 << 20
+    assert status.st_blocks * 512 >= status.st_size
+    assert len(read_all(log)) == 17 * 1024
 
 
 def test_an_error_of_the_callers_leaves_nothing(log: Path) -> None:
