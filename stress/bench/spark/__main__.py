@@ -25,7 +25,7 @@ _CORES = 2
 _WARM_ROUNDS = 8
 # Of the data's size, what a job takes of memory at most: what it has aside, what it writes, and what lies between.
 _MEMORY_TIMES = 3
-# Longer than the kernel waits with what was freed: ext4 tells the disk of it, and a virtual machine its host.
+# For each gigabyte of data: the kernel tells the disk and a virtual machine's host what was freed, two seconds after.
 _QUIET_SECONDS = 3.0
 # With the log's files as one value each, Java died of 4 GiB now and then.
 _SETTINGS = {"spark.ui.showConsoleProgress": "false", "spark.driver.memory": "6g"}
@@ -55,10 +55,11 @@ def _second(spark: Any, data: Dataset, name: str, arguments: list[str]) -> tuple
     done with that, before the next one begins: to remove a gigabyte that is on the disk takes 0.2 s.
     """
     places = [data.folder] if name in ("extract", "write") else []
+    size = data.records * RECORD_BYTES
     for _ in range(2):
         os.sync()
-        time.sleep(_QUIET_SECONDS)
-        touch_free_memory(_MEMORY_TIMES * data.records * RECORD_BYTES)
+        time.sleep(_QUIET_SECONDS * size / 1e9)
+        touch_free_memory(_MEMORY_TIMES * size)
         data.read_in(jobs.form(data, name, arguments[0]))
         begun = time.perf_counter()
         found = getattr(jobs, name)(spark, data, *arguments, *places)

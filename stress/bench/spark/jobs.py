@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,13 @@ SOURCES: dict[str, Frame] = {
 }  # fmt: skip
 
 QUERIES = {"count": "count(*)", "length": "sum(length(data))", "crc": "max(crc32(data))"}
+
+
+# docs/spark.md, for small records.  While they are written only: a source of Python rows would be handed on so too.
+_WRITE_SETTINGS = {
+    "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "2000",
+}
 
 
 _FORMS: dict[str, Callable[[Dataset], Path]] = {
@@ -81,8 +88,16 @@ def write(spark: Any, data: Dataset, form: str, place: Path) -> Path:
     target = place / "written"
     options = {"compression": "none"} if form == "parquet" else {}
     frame = spark.read.parquet(str(data.parquet)).select("data")
+    before = {name: spark.conf.get(name) for name in _WRITE_SETTINGS}
+    _set(spark, _WRITE_SETTINGS)
     frame.write.format(form).mode("append").options(**options).save(str(target))
+    _set(spark, before)
     return target
+
+
+def _set(spark: Any, settings: Mapping[str, str]) -> None:
+    for name, value in settings.items():
+        spark.conf.set(name, value)
 
 
 def remove(path: Path) -> int:
