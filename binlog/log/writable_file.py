@@ -263,7 +263,12 @@ class WritableFile:
         self.drain(segment, confirm=True)
         header = self.header()
         entries = bytearray()
-        end, crc, count = self._write_runs(header.tail, runs, self._ranges_behind(header), entries)
+        size = os.fstat(self.fd).st_size
+        try:
+            end, crc, count = self._write_runs(header.tail, runs, self._ranges_behind(header), entries)
+        except FullError:
+            self._give_back(size)
+            raise
         found = Turn(source or "", turn, count, self.number, header.tail, end, crc)
         if source is not None:
             if count:
@@ -384,9 +389,20 @@ class WritableFile:
             return
         step = min(max(tail, PREPARE_BYTES_FIRST), self._prepare_bytes)
         try:
-            allocate(self.fd, size, max(end, size + step), self.path)
+            self._grow(size, max(end, size + step))
         except FullError:
             # A nearly full disk, or a limit on the file's size, may still have room for this one.
-            size = os.fstat(self.fd).st_size
-            if size < end:
-                allocate(self.fd, size, end, self.path)
+            self._grow(size, end)
+
+    def _grow(self, size: int, end: int) -> None:
+        try:
+            allocate(self.fd, size, end, self.path)
+        except FullError:
+            # ext4 has given all that was left, some of which is wanted for what is written beside this file.
+            self._give_back(size)
+            raise
+
+    def _give_back(self, size: int) -> None:
+        """Give back what the file was given beyond its size before, of which nothing tells yet.  Under the lock."""
+        with suppress(OSError):  # it is only space, and `cut` tries again
+            os.ftruncate(self.fd, size)

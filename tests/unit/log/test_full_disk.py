@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import binlog
-from binlog import Reader, Writer
+from binlog import Batch, Reader, Writer
 from binlog.errors import FullError
 from tests.support.namespaces import on_a_small_disk
 from tests.unit.cli.running import wait_for
@@ -75,6 +75,24 @@ def _meet_a_limit(disk: Path) -> None:
     assert binlog.check(log) == []
 
 
-@pytest.mark.parametrize("work", [_use, _go_on, _meet_a_limit])
+def _turns(disk: Path) -> None:
+    log = disk / "log"
+    mebibyte = Batch.from_records([bytes(1020)] * 1024)
+    with Writer(log) as writer:
+        writer.append(b"before")
+        size = (log / "00000001.dat").stat().st_size
+        for _ in range(2):
+            with pytest.raises(FullError):
+                writer.append_turn([mebibyte] * 200, source="s", turn=1)
+            assert (log / "00000001.dat").stat().st_size == size
+        assert writer.append_turn([Batch.from_records([b"turn"])], source="s", turn=1) is not None
+        writer.append(b"between")
+        assert writer.cutover() == 2
+        assert writer.append_turn([mebibyte], source="s", turn=2) is not None
+    assert [entry.data for entry in Reader(log)][:3] == [b"before", b"turn", b"between"]
+    assert binlog.check(log) == []
+
+
+@pytest.mark.parametrize("work", [_use, _go_on, _meet_a_limit, _turns])
 def test_a_full_disk_fails_the_append_and_nothing_else(tmp_path: Path, work: Callable[[Path], None]) -> None:
     on_a_small_disk(tmp_path, lambda: work(tmp_path))
