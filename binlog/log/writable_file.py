@@ -267,7 +267,7 @@ class WritableFile:
         try:
             end, crc, count = self._write_runs(header.tail, runs, self._ranges_behind(header), entries)
         except FullError:
-            self._give_back(size)
+            self.cut(size)
             raise
         found = Turn(source or "", turn, count, self.number, header.tail, end, crc)
         if source is not None:
@@ -349,12 +349,12 @@ class WritableFile:
             write_at(self.fd, bell.to_bytes(4, "big"), _BELL, self.path)
         self.cut(header.tail)
 
-    def cut(self, tail: int) -> None:
-        """Give back the space prepared beyond the tail, which must have been read under this lock."""
-        if os.fstat(self.fd).st_size > tail:
+    def cut(self, end: int) -> None:
+        """Give back the space prepared beyond `end`: the tail, which must have been read under this lock, or more."""
+        if os.fstat(self.fd).st_size > end:
             # It is only space: where it cannot be given back now, the next writer that opens the log tries again.
             with suppress(OSError):
-                os.ftruncate(self.fd, max(tail, HEADER_BYTES))
+                os.ftruncate(self.fd, max(end, HEADER_BYTES))
 
     def wake(self) -> None:
         """Wake every reader that waits on this file.  After unlocking: they would only wait for us."""
@@ -399,10 +399,5 @@ class WritableFile:
             allocate(self.fd, size, end, self.path)
         except FullError:
             # ext4 has given all that was left, some of which is wanted for what is written beside this file.
-            self._give_back(size)
+            self.cut(size)
             raise
-
-    def _give_back(self, size: int) -> None:
-        """Give back what the file was given beyond its size before, of which nothing tells yet.  Under the lock."""
-        with suppress(OSError):  # it is only space, and `cut` tries again
-            os.ftruncate(self.fd, size)

@@ -26,6 +26,7 @@ _WARM_ROUNDS = 8
 # Of the data's size, what a job takes of memory at most: what it has aside, what it writes, and what lies between.
 _MEMORY_TIMES = 3
 # For each gigabyte of data: the kernel tells the disk and a virtual machine's host what was freed, two seconds after.
+# Nothing tells when that is done, so this is no wait for something that could be asked for.
 _QUIET_SECONDS = 3.0
 # With the log's files as one value each, Java died of 4 GiB now and then.
 _SETTINGS = {"spark.ui.showConsoleProgress": "false", "spark.driver.memory": "6g"}

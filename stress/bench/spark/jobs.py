@@ -90,8 +90,10 @@ def write(spark: Any, data: Dataset, form: str, place: Path) -> Path:
     frame = spark.read.parquet(str(data.parquet)).select("data")
     before = {name: spark.conf.get(name) for name in _WRITE_SETTINGS}
     _set(spark, _WRITE_SETTINGS)
-    frame.write.format(form).mode("append").options(**options).save(str(target))
-    _set(spark, before)
+    try:
+        frame.write.format(form).mode("append").options(**options).save(str(target))
+    finally:
+        _set(spark, before)
     return target
 
 
