@@ -8,6 +8,7 @@ from binlog.format.ref import Ref
 from binlog.log.archive import Archived, Dictionary, archive
 from binlog.log.batch import Batch, Entry
 from binlog.log.check import check, file_sizes
+from binlog.log.draft import Draft, Drafted
 from binlog.log.index_check import DamagedRange
 from binlog.log.once import Turn
 from binlog.log.options import Background
@@ -34,6 +35,8 @@ __all__ = [
     "Batch",
     "DamagedRange",
     "Dictionary",
+    "Draft",
+    "Drafted",
     "Entry",
     "FileStat",
     "FileSystem",

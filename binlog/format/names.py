@@ -8,6 +8,9 @@ import re
 import secrets
 
 NUMBER_FIRST = 1
+JOINING_FILE = ".joining"
+"""Says behind which file of a log others lie that count once it is closed."""
+
 NUMBER_MAX = 99_999_999  # eight digits; jPOS prints more, but a name of nine would no longer sort
 
 _LOG_FILE = re.compile(r"([0-9]{8})\.dat", re.ASCII)

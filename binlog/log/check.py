@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterator
 from contextlib import suppress
 
-from binlog.errors import BinlogError, NotFoundError
+from binlog.errors import BinlogError, CorruptError, NotFoundError
 from binlog.format.log_header import FIRST_OFFSET, LOG_HEADER, SLOT_BYTES, Flag, LogHeader, parse_slot
 from binlog.format.names import archive_file_name, damaged_file_range, log_file_name
 from binlog.format.problem import Problem, problem_of
@@ -59,7 +59,12 @@ def file_sizes(path: str | os.PathLike[str]) -> dict[int, int]:
 
 def _check(directory: LogDirectory, only: int | None) -> Iterator[Problem]:
     before: LogHeader | None = None
-    numbers = directory.numbers()
+    try:
+        numbers = directory.numbers()
+    except CorruptError as error:
+        # Of what the marker is to tell apart, nothing can be said; so it is all looked at.
+        yield problem_of(error, directory.path)
+        numbers = directory.listed()
     last = numbers[-1] if numbers else None
     if only is not None:
         numbers = [number for number in numbers if number < only][-1:] + ([only] if only in numbers else [])

@@ -12,6 +12,7 @@ from binlog.log.batch import Found
 from binlog.log.directory import LogDirectory
 from binlog.log.file_reader import FileReader
 from binlog.log.header_reading import check_next
+from binlog.log.joining import read_joining
 from binlog.log.late import LateRecords
 from binlog.log.place import Place
 from binlog.log.start import Place as StartPlace
@@ -152,6 +153,9 @@ class Cursor:
         following = self.directory.read_header(known.next_number)
         if not following.closed and following.tail == following.first_offset:
             return
+        joining = read_joining(self.directory.fd, self.directory.path)
+        if joining is not None and joining.after == place.file.number:
+            return  # its close is under way, or whoever was at it has died
         known.look()
         if not known.closed:
             text = f"the file is open, and leads to file {following.number}, which is in use"

@@ -17,6 +17,7 @@ from binlog.format.log_header import FIRST_OFFSET, Flag, LogHeader
 from binlog.format.names import NUMBER_MAX
 from binlog.log.directory import LogDirectory
 from binlog.log.header_reading import read_header, settled_header
+from binlog.log.joining import remove_left_joining
 from binlog.log.prepared_file import PreparedFile, new_header, new_log_uuid, sweep
 from binlog.log.sequence import RecordCounts
 from binlog.log.writable_file import WritableFile
@@ -63,6 +64,7 @@ class Cutover:
         file.complete_index(header)
         file.close_at(header, number)
         sweep(self._directory, number)
+        remove_left_joining(self._directory.fd, self._directory.path, file.number)
         return number
 
     def discard(self) -> None:
@@ -70,6 +72,10 @@ class Cutover:
         prepared, self._prepared = self._prepared, None
         if prepared is not None:
             prepared.discard()
+
+    def sequence_after(self, file: WritableFile, header: LogHeader) -> int:
+        """The sequence number of the first record behind `file`, whose lock is held."""
+        return self._counts.sequence_after(header, file.fd)
 
     def _name_prepared(self, file: WritableFile, header: LogHeader, number: int) -> bool:
         if self._prepared is None or self._prepared.number != number:
@@ -79,7 +85,7 @@ class Cutover:
             )
         return self._prepared.give_name(
             log_uuid=self._log_uuid(header),
-            first_sequence=self._counts.sequence_after(header, file.fd),
+            first_sequence=self.sequence_after(file, header),
             epoch=header.epoch,
             flags=Flag.MIXED if header.mixed else 0,
         )
@@ -101,7 +107,7 @@ class Cutover:
                 # Records may have come to the old file since this one was named; nobody writes here before the old
                 # file is closed, so its header may be written again.  (Where the close was lost with the power, the
                 # first commit here may be there, and not be published.)
-                sequence = self._counts.sequence_after(header, file.fd)
+                sequence = self.sequence_after(file, header)
                 flags = Flag.MIXED if header.mixed else 0
                 again = new_header(
                     number, log_uuid=found.uuid, first_sequence=sequence, epoch=header.epoch, flags=flags

@@ -18,6 +18,7 @@ from binlog.format.names import (
     log_file_number,
 )
 from binlog.log.header_reading import settled_header
+from binlog.log.joining import joined
 from binlog.log.opened_file import OpenedFile
 from binlog.storage.failures import own_errors
 from binlog.storage.files import open_directory, open_file
@@ -57,14 +58,15 @@ class LogDirectory:
                 os.close(fd)
 
     def numbers(self) -> list[int]:
-        """The numbers of the log files there are, archives among them, in order."""
-        found = self._listed()
+        """The numbers of the log's files, archives among them, in order.  Raises: AccessError, CorruptError."""
+        found = self.listed()
         # A listing of a large directory takes several calls, between which a file may have become an archive.
         while found and self._missed(found):
-            found = self._listed()
-        return found
+            found = self.listed()
+        return joined(self.fd, self.path, found)
 
-    def _listed(self) -> list[int]:
+    def listed(self) -> list[int]:
+        """The numbers in a listing, of files too that are not in the log yet, or never will be."""
         numbers = ((log_file_number(name) or archive_file_number(name)) for name in self.names())
         return sorted({number for number in numbers if number is not None})
 

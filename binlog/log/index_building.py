@@ -37,6 +37,7 @@ from binlog.storage.ranges import Ranges
 CATCH_UP_BYTES_MAX = 16 << 20
 _READ_BYTES = 1 << 20
 _TIME_AT = INDEX_ENTRY.offset("time_ns")
+_SEQUENCE_AT = INDEX_ENTRY.offset("sequence")
 # Of another boot's index the last entries are looked at one by one: those that may not have come to the disk.
 _LOOK_BACK = 1 << 15
 
@@ -106,11 +107,18 @@ class IndexWriting:
         ranges = self._ranges(header, header.tail)
         return ranges if ranges.end == header.tail else None
 
-    def add(self, entries: bytearray) -> None:
-        """Write entries that were made by `ranges_behind`, now that their records are in the log."""
-        time_ns = self._time_ns(self._last())
+    def add(self, entries: bytearray, *, first_sequence: int = 0, time_ns: int = 0) -> None:
+        """Write entries that were made while their records were at hand, now that those are in the log.
+
+        first_sequence: what their sequences are counted from.
+        time_ns: a time by which the records are there, where the file may have changed for the last time before that.
+        """
+        time_ns = max(self._time_ns(self._last()), time_ns)
         for at in range(0, len(entries), ENTRY_BYTES):
             entries[at + _TIME_AT : at + _TIME_AT + 8] = time_ns.to_bytes(8, "big")
+            if first_sequence:
+                own = slice(at + _SEQUENCE_AT, at + _SEQUENCE_AT + 8)
+                entries[own] = (first_sequence + int.from_bytes(entries[own], "big")).to_bytes(8, "big")
         write_at(self.fd, entries, os.fstat(self.fd).st_size, self.path)
 
     def _ranges(self, header: LogHeader, tail: int) -> Ranges:

@@ -88,19 +88,16 @@ class Turns:
         name = once_file_name(source)
         rename_file(self._directory.fd, next_file_name(name), name, self._path(name))
 
-    def settle(self, number: int, tail: int, holds: Callable[[int, int, int], bool]) -> None:
+    def settle(self, is_there: Callable[[Turn], bool]) -> None:
         """Settle every turn that stands as being appended.
 
-        number, tail: of the open file, as it was found and put right.
-        holds: whether its bytes from one offset to another have a CRC: a program that knows nothing of flags may have
-        appended as many.
+        is_there: whether its records are in the log, whose open file was found and put right.
         """
         for name in filter(is_next_file, self._directory.names()):
             turn = self._read(name)
             if turn is None:
                 continue
-            there = turn.number == number and tail >= turn.end and holds(turn.start, turn.end, turn.crc)
-            if turn.number < number or there:
+            if is_there(turn):
                 self.finish(turn.source)
             else:
                 remove_file(self._directory.fd, name, self._path(name))

@@ -14,16 +14,18 @@ from __future__ import annotations
 import errno
 import math
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import TypeVar
 
 from binlog.errors import BinlogError, ClosedError, GoneError, PoisonedError, StateError, UnknownOutcomeError
-from binlog.format.log_header import LogHeader
+from binlog.format.log_header import FIRST_OFFSET, LogHeader
 from binlog.format.record import LENGTH_BYTES
+from binlog.log.adoption import Adoption
 from binlog.log.batch import Batch
 from binlog.log.cutover import Cutover
 from binlog.log.directory import LogDirectory
+from binlog.log.draft import Drafted
 from binlog.log.once import Turn
 from binlog.log.options import WriterOptions
 from binlog.log.orphans import settle_orphans
@@ -37,6 +39,9 @@ from binlog.storage.segment import Segment
 
 _Result = TypeVar("_Result")
 _Action = Callable[[WritableFile, LogHeader], _Result]
+
+# In place of a turn: the open file was closed first, and the next one is to be looked at.
+_CUT_OVER = Turn("", 0, 0, 0, 0, 0, 0)
 
 # Threads of this process that hold a file's lock in Python, of whatever session.  A list: one may be in twice.
 _inside: list[int] = []
@@ -59,6 +64,15 @@ def _framed(batches: Iterable[Batch], record_bytes_max: int) -> Iterator[tuple[m
         raise _GivenError(error) from error
 
 
+def _used_up(drafts: Iterable[Drafted]) -> Iterator[Batch]:
+    """The records of drafts, each of which is removed once whoever asks goes on behind it: two copies of all of it may
+    be more memory than there is at hand (docs/decisions/0029-where-sparks-time-goes.md).
+    """
+    for draft in drafts:
+        yield from draft.read()
+        draft.remove()
+
+
 class Session(QuickSession):
     """A writer's hold on a log, in one process."""
 
@@ -78,6 +92,7 @@ class Session(QuickSession):
         self._append_spare = Append(wait=options.lock_timeout is None)  # for those that native/quick_append.c begins
         self._limits = options.limits()
         self._cutover = Cutover(directory, file_bytes=options.file_bytes_first, permissions=options.permissions)
+        self._adoption = Adoption(directory, permissions=options.permissions)
         self._succession = Succession(directory, options, self._cutover)
         if options.file_system is FileSystem.LOCAL:
             refuse_remote(directory.fd, directory.path)
@@ -118,14 +133,53 @@ class Session(QuickSession):
         """See Writer.append_batches and Writer.append_turn; None where a turn is in the log."""
 
         def append(file: WritableFile, header: LogHeader) -> Turn | None:
-            if not header.ours:
-                raise StateError(f"{file.path} was made by another program, and has no room for this; cut over first")
-            last = None if source is None else file.last_turn(header, source)
-            if last is not None and last.turn >= turn:
+            if self._has_taken(file, header, source, turn):
                 return None
             runs = _framed(batches, self._options.record_bytes_max)
             return file.append_together(runs, self._segment, source=source, turn=turn)
 
+        return self._together(append)
+
+    def append_drafts(self, drafts: Sequence[Drafted], *, source: str | None = None, turn: int = 0) -> Turn | None:
+        """See Writer.append_drafts; None where a turn is in the log."""
+        drafts = [draft for draft in drafts if draft.record_count]
+
+        def append(file: WritableFile, header: LogHeader) -> Turn | None:
+            if self._has_taken(file, header, source, turn):
+                return None
+            if header.mixed or not self._adoption.can_adopt(drafts):
+                runs = _framed(_used_up(drafts), self._options.record_bytes_max)
+                return file.append_together(runs, self._segment, source=source, turn=turn)
+            return self._adopt(file, header, drafts, source=source, turn=turn)
+
+        while (found := self._together(append)) is _CUT_OVER:
+            pass
+        with self._mutex:
+            if not self._busy:
+                self._leave()  # for the newest file, which is found by its name sooner than from one to the next
+        return found
+
+    def _has_taken(self, file: WritableFile, header: LogHeader, source: str | None, turn: int) -> bool:
+        """Whether a turn is in the log.  Raises: StateError where the open file can take none."""
+        if not header.ours:
+            raise StateError(f"{file.path} was made by another program, and has no room for this; cut over first")
+        last = None if source is None else file.last_turn(header, source)
+        return last is not None and last.turn >= turn
+
+    def _adopt(
+        self, file: WritableFile, header: LogHeader, drafts: Sequence[Drafted], *, source: str | None, turn: int
+    ) -> Turn:
+        if self.directory.exists(file.number + 1):
+            self._cutover.run(file, header)  # whoever cut over died before it closed this file
+            return _CUT_OVER
+        header = file.confirm(header)
+        count = sum(draft.record_count for draft in drafts)
+        first = drafts[0]
+        found = Turn(source or "", turn, count, file.number + 1, FIRST_OFFSET, first.end, first.crc)
+        self._adoption.run(file, header, self._cutover.sequence_after(file, header), drafts, found)
+        return found
+
+    def _together(self, append: _Action[Turn | None]) -> Turn | None:
         try:
             found = self.run(append)
         except _GivenError as given:

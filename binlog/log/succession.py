@@ -10,6 +10,7 @@ from binlog.format.names import NUMBER_FIRST
 from binlog.log.cutover import Cutover
 from binlog.log.directory import LogDirectory
 from binlog.log.header_reading import check_next, read_header, settled_header
+from binlog.log.joining import read_joining
 from binlog.log.options import WriterOptions
 from binlog.log.prepared_file import PreparedFile, new_log_uuid, sweep
 from binlog.log.writable_file import WritableFile, write_close
@@ -41,6 +42,7 @@ class Succession:
                 # that loses its name in a power cut is lost with it.
                 sync_directory(directory.fd, directory.path)
                 self._check_newest(numbers[-1])
+                self._keep_joined(numbers[-1])
                 if len(numbers) > 1 and directory.is_file(numbers[-2]):
                     # What is an archive was closed, and its close durable.
                     self._settle(numbers[-2], numbers[-1], reopen=reopen)
@@ -106,6 +108,19 @@ class Succession:
         finally:
             unlock(fd)
             file.close()
+
+    def _keep_joined(self, newest: int) -> None:
+        """Have the close durable that brought files into the log together: a power cut would take them away with it."""
+        directory = self._directory
+        joining = read_joining(directory.fd, directory.path)
+        if joining is None or newest <= joining.after or not directory.is_file(joining.after):
+            return
+        fd = directory.open(joining.after)
+        try:
+            path = directory.file_path(joining.after)
+            self._keep_closed(fd, read_header(fd, joining.after, path), path)
+        finally:
+            os.close(fd)
 
     def _closed_and_cut(self, number: int, newest: int) -> bool:
         """Whether nothing is left to do, which most often is so, and needs no lock."""

@@ -19,6 +19,7 @@ from binlog.errors import (
     FullError,
     GoneError,
     InternalError,
+    NotFoundError,
     PoisonedError,
     UnknownOutcomeError,
 )
@@ -28,8 +29,9 @@ from binlog.format.names import log_file_name
 from binlog.format.ref import OFFSET_MAX
 from binlog.log.directory import LogDirectory
 from binlog.log.evidence import FileEvidence
-from binlog.log.header_reading import check_header, check_size, read_header
+from binlog.log.header_reading import check_header, check_size, read_header, settled_header
 from binlog.log.index_building import CATCH_UP_BYTES_MAX, IndexWriting, open_index_writing
+from binlog.log.joining import remove_unjoined
 from binlog.log.once import Turn, Turns
 from binlog.log.recovery import Recovery
 from binlog.log.recovery_table import Action, decide
@@ -121,7 +123,7 @@ class WritableFile:
         recovery = Recovery(self._directory, self.number, self.fd)
         unsettled = header.flags & Flag.ONCE or verdict.action is not Action.KEEP
         header = recovery.carry_out(header, verdict, vouched=self._vouched)
-        if unsettled:
+        if unsettled and not header.closed:
             header = self._settle_turns(header, recovery)
         self._vouched = True
         self.ours = header.ours
@@ -131,8 +133,13 @@ class WritableFile:
         return header
 
     def _settle_turns(self, header: LogHeader, recovery: Recovery) -> LogHeader:
-        """Settle what whoever died here was appending as a turn, and only then take the flag back."""
-        self.turns.settle(self.number, header.tail, FileEvidence(self.fd, self.path).crc_holds)
+        """Settle what whoever died here was appending as a turn, or as drafts, and only then take the flag back.
+
+        Of a closed file there is nothing to settle: drafts are in the log with the close, and turns are settled in the
+        open file.
+        """
+        self.turns.settle(lambda turn: self._is_there(turn, header))
+        remove_unjoined(self._directory.fd, self._directory.path, self.number)
         if not header.ours or not header.flags & Flag.ONCE:
             return header
         return recovery.write(replace(header, flags=header.flags & ~Flag.ONCE))
@@ -246,10 +253,32 @@ class WritableFile:
         commit_foreign(self.fd, data, header.tail, self.path)
         return self.number, header.tail
 
+    def mark_once(self, header: LogHeader) -> None:
+        """Have the header say, durably, that whoever takes the lock next has something to settle first."""
+        marked = replace(header, flags=header.flags | Flag.ONCE)
+        write_at(self.fd, marked.published(), PUBLISHED.start, self.path)
+        sync(self.fd, self.path)
+
     def last_turn(self, header: LogHeader, source: str) -> Turn | None:
         """The last turn of a source that is in the log; right after the file was settled."""
-        self.turns.settle(self.number, header.tail, FileEvidence(self.fd, self.path).crc_holds)
+        self.turns.settle(lambda turn: self._is_there(turn, header))
         return self.turns.last(source)
+
+    def _is_there(self, turn: Turn, header: LogHeader) -> bool:
+        """Whether a turn's records are in the log, by their bytes.  header: of this file, the open one.
+
+        Where another program has appended in the middle of it, or cut over, others lie in their place.
+        """
+        if turn.number == self.number:
+            return _holds(turn, header, FileEvidence(self.fd, self.path))
+        if turn.number > self.number:
+            return False
+        try:
+            with self._directory.opened(turn.number) as file:
+                before = settled_header(file.content, turn.number, file.path)
+                return _holds(turn, before, FileEvidence(file.content, file.path))
+        except NotFoundError:
+            return True  # retention removed it, and that is for closed files
 
     def append_together(
         self, runs: Iterable[tuple[memoryview, int]], segment: Segment | None, *, source: str | None, turn: int
@@ -272,9 +301,7 @@ class WritableFile:
         found = Turn(source or "", turn, count, self.number, header.tail, end, crc)
         if source is not None:
             if count:
-                marked = replace(header, flags=header.flags | Flag.ONCE)
-                write_at(self.fd, marked.published(), PUBLISHED.start, self.path)
-                sync(self.fd, self.path)
+                self.mark_once(header)
             self.turns.begin(found)
         if count:
             size = end - header.tail
@@ -401,3 +428,7 @@ class WritableFile:
             # ext4 has given all that was left, some of which is wanted for what is written beside this file.
             self.cut(size)
             raise
+
+
+def _holds(turn: Turn, header: LogHeader, evidence: FileEvidence) -> bool:
+    return header.tail >= turn.end and evidence.crc_holds(turn.start, turn.end, turn.crc)

@@ -13,6 +13,7 @@ from binlog.format.ref import COUNT_MAX, Ref
 from binlog.log.background import BackgroundThread
 from binlog.log.batch import Batch
 from binlog.log.directory import LogDirectory
+from binlog.log.draft import Drafted
 from binlog.log.once import Turn
 from binlog.log.options import Background, WriterOptions
 from binlog.log.refs import Refs
@@ -224,11 +225,24 @@ class Writer(QuickWriter, Generic[_Place]):
         where this process or the machine died in the call that appended it.  Blocks and raises: as `append_batches`.
         After UnknownOutcomeError, PoisonedError or Ctrl-C the same call settles what became of the one before.
         """
-        if not isinstance(turn, int) or isinstance(turn, bool):
-            raise TypeError(f"a turn is a whole number, not {type(turn).__name__}")
-        if not 0 <= turn <= COUNT_MAX:
-            raise ValueError(f"a turn is 0 to {COUNT_MAX}, not {turn}")
+        _check_turn(turn)
         return self._open_session().append_batches(batches, source=source, turn=turn)
+
+    def append_drafts(self, drafts: Iterable[Drafted], *, source: str | None = None, turn: int = 0) -> Turn | None:
+        """Append the records of drafts, all or none of them, one draft after the other, and once as a source's turn.
+
+        Where all drafts are durable, belong to this user and lie on the log's file system, they become the next files
+        of the log as they are: nothing is copied, and nobody waits for more than some syncs.  All of them are in the
+        log at one moment, and the last one is the open file then.  Otherwise, and where another program writes to the
+        log too, they are copied into the open file, as by `append_batches`.
+        source, turn: as in `append_turn`; without a source, nothing tells a second call from the first.
+        Returns where the records lie, as far as the first file has them; None where the turn is in the log.
+        Durable on return.  The drafts are used up then, and also where it fails.
+        Raises: as `append_batches`, or as `append_turn`.
+        """
+        if source is not None:
+            _check_turn(turn)
+        return self._open_session().append_drafts(list(drafts), source=source, turn=turn)
 
     def last_turn(self, source: str) -> Turn | None:
         """The last turn of a source that is in the log, or None.  Blocks and raises as `append`."""
@@ -314,3 +328,10 @@ class Writer(QuickWriter, Generic[_Place]):
     def _refuse_size(self, size: int) -> NoReturn:
         limit = self._record_bytes_max
         raise FullError(f"a record of {size} bytes; the limit is {limit}", limit=limit, size=size)
+
+
+def _check_turn(turn: object) -> None:
+    if not isinstance(turn, int) or isinstance(turn, bool):
+        raise TypeError(f"a turn is a whole number, not {type(turn).__name__}")
+    if not 0 <= turn <= COUNT_MAX:
+        raise ValueError(f"a turn is 0 to {COUNT_MAX}, not {turn}")

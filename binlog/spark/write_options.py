@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from binlog import FileSystem
-from binlog.spark.option_values import record_bytes, refuse_unknown
+from binlog.spark.option_values import record_bytes, refuse_unknown, size
 from binlog.spark.options import local_path, one_path
 
 _TYPES = ("binary", "string")
@@ -20,6 +20,7 @@ class WriteOptions:
 
     path: the log's directory, absolute; made where it is missing.
     record_bytes_max: a larger row is an error.
+    file_bytes_min: what a task writes becomes a file of the log where it is as large, and is copied otherwise.
     file_system: ANY accepts a directory on NFS and the like, as a cluster shares it: for whoever knows that all others
         who append to the log do so on the driver's machine.
     source, turn: `txnAppId` and `txnVersion`, as Delta's users know them: rows with a version that is in the log, or a
@@ -28,6 +29,7 @@ class WriteOptions:
 
     path: str
     record_bytes_max: int
+    file_bytes_min: int = 64 << 20
     file_system: FileSystem = FileSystem.LOCAL
     source: str | None = None
     turn: int = 0
@@ -37,18 +39,19 @@ def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
     """The options of a write, as Spark hands them over.  Raises: ValueError for one that is missing or not known."""
     given = {name.lower(): value for name, value in options.items()}
     path = local_path(one_path(given, "what is written goes to one log"))
-    size = record_bytes("maxRecordBytes", given.pop("maxrecordbytes", "64m"))
+    record_bytes_max = record_bytes("maxRecordBytes", given.pop("maxrecordbytes", "64m"))
+    file_bytes_min = size("minFileBytes", given.pop("minfilebytes", "64m"))
     # A stream's own, which Spark hands over with ours.
     for name in ("checkpointlocation", "queryname"):
         given.pop(name, None)
     files = _file_system(given.pop("filesystem", FileSystem.LOCAL.value))
     source, turn = given.pop("txnappid", None), given.pop("txnversion", None)
-    refuse_unknown(given, ("maxRecordBytes", "fileSystem", "txnAppId", "txnVersion"))
+    refuse_unknown(given, ("maxRecordBytes", "minFileBytes", "fileSystem", "txnAppId", "txnVersion"))
     if (source is None) != (turn is None):
         raise ValueError("binlog: txnAppId and txnVersion go together")
     if turn is not None and not turn.isdecimal():
         raise ValueError(f"binlog: txnVersion is a whole number from 0 on, not {turn!r}")
-    return WriteOptions(path, size, files, source, int(turn or 0))
+    return WriteOptions(path, record_bytes_max, file_bytes_min, files, source, int(turn or 0))
 
 
 def _file_system(text: str) -> FileSystem:

@@ -26,9 +26,9 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 import binlog
-from binlog import Batch, Ref, Turn, Writer
+from binlog import Batch, Drafted, Ref, Turn, Writer
 from binlog.errors import AccessError, StateError
-from binlog.spark.aside import Aside, own_errors, take_aside, write_aside
+from binlog.spark.aside import to_append, write_aside
 from binlog.spark.other_machine import file_is_seen, this_machine
 from binlog.spark.worker import settle_worker
 from binlog.spark.write_options import WriteOptions
@@ -44,13 +44,13 @@ _PIECE_BYTES = 1 << 20
 class Written(WriterCommitMessage):
     """What a task wrote.
 
-    partition: its number.  folder: the one that it wrote into.  files: those that it wrote, in order.
+    partition: its number.  folder: the one that it wrote into.  draft: what it wrote, None for no rows.
     query: of a stream, else empty.  machine: where it ran.
     """
 
     partition: int
     folder: str
-    files: tuple[Aside, ...]
+    draft: Drafted | None
     query: str
     machine: str
 
@@ -77,8 +77,9 @@ class TaskWriter:
         make_folder(place)
         path = os.path.join(place, f"{context.partitionId()}-{uuid.uuid4().hex}")
         batches = (batch for rows in iterator for batch in _pieces(rows.column(self._column), self._column))
-        files = write_aside(path, batches, record_bytes_max=self._options.record_bytes_max)
-        return Written(context.partitionId(), place, files, query, this_machine())
+        sizes = {"record_bytes_max": self._options.record_bytes_max, "file_bytes_min": self._options.file_bytes_min}
+        draft = write_aside(path, batches, **sizes)
+        return Written(context.partitionId(), place, draft, query, this_machine())
 
 
 class BatchWriter(TaskWriter, DataSourceArrowWriter):
@@ -91,7 +92,7 @@ class BatchWriter(TaskWriter, DataSourceArrowWriter):
         wait_for(written)
         with open_writer(self._options) as writer:
             if self._options.source is None:
-                writer.append_batches(_batches(written))
+                writer.append_drafts(_drafts(written))
             else:
                 take_turn(writer, written, source=self._options.source, turn=self._options.turn)
         remove(written)
@@ -112,10 +113,10 @@ def take_turn(writer: Writer, written: Sequence[Written], *, source: str, turn: 
     Raises: StateError where the turn is in the log with other records: then what gave it has forgotten something, and
     what it gives now is neither in the log nor can be told apart from what is.
     """
-    appended = writer.append_turn(_batches(written), source=source, turn=turn)
+    appended = writer.append_drafts(_drafts(written), source=source, turn=turn)
     last = writer.last_turn(source)
     if appended is None and last is not None and last.turn == turn:
-        count = sum(file.count for each in written for file in each.files)
+        count = sum(each.draft.record_count for each in written if each.draft is not None)
         if last.record_count != count:
             text = f"batch {turn} of {source} is in the log with {last.record_count} records, and has {count} now"
             raise StateError(f"{text}: its checkpoint is older than the log, or of another query")
@@ -143,10 +144,11 @@ def _pieces(values: pa.Array, column: str) -> Iterator[Batch]:
         at = end
 
 
-def _batches(written: Sequence[Written]) -> Iterator[Batch]:
-    """The records of all tasks, one task after the other.  Raises: AccessError, CorruptError."""
-    for each in written:
-        yield from take_aside(each.files)
+def _drafts(written: Sequence[Written]) -> list[Drafted]:
+    """The records of all tasks, one task after the other.  Raises: AccessError, CorruptError, FullError."""
+    folder = next((each.folder for each in written), "")
+    drafts = [each.draft for each in written if each.draft is not None]
+    return to_append(os.path.join(folder, uuid.uuid4().hex), drafts)
 
 
 def wait_for(written: Sequence[Written]) -> None:
@@ -155,10 +157,10 @@ def wait_for(written: Sequence[Written]) -> None:
     Raises: StateError where a task wrote into a directory of its own machine.
     """
     for each in written:
-        for file in each.files:
-            if not file_is_seen(file.path, each.machine, size=file.size):
-                text = f"{file.path}, into which a task wrote, is not on the driver's machine"
-                raise StateError(f"{text}: on a cluster a log's directory is one that all machines share")
+        draft = each.draft
+        if draft is not None and not file_is_seen(draft.path, each.machine, size=draft.end):
+            text = f"{draft.path}, into which a task wrote, is not on the driver's machine"
+            raise StateError(f"{text}: on a cluster a log's directory is one that all machines share")
 
 
 def in_order(messages: Sequence[WriterCommitMessage | None]) -> list[Written]:
@@ -174,9 +176,13 @@ def remove(written: Sequence[Written]) -> None:
 def make_folder(path: str) -> None:
     """Make a folder that is to be aside, though another job may just be removing the one that it is to be in."""
     for _ in range(_TRIES):
-        with own_errors(path), suppress(FileNotFoundError):
+        try:
             os.makedirs(path, exist_ok=True)
-            return
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise AccessError(f"{path}: {error.strerror}", errno=error.errno, path=path) from error
+        return
     raise AccessError(f"{path} could not be made: the folder above it is removed again and again")
 
 

@@ -121,7 +121,7 @@ def create_file(directory_fd: int, name: str, path: str, *, mode: int | None) ->
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
         fd = os.open(name, flags, FILE_MODE if mode is None else mode, dir_fd=directory_fd)
         try:
-            _give_group(fd, os.fstat(directory_fd).st_gid)
+            give_group(fd, directory_fd)
             if mode is not None:
                 os.fchmod(fd, mode)
         except BaseException:
@@ -130,7 +130,9 @@ def create_file(directory_fd: int, name: str, path: str, *, mode: int | None) ->
         return fd
 
 
-def _give_group(fd: int, group: int) -> None:
+def give_group(fd: int, directory_fd: int) -> None:
+    """Give the file the directory's group, where that is ours to give."""
+    group = os.fstat(directory_fd).st_gid
     if os.fstat(fd).st_gid == group:
         return
     try:
@@ -140,8 +142,8 @@ def _give_group(fd: int, group: int) -> None:
         return
 
 
-def link_file(directory_fd: int, old: str, new: str, path: str) -> bool:
-    """Give the file the name `new` in place of `old`, durably, and tell whether it was given.
+def link_file(directory_fd: int, old: str, new: str, path: str, *, durable: bool = True) -> bool:
+    """Give the file the name `new` in place of `old`, durably unless told otherwise, and tell whether it was given.
 
     It is not where something has that name already, nor where `old` was swept away as a leftover because of that.
     """
@@ -151,7 +153,8 @@ def link_file(directory_fd: int, old: str, new: str, path: str) -> bool:
         except (FileExistsError, FileNotFoundError):
             return False
     remove_file(directory_fd, old, path)
-    sync_directory(directory_fd, path)
+    if durable:
+        sync_directory(directory_fd, path)
     return True
 
 

@@ -59,7 +59,7 @@ class Ranges:
         crc: int = self._state.crc
         return crc
 
-    def build(self, data: bytes | memoryview, *, to_end: bool) -> bytes:
+    def build(self, data: bytes | bytearray | memoryview, *, to_end: bool) -> bytes:
         """Entries for the whole ranges that `data` holds, which lies at `end`; for all of it with `to_end`."""
         count_max = len(data) // (lib.BINLOG_INDEX_RANGE_BYTES // 2) + 2
         entries = ffi.new("uint8_t[]", count_max * ENTRY_BYTES)

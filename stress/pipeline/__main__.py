@@ -2,7 +2,8 @@
 
 Four processes append to a log and cut it over.  A Spark job follows it into Parquet and into another log, and is killed
 at random moments; most of them while a batch is on its way into the log: from its first byte written aside to the end
-of its commit.  At the end each record is in both, once, in the order of the log.
+of its commit.  What its tasks write is copied into the other log by one job, and becomes files of it by the next.  At
+the end each record is in both, once, in the order of the log.
 Exit codes: 0 it is so, 1 it is not.
 """
 
@@ -46,7 +47,7 @@ class Pipeline:
 
     def kill(self) -> None:
         """Start the job, let it work for a while, and kill it."""
-        driver = self._start()
+        driver = self._start(*["--files"] * (self.kills % 2))
         # Chance alone may give too few of the kills that matter most.
         aimed = self._chance.random() < 0.75 or 3 * self.on_the_way <= self.kills
         try:

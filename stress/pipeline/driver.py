@@ -1,7 +1,8 @@
-"""The Spark job: python -m stress.pipeline.driver FOLDER [--last].
+"""The Spark job: python -m stress.pipeline.driver FOLDER [--last] [--files].
 
 Two queries follow the log in the folder: one into Parquet, one into another log.  With --last they read what there is,
-and what came of it in Parquet is printed, as JSON.
+and what came of it in Parquet is printed, as JSON.  With --files what a task writes becomes a file of the other log,
+however small it is; otherwise it is copied.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ _SETTINGS = {
 }
 
 
-def _query(spark: Any, folder: Path, name: str, columns: tuple[str, ...], form: str, *, last: bool) -> Any:
+def _query(
+    spark: Any, folder: Path, name: str, columns: tuple[str, ...], form: str, *, last: bool, **options: str
+) -> Any:
     most = _RECORDS_A_BATCH_LAST if last else _RECORDS_A_BATCH
     records = session_beside(spark).readStream.format("binlog").option("maxRecordsPerTrigger", most)
     writing = (
@@ -33,6 +36,7 @@ def _query(spark: Any, folder: Path, name: str, columns: tuple[str, ...], form: 
         .select(*columns)
         .writeStream.format(form)
         .option("checkpointLocation", str(folder / f"{name}.checkpoint"))
+        .options(**options)
         .queryName(name)
     )
     writing = writing.trigger(availableNow=True) if last else writing.trigger(processingTime="0 seconds")
@@ -44,12 +48,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--last", action="store_true")
+    parser.add_argument("--files", action="store_true")
     given = parser.parse_args()
+    options = {"minFileBytes": "1"} if given.files else {}
     with session("binlog pipeline", settings=_SETTINGS) as spark:
         spark.sparkContext.setLogLevel("ERROR")
         queries = [
             _query(spark, given.folder, PARQUET, ("number", "offset", "data"), "parquet", last=given.last),
-            _query(spark, given.folder, TARGET, ("data",), "binlog", last=given.last),
+            _query(spark, given.folder, TARGET, ("data",), "binlog", last=given.last, **options),
         ]
         print("running", flush=True)
         for query in queries:

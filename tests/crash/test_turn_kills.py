@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import binlog
-from binlog import Batch, Mode, Writer
+from binlog import Batch, Draft, Mode, Writer
 from tests.support.acknowledged import Acknowledged
 from tests.support.logs import read_all
 from tests.support.tracer import trace
@@ -22,12 +23,28 @@ SAME = b"the same for all"
 A_TURN = 3
 TURNS = 2
 
+Work = Callable[[Path, Acknowledged], None]
+
 
 def _take_turns(log: Path, _: Acknowledged) -> None:
     with Writer(log) as writer:
         for number in range(TURNS):
             turn = [Batch.from_records([SAME]), Batch.from_records([SAME] * (A_TURN - 1))]
             writer.append_turn(turn, source="s", turn=number)
+
+
+def _take_drafts(log: Path, _: Acknowledged) -> None:
+    """The same turns, each as two files."""
+    folder = log / "aside"
+    folder.mkdir(exist_ok=True)
+    with Writer(log) as writer:
+        for number in range(TURNS):
+            drafts = []
+            for count in (1, A_TURN - 1):
+                with Draft(folder / os.urandom(8).hex()) as draft:
+                    draft.append(Batch.from_records([SAME] * count))
+                    drafts.append(draft.finish())
+            writer.append_drafts(drafts, source="s", turn=number)
 
 
 def _append(log: Path, _: Acknowledged) -> None:
@@ -56,23 +73,26 @@ def _hold(log: Path, others: int) -> None:
 
 
 @pytest.mark.parametrize("others", [0, A_TURN])
-def test_a_turn_killed_at_each_call_is_there_once(in_memory: Path, others: int, figure: Callable[[str], None]) -> None:
+@pytest.mark.parametrize("work", [_take_turns, _take_drafts])
+def test_a_turn_killed_at_each_call_is_there_once(
+    in_memory: Path, work: Work, others: int, figure: Callable[[str], None]
+) -> None:
     """others: how many such records somebody appends before the turns are tried again; as many as a turn has."""
     log, start = in_memory / "log", in_memory / "start"
     _append(start, Acknowledged())
-    calls = _fewest_calls(_take_turns, start, log)
+    calls = _fewest_calls(work, start, log)
     died = 0
     for kill_at in range(calls):
-        run = trace(_take_turns, _copied(start, log), Acknowledged(), kill_at=kill_at)
+        run = trace(work, _copied(start, log), Acknowledged(), kill_at=kill_at)
         assert run.error is None
         died += run.killed_before is not None
         _hold(log, others)
         assert len(read_all(log)) == 1 + TURNS * A_TURN + others, kill_at
     assert died > 0.9 * calls
-    figure(f"turns killed at each call, {others} alike appended between: {died} deaths")
+    figure(f"turns killed at each call ({work.__name__}), {others} alike appended between: {died} deaths")
 
 
-def _fewest_calls(work: Callable[[Path, Acknowledged], None], start: Path, log: Path) -> int:
+def _fewest_calls(work: Work, start: Path, log: Path) -> int:
     """How many calls it makes at least: on a machine that is busy it asks and waits a few times more."""
     gc.collect()
     return min(len(trace(work, _copied(start, log), Acknowledged()).calls) for _ in range(3))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from binlog import FileSystem
+from binlog import Drafted, FileSystem
 from binlog.errors import AccessError, StateError
 from binlog.spark.write_options import WriteOptions, parse_write_options
 from binlog.storage.native import lib
@@ -26,7 +26,10 @@ def test_a_shared_file_system_is_accepted_where_it_is_said() -> None:
     [
         ({"path": "/log", "fileSystem": "nfs"}, "fileSystem is local or any, not 'nfs'"),
         ({"path": "s3://bucket/log"}, "'s3://bucket/log' is not a path in a file system of this machine"),
-        ({"path": "/log", "color": "red"}, "no option 'color'; there are path, maxRecordBytes, fileSystem, txnAppId"),
+        (
+            {"path": "/log", "color": "red"},
+            "no option 'color'; there are path, maxRecordBytes, minFileBytes",
+        ),
     ],
 )
 def test_what_is_not_known_is_refused(options: dict[str, str], text: str) -> None:
@@ -48,15 +51,15 @@ def test_a_shared_file_system_is_refused_unless_it_is_said(tmp_path: Path, monke
 
 @pytest.mark.spark
 def test_a_directory_that_the_machines_do_not_share_is_told(tmp_path: Path) -> None:
-    from binlog.spark.aside import Aside
     from binlog.spark.other_machine import this_machine
     from binlog.spark.writing import BatchWriter, Written
 
     writer = BatchWriter(parse_write_options({"path": str(tmp_path / "log")}), "data")
     folder = str(tmp_path / "log" / ".aside" / "job")
-    elsewhere = f"{folder}/0-x.0"
+    elsewhere = f"{folder}/0-x"
+    draft = Drafted(elsewhere, 5, 306, 0, durable=True, entries=b"")
     with pytest.raises(StateError, match=f"^{elsewhere}, into which a task wrote, is not on the driver's machine"):
-        writer.commit([Written(0, folder, (Aside(elsewhere, 5, 50, 0),), "", this_machine())])
+        writer.commit([Written(0, folder, draft, "", this_machine())])
 
 
 @pytest.mark.spark

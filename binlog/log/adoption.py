@@ -1,0 +1,165 @@
+"""Making drafts the next files of a log, as they are: all at once, or none, and with no copy.
+
+The order, under the open file's lock: its header takes Flag.ONCE, durably; the turn is named, where it is one; the
+marker is set (joining.py); each draft gets its header and is synced, and gets its name; the directory is synced; the
+open file is closed, as in a cutover.  That close, a write of two bytes, is what brings them all into the log.  A death
+before it leaves a log without them, which whoever takes the lock next clears of their names.
+
+The last of them is the open file from then on.  Its lock is taken before it has its name, when nobody can have it, and
+kept until its index is written: it alone may be appended to.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+from binlog.errors import AccessError, BinlogError, FullError, PoisonedError
+from binlog.format.log_header import FIRST_OFFSET, CommitSlot, LogHeader, Status
+from binlog.format.names import NUMBER_MAX, log_file_name
+from binlog.log.directory import LogDirectory
+from binlog.log.draft import Drafted
+from binlog.log.index_building import open_index_writing
+from binlog.log.joining import Joining, remove_joining, write_joining
+from binlog.log.once import Turn
+from binlog.log.prepared_file import new_header, sweep
+from binlog.log.writable_file import WritableFile
+from binlog.storage.descriptor import Descriptor
+from binlog.storage.failures import own_errors
+from binlog.storage.files import give_group, link_file, sync_directory
+from binlog.storage.locks import lock, unlock
+
+_NONCE_BYTES = 4
+
+
+class Adoption:
+    """Adopts drafts for one writer.  permissions: of the files; None for those that they have."""
+
+    def __init__(self, directory: LogDirectory, *, permissions: int | None) -> None:
+        self._directory = directory
+        self._permissions = permissions
+
+    def can_adopt(self, drafts: Sequence[Drafted]) -> bool:
+        """Whether they are files that may have a second name: synced, ours, whole, and on the log's file system."""
+        return bool(drafts) and all(draft.durable and self._is_own(draft) for draft in drafts)
+
+    def _is_own(self, draft: Drafted) -> bool:
+        try:
+            status = os.lstat(draft.path)
+        except OSError:
+            return False  # whoever reads it tells why
+        return (
+            stat.S_ISREG(status.st_mode)
+            and status.st_nlink == 1
+            and status.st_uid == os.geteuid()
+            and status.st_size == draft.end
+            and status.st_dev == os.fstat(self._directory.fd).st_dev
+        )
+
+    def run(
+        self, file: WritableFile, header: LogHeader, first_sequence: int, drafts: Sequence[Drafted], turn: Turn
+    ) -> None:
+        """Adopt the drafts behind `file`, whose lock is held, which is open, confirmed, and followed by none.
+
+        first_sequence: of their first record.  turn: what is named, unless it has no source.
+        Raises: FullError or AccessError with nothing changed; PoisonedError.
+        """
+        joining = Joining(file.number, file.number + len(drafts))
+        if joining.last > NUMBER_MAX:
+            raise FullError(f"{file.path}: there are no more file numbers", limit=NUMBER_MAX)
+        file.mark_once(header)
+        headers = self._headers(header, joining, first_sequence, drafts)
+        last = Descriptor(self._directory.fd, drafts[-1].path, drafts[-1].path)
+        try:
+            lock(last.fd, drafts[-1].path, 0)
+            try:
+                if turn.source:
+                    file.turns.begin(turn)
+                write_joining(self._directory.fd, self._directory.path, joining)
+                for draft, new in zip(drafts, headers, strict=True):
+                    self._give_name(draft, new)
+                sync_directory(self._directory.fd, self._directory.path)
+            except PoisonedError:
+                raise
+            except BinlogError:
+                with suppress(BinlogError):
+                    file.settle(reopen=False)  # as whoever takes the lock next would: it gives the space back
+                raise
+            file.complete_index(header)
+            file.close_at(header, file.number + 1)
+            # They are in the log by now, and whatever fails here says nothing of that: see `append_together`.
+            for draft, new in zip(drafts, headers, strict=True):
+                self._write_index(draft, new)
+            with suppress(FullError, AccessError):
+                if turn.source:
+                    file.turns.finish(turn.source)
+                remove_joining(self._directory.fd, self._directory.path)
+                sweep(self._directory, joining.last)
+        finally:
+            unlock(last.fd)
+            last.close()
+
+    def _headers(
+        self, before: LogHeader, joining: Joining, first_sequence: int, drafts: Sequence[Drafted]
+    ) -> list[LogHeader]:
+        """What each is to say of itself: all but the last one that it is closed."""
+        found = []
+        for number, draft in zip(joining.numbers, drafts, strict=True):
+            empty = new_header(number, log_uuid=before.uuid, first_sequence=first_sequence, epoch=before.epoch)
+            slot = CommitSlot(
+                counter=1, start=FIRST_OFFSET, end=draft.end, record_count=draft.record_count,
+                time_ns=empty.created_ns + 1, group_crc=draft.crc, epoch=empty.epoch,
+                nonce=int.from_bytes(os.urandom(_NONCE_BYTES), "big"),
+            )  # fmt: skip
+            full = replace(
+                empty.with_slot(slot), tail=draft.end, own_tail=draft.end, record_count=draft.record_count,
+                confirmed_end=draft.end, confirmed_counter=slot.counter,
+            )  # fmt: skip
+            if number < joining.last:
+                full = replace(full, status=Status.CLOSED, next_number=number + 1)
+            found.append(full)
+            first_sequence += draft.record_count
+        return found
+
+    def _give_name(self, draft: Drafted, header: LogHeader) -> None:
+        """Write the draft's header, durably, and give it the name of a log file, which is not durable yet."""
+        directory, path = self._directory, draft.path
+        descriptor = Descriptor(directory.fd, path, path)
+        try:
+            give_group(descriptor.fd, directory.fd)
+            # A failure here is one of the draft alone, and the log is none the worse for it.
+            with own_errors(path, "making it a file of the log"):
+                if self._permissions is not None:
+                    os.fchmod(descriptor.fd, self._permissions)
+                os.pwrite(descriptor.fd, header.pack(), 0)
+                os.fdatasync(descriptor.fd)
+        finally:
+            descriptor.close()
+        name = log_file_name(header.number)
+        if not link_file(directory.fd, path, name, directory.file_path(header.number), durable=False):
+            text = f"{path} is gone, or {directory.file_path(header.number)} is there already"
+            raise AccessError(text, errno=errno.EEXIST, path=path)
+
+    def _write_index(self, draft: Drafted, header: LogHeader) -> None:
+        """Write the index of a file that is in the log now."""
+        directory = self._directory
+        path = directory.file_path(header.number)
+        with suppress(BinlogError, OSError):
+            descriptor = Descriptor(directory.fd, log_file_name(header.number), path)
+            try:
+                index = open_index_writing(directory.fd, header.number, path, descriptor.fd)
+                if index is None:
+                    return
+                try:
+                    if index.cut(header, FIRST_OFFSET):
+                        entries = bytearray(draft.entries)
+                        index.add(entries, first_sequence=header.first_sequence, time_ns=time.time_ns())
+                finally:
+                    index.close()
+            finally:
+                descriptor.close()

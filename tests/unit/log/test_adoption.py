@@ -1,0 +1,336 @@
+"""Drafts that become files of a log: all of them at once, once, as they are."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import binlog
+from binlog import Batch, Draft, Drafted, Mode, Reader, Ref, Since, Start, Writer
+from binlog import Sequence as SequenceNumber
+from binlog.errors import AccessError, ClosedError, CorruptError, FullError, StateError
+from binlog.log import adoption
+from binlog.log.joining import Joining, read_joining, write_joining
+from tests.support.indexes import check_entries, index_entries
+from tests.support.logs import jpos_file, read_all
+
+
+def draft(folder: Path, name: str, *batches: Sequence[bytes], durable_from: int = 0) -> Drafted:
+    folder.mkdir(exist_ok=True)
+    with Draft(folder / name, durable_from=durable_from) as made:
+        for records in batches:
+            made.append(Batch.from_records(list(records)))
+        return made.finish()
+
+
+def drafts(log: Path, *files: Sequence[bytes]) -> list[Drafted]:
+    return [draft(log / "aside", f"{os.urandom(4).hex()}", records) for records in files]
+
+
+def inode(path: str | Path) -> int:
+    return os.stat(path).st_ino
+
+
+def test_drafts_become_the_next_files_as_they_are(log: Path) -> None:
+    with Writer(log) as writer:
+        writer.append(b"before")
+        made = drafts(log, [b"1", b"2"], [b"3"], [b"4", b"5"])
+        inodes = [inode(each.path) for each in made]
+        turn = writer.append_drafts(made)
+        assert turn is not None
+        assert (turn.ref, turn.record_count, turn.source) == (Ref(2, 256), 5, "")
+        assert [inode(log / f"0000000{number}.dat") for number in (2, 3, 4)] == inodes
+        assert writer.append(b"after") == Ref(4, 266)
+    assert read_all(log) == [b"before", b"1", b"2", b"3", b"4", b"5", b"after"]
+    assert not any(os.path.exists(each.path) for each in made)
+    assert sorted(log.glob(".*")) == []
+    assert binlog.check(log) == []
+    assert [file.first_sequence for file in binlog.stat(log).files] == [0, 1, 3, 4]
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.lists(st.binary(max_size=20), max_size=4), max_size=5), st.booleans(), st.integers(0, 2))
+def test_whatever_drafts_there_are(tmp_path: Path, files: list[list[bytes]], durable: bool, before: int) -> None:
+    log = tmp_path / os.urandom(6).hex()
+    with Writer(log) as writer:
+        for number in range(before):
+            writer.append(b"%d" % number)
+        made = [
+            draft(log / "aside", str(number), records, durable_from=0 if durable else 1 << 30)
+            for number, records in enumerate(files)
+        ]
+        records = [record for each in files for record in each]
+        turn = writer.append_drafts(made, source="s", turn=7)
+        assert turn is not None
+        assert turn.record_count == len(records)
+        assert writer.append_drafts(made, source="s", turn=7) is None
+        writer.append(b"after")
+    assert read_all(log) == [*(b"%d" % number for number in range(before)), *records, b"after"]
+    adopted = sum(bool(each) for each in files) if durable else 0
+    assert len(binlog.stat(log).files) == 1 + adopted
+    assert binlog.check(log) == []
+
+
+def test_their_index_is_made_of_what_was_at_hand(log: Path) -> None:
+    with Writer(log) as writer:
+        writer.append_many([b"%d" % number for number in range(100)])
+        made = drafts(log, [b"x" * 500] * 5000, [b"y" * 700] * 3000)
+        writer.append_drafts(made)
+        for number in (2, 3):
+            assert check_entries(log, number) == 0
+            assert len(index_entries(log, number)) > 10
+        writer.append(b"after")
+    assert check_entries(log, 3) == 0
+    times = [entry.time_ns for number in (1, 2, 3) for entry in index_entries(log, number)]
+    assert times == sorted(times)
+    with Reader(log, SequenceNumber(5100 + 7)) as reader:
+        assert next(reader).ref == Ref(3, 256 + 7 * 704)
+
+
+def test_what_is_appended_since_a_time_has_them(log: Path) -> None:
+    """Though they were written, and got their names, before it."""
+    import time
+
+    with Writer(log) as writer:
+        writer.append(b"before")
+        made = drafts(log, [b"x" * 500] * 500, [b"y"])
+        name = adoption.Adoption._give_name
+        moments: list[float] = []
+
+        def named(self: adoption.Adoption, *arguments: object) -> None:
+            name(self, *arguments)  # type: ignore[arg-type]
+            time.sleep(0.02)
+            moments.append(time.time())
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(adoption.Adoption, "_give_name", named)
+            writer.append_drafts(made)
+    with Reader(log, Since(moments[-1])) as reader:
+        assert [entry.data[:1] for entry in reader] == [b"x"] * 500 + [b"y"]
+
+
+def test_nothing_of_them_is_seen_before_all_is(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = adoption.Adoption._give_name
+    seen: list[list[bytes]] = []
+
+    def named(self: adoption.Adoption, *arguments: object) -> None:
+        name(self, *arguments)  # type: ignore[arg-type]
+        seen.append(read_all(log))
+        assert len(binlog.stat(log).files) == 1
+        assert binlog.check(log) == []
+        with Reader(log, Start.END) as reader:
+            assert reader.next_ref == Ref(1, 266)
+        with pytest.raises(ValueError, match="there is no such file"):
+            Reader(log, Ref(2, 256))
+        assert binlog.prune(log, keep_bytes=0) == []
+        assert binlog.archive(log) == []
+
+    with Writer(log) as writer:
+        writer.append(b"before")
+        made = drafts(log, [b"1"], [b"2"])
+        monkeypatch.setattr(adoption.Adoption, "_give_name", named)
+        writer.append_drafts(made)
+    assert seen == [[b"before"], [b"before"]]
+    assert read_all(log) == [b"before", b"1", b"2"]
+
+
+def test_a_reader_at_the_end_is_woken_and_goes_through_all(log: Path) -> None:
+    found: list[bytes] = []
+    with Writer(log) as writer:
+        writer.append(b"before")
+        with Reader(log) as reader:
+
+            def follow() -> None:
+                for entry in reader.tail():
+                    found.append(entry.data)
+                    if entry.data == b"after":
+                        return
+
+            thread = threading.Thread(target=follow)
+            thread.start()
+            writer.append_drafts(drafts(log, [b"1"], [b"2"]))
+            writer.append(b"after")
+            thread.join(20)
+    assert found == [b"before", b"1", b"2", b"after"]
+
+
+def test_another_writer_and_what_it_has_staged_go_on_behind_them(log: Path) -> None:
+    with Writer(log) as writer, Writer(log) as other:
+        other.append(b"a")
+        other.append(b"b", mode=Mode.STAGE)
+        writer.append_drafts(drafts(log, [b"1"], [b"2"]))
+        other.append(b"c", mode=Mode.STAGE)
+        other.append(b"d")
+        writer.append(b"e")
+    found = read_all(log)
+    assert sorted(found) == [b"1", b"2", b"a", b"b", b"c", b"d", b"e"]
+    assert found.index(b"1") + 1 == found.index(b"2") < found.index(b"d") < found.index(b"e")
+    assert binlog.check(log) == []
+
+
+def test_a_turn_is_taken_once(log: Path) -> None:
+    with Writer(log) as writer:
+        for turn in (0, 3):
+            first = writer.append_drafts(drafts(log, [b"%d" % turn], [b"x"]), source="s", turn=turn)
+            assert first is not None
+            assert writer.last_turn("s") == first
+            assert writer.append_drafts(drafts(log, [b"again"]), source="s", turn=turn) is None
+            assert writer.append_turn([Batch.from_records([b"again"])], source="s", turn=turn) is None
+        writer.cutover()
+        assert writer.last_turn("s") == first
+    binlog.prune(log, keep_bytes=0)
+    with Writer(log) as writer:
+        assert writer.append_drafts(drafts(log, [b"again"]), source="s", turn=3) is None
+    with pytest.raises(ClosedError):
+        writer.append_drafts([])
+    with Writer(log) as writer, pytest.raises(TypeError, match="a turn is a whole number"):
+        writer.append_drafts([], source="s", turn="1")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("how", ["second name", "cut", "longer", "damaged", "gone", "not synced"])
+def test_what_is_no_file_to_adopt_is_copied_or_told(log: Path, how: str) -> None:
+    with Writer(log) as writer:
+        writer.append(b"before")
+        good, made = drafts(log, [b"1"], [b"2", b"3"])
+        path = Path(made.path)
+        if how == "second name":
+            os.link(path, log / "other")
+        elif how == "cut":
+            os.truncate(path, made.end - 1)
+        elif how == "longer":
+            path.write_bytes(path.read_bytes() + b"more")
+        elif how == "damaged":
+            made = draft(log / "aside", "again", [b"2"], durable_from=100)
+            Path(made.path).write_bytes(bytes(260) + b"3")
+        elif how == "gone":
+            path.unlink()
+        else:
+            made = draft(log / "aside", "again", [b"2", b"3"], durable_from=100)
+        if how in ("cut", "damaged", "gone"):
+            with pytest.raises((CorruptError, AccessError)):
+                writer.append_drafts([good, made], source="s", turn=0)
+            assert writer.last_turn("s") is None
+            expected = []
+        else:
+            assert writer.append_drafts([good, made], source="s", turn=0) is not None
+            expected = [b"1", b"2", b"3"]
+        assert not os.path.exists(good.path)
+        assert len(binlog.stat(log).files) == 1
+    assert read_all(log) == [b"before", *expected]
+    assert binlog.check(log) == []
+
+
+def test_where_another_program_writes_they_are_copied(log: Path) -> None:
+    log.mkdir()
+    jpos_file(log, [b"theirs"])
+    with Writer(log) as writer:
+        made = drafts(log, [b"1"], [b"2"])
+        with pytest.raises(StateError, match="cut over first"):
+            writer.append_drafts(made)
+        assert writer.cutover() == 2
+        turn = writer.append_drafts(made)
+        assert turn is not None
+        assert turn.number == 2
+    assert read_all(log) == [b"theirs", b"1", b"2"]
+    assert len(binlog.stat(log).files) == 2
+
+
+def test_an_empty_next_file_that_a_dead_cutover_left_comes_first(log: Path) -> None:
+    with Writer(log) as writer:
+        writer.append(b"before")
+        with Writer(log) as other:
+            other.cutover()
+        # As a process leaves it that died between naming the next file and closing this one.
+        with open(log / "00000001.dat", "r+b") as file:
+            file.seek(6)
+            file.write(bytes(2))
+            file.seek(20)
+            file.write(bytes(4))
+        turn = writer.append_drafts(drafts(log, [b"1"]))
+        assert turn is not None
+        assert turn.number == 3
+    assert read_all(log) == [b"before", b"1"]
+    assert binlog.check(log) == []
+
+
+def test_permissions_and_limits_are_the_writers(log: Path) -> None:
+    with Writer(log, permissions=0o604, cutover_bytes=1000) as writer:
+        writer.append_drafts(drafts(log, [bytes(600)], [bytes(2000)]))
+        assert (log / "00000003.dat").stat().st_mode & 0o777 == 0o604
+        writer.append(b"over the limit")
+        assert writer.append(b"after").number == 4
+    assert binlog.check(log) == []
+
+
+def test_no_more_numbers(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Writer(log) as writer:
+        writer.append(b"before")
+        monkeypatch.setattr(adoption, "NUMBER_MAX", 2)
+        with pytest.raises(FullError, match="no more file numbers"):
+            writer.append_drafts(drafts(log, [b"1"], [b"2"]))
+        assert writer.append_drafts(drafts(log, [b"1"])) is not None
+    assert read_all(log) == [b"before", b"1"]
+
+
+def test_a_draft_that_goes_in_the_middle_leaves_nothing(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = adoption.Adoption._give_name
+    with Writer(log) as writer:
+        writer.append(b"before")
+        good, lost = drafts(log, [b"1"], [b"2"])
+
+        def named(self: adoption.Adoption, each: Drafted, header: object) -> None:
+            if each is lost:
+                os.unlink(lost.path)
+            name(self, each, header)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(adoption.Adoption, "_give_name", named)
+        with pytest.raises((AccessError, KeyError)):
+            writer.append_drafts([good, lost], source="s", turn=1)
+        assert sorted(path.name for path in log.iterdir()) == ["00000001.dat", "00000001.idx", "aside"]
+        monkeypatch.undo()
+        assert writer.append_drafts(drafts(log, [b"1"], [b"2"]), source="s", turn=1) is not None
+    assert read_all(log) == [b"before", b"1", b"2"]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{}", '{"after": 1}', '{"after": 2, "last": 1}', '{"after": "1", "last": 2}', "[1]"]
+)
+def test_a_damaged_marker_is_told(log: Path, text: str) -> None:
+    with Writer(log) as writer:
+        writer.append(b"before")
+    (log / ".joining").write_text(text)
+    with pytest.raises(CorruptError, match="it names no files"):
+        Writer(log)
+    with pytest.raises(CorruptError, match="it names no files"):
+        Reader(log)
+    [problem] = binlog.check(log)
+    assert (problem.path, problem.rule) == (str(log / ".joining"), "joining")
+    (log / ".joining").unlink()
+    assert read_all(log) == [b"before"]
+
+
+@pytest.mark.parametrize("after", [1, 2, 9])
+def test_a_marker_that_was_left_behind_says_nothing_and_goes(log: Path, after: int) -> None:
+    with Writer(log) as writer:
+        writer.append(b"1")
+        writer.append_drafts(drafts(log, [b"2"], [b"3"]))
+    fd = os.open(log, os.O_RDONLY)
+    try:
+        write_joining(fd, str(log), Joining(after, after + 1))
+        assert read_all(log) == [b"1", b"2", b"3"]
+        with Writer(log) as writer:
+            writer.append(b"4")
+            writer.cutover()
+            writer.append(b"5")
+        if after < 3:
+            assert read_joining(fd, str(log)) is None
+    finally:
+        os.close(fd)
+    assert read_all(log) == [b"1", b"2", b"3", b"4", b"5"]
+    assert binlog.check(log) == []
