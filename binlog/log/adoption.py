@@ -5,8 +5,8 @@ marker is set (joining.py); each draft gets its header and is synced, and gets i
 open file is closed, as in a cutover.  That close, a write of two bytes, is what brings them all into the log.  A death
 before it leaves a log without them, which whoever takes the lock next clears of their names.
 
-The last of them is the open file from then on.  Its lock is taken before it has its name, when nobody can have it, and
-kept until its index is written: it alone may be appended to.
+The last of them is the open file from then on, and its lock, taken before it has its name, when nobody else can have
+it, is kept until its index is written and the marker is gone.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from binlog.log.writable_file import WritableFile
 from binlog.storage.descriptor import Descriptor
 from binlog.storage.failures import own_errors
 from binlog.storage.files import give_group, link_file, sync_directory
-from binlog.storage.locks import lock, unlock
+from binlog.storage.locks import lock
 
 _NONCE_BYTES = 4
 
@@ -74,15 +74,17 @@ class Adoption:
             raise FullError(f"{file.path}: there are no more file numbers", limit=NUMBER_MAX)
         file.mark_once(header)
         headers = self._headers(header, joining, first_sequence, drafts)
-        last = Descriptor(self._directory.fd, drafts[-1].path, drafts[-1].path)
+        opened: Descriptor | None = None
         try:
-            lock(last.fd, drafts[-1].path, 0)
             try:
                 if turn.source:
                     file.turns.begin(turn)
                 write_joining(self._directory.fd, self._directory.path, joining)
                 for draft, new in zip(drafts, headers, strict=True):
-                    self._give_name(draft, new)
+                    if opened is not None:
+                        opened.close()
+                    opened = Descriptor(self._directory.fd, draft.path, draft.path)
+                    self._give_name(opened.fd, draft, new)
                 sync_directory(self._directory.fd, self._directory.path)
             except PoisonedError:
                 raise
@@ -101,8 +103,8 @@ class Adoption:
                 remove_joining(self._directory.fd, self._directory.path)
                 sweep(self._directory, joining.last)
         finally:
-            unlock(last.fd)
-            last.close()
+            if opened is not None:
+                opened.close()
 
     def _headers(
         self, before: LogHeader, joining: Joining, first_sequence: int, drafts: Sequence[Drafted]
@@ -126,20 +128,23 @@ class Adoption:
             first_sequence += draft.record_count
         return found
 
-    def _give_name(self, draft: Drafted, header: LogHeader) -> None:
-        """Write the draft's header, durably, and give it the name of a log file, which is not durable yet."""
+    def _give_name(self, fd: int, draft: Drafted, header: LogHeader) -> None:
+        """Write the draft's header, durably, and give it the name of a log file, which is not durable yet.
+
+        Its lock is held from here on, by `fd`: were it given to two calls, one of them would write into the other's
+        log.
+        """
         directory, path = self._directory, draft.path
-        descriptor = Descriptor(directory.fd, path, path)
-        try:
-            give_group(descriptor.fd, directory.fd)
-            # A failure here is one of the draft alone, and the log is none the worse for it.
-            with own_errors(path, "making it a file of the log"):
-                if self._permissions is not None:
-                    os.fchmod(descriptor.fd, self._permissions)
-                os.pwrite(descriptor.fd, header.pack(), 0)
-                os.fdatasync(descriptor.fd)
-        finally:
-            descriptor.close()
+        lock(fd, path, 0)
+        if not self._is_own(draft) or not os.path.samestat(os.fstat(fd), os.lstat(path)):
+            raise AccessError(f"{path} is not what it was when it was given", errno=errno.ESTALE, path=path)
+        give_group(fd, directory.fd)
+        # A failure here is one of the draft alone, and the log is none the worse for it.
+        with own_errors(path, "making it a file of the log"):
+            if self._permissions is not None:
+                os.fchmod(fd, self._permissions)
+            os.pwrite(fd, header.pack(), 0)
+            os.fdatasync(fd)
         name = log_file_name(header.number)
         if not link_file(directory.fd, path, name, directory.file_path(header.number), durable=False):
             text = f"{path} is gone, or {directory.file_path(header.number)} is there already"

@@ -20,8 +20,7 @@ from binlog.format.names import (
 from binlog.log.header_reading import settled_header
 from binlog.log.joining import joined
 from binlog.log.opened_file import OpenedFile
-from binlog.storage.failures import own_errors
-from binlog.storage.files import open_directory, open_file
+from binlog.storage.files import list_names, open_directory, open_file
 
 # Of the numbers that a listing lacks, so many are looked for: a log has no gaps, so there is hardly ever one.
 _LOOK_FOR_MAX = 64
@@ -49,13 +48,7 @@ class LogDirectory:
 
     def names(self) -> list[str]:
         """Every name in the directory."""
-        with own_errors(self.path, "listing the directory"):
-            # A descriptor of its own: a fork or another thread that lists would share this one's position.
-            fd = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self.fd)
-            try:
-                return os.listdir(fd)
-            finally:
-                os.close(fd)
+        return list_names(self.fd, self.path)
 
     def numbers(self) -> list[int]:
         """The numbers of the log's files, archives among them, in order.  Raises: AccessError, CorruptError."""

@@ -109,7 +109,7 @@ class Draft:
         durable_from: int = 0,
         record_bytes_max: int = RECORD_BYTES_FORMAT_MAX,
     ) -> None:
-        self.path = os.fspath(path)
+        self.path = os.path.abspath(path)  # for whoever appends it, which may be in another directory
         self._durable_from = durable_from
         self._record_bytes_max = record_bytes_max
         self._fd = -1  # what `close` finds where making it fails

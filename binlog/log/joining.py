@@ -19,9 +19,16 @@ from dataclasses import asdict, dataclass
 
 from binlog.errors import CorruptError, NotFoundError
 from binlog.format.log_header import LOG_HEADER, Status
-from binlog.format.names import JOINING_FILE, index_file_name, log_file_name
+from binlog.format.names import (
+    JOINING_FILE,
+    NUMBER_MAX,
+    index_file_number,
+    log_file_name,
+    log_file_number,
+)
 from binlog.storage.files import (
     create_file,
+    list_names,
     open_file,
     read_at,
     remove_file,
@@ -58,7 +65,7 @@ def read_joining(directory_fd: int, path: str) -> Joining | None:
         return None
     try:
         found = Joining(**json.loads(read_at(fd, _BYTES_MAX, 0, name)))
-        if not (type(found.after) is type(found.last) is int and 0 < found.after < found.last):
+        if not (type(found.after) is type(found.last) is int and 0 < found.after < found.last <= NUMBER_MAX):
             raise ValueError(f"files {found.after!r} to {found.last!r}")
     except (ValueError, TypeError) as error:
         raise CorruptError(name, 0, "joining", f"it names no files ({error})") from error
@@ -121,9 +128,10 @@ def remove_unjoined(directory_fd: int, path: str, number: int) -> None:
     joining = read_joining(directory_fd, path)
     if joining is None or joining.after != number:
         return
-    # The last one first, and the marker behind them all: at any moment it says of all that are left what they are.
-    for each in reversed(joining.numbers):
-        for name in (log_file_name(each), index_file_name(each)):
+    # The marker goes behind them all: at any moment it says of all that are left what they are.
+    for name in list_names(directory_fd, path):
+        each = log_file_number(name) or index_file_number(name)
+        if each in joining.numbers:
             remove_file(directory_fd, name, os.path.join(path, name))
     sync_directory(directory_fd, path)
     remove_joining(directory_fd, path)

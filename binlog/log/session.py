@@ -143,6 +143,8 @@ class Session(QuickSession):
     def append_drafts(self, drafts: Sequence[Drafted], *, source: str | None = None, turn: int = 0) -> Turn | None:
         """See Writer.append_drafts; None where a turn is in the log."""
         drafts = [draft for draft in drafts if draft.record_count]
+        if len({draft.path for draft in drafts}) < len(drafts):
+            raise ValueError("a draft is given twice")
 
         def append(file: WritableFile, header: LogHeader) -> Turn | None:
             if self._has_taken(file, header, source, turn):

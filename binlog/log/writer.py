@@ -238,7 +238,7 @@ class Writer(QuickWriter, Generic[_Place]):
         source, turn: as in `append_turn`; without a source, nothing tells a second call from the first.
         Returns where the records lie, as far as the first file has them; None where the turn is in the log.
         Durable on return.  The drafts are used up then, and also where it fails.
-        Raises: as `append_batches`, or as `append_turn`.
+        Raises: as `append_batches`, or as `append_turn`; ValueError where one is given twice.
         """
         if source is not None:
             _check_turn(turn)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from binlog import FileStat, Reader, Ref, Since, Stretch, split
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from binlog.spark.partitions import FileRange
 
 _LOG_NAME = re.compile(r"([0-9]{8})\.dat(\.zst)?", re.ASCII)
+_JOINING = ".joining"  # docs/format.md has what it says
 
 # What is looked through around the place for a cut: the more, the larger the records can be between which to cut.
 _AROUND_CUT_BYTES = (AROUND_BYTES, 16 * AROUND_BYTES)
@@ -37,7 +39,8 @@ def remote_files(url: str, *, open_too: bool) -> tuple[FileStat, ...]:
     Raises: ValueError, ImportError, AccessError, CorruptError, VersionError; StateError for an open file.
     """
     directory = RemoteDirectory(url)
-    numbers = sorted({int(match[1]) for name in directory.names() if (match := _LOG_NAME.fullmatch(name))})
+    names = directory.names()
+    numbers = sorted({int(match[1]) for name in names if (match := _LOG_NAME.fullmatch(name))})
     with ThreadPoolExecutor(directory.at_once) as pool:
         files = [file for file in pool.map(partial(_stat, directory), numbers) if file is not None]
     following = [file.number for file in files if not file.closed]
@@ -46,6 +49,9 @@ def remote_files(url: str, *, open_too: bool) -> tuple[FileStat, ...]:
             f"{directory.url}: file {following[0]} is open, and a remote file system cannot tell how far it is written"
         )
         raise StateError(f"{text}: close it (binlog cutover), or leave it out with includeOpenFile=false")
+    if _JOINING in names:
+        # Those behind an open file are no part of the log, or not yet.
+        files = list(takewhile(lambda file: file.closed, files))
     closed = tuple(file for file in files if file.closed)
     fault = fault_between(closed)
     if fault is not None:

@@ -47,6 +47,17 @@ def open_directory(path: str) -> int:
         return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
 
+def list_names(directory_fd: int, path: str) -> list[str]:
+    """Every name in the directory.  Raises: AccessError."""
+    with own_errors(path, "listing the directory"):
+        # A descriptor of its own: a fork or another thread that lists would share this one's position.
+        fd = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=directory_fd)
+        try:
+            return os.listdir(fd)
+        finally:
+            os.close(fd)
+
+
 def list_folder(path: str) -> list[str]:
     """The names in a folder; none where it is not there, or is none.  Raises: AccessError."""
     with own_errors(path, "listing the folder"), suppress(FileNotFoundError, NotADirectoryError):

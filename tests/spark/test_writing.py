@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import binlog
 from binlog import Writer
 from binlog.spark.writing import ASIDE
 from tests.support.logs import read_all
@@ -78,6 +79,32 @@ def test_rows_come_to_python_a_megabyte_at_a_time(spark: Any, tmp_path: Path) ->
     found = [int(line) for line in (tmp_path / "notes").read_text().split()]
     assert sum(found) > 4_000_000
     assert max(found) < 2_000_000
+
+
+def test_what_tasks_write_becomes_files_where_it_is_as_large_as_is_said(spark: Any, log: Path) -> None:
+    with Writer(log) as writer:
+        writer.append(b"before")
+    # 10,000 rows in four parts, of which the last has rows of 30 letters.
+    rows = numbers(spark, 10_000).selectExpr("if(value < 7500, value, lpad(value, 30, '.')) AS value")
+    rows.write.format("binlog").mode("append").option("minFileBytes", "80000").save(str(log))
+    expected = [b"%d" % number for number in range(7500)] + [b"%d" % number for number in range(7500, 10_000)]
+    assert [record.lstrip(b".") for record in read_all(log)] == [b"before", *expected]
+    files = binlog.stat(log).files
+    assert [file.record_count for file in files] == [1, 7500, 2500]  # the first three together
+    assert [file.first_sequence for file in files] == [0, 1, 7501]
+    assert not (log / ASIDE).exists()
+    assert binlog.check(log) == []
+    found = spark.read.format("binlog").load(str(log)).selectExpr("max(sequence)", "count(time)").first()
+    assert tuple(found) == (10_000, 10_001)
+
+
+def test_many_megabytes_are_files_of_their_own(spark: Any, log: Path) -> None:
+    """As the default has it: 64 MiB."""
+    rows = spark.range(0, 140, 1, 2).selectExpr("cast(concat(id, repeat('x', 1000000)) AS binary) AS data")
+    rows.write.format("binlog").mode("append").save(str(log))
+    assert [file.record_count for file in binlog.stat(log).files] == [0, 70, 70]
+    assert [record.rstrip(b"x") for record in read_all(log)] == [b"%d" % number for number in range(140)]
+    assert binlog.check(log) == []
 
 
 def test_a_job_that_fails_leaves_nothing(spark: Any, log: Path) -> None:

@@ -284,10 +284,10 @@ def test_a_draft_that_goes_in_the_middle_leaves_nothing(log: Path, monkeypatch: 
         writer.append(b"before")
         good, lost = drafts(log, [b"1"], [b"2"])
 
-        def named(self: adoption.Adoption, each: Drafted, header: object) -> None:
+        def named(self: adoption.Adoption, fd: int, each: Drafted, header: object) -> None:
             if each is lost:
                 os.unlink(lost.path)
-            name(self, each, header)  # type: ignore[arg-type]
+            name(self, fd, each, header)  # type: ignore[arg-type]
 
         monkeypatch.setattr(adoption.Adoption, "_give_name", named)
         with pytest.raises((AccessError, KeyError)):
@@ -334,3 +334,40 @@ def test_a_marker_that_was_left_behind_says_nothing_and_goes(log: Path, after: i
         os.close(fd)
     assert read_all(log) == [b"1", b"2", b"3", b"4", b"5"]
     assert binlog.check(log) == []
+
+
+def test_a_draft_that_is_given_twice_is_refused(log: Path, tmp_path: Path) -> None:
+    with Writer(log) as writer, Writer(tmp_path / "other") as other:
+        [made] = drafts(log, [b"1"])
+        with pytest.raises(ValueError, match="a draft is given twice"):
+            writer.append_drafts([made, made])
+        writer.append_drafts([made])
+        with pytest.raises(AccessError, match="No such file"):
+            other.append_drafts([made])
+        other.append(b"its own")
+    assert read_all(log) == [b"1"]
+    assert read_all(tmp_path / "other") == [b"its own"]
+
+
+def test_a_draft_that_two_writers_take_at_once_is_in_one_log(
+    log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second one, which has opened it before the first had it, finds no file under the draft's name any more."""
+    name = adoption.Adoption._give_name
+    with Writer(log) as writer, Writer(tmp_path / "other") as other:
+        [made] = drafts(log, [b"1"])
+
+        def named(self: adoption.Adoption, *arguments: object) -> None:
+            monkeypatch.setattr(adoption.Adoption, "_give_name", name)
+            thread = threading.Thread(target=other.append_drafts, args=([made],))
+            thread.start()
+            thread.join()
+            name(self, *arguments)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(adoption.Adoption, "_give_name", named)
+        with pytest.raises(AccessError, match="is not what it was"):
+            writer.append_drafts([made])
+        writer.append(b"its own")
+        other.append(b"2")
+    assert read_all(log) == [b"its own"]
+    assert read_all(tmp_path / "other") == [b"1", b"2"]
