@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import binlog
-from binlog import Batch, Reader, Writer
+from binlog import Batch, Draft, Drafted, Reader, Writer
 from binlog.errors import FullError
 from tests.support.namespaces import on_a_small_disk
 from tests.unit.cli.running import wait_for
@@ -93,6 +93,46 @@ def _turns(disk: Path) -> None:
     assert binlog.check(log) == []
 
 
-@pytest.mark.parametrize("work", [_use, _go_on, _meet_a_limit, _turns])
+def _drafts(disk: Path) -> None:
+    log, filler = disk / "log", disk / "filler"
+
+    def drafts() -> list[Drafted]:
+        made = []
+        for number in range(2):
+            with Draft(log / f"{number}.draft") as draft:
+                draft.append(Batch.from_records([bytes(1020)] * 500))
+                made.append(draft.finish())
+        return made
+
+    with Writer(log) as writer:
+        writer.append(b"before")
+        made = drafts()
+        free = os.statvfs(disk).f_bavail * os.statvfs(disk).f_frsize
+        # Less and less is left, so that it fails at each step that wants some.
+        for left in range(0, 5 * 4096, 4096):
+            filler.write_bytes(bytes(free - left))
+            try:
+                writer.append_drafts(made, source="s", turn=1)
+            except FullError:
+                pass
+            else:
+                break
+            assert writer.last_turn("s") is None
+            assert [path.name for path in sorted(log.glob("*.dat"))] == ["00000001.dat"]
+            assert binlog.check(log) == []
+            filler.unlink()
+            for path in log.glob("*.draft"):
+                path.unlink()
+            made = drafts()
+        else:
+            raise AssertionError("there is never enough")
+        assert left > 0
+        filler.unlink()
+        writer.append(b"after")
+    assert [len(entry.data) for entry in Reader(log)] == [6, *[1020] * 1000, 5]
+    assert binlog.check(log) == []
+
+
+@pytest.mark.parametrize("work", [_use, _go_on, _meet_a_limit, _turns, _drafts])
 def test_a_full_disk_fails_the_append_and_nothing_else(tmp_path: Path, work: Callable[[Path], None]) -> None:
     on_a_small_disk(tmp_path, lambda: work(tmp_path))
