@@ -136,7 +136,9 @@ class Adoption:
         """
         directory, path = self._directory, draft.path
         lock(fd, path, 0)
-        if not self._is_own(draft) or not os.path.samestat(os.fstat(fd), os.lstat(path)):
+        with own_errors(path, "looking for it again"):
+            same = os.path.samestat(os.fstat(fd), os.lstat(path))
+        if not same or not self._is_own(draft):
             raise AccessError(f"{path} is not what it was when it was given", errno=errno.ESTALE, path=path)
         give_group(fd, directory.fd)
         # A failure here is one of the draft alone, and the log is none the worse for it.
