@@ -365,7 +365,7 @@ def test_a_draft_that_two_writers_take_at_once_is_in_one_log(
             name(self, *arguments)  # type: ignore[arg-type]
 
         monkeypatch.setattr(adoption.Adoption, "_give_name", named)
-        with pytest.raises(AccessError, match="is not what it was"):
+        with pytest.raises(AccessError, match="No such file or directory while looking for it again"):
             writer.append_drafts([made])
         writer.append(b"its own")
         other.append(b"2")
