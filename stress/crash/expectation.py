@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-from binlog import Batch, Ref, Turn, Writer
+from binlog import Batch, Ref, Writer
+from binlog.format.log_header import FIRST_OFFSET
+from stress.crash.drafting import ASIDE, draft_of
 from stress.crash.marks import Mark, MarkKind
 
 
@@ -20,21 +23,42 @@ def record_of(seed: str, writer: int, index: int) -> bytes:
     return head + chance.randbytes(size[0])
 
 
-TURNS = 30
-"""The writer whose calls are turns of a source, counted from 0."""
+TURNS, DRAFTS = 30, 31
+"""The writers whose calls are turns of a source, counted from 0: appended, and written aside as files of the log."""
 
 
-def take_turn(writer: Writer[Any], seed: str, number: int, first: int, count: int) -> Turn | None:
-    """Have some records of that writer appended as a turn; None where they are in the log."""
-    records = [record_of(seed, TURNS, index) for index in range(first, first + count)]
-    batches = [Batch.from_records(records[:1]), Batch.from_records(records[1:])]
-    return writer.append_turn(batches, source="turns", turn=number)
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What a source, TURNS or DRAFTS, gives in one of its turns: some of its records."""
+
+    source: int
+    turn: int
+    first: int
+    count: int
 
 
-def turns_in(marks: list[Mark]) -> list[tuple[int, int]]:
-    """Each turn that was tried: its first record, and how many."""
-    tried = {mark.first: mark.record_count for mark in marks if mark.kind is MarkKind.TRIED and mark.writer == TURNS}
-    return sorted(tried.items())
+def take_turn(writer: Writer[Any], log: Path, seed: str, given: Given) -> list[tuple[int, Ref]]:
+    """Have these records appended as a turn: how many lie from which place on; none where they are in the log."""
+    records = [record_of(seed, given.source, index) for index in range(given.first, given.first + given.count)]
+    batches = [Batch.from_records(part) for part in (records[:1], records[1:]) if part or given.source == TURNS]
+    if given.source == TURNS:
+        turn = writer.append_turn(batches, source="turns", turn=given.turn)
+        return [] if turn is None else [(given.count, turn.ref)]
+    drafts = [draft_of(log / ASIDE, batch) for batch in batches]
+    turn = writer.append_drafts(drafts, source="drafts", turn=given.turn)
+    if turn is None:
+        return []
+    return [(len(batch), Ref(number, FIRST_OFFSET)) for number, batch in enumerate(batches, turn.number)]
+
+
+def turns_in(marks: list[Mark]) -> list[Given]:
+    """Each turn that was tried, in the order of each source."""
+    found = []
+    for source in (TURNS, DRAFTS):
+        tried = [mark for mark in marks if mark.kind is MarkKind.TRIED and mark.writer == source]
+        counts = sorted({mark.first: mark.record_count for mark in tried}.items())
+        found += [Given(source, turn, first, count) for turn, (first, count) in enumerate(counts)]
+    return found
 
 
 @dataclass(slots=True)

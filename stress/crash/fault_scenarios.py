@@ -6,11 +6,13 @@ import errno
 import gc
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol, TypeVar
 
 from binlog import Mode, Writer
 from binlog.errors import BinlogError, InternalError, PoisonedError
 from stress.crash.descriptors import left_open, open_descriptors
+from stress.crash.drafting import ASIDE
 from stress.crash.ledger import Own
 from stress.crash.striker import Action, Kind, Strike
 
@@ -18,7 +20,8 @@ NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 OFTEN = 40
 """For ever, for what a caller may rightly try again: a signal's interruption."""
 
-Step = Callable[[Writer, Own], None]
+Step = Callable[[Writer, Own, Path], None]
+"""With the log's path."""
 
 
 class Handle(Protocol):
@@ -92,19 +95,27 @@ FAULTS = _faults()
 
 
 def _in(mode: Mode, size: int = 0) -> Step:
-    return lambda writer, own: own.append(writer, mode, size=size)
+    return lambda writer, own, _: own.append(writer, mode, size=size)
 
 
-def _cutover(writer: Writer, _: Own) -> None:
+def _many(count: int) -> Step:
+    return lambda writer, own, _: own.append_many(writer, count)
+
+
+def _cutover(writer: Writer, _own: Own, _log: Path) -> None:
     writer.cutover()
 
 
-def _sync(writer: Writer, own: Own) -> None:
+def _sync(writer: Writer, own: Own, _: Path) -> None:
     own.sync(writer)
 
 
-def _turn(writer: Writer, own: Own) -> None:
+def _turn(writer: Writer, own: Own, _: Path) -> None:
     own.append_turn(writer, 3)
+
+
+def _drafts(writer: Writer, own: Own, log: Path) -> None:
+    own.append_drafts(writer, log / ASIDE, (2, 1))
 
 
 _append = _in(Mode.SYNC)
@@ -113,12 +124,13 @@ _grow = _in(Mode.SYNC, 3000)
 
 SCENARIOS: dict[str, tuple[Step, ...]] = {
     "append": (_append, _pages, _append),
-    "append_many": (lambda writer, own: own.append_many(writer, 3), lambda writer, own: own.append_many(writer, 2)),
+    "append_many": (_many(3), _many(2)),
     "flush": (_in(Mode.FLUSH), _in(Mode.FLUSH, _PAGES_BYTES), _sync, _in(Mode.FLUSH)),
     "stage": (_in(Mode.FLUSH), _in(Mode.STAGE), _in(Mode.STAGE), _pages, _in(Mode.STAGE), _sync, _in(Mode.STAGE)),
     "grow": (_grow, _grow, _grow),
     "cutover": (_pages, _in(Mode.FLUSH), _cutover, _append),
     "turns": (_turn, _pages, _turn),
+    "drafts": (_drafts, _append, _drafts),
 }
 
 

@@ -171,7 +171,7 @@ class Faults:
             arm(strike, self._under, self._slots[0])
             fared = run(
                 lambda: Writer(self._log, prepare_bytes=PREPARE_BYTES),
-                [lambda writer, step=step: step(writer, own) for step in steps],  # type: ignore[misc]
+                [lambda writer, step=step: step(writer, own, self._log) for step in steps],  # type: ignore[misc]
                 own.append,
                 disarm,
             )
@@ -223,6 +223,7 @@ class Faults:
             boot_id.cache_clear()
             log.mkdir()
             for name, data in images.items():
+                (log / name).parent.mkdir(exist_ok=True)
                 (log / name).write_bytes(data)
             wrong = judge_log(log, self._ledger, self._ledger.writers[_OTHER_BOOT], None, least=Fate.DURABLE)
             own.say(json.dumps(wrong[:5]))

@@ -13,7 +13,7 @@ from pathlib import Path
 import binlog
 from binlog import Entry, Ref, Writer
 from binlog.errors import BinlogError
-from stress.crash.expectation import TURNS, Own, take_turn
+from stress.crash.expectation import DRAFTS, TURNS, Given, Own, take_turn
 
 PREPARE_BYTES = 4096
 LOCK_SECONDS = 20.0
@@ -44,7 +44,7 @@ class Judge:
 
     records: which record is which, of all that the run tried to append.
     bounds: how many records of each writer may be there.
-    turns: the first record and the count of each of a source's turns, which are tried again; seed: of their bytes.
+    turns: those of sources, which are tried again; seed: of their bytes.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Judge:
         records: dict[bytes, Identity],
         bounds: Mapping[int, frozenset[int]],
         seed: str = "",
-        turns: Sequence[tuple[int, int]] = (),
+        turns: Sequence[Given] = (),
     ) -> None:
         self._records = records
         self._bounds = bounds
@@ -74,8 +74,8 @@ class Judge:
             with Writer(log, prepare_bytes=PREPARE_BYTES, lock_timeout=LOCK_SECONDS) as writer:
                 refs = [writer.append(_APPENDED[0])]
                 step = "taking the turns again"
-                for number, (first, count) in enumerate(self._turns):
-                    take_turn(writer, self._seed, number, first, count)
+                for given in self._turns:
+                    take_turn(writer, log, self._seed, given)
             step = "opening again and appending"
             with Writer(log, prepare_bytes=PREPARE_BYTES, lock_timeout=LOCK_SECONDS) as writer:
                 refs += writer.append_many(_APPENDED[1:])
@@ -98,11 +98,14 @@ class Judge:
 
     def _without_turns(self, entries: list[Entry], first: Ref, problems: list[str]) -> list[Entry]:
         """Without the turns that were appended only now: behind `first`.  All of them must be there, once."""
-        count = sum(count for _, count in self._turns)
-        own = [entry for entry in entries if self._records.get(entry.data, (None, 0))[0] == TURNS]
-        if [self._records[entry.data][1] for entry in own] != list(range(count)):
-            problems.append(f"of {count} records of turns that were taken again, the log has {_show(own)}")
-        return [entry for entry in entries if not (entry.ref > first and entry in own)] if own else entries
+        for source in (TURNS, DRAFTS):
+            count = sum(given.count for given in self._turns if given.source == source)
+            own = [entry for entry in entries if self._records.get(entry.data, (None, 0))[0] == source]
+            if [self._records[entry.data][1] for entry in own] != list(range(count)):
+                problems.append(f"of {count} records of turns that were taken again, the log has {_show(own)}")
+            if own:
+                entries = [entry for entry in entries if not (entry.ref > first and entry in own)]
+        return entries
 
     def _by_writer(self, entries: list[Entry], problems: list[str]) -> dict[int, tuple[Ref, ...]]:
         """Where each writer's records lie; they must be its first ones, in order, each once, and whole calls."""

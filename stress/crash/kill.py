@@ -14,6 +14,7 @@ import random
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from binlog import Writer
@@ -21,23 +22,24 @@ from binlog.errors import BinlogError
 from stress.crash.aftermath import Again, judge_log, keep_log
 from stress.crash.context import Context
 from stress.crash.judge import LOCK_SECONDS, PREPARE_BYTES
-from stress.crash.kill_scenarios import SCENARIOS, Scenario
+from stress.crash.kill_scenarios import SCENARIOS, Scenario, drafts_again
 from stress.crash.leader import one_leader
 from stress.crash.ledger import Ledger, Own
 from stress.crash.mortal import Mortal, common_path, remove_log
 from stress.crash.poisoned import one_poisoned
 from stress.crash.storm import Storm
-from stress.crash.striker import Action, Slots, Strike, arm
+from stress.crash.striker import NOTHING, Action, Slots, Strike, arm
 from stress.crash.sweeps import by_chance
 
 PLACES = ("on nothing", "on a log", "beside another")
 _ACTIONS = (Action.KILL_BEFORE, Action.KILL_AFTER)
 _SHARES = {"storm": 0.65, "sweep": 0.35}  # of this part's time: a storm's deaths come at random, so many are needed
-_LEADER, _POISONED = "leader", "poisoned"
+_LEADER, _POISONED, _DRAFTS = "leader", "poisoned", "drafts"
 _CALLS_ABOUT = 80
+_CALLS_OF_DRAFTS_ABOUT = 330
 _SYNCS_ABOUT = 7  # of one who opens a log, takes a turn and closes it
 _WRITERS, _ROOM = 8, 400
-_KILLED, _KILLED_AGAIN, _BEFORE, _AFTER = 0, 1, _WRITERS - 2, _WRITERS - 1
+_KILLED, _KILLED_AGAIN, _OTHER, _BEFORE, _AFTER = 0, 1, _WRITERS - 3, _WRITERS - 2, _WRITERS - 1
 
 
 @dataclass(frozen=True)
@@ -112,7 +114,7 @@ class Kill:
         for action in _ACTIONS:
             sweeps.append(Case(_POISONED, "on a log", action, failed=self._chance.randrange(_SYNCS_ABOUT)))
         for name in SCENARIOS:
-            before = self._chance.randrange(_CALLS_ABOUT)
+            before = self._chance.randrange(_CALLS_OF_DRAFTS_ABOUT if name == _DRAFTS else _CALLS_ABOUT)
             sweeps.append(Case(name, self._chance.choice(PLACES[:2]), Action.KILL_BEFORE, before=before))
         self._sweeps = by_chance(sweeps, self._chance)
         return next(self._sweeps)
@@ -166,7 +168,13 @@ class Kill:
             mortals.append(self._mortal(SCENARIOS["only_open"], own[_KILLED_AGAIN], strike))
         else:
             mortals.append(self._mortal(SCENARIOS[case.scenario], own[_KILLED], strike))
-        return mortals[-1].killed, [failure for mortal in mortals if (failure := mortal.failure())]
+        killed = mortals[-1].killed
+        if case.scenario == _DRAFTS:
+            # What was not to be in the log is in the way only of who goes on to the file that it has the name of.
+            first_other = bool(case.first % 2)
+            again = partial(drafts_again, other=own[_OTHER], first_other=first_other)
+            mortals.append(self._mortal(again, own[_KILLED], NOTHING))
+        return killed, [failure for mortal in mortals if (failure := mortal.failure())]
 
     def _mortal(self, scenario: Scenario, own: Own, strike: Strike) -> Mortal:
         """Its life and its end."""

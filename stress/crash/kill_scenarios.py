@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from binlog import Mode, Writer
+from stress.crash.drafting import ASIDE
 from stress.crash.judge import PREPARE_BYTES
 from stress.crash.ledger import Own
 
@@ -88,6 +89,29 @@ def turns(log: Path, own: Own) -> None:
         own.append_turn(writer, 2)
 
 
+def drafts(log: Path, own: Own) -> None:
+    """Turns of a source that become files of the log, two each, with a record of nobody's behind each."""
+    with _open(log) as writer:
+        for counts in ((1, 2), (1, 1)):
+            own.append_drafts(writer, log / ASIDE, counts)
+            own.append(writer)
+
+
+def drafts_again(log: Path, own: Own, other: Own, *, first_other: bool) -> None:
+    """After a death in `drafts`: another process takes its turn again, and turns of its own.
+
+    first_other: whether it appends, and cuts over, before it takes that one again.
+    """
+    with _open(log) as writer:
+        if first_other:
+            other.append(writer)
+            writer.cutover()
+        own.append_drafts_again(writer, log / ASIDE)
+        other.append_drafts(writer, log / ASIDE, (2, 1))
+        other.append(writer)
+
+
 SCENARIOS: dict[str, Scenario] = {
-    scenario.__name__: scenario for scenario in (only_open, append, flush, stage, append_many, grow, cutover, turns)
+    scenario.__name__: scenario
+    for scenario in (only_open, append, flush, stage, append_many, grow, cutover, turns, drafts)
 }

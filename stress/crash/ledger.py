@@ -10,13 +10,17 @@ from __future__ import annotations
 
 import enum
 import mmap
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from itertools import islice
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import binlog
-from binlog import Batch, Mode, Ref, Writer
+from binlog import Batch, Mode, Ref, Turn, Writer
 from binlog.errors import AccessError, BinlogError, FullError
+from binlog.format.log_header import FIRST_OFFSET
+from stress.crash.drafting import draft_of
 
 _TRIED, _TOLD, _TEXT_SIZE, _NUMBERS = range(4)  # the first numbers of an own part; then a text; then the records
 _TEXT_BYTES = 4096 - 8 * _NUMBERS
@@ -153,6 +157,36 @@ class Own(Part):
         turn = self._called(first, count, lambda: writer.append_turn(batches, source=source, turn=first))
         refs = [] if turn is None else [Ref(turn.number, turn.start + offset) for offset in batches[0].offsets[:-1]]
         self._tell(first, count, refs, Fate.DURABLE)
+
+    def append_drafts(
+        self, writer: Writer[Any], folder: Path, counts: Sequence[int], *, first: int | None = None
+    ) -> None:
+        """Append records as such a turn that is written aside, with so many in each draft, which is a file then."""
+        count = sum(counts)
+        if first is None or first >= self.tried:
+            first = self._try(count)
+        turn_number, records = first, iter([record_bytes(self.writer, index) for index in range(first, first + count)])
+        batches = [Batch.from_records([*islice(records, each)]) for each in counts]
+        source = f"writer {self.writer}"
+
+        def call() -> Turn | None:
+            writer.last_turn(source)  # a log that refuses all says so, whatever would befall the drafts
+            drafts = [draft_of(folder, batch) for batch in batches]
+            return writer.append_drafts(drafts, source=source, turn=turn_number)
+
+        turn = self._called(first, count, call)
+        refs = []
+        if turn is not None:
+            for number, batch in enumerate(batches, turn.number):
+                refs += [Ref(number, FIRST_OFFSET + offset) for offset in batch.offsets[:-1]]
+        self._tell(first, count, refs, Fate.DURABLE)
+
+    def append_drafts_again(self, writer: Writer[Any], folder: Path) -> None:
+        """Append what was tried last once more where that was a turn written aside that nobody answered for."""
+        _, fate, first = self._entry(self.tried - 1) if self.tried else (0, Fate.DURABLE, 0)
+        count = self.tried - first
+        if fate == Fate.TRIED and count > 1:
+            self.append_drafts(writer, folder, (1, count - 1), first=first)
 
     def sync(self, writer: Writer[Any]) -> None:
         """Sync, which makes durable all that was kept."""

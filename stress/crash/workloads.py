@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -15,17 +16,19 @@ from typing import Any
 
 import binlog
 from binlog import Reader, Ref, Writer
-from stress.crash.expectation import TURNS, record_of, take_turn
+from stress.crash.expectation import DRAFTS, TURNS, Given, record_of, take_turn
 from stress.crash.jpos import Peer, peer_file
 from stress.crash.judge import PREPARE_BYTES
 from stress.crash.marks import Mark, MarkKind, Recorder, Values
 from stress.crash.recording import Prepare
+from stress.crash.striker import Action, Kind, Strike, arm
 from stress.crash.subject import Workload
 
 MODES = ("sync", "flush", "stage")
 """The modes of the workload `modes`, as binlog.Mode names them.  In any but `sync`, an append is acknowledged only by a
 later append in `sync` or a `sync()` of the same writer."""
 
+_SYNC_OF_HEADER, _SYNC_OF_CLOSE = range(2)  # of the open file, by one who makes a log and appends a turn as drafts
 _AFTER_RECOVERY = 20  # the writer of what is appended once a crashed log was opened; no other workload has so many
 
 
@@ -33,6 +36,7 @@ class Told:
     """A writer whose every call is marked."""
 
     def __init__(self, log: Path, seed: str, number: int, *, first: int = 0) -> None:
+        self._log = log
         self._seed = seed
         self._number = number
         self._count = first
@@ -48,12 +52,14 @@ class Told:
         self._append(count, mode, many=True)
 
     def append_turn(self, number: int, count: int) -> None:
-        """Append the next records as a turn of the source that `judge` tries again."""
+        """Append the next records as a turn of the source that this writer is, which `judge` tries again."""
         first, self._count = self._count, self._count + count
         self._mark(MarkKind.TRIED, first, count, None)
-        turn = take_turn(self._writer, self._seed, number, first, count)
-        assert turn is not None
-        self._mark(MarkKind.ACKNOWLEDGED, first, count, turn.ref)
+        runs = take_turn(self._writer, self._log, self._seed, Given(self._number, number, first, count))
+        assert runs
+        for run_count, ref in runs:
+            self._mark(MarkKind.ACKNOWLEDGED, first, run_count, ref)
+            first += run_count
 
     def cutover(self) -> None:
         """Cut over, whatever the open file is."""
@@ -184,6 +190,48 @@ def turns(log: Path, seed: str) -> None:
     _at_once(source, other)
 
 
+def drafts(log: Path, seed: str) -> None:
+    """A source's turns that become files of the log, beside another process; or the source dies, and it goes on."""
+    chance = random.Random(seed)
+    dies = chance.random() < 0.8  # such runs have fewer states
+
+    def source() -> None:
+        told = Told(log, seed, DRAFTS)
+        for number in range(1 if dies or chance.random() < 0.6 else 2):
+            told.append_turn(number, chance.randint(2 if dies else 1, 3))
+        told.close()
+
+    def other() -> None:
+        told = Told(log, seed, 0)
+        for _ in range(1 if dies else chance.randint(1, 3)):
+            told.append()
+            if chance.random() < 0.2:
+                told.cutover()
+        told.close()
+
+    if dies:
+        sync = chance.choice((_SYNC_OF_HEADER, _SYNC_OF_CLOSE, _SYNC_OF_CLOSE, _SYNC_OF_CLOSE))
+        _killed(source, log, Strike(Action.KILL_BEFORE, sync, (Kind.DATA_SYNC,), names_end=".dat"))
+        other()
+    else:
+        _at_once(source, other)
+
+
+def _killed(work: Callable[[], None], log: Path, strike: Strike) -> None:
+    """Run it in a forked child, which is killed at a call, or else at the end."""
+    child = os.fork()
+    if child == 0:
+        try:
+            arm(strike, str(log))
+            work()
+            os.kill(os.getpid(), signal.SIGKILL)
+        except BaseException:  # noqa: BLE001 - the child ends here, whatever it was
+            traceback.print_exc()
+        os._exit(1)
+    if os.waitpid(child, 0)[1] != signal.SIGKILL:
+        raise RuntimeError("a process that was to be killed failed")
+
+
 def archives(log: Path, seed: str) -> None:
     """A writer whose closed files become archives; few records, for what is looked at is how one takes the place."""
     chance = random.Random(seed)
@@ -254,6 +302,7 @@ WORKLOADS: dict[str, Workload] = {
     "modes": modes,
     "cutover": cutover,
     "turns": turns,
+    "drafts": drafts,
     "archives": archives,
     "recovery": recovery,
     "jpos": jpos,

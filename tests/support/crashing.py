@@ -27,7 +27,7 @@ PARTS = (
     "pagestore-kill",
     "pagestore-faults",
 )
-WORKLOADS = ("single", "groups", "modes", "cutover", "turns", "recovery", "jpos")
+WORKLOADS = ("single", "groups", "modes", "cutover", "turns", "drafts", "recovery", "jpos")
 STORE_WORKLOADS = ("sync", "async", "pooled", "removing", "killed", "recovery")
 JOURNAL_WORKLOADS = (
     "records",

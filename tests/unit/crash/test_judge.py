@@ -8,7 +8,16 @@ import pytest
 
 import binlog
 from binlog import Ref, Writer
-from stress.crash.expectation import Expectation, group_bounds, record_of
+from stress.crash.expectation import (
+    DRAFTS,
+    TURNS,
+    Expectation,
+    Given,
+    group_bounds,
+    record_of,
+    take_turn,
+    turns_in,
+)
 from stress.crash.judge import Judge, compare
 from stress.crash.marks import Mark, MarkKind, mark_of
 
@@ -30,7 +39,7 @@ def verdict(log: Path, *marks: Mark) -> list[str]:
         if mark.kind is MarkKind.TRIED
         for index in range(mark.first, mark.first + mark.record_count)
     }
-    judge = Judge(records, group_bounds(list(marks)))
+    judge = Judge(records, group_bounds(list(marks)), SEED, turns_in(list(marks)))
     return compare(judge.observe(log), expected.writers, expected.writers, expected.number_least)
 
 
@@ -103,3 +112,28 @@ def test_a_log_that_is_refused_is_told(tmp_path: Path, at: int, text: str) -> No
 @pytest.mark.parametrize("mark", [tried(3, 4, 5), told(1, 2, Ref(3, 1 << 39)), told(1, 2, None, 7)])
 def test_marks_survive_the_trace(mark: Mark) -> None:
     assert mark_of(mark.values) == mark
+
+
+@pytest.mark.parametrize("source", [TURNS, DRAFTS])
+@pytest.mark.parametrize("taken", [0, 1, 2])
+def test_turns_that_are_taken_again_are_there_once(tmp_path: Path, source: int, taken: int) -> None:
+    """taken: how many of them are in the log before."""
+    log = tmp_path / "log"
+    turns = [Given(source, 0, 0, 3), Given(source, 1, 3, 1)]
+    marks = [tried(source, each.first, each.count) for each in turns]
+    with Writer(log, prepare_bytes=4096) as writer:
+        for each in turns[:taken]:
+            first = each.first
+            for count, ref in take_turn(writer, log, SEED, each):
+                marks.append(told(source, first, ref, count))
+                first += count
+    assert turns_in(marks) == turns
+    assert verdict(log, *marks) == []
+
+
+def test_half_of_a_turn_that_is_taken_again_is_told(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    written(log, rec(DRAFTS, 0))
+    wrong = verdict(log, tried(DRAFTS, 0, 3))
+    assert any("is a part of one call's" in line for line in wrong)
+    assert any("of 3 records of turns that were taken again, the log has" in line for line in wrong)

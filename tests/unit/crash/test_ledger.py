@@ -78,3 +78,21 @@ def test_a_ledger_begins_anew(log: Path) -> None:
     ledger.clear()
     assert ledger.told == 0
     assert ledger.judge([]) == []
+
+
+def test_a_turn_as_drafts_lies_in_the_next_files_or_nowhere(log: Path) -> None:
+    ledger = Ledger(1, ROOM)
+    (own,) = ledger.writers
+    with Writer(log) as writer:
+        own.append(writer)
+        own.append_drafts(writer, log / "aside", (1, 2))
+        with Reader(log) as reader:
+            entries = list(reader)
+        assert [ref for _, ref, _, _ in own.entries()] == [entry.ref for entry in entries]
+        assert [entry.ref.number for entry in entries] == [1, 2, 3, 3]
+        own.append_drafts(writer, log / "aside", (1, 2), first=1)
+    with Reader(log) as reader:
+        assert list(reader) == entries
+    assert ledger.judge(entries) == []
+    assert ledger.judge(entries[:3]) == ["record 3 of writer 0, acknowledged, is not there"]
+    assert any("is there twice" in line for line in ledger.judge([*entries, entries[1]]))
