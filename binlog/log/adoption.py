@@ -2,8 +2,9 @@
 
 The order, under the open file's lock: its header takes Flag.ONCE, durably; the turn is named, where it is one; the
 marker is set (joining.py); each draft gets its header and is synced, and gets its name; the directory is synced; the
-open file is closed, as in a cutover.  That close, a write of two bytes, is what brings them all into the log.  A death
-before it leaves a log without them, which whoever takes the lock next clears of their names.
+open file names the first of them, durably, which decides it; it is closed, as in a cutover.  That close, a write of
+two bytes, is what brings them all into the log.  A death before it is decided leaves a log without them, which whoever
+takes the lock next clears of their names; after a later one, whoever takes it closes the file.
 
 The last of them is the open file from then on, and its lock, taken before it has its name, when nobody else can have
 it, is kept until its index is written and the marker is gone.
@@ -19,8 +20,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from binlog.errors import AccessError, BinlogError, FullError, PoisonedError
-from binlog.format.log_header import FIRST_OFFSET, CommitSlot, LogHeader, Status
+from binlog.errors import AccessError, BinlogError, CorruptError, FullError, PoisonedError
+from binlog.format.log_header import FIRST_OFFSET, HEADER_BYTES, CommitSlot, LogHeader, Status
 from binlog.format.names import NUMBER_MAX, log_file_name
 from binlog.log.directory import LogDirectory
 from binlog.log.draft import Drafted
@@ -31,7 +32,7 @@ from binlog.log.prepared_file import new_header, sweep
 from binlog.log.writable_file import WritableFile
 from binlog.storage.descriptor import Descriptor
 from binlog.storage.failures import own_errors
-from binlog.storage.files import give_group, link_file, sync_directory
+from binlog.storage.files import give_group, link_file, read_at, sync, sync_directory, write_at
 from binlog.storage.locks import lock
 
 _NONCE_BYTES = 4
@@ -79,25 +80,28 @@ class Adoption:
             try:
                 if turn.source:
                     file.turns.begin(turn)
-                write_joining(self._directory.fd, self._directory.path, joining)
+                mode = os.fstat(file.fd).st_mode & 0o777
+                write_joining(self._directory.fd, self._directory.path, joining, mode=mode)
                 for draft, new in zip(drafts, headers, strict=True):
                     if opened is not None:
                         opened.close()
                     opened = Descriptor(self._directory.fd, draft.path, draft.path)
                     self._give_name(opened.fd, draft, new)
                 sync_directory(self._directory.fd, self._directory.path)
+                file.complete_index(header)
+                file.name_next(file.number + 1)
             except PoisonedError:
                 raise
             except BinlogError:
-                with suppress(BinlogError):
+                with suppress(FullError, AccessError, CorruptError):
                     file.settle(reopen=False)  # as whoever takes the lock next would: it gives the space back
                 raise
-            file.complete_index(header)
-            file.close_at(header, file.number + 1)
-            # They are in the log by now, and whatever fails here says nothing of that: see `append_together`.
-            for draft, new in zip(drafts, headers, strict=True):
-                self._write_index(draft, new)
+            # They are as good as in the log by now, and what there is no space for here says nothing of that: whoever
+            # takes the lock next does what is left.
             with suppress(FullError, AccessError):
+                file.close_at(header, file.number + 1)
+                for draft, new in zip(drafts, headers, strict=True):
+                    self._write_index(draft, new)
                 if turn.source:
                     file.turns.finish(turn.source)
                 remove_joining(self._directory.fd, self._directory.path)
@@ -140,13 +144,20 @@ class Adoption:
             same = os.path.samestat(os.fstat(fd), os.lstat(path))
         if not same or not self._is_own(draft):
             raise AccessError(f"{path} is not what it was when it was given", errno=errno.ESTALE, path=path)
+        if any(read_at(fd, HEADER_BYTES, 0, path)):
+            raise AccessError(f"{path} is no draft: it has a header", errno=errno.EINVAL, path=path)
         give_group(fd, directory.fd)
-        # A failure here is one of the draft alone, and the log is none the worse for it.
-        with own_errors(path, "making it a file of the log"):
+        with own_errors(path, "setting its permissions"):
             if self._permissions is not None:
                 os.fchmod(fd, self._permissions)
-            os.pwrite(fd, header.pack(), 0)
-            os.fdatasync(fd)
+        try:
+            write_at(fd, header.pack(), 0, path)
+            sync(fd, path)
+        except PoisonedError as error:
+            # It is one of the draft alone, and the log is none the worse for it.
+            number = error.__cause__.errno if isinstance(error.__cause__, OSError) else None
+            text = f"{path} could not be made a file of the log: {os.strerror(number or 0)}"
+            raise AccessError(text, errno=number or errno.EIO, path=path) from error
         name = log_file_name(header.number)
         if not link_file(directory.fd, path, name, directory.file_path(header.number), durable=False):
             text = f"{path} is gone, or {directory.file_path(header.number)} is there already"

@@ -62,9 +62,9 @@ def _check(directory: LogDirectory, only: int | None) -> Iterator[Problem]:
     try:
         numbers = directory.numbers()
     except CorruptError as error:
-        # Of what the marker is to tell apart, nothing can be said; so it is all looked at.
+        # Which files are the log's cannot be told, nor whether a file is one that is opened.
         yield problem_of(error, directory.path)
-        numbers = directory.listed()
+        return
     last = numbers[-1] if numbers else None
     if only is not None:
         numbers = [number for number in numbers if number < only][-1:] + ([only] if only in numbers else [])

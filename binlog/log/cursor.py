@@ -150,12 +150,12 @@ class Cursor:
         known = place.file.known
         if not known.next_number or not self.directory.exists(known.next_number):
             return
-        following = self.directory.read_header(known.next_number)
-        if not following.closed and following.tail == following.first_offset:
-            return
         joining = read_joining(self.directory.fd, self.directory.path)
         if joining is not None and joining.after == place.file.number:
             return  # its close is under way, or whoever was at it has died
+        following = self.directory.read_header(known.next_number)
+        if not following.closed and following.tail == following.first_offset:
+            return
         known.look()
         if not known.closed:
             text = f"the file is open, and leads to file {following.number}, which is in use"

@@ -17,7 +17,7 @@ from binlog.format.log_header import FIRST_OFFSET, Flag, LogHeader
 from binlog.format.names import NUMBER_MAX
 from binlog.log.directory import LogDirectory
 from binlog.log.header_reading import read_header, settled_header
-from binlog.log.joining import remove_left_joining
+from binlog.log.joining import read_joining, remove_left_joining
 from binlog.log.prepared_file import PreparedFile, new_header, new_log_uuid, sweep
 from binlog.log.sequence import RecordCounts
 from binlog.log.writable_file import WritableFile
@@ -92,6 +92,9 @@ class Cutover:
 
     def _adopt(self, file: WritableFile, header: LogHeader, number: int) -> None:
         """Take over the next file that is there already, if it can be it; never replace it."""
+        joining = read_joining(self._directory.fd, self._directory.path)
+        if joining is not None and joining.after == file.number:
+            return  # it is complete, as those are that follow it
         path = self._directory.path_of(number)
         if not self._directory.is_file(number) and self._directory.exists(number):
             raise CorruptError(

@@ -8,6 +8,7 @@ other may miss both; so whoever finds neither looks once more.
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 
 from binlog.errors import NotFoundError
 from binlog.format.log_header import LogHeader
@@ -18,8 +19,9 @@ from binlog.format.names import (
     log_file_number,
 )
 from binlog.log.header_reading import settled_header
-from binlog.log.joining import joined
+from binlog.log.joining import open_before
 from binlog.log.opened_file import OpenedFile
+from binlog.storage.failures import own_errors
 from binlog.storage.files import list_names, open_directory, open_file
 
 # Of the numbers that a listing lacks, so many are looked for: a log has no gaps, so there is hardly ever one.
@@ -52,11 +54,17 @@ class LogDirectory:
 
     def numbers(self) -> list[int]:
         """The numbers of the log's files, archives among them, in order.  Raises: AccessError, CorruptError."""
-        found = self.listed()
-        # A listing of a large directory takes several calls, between which a file may have become an archive.
-        while found and self._missed(found):
+        while True:
             found = self.listed()
-        return joined(self.fd, self.path, found)
+            # A listing of a large directory takes several calls, between which a file may have become an archive, or
+            # several files have joined the log, of which it has some.
+            if found and self._missed(found):
+                continue
+            last = open_before(self.fd, self.path)
+            if last is not None:
+                return [number for number in found if number <= last]
+            if not found or not self.is_file(found[-1] + 1):
+                return found
 
     def listed(self) -> list[int]:
         """The numbers in a listing, of files too that are not in the log yet, or never will be."""
@@ -70,7 +78,7 @@ class LogDirectory:
         return any(self.exists(number) for number in (first - 1, *sorted(among)[:_LOOK_FOR_MAX]) if number)
 
     def opened(self, number: int) -> OpenedFile:
-        """A log file to read, or its archive.  Raises: NotFoundError; AccessError; CorruptError for an archive."""
+        """A log file to read, or its archive.  Raises: as `open`; CorruptError for an archive."""
         try:
             return OpenedFile(self.open(number), self.file_path(number))
         except NotFoundError:
@@ -83,8 +91,28 @@ class LogDirectory:
         return OpenedFile.of_archive(fd, path)
 
     def open(self, number: int, *, writable: bool = False) -> int:
-        """A descriptor of a log file that is none of an archive.  Raises: NotFoundError; AccessError."""
-        return open_file(self.fd, log_file_name(number), self.file_path(number), writable=writable)
+        """A descriptor of a log file that is none of an archive.
+
+        Raises: NotFoundError, also where it is not in the log yet; AccessError.
+        """
+        fd = open_file(self.fd, log_file_name(number), self.file_path(number), writable=writable)
+        try:
+            self.check_joined(fd, number)
+        except BaseException:
+            os.close(fd)
+            raise
+        return fd
+
+    def check_joined(self, fd: int, number: int) -> None:
+        """Raise NotFoundError where the file that `fd` was opened of, by its name, is not in the log."""
+        last = open_before(self.fd, self.path)
+        if last is not None and number > last:
+            raise NotFoundError(f"{self.file_path(number)} is not in the log yet")
+        with suppress(FileNotFoundError), own_errors(self.path, "looking for a file"):
+            there = os.stat(log_file_name(number), dir_fd=self.fd, follow_symlinks=False)
+            if os.path.samestat(there, os.fstat(fd)):
+                return
+        raise NotFoundError(f"{self.file_path(number)} was removed")
 
     def exists(self, number: int) -> bool:
         """Whether the file is there, or its archive."""

@@ -17,8 +17,9 @@ from typing import Self
 from binlog.errors import CorruptError
 from binlog.format.index_file import RANGE_BYTES_MAX
 from binlog.format.log_header import FIRST_OFFSET
-from binlog.format.record import LENGTH_BYTES, RECORD_BYTES_FORMAT_MAX
+from binlog.format.record import LENGTH_BYTES
 from binlog.log.batch import Batch
+from binlog.log.options import WriterOptions
 from binlog.storage.failures import own_errors
 from binlog.storage.files import FILE_MODE, flags_to_open
 from binlog.storage.native import lib
@@ -31,7 +32,7 @@ _WRITTEN_OUT_BYTES = 8 << 20
 
 @dataclass(frozen=True, slots=True)
 class Drafted:
-    """A draft that is finished.  It may be sent to the process that appends it.
+    """A draft that is finished.  It may be sent to the process that appends it; the file is not to be changed.
 
     path: of the file.  record_count: of all of it.  end: where the last record ends, so the file's size.
     crc: CRC-32C of the records with their lengths.  durable: whether it was synced.
@@ -97,7 +98,7 @@ class Draft:
 
     durable_from: a draft of so many bytes or more is synced when it is finished, and the disk begins before; a smaller
         one is only good to be copied.
-    record_bytes_max: the largest record accepted.
+    record_bytes_max: the largest record accepted, 64 MiB unless told; whoever appends the draft asks no more.
     Leaving its `with` block gives the file back, finished or not.
     Raises: AccessError, FullError.
     """
@@ -107,7 +108,7 @@ class Draft:
         path: str | os.PathLike[str],
         *,
         durable_from: int = 0,
-        record_bytes_max: int = RECORD_BYTES_FORMAT_MAX,
+        record_bytes_max: int = WriterOptions.record_bytes_max,
     ) -> None:
         self.path = os.path.abspath(path)  # for whoever appends it, which may be in another directory
         self._durable_from = durable_from

@@ -4,9 +4,13 @@ Each is complete and synced before it has its name, and all have their names bef
 lists the directory meanwhile must not take them for the log's.  A marker beside them says behind which file they lie.
 Invariants:
 
-- The marker is there, durably, before any of them has its name, and until the close is durable.
-- They are in the log where the file that it names is closed.  While that one is open they are nobody's, and its header
-  has Flag.ONCE: whoever finds that under the lock removes them before anything else (`WritableFile.settle`).
+- The marker is there, durably, before any of them has its name, and until that file's close is durable.
+- That file's header has Flag.ONCE, durably, before that, and whoever finds it under the lock settles what there is
+  before anything else (`WritableFile.settle`).  Where the header names the next file, durably, it is decided that they
+  join, and the file is closed; where it does not, they are removed, and then the marker.
+- They are seen once the file is closed, which is after it was decided: what was seen no power cut takes back.
+- A file in hand may be one that was to join, and was removed since its name was listed.  So after a log file was opened
+  by its name, the marker is asked, and then whether the name still leads to it: it was removed before the marker.
 - The marker is written and removed by whoever holds the lock of the open file.  One that was left behind by a process
   that died after the close says nothing new, and goes with the next cutover.
 """
@@ -22,6 +26,7 @@ from binlog.format.log_header import LOG_HEADER, Status
 from binlog.format.names import (
     JOINING_FILE,
     NUMBER_MAX,
+    damaged_file_name,
     index_file_number,
     log_file_name,
     log_file_number,
@@ -41,6 +46,8 @@ from binlog.storage.files import (
 _BYTES_MAX = 1 << 10
 _DRAFT = f"{JOINING_FILE}.new"
 _STATUS = LOG_HEADER.offset("status")
+_TAIL = LOG_HEADER.offset("tail")
+_OWN_TAIL = LOG_HEADER.offset("own_tail")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +81,14 @@ def read_joining(directory_fd: int, path: str) -> Joining | None:
     return found
 
 
-def write_joining(directory_fd: int, path: str, joining: Joining) -> None:
-    """Set the marker, durably.  Raises: FullError; PoisonedError."""
+def write_joining(directory_fd: int, path: str, joining: Joining, *, mode: int) -> None:
+    """Set the marker, durably.  mode: the log's files', for all who read those ask for it.
+
+    Raises: FullError; PoisonedError.
+    """
     draft = os.path.join(path, _DRAFT)
     remove_file(directory_fd, _DRAFT, draft)
-    fd = create_file(directory_fd, _DRAFT, draft, mode=None)
+    fd = create_file(directory_fd, _DRAFT, draft, mode=mode)
     try:
         write_at(fd, json.dumps(asdict(joining)).encode(), 0, draft)
         sync(fd, draft)
@@ -92,17 +102,12 @@ def remove_joining(directory_fd: int, path: str) -> None:
     remove_file(directory_fd, JOINING_FILE, os.path.join(path, JOINING_FILE))
 
 
-def joined(directory_fd: int, path: str, numbers: list[int]) -> list[int]:
-    """Of the numbers of a listing those of files that are in the log.
-
-    The listing must be older than this call: then a marker that is gone was removed because its files are in the log.
-    """
+def open_before(directory_fd: int, path: str) -> int | None:
+    """The open file behind which others lie that are not in the log yet, or never will be; None where there is none."""
     joining = read_joining(directory_fd, path)
-    if joining is None or not numbers or numbers[-1] <= joining.after:
-        return numbers
-    if _is_open(directory_fd, path, joining.after):
-        return [number for number in numbers if number <= joining.after]
-    return numbers
+    if joining is None or not _is_open(directory_fd, path, joining.after):
+        return None
+    return joining.after
 
 
 def _is_open(directory_fd: int, path: str, number: int) -> bool:
@@ -119,23 +124,42 @@ def _is_open(directory_fd: int, path: str, number: int) -> bool:
         os.close(fd)
 
 
-def remove_unjoined(directory_fd: int, path: str, number: int) -> None:
-    """Remove the files that were to join behind an open one, whose lock is held and whose header has Flag.ONCE.
+def settle_joining(directory_fd: int, path: str, number: int, next_number: int) -> bool:
+    """Whether it is decided that files join behind an open one, whose lock is held; where it is not, they are removed.
 
-    They were never in the log: whoever gave them their names died, or failed, before it closed that file.
+    number, next_number: of that file, as its header had them when whoever named them died, or failed.
     Durable on return.  Raises: AccessError, PoisonedError, CorruptError.
     """
     joining = read_joining(directory_fd, path)
     if joining is None or joining.after != number:
-        return
+        return False
+    if next_number == number + 1:
+        return True
     # The marker goes behind them all: at any moment it says of all that are left what they are.
     for name in list_names(directory_fd, path):
-        each = log_file_number(name) or index_file_number(name)
-        if each in joining.numbers:
+        log_number = log_file_number(name)
+        if log_number is not None and log_number in joining.numbers:
+            _remove_or_keep(directory_fd, path, name, log_number)
+        elif index_file_number(name) in joining.numbers:
             remove_file(directory_fd, name, os.path.join(path, name))
     sync_directory(directory_fd, path)
     remove_joining(directory_fd, path)
     sync_directory(directory_fd, path)
+    return False
+
+
+def _remove_or_keep(directory_fd: int, path: str, name: str, number: int) -> None:
+    """Remove a file that was never in the log; where another program has appended to it, set it aside as a whole."""
+    at = os.path.join(path, name)
+    fd = open_file(directory_fd, name, at, writable=False)
+    try:
+        tail, own_tail = (int.from_bytes(read_at(fd, 8, offset, at), "big") for offset in (_TAIL, _OWN_TAIL))
+    finally:
+        os.close(fd)
+    if tail > own_tail:
+        rename_file(directory_fd, name, damaged_file_name(number, 0, tail), at)
+    else:
+        remove_file(directory_fd, name, at)
 
 
 def remove_left_joining(directory_fd: int, path: str, number: int) -> None:

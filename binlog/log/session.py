@@ -18,8 +18,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import TypeVar
 
-from binlog.errors import BinlogError, ClosedError, GoneError, PoisonedError, StateError, UnknownOutcomeError
-from binlog.format.log_header import FIRST_OFFSET, LogHeader
+from binlog.errors import (
+    BinlogError,
+    ClosedError,
+    CorruptError,
+    GoneError,
+    PoisonedError,
+    StateError,
+    UnknownOutcomeError,
+)
+from binlog.format.log_header import FIRST_OFFSET, LOG_HEADER, Flag, LogHeader
 from binlog.format.record import LENGTH_BYTES
 from binlog.log.adoption import Adoption
 from binlog.log.batch import Batch
@@ -149,16 +157,15 @@ class Session(QuickSession):
         def append(file: WritableFile, header: LogHeader) -> Turn | None:
             if self._has_taken(file, header, source, turn):
                 return None
-            if header.mixed or not self._adoption.can_adopt(drafts):
+            # Another program may take a file that is still to join for the log's newest one.
+            others = header.mixed or self._options.strict or header.flags & Flag.STRICT
+            if others or not self._adoption.can_adopt(drafts):
                 runs = _framed(_used_up(drafts), self._options.record_bytes_max)
                 return file.append_together(runs, self._segment, source=source, turn=turn)
             return self._adopt(file, header, drafts, source=source, turn=turn)
 
         while (found := self._together(append)) is _CUT_OVER:
             pass
-        with self._mutex:
-            if not self._busy:
-                self._leave()  # for the newest file, which is found by its name sooner than from one to the next
         return found
 
     def _has_taken(self, file: WritableFile, header: LogHeader, source: str | None, turn: int) -> bool:
@@ -171,9 +178,13 @@ class Session(QuickSession):
     def _adopt(
         self, file: WritableFile, header: LogHeader, drafts: Sequence[Drafted], *, source: str | None, turn: int
     ) -> Turn:
-        if self.directory.exists(file.number + 1):
+        beyond = [number for number in self.directory.listed() if number > file.number]
+        if file.number + 1 in beyond:
             self._cutover.run(file, header)  # whoever cut over died before it closed this file
             return _CUT_OVER
+        if beyond:
+            text = f"file {file.number} is open, and file {beyond[0]} lies behind a gap"
+            raise CorruptError(file.path, LOG_HEADER.offset("next_number"), "missing-next", text)
         header = file.confirm(header)
         count = sum(draft.record_count for draft in drafts)
         first = drafts[0]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 
 from binlog.errors import AccessError, CorruptError, GoneError, NotFoundError
 from binlog.format.log_header import LOG_HEADER, Flag, LogHeader
-from binlog.format.names import NUMBER_FIRST
+from binlog.format.names import NUMBER_FIRST, index_file_name, log_file_name
 from binlog.log.cutover import Cutover
 from binlog.log.directory import LogDirectory
 from binlog.log.header_reading import check_next, read_header, settled_header
@@ -42,7 +43,7 @@ class Succession:
                 # that loses its name in a power cut is lost with it.
                 sync_directory(directory.fd, directory.path)
                 self._check_newest(numbers[-1])
-                self._keep_joined(numbers[-1])
+                self._settle_joined(numbers[-1], reopen=reopen)
                 if len(numbers) > 1 and directory.is_file(numbers[-2]):
                     # What is an archive was closed, and its close durable.
                     self._settle(numbers[-2], numbers[-1], reopen=reopen)
@@ -74,7 +75,13 @@ class Succession:
 
     def _open(self, number: int) -> WritableFile:
         options = self._options
-        return WritableFile(self._directory, number, prepare_bytes=options.prepare_bytes, strict=options.strict)
+        file = WritableFile(self._directory, number, prepare_bytes=options.prepare_bytes, strict=options.strict)
+        try:
+            self._directory.check_joined(file.fd, number)
+        except BaseException:
+            file.close()
+            raise
+        return file
 
     def _make_first_file(self) -> None:
         options = self._options
@@ -109,18 +116,20 @@ class Succession:
             unlock(fd)
             file.close()
 
-    def _keep_joined(self, newest: int) -> None:
-        """Have the close durable that brought files into the log together: a power cut would take them away with it."""
+    def _settle_joined(self, newest: int, *, reopen: bool) -> None:
+        """Finish what a process left that died, or failed, when it had files join the log: see joining.py."""
         directory = self._directory
         joining = read_joining(directory.fd, directory.path)
         if joining is None or newest <= joining.after or not directory.is_file(joining.after):
             return
-        fd = directory.open(joining.after)
-        try:
-            path = directory.file_path(joining.after)
-            self._keep_closed(fd, read_header(fd, joining.after, path), path)
-        finally:
-            os.close(fd)
+        if not directory.read_header(joining.after).closed:
+            raise NotFoundError(f"{directory.file_path(newest)} was removed since the listing")
+        self._settle(joining.after, joining.after + 1, reopen=reopen)
+        for number in joining.numbers:
+            if not directory.has(index_file_name(number)):
+                # Without an index a file's time is that of its last change, which was before anybody could see it.
+                with suppress(OSError):
+                    os.utime(log_file_name(number), dir_fd=directory.fd, follow_symlinks=False)
 
     def _closed_and_cut(self, number: int, newest: int) -> bool:
         """Whether nothing is left to do, which most often is so, and needs no lock."""

@@ -31,7 +31,7 @@ from binlog.log.directory import LogDirectory
 from binlog.log.evidence import FileEvidence
 from binlog.log.header_reading import check_header, check_size, read_header, settled_header
 from binlog.log.index_building import CATCH_UP_BYTES_MAX, IndexWriting, open_index_writing
-from binlog.log.joining import remove_unjoined
+from binlog.log.joining import settle_joining
 from binlog.log.once import Turn, Turns
 from binlog.log.recovery import Recovery
 from binlog.log.recovery_table import Action, decide
@@ -121,9 +121,14 @@ class WritableFile:
         if lost or verdict.action is not Action.KEEP or self._index_epoch != header.epoch:
             self._cut_index(header, verdict.tail)
         recovery = Recovery(self._directory, self.number, self.fd)
-        unsettled = header.flags & Flag.ONCE or verdict.action is not Action.KEEP
+        # Of a closed file there is nothing to settle: turns are settled in the open one.
+        unsettled = not header.closed and (header.flags & Flag.ONCE or verdict.action is not Action.KEEP)
+        # Before the recovery, which may name the next file itself.
+        decided = unsettled and settle_joining(
+            self._directory.fd, self._directory.path, self.number, header.next_number
+        )
         header = recovery.carry_out(header, verdict, vouched=self._vouched)
-        if unsettled and not header.closed:
+        if unsettled and not decided:
             header = self._settle_turns(header, recovery)
         self._vouched = True
         self.ours = header.ours
@@ -133,13 +138,8 @@ class WritableFile:
         return header
 
     def _settle_turns(self, header: LogHeader, recovery: Recovery) -> LogHeader:
-        """Settle what whoever died here was appending as a turn, or as drafts, and only then take the flag back.
-
-        Of a closed file there is nothing to settle: drafts are in the log with the close, and turns are settled in the
-        open file.
-        """
+        """Settle what whoever died here was appending as a turn, and only then take the flag back."""
         self.turns.settle(lambda turn: self._is_there(turn, header))
-        remove_unjoined(self._directory.fd, self._directory.path, self.number)
         if not header.ours or not header.flags & Flag.ONCE:
             return header
         return recovery.write(replace(header, flags=header.flags & ~Flag.ONCE))
@@ -367,6 +367,11 @@ class WritableFile:
     def sync(self) -> None:
         """Put on stable storage what any program wrote here.  Raises: PoisonedError."""
         sync(self.fd, self.path)
+
+    def name_next(self, next_number: int) -> None:
+        """Name the next file, durably, with the file still open.  Raises: PoisonedError; FullError."""
+        write_at(self.fd, next_number.to_bytes(4, "big"), _NEXT, self.path)
+        self.sync()
 
     def close_at(self, header: LogHeader, next_number: int) -> None:
         """The end of a cutover, once file `next_number` has its name: name it here, close, sync, cut to the tail."""

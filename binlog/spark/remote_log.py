@@ -7,7 +7,7 @@ a file that it reads to this machine, and reads it as if it had always been here
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -39,10 +39,14 @@ def remote_files(url: str, *, open_too: bool) -> tuple[FileStat, ...]:
     Raises: ValueError, ImportError, AccessError, CorruptError, VersionError; StateError for an open file.
     """
     directory = RemoteDirectory(url)
-    names = directory.names()
-    numbers = sorted({int(match[1]) for name in names if (match := _LOG_NAME.fullmatch(name))})
-    with ThreadPoolExecutor(directory.at_once) as pool:
-        files = [file for file in pool.map(partial(_stat, directory), numbers) if file is not None]
+    while True:
+        names = directory.names()
+        numbers = _numbers(names)
+        with ThreadPoolExecutor(directory.at_once) as pool:
+            files = [file for file in pool.map(partial(_stat, directory), numbers) if file is not None]
+        # Of files that were joining the log as it was listed, some may have had no names yet.
+        if _JOINING not in names or _numbers(directory.names()) == numbers:
+            break
     following = [file.number for file in files if not file.closed]
     if following and open_too:
         text = (
@@ -57,6 +61,10 @@ def remote_files(url: str, *, open_too: bool) -> tuple[FileStat, ...]:
     if fault is not None:
         raise fault
     return closed
+
+
+def _numbers(names: Iterable[str]) -> list[int]:
+    return sorted({int(match[1]) for name in names if (match := _LOG_NAME.fullmatch(name))})
 
 
 def _stat(directory: RemoteDirectory, number: int) -> FileStat | None:

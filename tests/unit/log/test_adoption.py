@@ -16,7 +16,10 @@ from binlog import Batch, Draft, Drafted, Mode, Reader, Ref, Since, Start, Write
 from binlog import Sequence as SequenceNumber
 from binlog.errors import AccessError, ClosedError, CorruptError, FullError, StateError
 from binlog.log import adoption
+from binlog.log.directory import LogDirectory
 from binlog.log.joining import Joining, read_joining, write_joining
+from binlog.log.once import Turns
+from binlog.log.writable_file import WritableFile
 from tests.support.indexes import check_entries, index_entries
 from tests.support.logs import jpos_file, read_all
 
@@ -322,7 +325,7 @@ def test_a_marker_that_was_left_behind_says_nothing_and_goes(log: Path, after: i
         writer.append_drafts(drafts(log, [b"2"], [b"3"]))
     fd = os.open(log, os.O_RDONLY)
     try:
-        write_joining(fd, str(log), Joining(after, after + 1))
+        write_joining(fd, str(log), Joining(after, after + 1), mode=0o640)
         assert read_all(log) == [b"1", b"2", b"3"]
         with Writer(log) as writer:
             writer.append(b"4")
@@ -371,3 +374,161 @@ def test_a_draft_that_two_writers_take_at_once_is_in_one_log(
         other.append(b"2")
     assert read_all(log) == [b"its own"]
     assert read_all(tmp_path / "other") == [b"1", b"2"]
+
+
+def die_at(log: Path, place: str, *, after: bool = False) -> None:
+    """Have a process die in the middle of a turn of two drafts, at a call of Adoption's or of the file before them."""
+
+    def work() -> None:
+        owner, _, name = place.partition(".")
+        kind = {"adoption": adoption.Adoption, "file": WritableFile, "turns": Turns}[owner]
+        call = getattr(kind, name)
+
+        def dying(*arguments: object) -> object:
+            if after:
+                call(*arguments)
+            os._exit(9)
+
+        setattr(kind, name, dying)
+        with Writer(log) as writer:
+            writer.append_drafts(drafts(log, [b"1"] * 50, [b"2"] * 50), source="s", turn=0)
+
+    pid = os.fork()
+    if pid == 0:
+        try:
+            work()
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 9
+
+
+TURN = [b"1"] * 50 + [b"2"] * 50
+
+
+@pytest.mark.parametrize(
+    ("place", "after", "there"),
+    [
+        ("adoption._give_name", False, False),
+        ("adoption._give_name", True, False),
+        ("file.name_next", False, False),
+        ("file.name_next", True, True),
+        ("file.close_at", False, True),
+        ("file.close_at", True, True),
+        ("adoption._write_index", False, True),
+        ("turns.finish", False, True),
+    ],
+)
+def test_what_a_death_leaves_is_settled(log: Path, place: str, after: bool, there: bool) -> None:
+    """Decided or not; before anybody settles it, readers see all of it or none."""
+    with Writer(log) as writer:
+        writer.append(b"before")
+    die_at(log, place, after=after)
+    closed = place not in ("adoption._give_name", "file.name_next") and (place, after) != ("file.close_at", False)
+    assert read_all(log) == [b"before", *(TURN if closed else [])]
+    assert len(binlog.stat(log).files) == (3 if closed else 1)
+    assert binlog.check(log) == []
+    with Writer(log) as writer:
+        writer.append(b"after")
+        assert (writer.append_drafts(drafts(log, TURN[:50], TURN[50:]), source="s", turn=0) is None) == there
+    assert read_all(log) == [b"before", *([*TURN, b"after"] if there else [b"after", *TURN])]
+    assert binlog.check(log) == []
+
+
+def test_a_listing_that_is_older_than_a_removal_leads_nobody_to_a_file_that_never_was_in_the_log(
+    log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Writer(log) as writer:
+        writer.append(b"before")
+    die_at(log, "file.name_next")
+    numbers = LogDirectory.numbers
+    stale = [[1, 2, 3]] * 3
+
+    def stale_numbers(self: LogDirectory) -> list[int]:
+        return stale.pop() if stale else numbers(self)
+
+    monkeypatch.setattr(LogDirectory, "numbers", stale_numbers)
+    with Reader(log, Start.END) as reader:
+        assert reader.next_ref == Ref(1, 266)
+    stale[:] = [[1, 2, 3]] * 3
+    with Writer(log) as writer:
+        assert writer.append(b"after") == Ref(1, 266)
+    monkeypatch.undo()
+    assert sorted(path.name for path in log.glob("*.dat")) == ["00000001.dat"]
+    assert read_all(log) == [b"before", b"after"]
+
+
+def test_since_a_time_before_the_close_though_the_index_was_never_written(log: Path) -> None:
+    import time
+
+    with Writer(log) as writer:
+        writer.append(b"before")
+    moment = time.time()
+    die_at(log, "adoption._write_index")
+    for number in (2, 3):
+        os.utime(log / f"0000000{number}.dat", (moment - 1, moment - 1))  # as though the close had taken a while
+    with Writer(log) as writer:
+        writer.append(b"after")
+    with Reader(log, Since(moment)) as reader:
+        assert [entry.data for entry in reader] == [*TURN, b"after"]
+
+
+def test_what_another_program_appended_to_a_file_that_never_joined_is_set_aside(log: Path) -> None:
+    with Writer(log) as writer:
+        writer.append(b"before")
+    die_at(log, "file.name_next")
+    path = log / "00000003.dat"
+    size = path.stat().st_size
+    with open(path, "r+b") as file:
+        file.seek(0, os.SEEK_END)
+        file.write(b"\0\0\0\6theirs")
+        file.seek(8)
+        file.write((size + 10).to_bytes(8, "big"))
+    with Writer(log) as writer:
+        writer.append(b"after")
+    assert read_all(log) == [b"before", b"after"]
+    kept = log / f"00000003.dat.0-{size + 10}.damaged"
+    assert kept.read_bytes().endswith(b"theirs")
+    kept.unlink()
+
+
+def test_a_file_behind_a_gap_is_told_and_stays(log: Path) -> None:
+    with Writer(log) as writer:
+        writer.append(b"before")
+        stray = log / "00000003.dat"
+        stray.write_bytes((log / "00000001.dat").read_bytes())
+        with pytest.raises(CorruptError, match="file 3 lies behind a gap"):
+            writer.append_drafts(drafts(log, [b"1"], [b"2"]))
+        assert stray.exists()
+        stray.unlink()
+        writer.append(b"after")
+    assert read_all(log) == [b"before", b"after"]
+
+
+def test_a_file_with_a_header_is_no_draft(log: Path) -> None:
+    with Writer(log) as writer:
+        writer.append(b"one")
+        writer.cutover()
+        writer.append(b"two")
+        path = str(log / "00000001.dat")
+        forged = Drafted(path, 1, os.stat(path).st_size, 0, durable=True, entries=b"")
+        with pytest.raises(AccessError, match="is no draft"):
+            writer.append_drafts([forged])
+    assert read_all(log) == [b"one", b"two"]
+
+
+def test_the_marker_is_for_whom_the_files_are(log: Path) -> None:
+    with Writer(log, permissions=0o644) as writer:
+        writer.append(b"before")
+    die_at(log, "file.close_at", after=True)
+    assert (log / ".joining").stat().st_mode & 0o777 == 0o644
+    with Writer(log):
+        pass
+
+
+def test_what_was_flushed_is_still_synced_behind_a_turn_that_is_there(log: Path) -> None:
+    with Writer(log) as writer:
+        writer.append_drafts(drafts(log, [b"1"]), source="s", turn=0)
+        writer.append(b"flushed", mode=Mode.FLUSH)
+        assert writer.append_drafts(drafts(log, [b"1"]), source="s", turn=0) is None
+    last = binlog.stat(log).files[-1]
+    assert last.durable_end == last.tail
