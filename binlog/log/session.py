@@ -166,6 +166,11 @@ class Session(QuickSession):
 
         while (found := self._together(append)) is _CUT_OVER:
             pass
+        if found is not None:
+            with self._mutex:
+                if self._file is not None and self._file.number < found.number and not self._busy:
+                    # It is closed, and the newest is found by its name sooner than from one file to the next.
+                    self._leave()
         return found
 
     def _has_taken(self, file: WritableFile, header: LogHeader, source: str | None, turn: int) -> bool:

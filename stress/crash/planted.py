@@ -52,7 +52,7 @@ PLANTED = {
         Planted("pending-discarded", "a commit whose tail was not published is dropped, not rolled forward"),
         Planted("slot-not-written", "a group is synced and published, and its commit slot never written"),
         Planted("drafts-marker-not-synced", "that files are to join is not durable before they have their names"),
-        Planted("drafts-close-not-kept", "a close that brought files into the log is not made durable by others"),
+        Planted("drafts-decision-not-synced", "files join a log before that is durable, and nobody makes it so later"),
         Planted("drafts-names-not-synced", "a file is closed before the names of the drafts behind it are synced"),
         Planted("drafts-header-not-synced", "a draft gets its name before its header is synced"),
         Planted("lock-not-taken-again", "a deputy leads without the lock that it waited for", part="kill"),
