@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import gc
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Protocol, TypeVar
 
 from binlog import Mode, Writer
 from binlog.errors import BinlogError, InternalError, PoisonedError
+from binlog.log.succession import Succession
 from stress.crash.descriptors import left_open, open_descriptors
 from stress.crash.drafting import ASIDE
 from stress.crash.ledger import Own
@@ -139,6 +141,9 @@ class Fared:
     """How a process fared: the kinds of its errors, in their order, and what was wrong with them.
 
     refuses_all: whether all is to be refused once a write or sync has failed.
+    alone: whether it failed while a log's open file was found by its name, as behind drafts.  That is told to this
+        process alone, as to one that opens the log: nothing was appended, and whoever finds the file next writes and
+        syncs anew what this one was to.
     """
 
     errors: list[str]
@@ -146,6 +151,7 @@ class Fared:
     opened: bool = False
     poisoned: bool = False  # while the log was open
     refuses_all: bool = True
+    alone: bool = False
 
     def attempt(self, what: str, step: Callable[[], None]) -> BinlogError | None:
         """Make a step; what it raised."""
@@ -157,11 +163,17 @@ class Fared:
                 self.wrong.append(f"{what}: InternalError: {error}")
             if self.poisoned and self.refuses_all and not isinstance(error, PoisonedError):
                 self.wrong.append(f"{what} after a failed sync: {type(error).__name__}: {error}")
-            self.poisoned |= self.opened and isinstance(error, PoisonedError)
+            if self.opened and isinstance(error, PoisonedError) and not self.poisoned:
+                self.poisoned = True
+                self.alone = _is_of_finding(error)
             return error
         if self.poisoned and self.refuses_all:
             self.wrong.append(f"{what} was accepted after a failed write or sync")
         return None
+
+
+def _is_of_finding(error: PoisonedError) -> bool:
+    return any(frame.f_code is Succession.find.__code__ for frame, _ in traceback.walk_tb(error.__traceback__))
 
 
 def run(

@@ -175,21 +175,24 @@ class Faults:
                 own.append,
                 disarm,
             )
-            own.say(json.dumps([fared.errors, fared.wrong, fared.opened, fared.poisoned]))
+            own.say(json.dumps(asdict(fared)))
 
         mortal = Mortal(live, own)
         mortal.wait()
         failure = mortal.failure()
-        return Fared([], [failure]) if failure else Fared(*json.loads(own.text))
+        return Fared([], [failure]) if failure else Fared(**json.loads(own.text))
 
     def _beside(self, beside: Writer, fared: Fared) -> list[str]:
-        """Whoever has the log open refuses as well after a failed write or sync, and appends after all else."""
+        """Whoever has the log open refuses as well after a failed write or sync, and appends after all else.
+
+        Not so where the failure was met on finding the open file: see `Fared`.
+        """
         own = self._ledger.writers[_BESIDE]
         wrong = []
         for attempt in range(2):
             try:
                 own.append(beside)
-                if fared.poisoned:
+                if fared.poisoned and not fared.alone:
                     wrong.append(f"another process appended after a failed write or sync (attempt {attempt})")
             except PoisonedError as error:
                 if not fared.poisoned:
