@@ -27,6 +27,9 @@ from binlog.storage.files import list_names, open_directory, open_file
 # Of the numbers that a listing lacks, so many are looked for: a log has no gaps, so there is hardly ever one.
 _LOOK_FOR_MAX = 64
 
+# How often a directory is listed at most.  Once more is enough, but where listings lag behind names (nfs(5)).
+_LISTINGS_MAX = 100
+
 
 class LogDirectory:
     """A directory held open, so that a rename above it leads nobody astray.
@@ -54,7 +57,8 @@ class LogDirectory:
 
     def numbers(self) -> list[int]:
         """The numbers of the log's files, archives among them, in order.  Raises: AccessError, CorruptError."""
-        while True:
+        found: list[int] = []
+        for _ in range(_LISTINGS_MAX):
             found = self.listed()
             # A listing of a large directory takes several calls, between which a file may have become an archive, or
             # several files have joined the log, of which it has some.
@@ -64,7 +68,8 @@ class LogDirectory:
             if last is not None:
                 return [number for number in found if number <= last]
             if not found or not self.is_file(found[-1] + 1):
-                return found
+                break
+        return found
 
     def listed(self) -> list[int]:
         """The numbers in a listing, of files too that are not in the log yet, or never will be."""
