@@ -121,10 +121,11 @@ def refused(spark: Any, path: str, options: dict[str, str]) -> str:
 
 
 def write(spark: Any, path: str, count: int, tasks: int) -> dict[str, Any]:
-    """Write numbers, each with some bytes behind it, in the order of their partitions."""
+    """Write numbers, each with some bytes behind it, in the order of their partitions; each task's become a file."""
     rows = spark.range(0, count, 1, tasks).selectExpr("cast(id || repeat(' some bytes', 25) AS binary) AS data")
     with Watch(spark) as watch:
-        rows.where(_WORK).write.format("binlog").mode("append").save(path)
+        writing = rows.where(_WORK).write.format("binlog").mode("append")
+        writing.option("minFileBytes", "1").save(path)
     return {"failed": watch.failed}
 
 
