@@ -92,9 +92,10 @@ class Cutover:
 
     def _adopt(self, file: WritableFile, header: LogHeader, number: int) -> None:
         """Take over the next file that is there already, if it can be it; never replace it."""
-        joining = read_joining(self._directory.fd, self._directory.path)
-        if joining is not None and joining.after == file.number:
-            return  # it is complete, as those are that follow it
+        if header.next_number == number and header.flags & Flag.ONCE:
+            joining = read_joining(self._directory.fd, self._directory.path)
+            if joining is not None and joining.after == file.number:
+                return  # it was decided that it joins the log, and it is complete
         path = self._directory.path_of(number)
         if not self._directory.is_file(number) and self._directory.exists(number):
             raise CorruptError(

@@ -58,18 +58,18 @@ class LogDirectory:
     def numbers(self) -> list[int]:
         """The numbers of the log's files, archives among them, in order.  Raises: AccessError, CorruptError."""
         found: list[int] = []
+        last: int | None = None
         for _ in range(_LISTINGS_MAX):
             found = self.listed()
+            # The marker first: where those behind it have joined by now, all of them have their names.
+            last = open_before(self.fd, self.path)
             # A listing of a large directory takes several calls, between which a file may have become an archive, or
             # several files have joined the log, of which it has some.
             if found and self._missed(found):
                 continue
-            last = open_before(self.fd, self.path)
-            if last is not None:
-                return [number for number in found if number <= last]
-            if not found or not self.is_file(found[-1] + 1):
+            if last is not None or not found or not self.is_file(found[-1] + 1):
                 break
-        return found
+        return found if last is None else [number for number in found if number <= last]
 
     def listed(self) -> list[int]:
         """The numbers in a listing, of files too that are not in the log yet, or never will be."""
@@ -113,7 +113,7 @@ class LogDirectory:
         last = open_before(self.fd, self.path)
         if last is not None and number > last:
             raise NotFoundError(f"{self.file_path(number)} is not in the log yet")
-        with suppress(FileNotFoundError), own_errors(self.path, "looking for a file"):
+        with own_errors(self.path, "looking for a file"), suppress(FileNotFoundError):
             there = os.stat(log_file_name(number), dir_fd=self.fd, follow_symlinks=False)
             if os.path.samestat(there, os.fstat(fd)):
                 return

@@ -65,6 +65,12 @@ class Joining:
 
 def read_joining(directory_fd: int, path: str) -> Joining | None:
     """What the marker says, None where there is none.  path: the directory's.  Raises: CorruptError, AccessError."""
+    try:
+        os.stat(JOINING_FILE, dir_fd=directory_fd, follow_symlinks=False)
+    except FileNotFoundError:
+        return None  # as nearly always, and sooner than by trying to open it
+    except OSError:
+        pass  # what is wrong is told by opening it
     name = os.path.join(path, JOINING_FILE)
     try:
         fd = open_file(directory_fd, JOINING_FILE, name, writable=False)
@@ -163,7 +169,7 @@ def _remove_or_keep(directory_fd: int, path: str, name: str, number: int) -> Non
 
 
 def remove_left_joining(directory_fd: int, path: str, number: int) -> None:
-    """Remove a marker that was left behind of an earlier file than the open one, `number`, whose lock is held."""
+    """Remove a marker that was left behind of an earlier file than `number`.  The open file's lock is held."""
     joining = read_joining(directory_fd, path)
     if joining is not None and joining.after < number:
         remove_joining(directory_fd, path)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
-from binlog.errors import AccessError, CorruptError, GoneError, NotFoundError
+from binlog.errors import AccessError, BinlogError, CorruptError, GoneError, NotFoundError
 from binlog.format.log_header import LOG_HEADER, Flag, LogHeader
-from binlog.format.names import NUMBER_FIRST, index_file_name, log_file_name
+from binlog.format.names import NUMBER_FIRST, index_file_name
 from binlog.log.cutover import Cutover
 from binlog.log.directory import LogDirectory
 from binlog.log.header_reading import check_next, read_header, settled_header
+from binlog.log.index_building import open_index_writing
 from binlog.log.joining import read_joining
 from binlog.log.options import WriterOptions
 from binlog.log.prepared_file import PreparedFile, new_log_uuid, sweep
@@ -47,8 +48,14 @@ class Succession:
                 if len(numbers) > 1 and directory.is_file(numbers[-2]):
                     # What is an archive was closed, and its close durable.
                     self._settle(numbers[-2], numbers[-1], reopen=reopen)
-                sweep(directory, numbers[-1])
-                return self._open(numbers[-1])
+                # In this order: the listing may be older than a removal, and what is prepared be of use then.
+                file = self._open(numbers[-1])
+                try:
+                    sweep(directory, file.number)
+                except BaseException:
+                    file.close()
+                    raise
+                return file
             except (NotFoundError, GoneError):
                 continue  # retention removed it since the listing
 
@@ -127,9 +134,27 @@ class Succession:
         self._settle(joining.after, joining.after + 1, reopen=reopen)
         for number in joining.numbers:
             if not directory.has(index_file_name(number)):
-                # Without an index a file's time is that of its last change, which was before anybody could see it.
-                with suppress(OSError):
-                    os.utime(log_file_name(number), dir_fd=directory.fd, follow_symlinks=False)
+                # What nobody may write there, or retention has removed since, goes without.
+                with suppress(BinlogError, OSError):
+                    self._begin_index(number)
+
+    def _begin_index(self, number: int) -> None:
+        """Begin the index of a file that joined without one, for `repair` to go on with.
+
+        Where the index tells no time, the file's last change does, which was before anybody could see what is in it.
+        """
+        file = self._open(number)
+        try:
+            os.utime(file.fd)
+            index = open_index_writing(self._directory.fd, number, file.path, file.fd)
+            if index is not None:
+                try:
+                    header = file.header()
+                    index.cut(header, header.first_offset)
+                finally:
+                    index.close()
+        finally:
+            file.close()
 
     def _closed_and_cut(self, number: int, newest: int) -> bool:
         """Whether nothing is left to do, which most often is so, and needs no lock."""

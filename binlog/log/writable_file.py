@@ -31,7 +31,7 @@ from binlog.log.directory import LogDirectory
 from binlog.log.evidence import FileEvidence
 from binlog.log.header_reading import check_header, check_size, read_header, settled_header
 from binlog.log.index_building import CATCH_UP_BYTES_MAX, IndexWriting, open_index_writing
-from binlog.log.joining import settle_joining
+from binlog.log.joining import remove_left_joining, settle_joining
 from binlog.log.once import Turn, Turns
 from binlog.log.recovery import Recovery
 from binlog.log.recovery_table import Action, decide
@@ -127,6 +127,9 @@ class WritableFile:
         decided = unsettled and settle_joining(
             self._directory.fd, self._directory.path, self.number, header.next_number
         )
+        if not (unsettled or header.closed):
+            # A marker without the flag is none that a writer of ours has left.
+            remove_left_joining(self._directory.fd, self._directory.path, self.number + 1)
         header = recovery.carry_out(header, verdict, vouched=self._vouched)
         if unsettled and not decided:
             header = self._settle_turns(header, recovery)

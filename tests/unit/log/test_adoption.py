@@ -15,13 +15,16 @@ import binlog
 from binlog import Batch, Draft, Drafted, Mode, Reader, Ref, Since, Start, Writer
 from binlog import Sequence as SequenceNumber
 from binlog.errors import AccessError, ClosedError, CorruptError, FullError, StateError
+from binlog.format.log_header import LOG_HEADER
 from binlog.log import adoption
 from binlog.log.directory import LogDirectory
 from binlog.log.joining import Joining, read_joining, write_joining
 from binlog.log.once import Turns
+from binlog.log.prepared_file import PreparedFile
+from binlog.log.succession import Succession
 from binlog.log.writable_file import WritableFile
 from tests.support.indexes import check_entries, index_entries
-from tests.support.logs import jpos_file, read_all
+from tests.support.logs import jpos_file, name_next_file_only, read_all
 
 
 def draft(folder: Path, name: str, *batches: Sequence[bytes], durable_from: int = 0) -> Drafted:
@@ -532,3 +535,96 @@ def test_what_was_flushed_is_still_synced_behind_a_turn_that_is_there(log: Path)
         assert writer.append_drafts(drafts(log, [b"1"]), source="s", turn=0) is None
     last = binlog.stat(log).files[-1]
     assert last.durable_end == last.tail
+
+
+def test_a_file_that_is_removed_right_behind_its_opening_is_as_one_that_is_gone(
+    log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Writer(log) as writer:
+        for number in range(3):
+            writer.append(b"%d" % number)
+            writer.cutover()
+    check_joined = LogDirectory.check_joined
+
+    def removing(self: LogDirectory, fd: int, number: int) -> None:
+        monkeypatch.undo()
+        binlog.prune(log, before=Ref(number + 1, 256))
+        check_joined(self, fd, number)
+
+    monkeypatch.setattr(LogDirectory, "check_joined", removing)
+    with Reader(log) as reader:
+        assert [entry.data for entry in reader] == [b"1", b"2"]
+    monkeypatch.setattr(LogDirectory, "check_joined", removing)
+    assert [file.number for file in binlog.stat(log).files] == [3, 4]
+    monkeypatch.setattr(LogDirectory, "check_joined", removing)
+    assert binlog.check(log) == []
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_a_repair_that_seals_the_file_before_them_decides_nothing(log: Path, after: bool) -> None:
+    """after: one of the two has its name."""
+    with Writer(log) as writer:
+        writer.append(b"before")
+    die_at(log, "adoption._give_name", after=after)
+    path = log / "00000001.dat"
+    data = bytearray(path.read_bytes())
+    data[64:67] = b"\0\0\1"  # the live block
+    for at in range(LOG_HEADER.offset("slot_0"), LOG_HEADER.offset("zero")):
+        data[at] ^= 0x55 if data[at] else 0
+    path.write_bytes(data)
+    with pytest.raises(CorruptError):
+        Writer(log)
+    binlog.repair(log)
+    with Writer(log) as writer:
+        writer.append(b"after")
+        assert writer.append_drafts(drafts(log, [b"1"], [b"2"]), source="s", turn=0) is not None
+    assert read_all(log)[-3:] == [b"after", b"1", b"2"]
+    for path in log.glob("*.damaged"):
+        path.unlink()
+    assert not binlog.check(log)
+
+
+def test_a_stale_listing_sweeps_nothing_that_is_of_use(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Writer(log) as writer:
+        writer.append(b"before")
+        prepared = PreparedFile(LogDirectory(log), 2, file_bytes=4096, permissions=None)
+        numbers = LogDirectory.numbers
+        stale = [[1, 2, 3]]
+        monkeypatch.setattr(LogDirectory, "numbers", lambda self: stale.pop() if stale else numbers(self))
+        with Writer(log) as other:
+            other.append(b"after")
+        assert list(log.glob(".00000002.dat.*.new"))
+        prepared.discard()
+
+
+def test_a_marker_that_somebody_has_left_lying_about_decides_nothing(log: Path, tmp_path: Path) -> None:
+    with Writer(log) as writer:
+        writer.append(b"before")
+    name_next_file_only(log, tmp_path / "aside")
+    (log / ".joining").write_text('{"after": 1, "last": 3}')
+    with Writer(log) as writer:
+        writer.append(b"after")
+        writer.cutover()
+        writer.append(b"more")
+    assert read_all(log) == [b"before", b"after", b"more"]
+
+
+def test_indexes_that_a_death_left_out_are_begun_once(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Writer(log) as writer:
+        writer.append(b"before")
+    die_at(log, "adoption._write_index")
+    begin = Succession._begin_index
+    begun: list[int] = []
+
+    def beginning(self: Succession, number: int) -> None:
+        begun.append(number)
+        begin(self, number)
+
+    monkeypatch.setattr(Succession, "_begin_index", beginning)
+    for _ in range(3):
+        with Writer(log):
+            pass
+    assert begun == [2, 3]
+    assert read_all(log) == [b"before", *TURN]
+    binlog.repair(log)
+    assert [check_entries(log, number) for number in (2, 3)] == [0, 0]
