@@ -572,8 +572,6 @@ def test_a_repair_that_seals_the_file_before_them_decides_nothing(log: Path, aft
     for at in range(LOG_HEADER.offset("slot_0"), LOG_HEADER.offset("zero")):
         data[at] ^= 0x55 if data[at] else 0
     path.write_bytes(data)
-    with pytest.raises(CorruptError):
-        Writer(log)
     binlog.repair(log)
     with Writer(log) as writer:
         writer.append(b"after")
