@@ -6,7 +6,8 @@ whether they were, for others may have appended since.  So while a turn is being
 (Flag.ONCE), and the records are published and the flag taken back in one write.  Invariants:
 
 - Where the flag is set and the lock is free, whoever appended died, and nobody has appended since: every writer looks
-  at the flag under the lock before anything else, settles all turns by where the tail is, and then takes it back.
+  at the flag under the lock before anything else, settles all turns by whether their bytes are there, and then takes it
+  back.
 - Where the flag is not set, a turn that stands as being appended is in the log.
 """
 

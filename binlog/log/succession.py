@@ -12,7 +12,7 @@ from binlog.log.cutover import Cutover
 from binlog.log.directory import LogDirectory
 from binlog.log.header_reading import check_next, read_header, settled_header
 from binlog.log.index_building import open_index_writing
-from binlog.log.joining import read_joining
+from binlog.log.joining import Joining, read_joining
 from binlog.log.options import WriterOptions
 from binlog.log.prepared_file import PreparedFile, new_log_uuid, sweep
 from binlog.log.writable_file import WritableFile, write_close
@@ -132,11 +132,21 @@ class Succession:
         if not directory.read_header(joining.after).closed:
             raise NotFoundError(f"{directory.file_path(newest)} was removed since the listing")
         self._settle(joining.after, joining.after + 1, reopen=reopen)
-        for number in joining.numbers:
-            if not directory.has(index_file_name(number)):
-                # What nobody may write there, or retention has removed since, goes without.
-                with suppress(BinlogError, OSError):
+        # What nobody may write there, or retention has removed since, goes without an index; and where somebody has the
+        # last file's lock, it may be the process that is still writing them.
+        with suppress(BinlogError, OSError):
+            self._begin_indexes(joining)
+
+    def _begin_indexes(self, joining: Joining) -> None:
+        last = self._open(joining.last)
+        try:
+            lock(last.fd, last.path, 0)
+            for number in joining.numbers:
+                if not self._directory.has(index_file_name(number)):
                     self._begin_index(number)
+        finally:
+            unlock(last.fd)
+            last.close()
 
     def _begin_index(self, number: int) -> None:
         """Begin the index of a file that joined without one, for `repair` to go on with.
