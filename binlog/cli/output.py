@@ -1,4 +1,8 @@
-"""Writing to standard output: bytes as they are, in large pieces, past Python's own buffer.
+"""Writing to standard output, past Python's own buffer: to a pipe or file as it is, to a terminal harmless.
+
+Whoever appends a record, or names a file, may put control characters into it, which a terminal obeys: they set its
+title, clear it, or paint a prompt that is none.  So everything that a command prints passes `write`, which escapes them
+if standard output is a terminal.  Names and messages are `printable` wherever they go.
 
 Facts relied on:
 - write(2) may take a part, and says EAGAIN where somebody made the terminal or pipe non-blocking.
@@ -8,11 +12,21 @@ Facts relied on:
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import select
 import stat
+import unicodedata
 
 STANDARD_OUTPUT = 1
+
+# Other control characters, format characters (which reorder or hide what is around them), lone surrogates, and
+# separators of lines.  The two joiners only join the letters of a word, or the parts of an emoji.
+_ACTED_UPON = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
+_JOINERS = "\u200c\u200d"
+# What ASCII has of them, without the newline and the tab: the text of most records has none, and no other letters.
+_ASCII_ACTED_UPON = re.compile(rb"[^\t\n\x20-\x7e]")
 
 
 def guard_standard_descriptors() -> None:
@@ -26,8 +40,11 @@ def guard_standard_descriptors() -> None:
 
 
 def write(data: bytes) -> None:
-    """All of `data` to standard output.  Raises: BrokenPipeError; OSError that names standard output."""
-    view = memoryview(data)
+    """Write all of `data` to standard output: as it is, or if that is a terminal as `terminal_bytes` has it.
+
+    data: whole lines.  Raises: BrokenPipeError; OSError that names standard output.
+    """
+    view = memoryview(terminal_bytes(data) if os.isatty(STANDARD_OUTPUT) else data)
     try:
         while view:
             try:
@@ -56,12 +73,26 @@ def refuse_without_reader() -> None:
         raise BrokenPipeError
 
 
+def terminal_bytes(data: bytes) -> bytes:
+    """Return UTF-8 text in which a terminal finds nothing to act upon but newlines and tabs."""
+    if _ASCII_ACTED_UPON.search(data) is None:
+        return data
+    text = data.decode("utf-8", "backslashreplace")
+    shown = "".join(char if char in "\n\t" or _is_shown(char) else _escaped(char) for char in text)
+    return shown.encode("utf-8", "backslashreplace")
+
+
 def printable(text: str) -> str:
-    """The text with everything escaped that a terminal would act on rather than show."""
+    """Return the text on one line, with everything escaped that a terminal acts upon instead of showing it."""
     if text.isprintable():
         return text
-    return "".join(char if char.isprintable() else _escaped(char) for char in text)
+    return "".join(char if _is_shown(char) else _escaped(char) for char in text)
+
+
+def _is_shown(char: str) -> bool:
+    return char.isprintable() or char in _JOINERS or unicodedata.category(char) not in _ACTED_UPON
 
 
 def _escaped(char: str) -> str:
-    return char.encode("unicode_escape").decode("ascii")
+    # Beyond ASCII as JSON has it: in the lines of --json, which have no other control characters, it stays JSON.
+    return char.encode("unicode_escape").decode("ascii") if char < " " else json.dumps(char)[1:-1]

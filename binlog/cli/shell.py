@@ -17,6 +17,7 @@ import click
 from binlog.cli.commands import load
 from binlog.cli.exits import CommandError, ExitCode, complain, run
 from binlog.cli.options import directory_argument
+from binlog.cli.output import printable
 
 # Those of binlog's commands that make sense at a prompt; each is given DIR.
 _COMMANDS = ("monitor", "cutover", "stat", "check", "tail", "cat")
@@ -60,7 +61,7 @@ class Shell(cmd.Cmd):
         self._interactive = interactive
         self.prompt = "binlog> " if interactive else ""
         if interactive:
-            self.intro = f"The log in {directory}. 'help' lists the commands, 'exit' leaves."
+            self.intro = f"The log in {printable(directory)}. 'help' lists the commands, 'exit' leaves."
 
     def run(self) -> None:
         """Read and run commands until the input ends, or 'exit'."""

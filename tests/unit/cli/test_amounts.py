@@ -25,4 +25,4 @@ def test_counts_durations_and_times() -> None:
 
 
 def test_nothing_printed_acts_on_a_terminal() -> None:
-    assert printable("ü\x1b[31m\n\x9b\u202e") == "ü\\x1b[31m\\n\\x9b\\u202e"
+    assert printable("ü\x1b[31m\n\x9b\u202e") == "ü\\x1b[31m\\n\\u009b\\u202e"

@@ -1,0 +1,241 @@
+"""What a record, a name or a message holds, a terminal shows and does not obey; a pipe gets the bytes as they are."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pty
+import sys
+import threading
+import tty
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from binlog import Mode, open_queue
+from binlog.cli.main import main
+from binlog.cli.output import printable, terminal_bytes
+from binlog.commitlog import Message, MessageStore
+from binlog.journal import Journal, export_lines, read_records
+from binlog.pagestore import PageStore, Xid
+from binlog.paging import PagingOptions
+from tests.support.checked_stores import OPTIONS
+from tests.support.journals import SMALL
+from tests.support.pagestores import put
+from tests.unit.cli.every_command import leaf_commands
+from tests.unit.cli.running import Terminal, fill, run
+
+MARK = "PWNED"
+# C0 without newline and tab, DEL, C1, overrides of the direction, what hides or separates.
+_CONTROLS = [chr(code) for code in (*range(9), *range(11, 32), *range(0x7F, 0xA0))]
+_CONTROLS += list("\u061c\u200b\u200e\u200f\u2028\u2029\u202a\u202e\u2066\u2069\ufeff\U000e0001")
+HOSTILE = "".join(f"{char}{MARK}" for char in _CONTROLS)
+# An 8-bit CSI as well, which is not UTF-8.
+RECORD = HOSTILE.encode() + b"\x9b" + MARK.encode()
+OBEYED = [*(f"{char}{MARK}".encode() for char in _CONTROLS), b"\x9b" + MARK.encode()]
+# What fits into the name of a file, and into a topic's.
+NAME = "a\x1bPWNED\x07PWNED\x9bPWNED\u202ePWNED"
+XID = Xid(7, b"global", b"b")
+
+
+@contextmanager
+def on_terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], bytes]]:
+    """Standard output and error of this process on a terminal; gives what came out at its other end."""
+    own, other = pty.openpty()
+    tty.setraw(own)
+    parts: list[bytes] = []
+
+    def collect() -> None:
+        while data := _read(own):
+            parts.append(data)
+
+    reader = threading.Thread(target=collect)
+    reader.start()
+    kept = [os.dup(fd) for fd in (1, 2)]
+    with (
+        open(os.dup(other), "w", encoding="utf-8", errors="backslashreplace") as stream,
+        monkeypatch.context() as patch,
+    ):
+        for fd in (1, 2):
+            os.dup2(other, fd)
+        for name in ("stdout", "stderr"):
+            patch.setattr(sys, name, stream)
+        try:
+            yield lambda: b"".join(parts)
+            stream.flush()
+        finally:
+            for fd, before in zip((1, 2), kept, strict=True):
+                os.dup2(before, fd)
+                os.close(before)
+    os.close(other)
+    reader.join()
+    os.close(own)
+
+
+def _read(fd: int) -> bytes:
+    try:
+        return os.read(fd, 1 << 16)
+    except OSError:  # the last that had it open has gone
+        return b""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One of each engine, under a hostile name and with hostile content."""
+    folder = tmp_path_factory.mktemp("hostile") / NAME
+    folder.mkdir()
+    log = folder / "log"
+    fill(log, [RECORD], [RECORD, b'{"a": 1}'])
+    (log / f"{NAME}.position").write_text("1:256\n")
+    damaged = folder / "damaged"
+    fill(damaged, [RECORD])
+    with open(damaged / "00000001.dat", "r+b") as file:
+        file.seek(260)
+        file.write(b"?")
+    with MessageStore(folder / "store", OPTIONS) as store:
+        store.append(Message.of("topic", RECORD, keys=["key"]))
+    with Journal(folder / "journal", SMALL) as journal:
+        journal.load()
+        for start in range(0, len(RECORD), 50):
+            journal.append_add(start + 1, 1, RECORD[start : start + 50])
+    (folder / "journal" / "attic").mkdir()
+    (folder / "journal" / "attic" / NAME).write_bytes(b"aside")
+    with open_queue(folder / "queue", mode=Mode.FLUSH, options=PagingOptions(page_bytes=4096)) as queue:
+        queue.put(RECORD)
+    with PageStore(folder / "pages") as pages:
+        pages.create_queue(NAME)
+        put(pages, RECORD, queue=NAME)
+        transaction = pages.transaction()
+        transaction.put(NAME, b"prepared")
+        transaction.prepare(XID)
+    return folder
+
+
+OUT = ("--out", "x")
+# The arguments of each command, FOLDER being the folder above; those that show nothing hostile when all is well fail.
+CASES = {
+    "append": ["FOLDER/none/log", "/dev/null"],
+    "cat": ["FOLDER/log"],
+    "tail": ["FOLDER/log"],
+    "monitor": ["--once", "FOLDER/log"],
+    "cutover": ["FOLDER/none"],
+    "prune": ["--keep-bytes", "0", "FOLDER/none"],
+    "archive": ["FOLDER/none"],
+    "stat": ["FOLDER/log"],
+    "check": ["FOLDER/damaged"],
+    "repair": ["--dry-run", "FOLDER/damaged"],
+    "shell": ["FOLDER/log", "-c", "tail; stat; cat"],
+    "commitlog stat": ["FOLDER/store"],
+    "commitlog cat": ["FOLDER/store"],
+    "commitlog tail": ["--topic", "topic", "FOLDER/store"],
+    "commitlog find": ["--topic", "topic", "--key", "key", "FOLDER/store"],
+    "commitlog check": ["FOLDER/none"],
+    "journal stat": ["FOLDER/journal"],
+    "journal print": ["FOLDER/journal"],
+    "journal check": ["FOLDER/journal"],
+    "journal export": ["FOLDER/none"],
+    "journal import": ["FOLDER/none/journal"],
+    "paging stat": ["FOLDER/none"],
+    "paging print": ["FOLDER/queue"],
+    "paging check": ["FOLDER/none"],
+    "pagestore stat": ["FOLDER/pages"],
+    "pagestore print": ["FOLDER/pages", NAME],
+    "pagestore check": ["FOLDER/none"],
+    "pagestore backup": ["FOLDER/none", "FOLDER/copy"],
+    "pagestore shrink": ["FOLDER/none"],
+    "pagestore xa": ["FOLDER/pages"],
+    "spark extract": ["FOLDER/none", *OUT],
+    "spark follow": ["FOLDER/none", *OUT],
+    "spark verify": ["FOLDER/none"],
+    "spark stats": ["FOLDER/none"],
+}
+JSON_CASES = ["cat", "tail", "commitlog cat", "commitlog find", "journal print", "paging print", "pagestore print"]
+
+
+def _run(folder: Path, command: str, *options: str) -> list[str]:
+    return [*command.split(), *options, *(word.replace("FOLDER", str(folder)) for word in CASES[command])]
+
+
+def _check_shown(shown: bytes) -> None:
+    """Nothing of it is obeyed, and all of it is shown."""
+    assert [obeyed for obeyed in OBEYED if obeyed in shown] == []
+    assert MARK.encode() in shown
+
+
+def test_every_command_has_a_case() -> None:
+    assert list(CASES) == leaf_commands()
+
+
+@pytest.mark.parametrize("command", CASES)
+def test_a_terminal_is_shown_nothing_that_it_would_obey(
+    folder: Path, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exported = "".join(export_lines(read_records(folder / "journal")))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(exported.encode())))  # for import
+    with on_terminal(monkeypatch) as said:
+        main(_run(folder, command))
+    _check_shown(said())
+
+
+@pytest.mark.parametrize("command", JSON_CASES)
+def test_json_stays_json_on_a_terminal(folder: Path, command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with on_terminal(monkeypatch) as said:
+        main(_run(folder, command, "--json"))
+    shown = said()
+    assert [obeyed for obeyed in OBEYED if obeyed in shown] == []
+    assert [json.loads(line) for line in shown.splitlines()]
+
+
+def test_json_says_the_same_on_a_terminal(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(log, [HOSTILE.encode()])
+    with on_terminal(monkeypatch) as said:
+        main(["cat", "--json", str(log)])
+    _check_shown(said())
+    assert json.loads(said())["text"] == HOSTILE
+
+
+def test_a_follower_and_a_prompt_escape_too(folder: Path) -> None:
+    with Terminal("tail", "-f", "--from", "beginning", folder / "log") as terminal:
+        _check_shown(terminal.read_until(b'{"a": 1}'))
+    with Terminal("shell", folder / "log") as terminal:
+        said = terminal.read_until(b"leaves.")
+        terminal.type(b"cat\n")
+        _check_shown(said + terminal.read_until(b'{"a": 1}'))
+
+
+def test_a_pipe_gets_the_bytes_as_they_are(folder: Path) -> None:
+    lines = RECORD + b"\n"
+    for command, out in (
+        ("cat", lines * 2 + b'{"a": 1}\n'),
+        ("tail", lines * 2 + b'{"a": 1}\n'),
+        ("commitlog cat", lines),
+        ("commitlog find", lines),
+        ("paging print", lines),
+        ("pagestore print", lines),
+    ):
+        done = run(*_run(folder, command))
+        assert (done.returncode, done.stderr) == (0, b"")
+        assert done.stdout.startswith(out), command
+
+
+@given(st.binary(max_size=60))
+def test_what_a_terminal_gets_is_utf_8_without_controls(data: bytes) -> None:
+    text = terminal_bytes(data).decode()
+    assert [char for char in _CONTROLS if char in text] == []
+    assert text.count("\n") == data.count(b"\n")
+    assert printable(data.decode("utf-8", "surrogateescape")).count("\n") == 0
+
+
+@given(st.text(st.characters(min_codepoint=32, max_codepoint=126)))
+def test_plain_text_is_shown_as_it_is(text: str) -> None:
+    assert terminal_bytes(text.encode()) == text.encode()
+
+
+def test_letters_of_any_script_are_shown_as_they_are() -> None:
+    text = "Grüße, 日本語\u3000和字, می\u200cخواهم, 👨\u200d👩\u200d👧, 10\u00a0€\n\tline"
+    assert terminal_bytes(text.encode()).decode() == text
