@@ -218,7 +218,7 @@ static void gather_ring(struct binlog_segment *segment, uint32_t index, uint8_t 
     uint64_t from = atomic_load_explicit(&ring->settled, memory_order_relaxed), at = from;
     size_t before = gathered->bytes;
     uint64_t head = atomic_load(&ring->head); /* not before `deputised` was cleared: see lock_as_deputy */
-    if (head - from > RING_BYTES)
+    if (head - from > RING_BYTES || (at < head && !segment_has_memory(segment, index)))
         return;
     while (at < head) {
         struct entry *entry = entry_at(segment, index, at);
@@ -342,6 +342,8 @@ static void settle_range(struct binlog_segment *segment, const struct note_range
     uint64_t settled = range->to;
     if (atomic_load(&ring->settled) >= range->to)
         return; /* told completely, and its owner may be using the place again */
+    if (!segment_has_memory(segment, range->ring))
+        return;
     for (uint64_t at = range->from; at < range->to;) {
         struct entry *entry = entry_at(segment, range->ring, at);
         uint32_t payload, state = ENTRY_DONE, was = atomic_load_explicit(&entry->state, memory_order_acquire);
@@ -414,7 +416,7 @@ void segment_requeue(struct binlog_segment *segment)
         struct ring *ring = &segment->shared->rings[i];
         uint64_t at = atomic_load(&ring->settled), head = atomic_load(&ring->head), total;
         uint32_t payload;
-        if (head - at > RING_BYTES)
+        if (head - at > RING_BYTES || (at < head && !segment_has_memory(segment, i)))
             continue;
         for (; at < head; at += total) {
             struct entry *entry = entry_at(segment, i, at);

@@ -2,10 +2,10 @@
 #ifndef BINLOG_SEGMENT_H
 #define BINLOG_SEGMENT_H
 
+#include "binlog.h" /* first, for it asks for what only Linux has */
+
 #include <pthread.h>
 #include <stdatomic.h>
-
-#include "binlog.h"
 
 #define RING_COUNT 64
 #define RING_BYTES ((uint64_t)256 * 1024)
@@ -83,6 +83,7 @@ struct binlog_segment {
     uint32_t next_ring;           /* where gathering starts, in turn */
     pthread_mutex_t stage_mutex;  /* one thread of ours stages at a time */
     uint64_t wake_rings;          /* bit i: somebody waits in ring i for an outcome that is there now */
+    uint64_t allocated;           /* bit i: ring i is known to have its memory, and may be touched */
 };
 
 struct gathered {
@@ -95,6 +96,7 @@ struct gathered {
 void note_prepare(struct note *note, uint64_t counter, uint32_t nonce);
 void note_slotted(struct note *note);
 
+int segment_has_memory(struct binlog_segment *segment, uint32_t ring);
 int64_t segment_stage(struct binlog_segment *segment, const struct binlog_append *request, int awaited);
 void segment_gather(struct binlog_segment *segment, const struct binlog_file *file, int own_first,
                     struct gathered *gathered);

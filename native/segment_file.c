@@ -1,17 +1,22 @@
-/* A segment's life: made, joined, checked, left.  The file is opened, sized and named by Python.
+/* A segment's life: made, joined, checked, left.  Python opens, sizes and names the file.
+ *
+ * Touching a page of shared memory that was never allocated allocates it, and is SIGBUS if there is no room (tmpfs(5)).
+ * So memory is mapped and a ring is touched only after fallocate(2) has returned 0 for it, which it also does, and at
+ * once, for what is allocated already.  Whatever only looks at a segment reads it with pread(2), which allocates nothing.
  *
  * A segment belongs to one directory of one kernel: it names device, inode and the log's UUID together, for a copied
  * directory has the same UUID and a new one may get an old inode.  It carries a signature of its own layout, so that
  * processes with another version of this file never share it.
  */
+#include "segment.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-
-#include "segment.h"
+#include <unistd.h>
 
 #define SEGMENT_MAGIC UINT64_C(0x42494E4C4F475348) /* "BINLOGSH" */
 
@@ -35,10 +40,82 @@ int64_t binlog_segment_bytes(void)
     return (int64_t)(SEGMENT_RINGS_AT + RING_COUNT * RING_BYTES);
 }
 
-/* What must be allocated before the segment is used at all. */
-int64_t binlog_segment_header_bytes(void)
+/* 0 once the bytes are allocated; -ENOSPC if shared memory is full.  The C library's posix_fallocate would emulate the
+ * call where a file system lacks it, and could overwrite what another process stores meanwhile. */
+static int allocate(int fd, uint64_t start, uint64_t bytes)
 {
-    return (int64_t)SEGMENT_RINGS_AT;
+    int result;
+    do
+        result = fallocate(fd, 0, (off_t)start, (off_t)bytes);
+    while (result != 0 && errno == EINTR);
+    return result == 0 ? 0 : -errno;
+}
+
+/* Writes the header of a segment that nobody can find yet.  0 or -errno. */
+int binlog_segment_make(int fd, uint64_t device, uint64_t inode, const uint8_t *uuid)
+{
+    struct shared *shared = aligned_alloc(_Alignof(struct shared), SEGMENT_RINGS_AT);
+    if (!shared)
+        return -ENOMEM;
+    memset(shared, 0, SEGMENT_RINGS_AT);
+    shared->signature = layout_signature();
+    shared->device = device;
+    shared->inode = inode;
+    memcpy(shared->uuid, uuid, sizeof shared->uuid);
+    shared->magic = SEGMENT_MAGIC;
+    int result = ftruncate(fd, (off_t)binlog_segment_bytes()) == 0 ? 0 : -errno;
+    if (result == 0)
+        result = binlog_write(fd, (const uint8_t *)shared, SEGMENT_RINGS_AT, 0);
+    free(shared);
+    return result;
+}
+
+/* A copy of the header, read without touching the memory.  0; -EPROTO for another size; or -errno. */
+static int read_shared(int fd, struct shared *shared)
+{
+    struct stat status;
+    if (fstat(fd, &status) != 0)
+        return -errno;
+    if (status.st_size != binlog_segment_bytes())
+        return -EPROTO;
+    ssize_t got = pread(fd, shared, sizeof *shared, 0);
+    if (got < 0)
+        return -errno;
+    return (size_t)got == sizeof *shared ? 0 : -EPROTO;
+}
+
+/* 0 where it is this directory's; -EPROTO where it is another's, of another version, or was never finished. */
+int binlog_segment_check(int fd, uint64_t device, uint64_t inode, const uint8_t *uuid)
+{
+    struct shared shared;
+    int result = read_shared(fd, &shared);
+    if (result != 0)
+        return result;
+    if (shared.magic != SEGMENT_MAGIC || shared.signature != layout_signature() || shared.device != device ||
+        shared.inode != inode || memcmp(shared.uuid, uuid, sizeof shared.uuid) != 0)
+        return -EPROTO;
+    return 0;
+}
+
+/* Bytes that are staged and have no outcome, in all rings. */
+static int64_t staged_bytes(const struct shared *shared)
+{
+    int64_t bytes = 0;
+    for (uint32_t i = 0; i < RING_COUNT; i++) {
+        uint64_t settled = atomic_load(&shared->rings[i].settled);
+        uint64_t staged = atomic_load(&shared->rings[i].head) - settled;
+        if (staged <= RING_BYTES) /* more makes no sense: nobody will ever gather that */
+            bytes += (int64_t)staged;
+    }
+    return bytes;
+}
+
+/* The same of a segment that is not joined; -EPROTO for another size, or -errno. */
+int64_t binlog_segment_staged_in(int fd)
+{
+    struct shared shared;
+    int result = read_shared(fd, &shared);
+    return result != 0 ? result : staged_bytes(&shared);
 }
 
 /* The index of our ring, -1 for none. */
@@ -47,13 +124,11 @@ int binlog_segment_ring(const struct binlog_segment *segment)
     return segment->ring;
 }
 
-/* NULL with `result` where it cannot be mapped, or is shorter than it must be. */
+/* Maps a segment that was checked.  NULL with `result` where that cannot be, or its header is not allocated. */
 struct binlog_segment *binlog_segment_map(int fd, int *result)
 {
-    struct stat status;
     struct binlog_segment *segment;
-    *result = -EINVAL;
-    if (fstat(fd, &status) != 0 || status.st_size < binlog_segment_bytes())
+    if ((*result = allocate(fd, 0, SEGMENT_RINGS_AT)) != 0)
         return NULL;
     *result = -ENOMEM;
     if (!(segment = calloc(1, sizeof *segment)))
@@ -82,47 +157,28 @@ void binlog_segment_unmap(struct binlog_segment *segment)
     free(segment);
 }
 
-/* Under the lock on BINLOG_LOCK_INIT, for a segment that nobody has finished making. */
-int binlog_segment_init(struct binlog_segment *segment, uint64_t device, uint64_t inode, const uint8_t *uuid)
+/* Whether a ring's memory is allocated, so that it may be touched; what the header says of a ring is no proof of that. */
+int segment_has_memory(struct binlog_segment *segment, uint32_t ring)
 {
-    struct shared *shared = segment->shared;
-    memset(shared, 0, sizeof *shared);
-    shared->signature = layout_signature();
-    shared->device = device;
-    shared->inode = inode;
-    memcpy(shared->uuid, uuid, sizeof shared->uuid);
-    atomic_store_explicit(&shared->magic, SEGMENT_MAGIC, memory_order_release);
-    return 0;
-}
-
-/* 0 where it is this directory's; -ENOENT where nobody finished making it; -EPROTO where it is another's or of another
- * version. */
-int binlog_segment_check(struct binlog_segment *segment, uint64_t device, uint64_t inode, const uint8_t *uuid)
-{
-    const struct shared *shared = segment->shared;
-    uint64_t magic = atomic_load_explicit(&shared->magic, memory_order_acquire);
-    if (magic == 0)
-        return -ENOENT;
-    if (magic != SEGMENT_MAGIC || shared->signature != layout_signature() || shared->device != device ||
-        shared->inode != inode || memcmp(shared->uuid, uuid, sizeof shared->uuid) != 0)
-        return -EPROTO;
-    return 0;
+    uint64_t bit = (uint64_t)1 << ring;
+    if (!(segment->allocated & bit) && allocate(segment->fd, SEGMENT_RINGS_AT + ring * RING_BYTES, RING_BYTES) == 0)
+        segment->allocated |= bit;
+    return (segment->allocated & bit) != 0;
 }
 
 /* Takes over a ring without an owner and with nothing left in it.  The caller holds the log file's lock, and has
- * drained the rings.  0; -EAGAIN where there is none; -ENOSPC where shared memory is full: touching what was not
- * allocated would kill the process (posix_fallocate(3), SIGBUS). */
+ * drained the rings.  0; -EAGAIN where there is none; -ENOSPC where shared memory is full. */
 int binlog_segment_claim(struct binlog_segment *segment)
 {
     for (uint32_t i = 0; i < RING_COUNT; i++) {
         struct ring *ring = &segment->shared->rings[i];
         if (binlog_byte_lock(segment->fd, BINLOG_LOCK_RING_FIRST + i) != 0)
             continue;
-        int allocated = posix_fallocate(segment->fd, (off_t)(SEGMENT_RINGS_AT + i * RING_BYTES), (off_t)RING_BYTES);
-        if (allocated != 0 || atomic_load(&ring->settled) != atomic_load(&ring->head)) {
+        int allocated = segment_has_memory(segment, i);
+        if (!allocated || atomic_load(&ring->settled) != atomic_load(&ring->head)) {
             binlog_byte_unlock(segment->fd, BINLOG_LOCK_RING_FIRST + i);
-            if (allocated != 0)
-                return -allocated;
+            if (!allocated)
+                return -ENOSPC;
             continue;
         }
         atomic_store(&ring->settled, 0);
@@ -146,23 +202,14 @@ void binlog_segment_release(struct binlog_segment *segment)
 }
 
 /* Whether no other writer has a ring. */
-int binlog_segment_alone(struct binlog_segment *segment)
+int binlog_segment_alone(int fd)
 {
-    return binlog_bytes_locked(segment->fd, BINLOG_LOCK_RING_FIRST, RING_COUNT) == 0;
+    return binlog_bytes_locked(fd, BINLOG_LOCK_RING_FIRST, RING_COUNT) == 0;
 }
 
-/* Bytes that are staged and have no outcome, in all rings. */
 int64_t binlog_segment_staged(struct binlog_segment *segment)
 {
-    int64_t bytes = 0;
-    for (uint32_t i = 0; i < RING_COUNT; i++) {
-        struct ring *ring = &segment->shared->rings[i];
-        uint64_t settled = atomic_load(&ring->settled);
-        uint64_t staged = atomic_load(&ring->head) - settled;
-        if (staged <= RING_BYTES) /* more makes no sense: nobody will ever gather that */
-            bytes += (int64_t)staged;
-    }
-    return bytes;
+    return staged_bytes(segment->shared);
 }
 
 /* What a leader that died was doing. */

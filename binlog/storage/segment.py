@@ -3,8 +3,10 @@
 Facts relied on:
 - shm_overview(7): a name in /dev/shm is one kernel's (or one mount namespace's); what shares only the directory shares
   no segment, and commits all the same.
-- posix_fallocate(3): what it gave can be touched; elsewhere a full /dev/shm is SIGBUS.
-- proc(5): opening /proc/self/fd/N makes a new open file description, so that locks are this opener's own.
+- tmpfs(5): a page is allocated when it is first touched; if /dev/shm is full then, touching it is SIGBUS.  So a segment
+  is complete, and its header allocated, before it gets the name by which others find it; whatever only looks at one
+  reads it (see native/segment_file.c).
+- link(2): a name appears whole, and never replaces one that is there.
 
 The name and the segment itself say whose it is: device, inode and UUID together, for a copied directory has the same
 UUID, and a new one may get an old inode.
@@ -17,6 +19,8 @@ import errno
 import hashlib
 import os
 import re
+import secrets
+import stat
 from contextlib import suppress
 from dataclasses import dataclass, fields
 
@@ -27,7 +31,10 @@ from binlog.storage.native import QuickSession, address, ffi, fork_generation, l
 _ATTEMPTS = 8
 _SHARED_MEMORY = "/dev/shm"
 _NAME = re.compile(r"binlog-[0-9a-f]{32}")
+_DRAFT_NAME = re.compile(r"binlog-[0-9a-f]{32}\.[0-9a-f]{16}")
 _AT_FDCWD = -100
+# O_NONBLOCK: a FIFO under the name must not hang the opener.
+_FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
 class Outcome(enum.IntEnum):
@@ -89,26 +96,18 @@ class Segment:
     @classmethod
     def _join(cls, directory: os.stat_result, uuid: bytes, mode: int) -> Segment:
         name = segment_name(directory, uuid)
+        if not os.path.lexists(_SHARED_MEMORY + name):
+            _make(name, mode, directory, uuid)
         fd = _open(name, mode, directory)
         try:
             _check(lib.binlog_byte_lock_wait(fd, lib.BINLOG_LOCK_INIT))
-            status = os.fstat(fd)
-            if status.st_nlink == 0:
+            if not _leads_to(name, fd):
                 raise FileNotFoundError(errno.ENOENT, "removed")
-            if status.st_size == 0:
-                os.ftruncate(fd, lib.binlog_segment_bytes())
-            elif status.st_size != lib.binlog_segment_bytes():
-                raise OSError(errno.EPROTO, "another version's segment")
-            os.posix_fallocate(fd, 0, lib.binlog_segment_header_bytes())
+            result = lib.binlog_segment_check(fd, directory.st_dev, directory.st_ino, uuid)
+            if result == -errno.EPROTO and _remove_unused(fd, name):
+                raise FileNotFoundError(errno.ENOENT, "another version's, or never finished, and not in use")
+            _check(result)
             core = _map(fd)
-            try:
-                owner = (directory.st_dev, directory.st_ino, uuid)
-                if lib.binlog_segment_check(core, *owner) == -errno.ENOENT:
-                    lib.binlog_segment_init(core, *owner)
-                _check(lib.binlog_segment_check(core, *owner))
-            except BaseException:
-                lib.binlog_segment_unmap(core)
-                raise
             lib.binlog_byte_unlock(fd, lib.BINLOG_LOCK_INIT)
         except BaseException:
             lib.binlog_fd_close(fd)
@@ -136,7 +135,7 @@ class Segment:
     @property
     def linked(self) -> bool:
         """Whether others still find the segment by its name."""
-        return os.fstat(self._fd).st_nlink > 0
+        return _leads_to(self._name, self._fd)
 
     def arm(self, session: QuickSession) -> None:
         """Have the session lay records that nobody waits for into the ring, once it has one, until it is retired."""
@@ -167,7 +166,7 @@ class Segment:
     @property
     def alone(self) -> bool:
         """Whether no other writer has a ring."""
-        return bool(lib.binlog_segment_alone(self.core))
+        return bool(lib.binlog_segment_alone(self._fd))
 
     def drop(self) -> None:
         """Forget everything that is staged: it is of another history of the log.  Under the open log file's lock."""
@@ -203,7 +202,7 @@ class Segment:
         if lib.binlog_byte_lock(self._fd, lib.BINLOG_LOCK_INIT) != 0:
             return  # somebody joins
         lib.binlog_segment_release(core)
-        if lib.binlog_segment_alone(core) and lib.binlog_segment_staged(core) == 0 and self.linked:
+        if lib.binlog_segment_alone(self._fd) and lib.binlog_segment_staged(core) == 0 and self.linked:
             with suppress(posix_ipc.ExistentialError):
                 posix_ipc.unlink_shared_memory(self._name)
 
@@ -220,20 +219,16 @@ def look(directory_fd: int, uuid: bytes) -> SegmentUse | None:
     """What the directory's segment holds; None where there is none, or it is not ours to look at.  Changes nothing."""
     directory = os.fstat(directory_fd)
     try:
-        fd = os.open(_SHARED_MEMORY + segment_name(directory, uuid), os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        fd = os.open(_SHARED_MEMORY + segment_name(directory, uuid), os.O_RDONLY | _FLAGS)
     except OSError:
         return None
     try:
         status = os.fstat(fd)
-        if status.st_uid not in (os.geteuid(), directory.st_uid) or status.st_size != lib.binlog_segment_bytes():
+        if status.st_uid not in (os.geteuid(), directory.st_uid):
             return None
-        core = _map(fd)
-        try:
-            if lib.binlog_segment_check(core, directory.st_dev, directory.st_ino, uuid) != 0:
-                return None
-            return SegmentUse(int(lib.binlog_segment_staged(core)), 512 * status.st_blocks)
-        finally:
-            lib.binlog_segment_unmap(core)
+        if lib.binlog_segment_check(fd, directory.st_dev, directory.st_ino, uuid) != 0:
+            return None
+        return SegmentUse(int(_check(lib.binlog_segment_staged_in(fd))), 512 * status.st_blocks)
     except OSError:
         return None
     finally:
@@ -243,22 +238,28 @@ def look(directory_fd: int, uuid: bytes) -> SegmentUse | None:
 def sweep() -> None:
     """Remove our user's segments that nobody uses and in which nothing is staged: their last users were killed.
 
-    Whoever is about to join one finds it without a name, and makes it anew.
+    A process that is about to join one finds that the name is gone, and makes another one.
     """
     try:
-        names = [name for name in os.listdir(_SHARED_MEMORY) if _NAME.fullmatch(name)]
+        names = os.listdir(_SHARED_MEMORY)
     except OSError:
         return  # shared memory lies elsewhere, or may not be listed
     for name in names:
         with suppress(OSError):
-            # Registered, for another thread may fork meanwhile, and the child's copy would hold the lock.
-            path = os.fsencode(f"{_SHARED_MEMORY}/{name}")
-            fd = int(_check(lib.binlog_fd_open(_AT_FDCWD, path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)))
-            try:
-                if os.fstat(fd).st_uid == os.geteuid() and lib.binlog_byte_lock(fd, lib.BINLOG_LOCK_INIT) == 0:
-                    _remove_unused(fd, name)
-            finally:
-                lib.binlog_fd_close(fd)
+            if _NAME.fullmatch(name):
+                _sweep_one(f"/{name}")
+            elif _DRAFT_NAME.fullmatch(name) and os.lstat(f"{_SHARED_MEMORY}/{name}").st_uid == os.geteuid():
+                os.unlink(f"{_SHARED_MEMORY}/{name}")  # a maker that is still alive makes another one
+
+
+def _sweep_one(name: str) -> None:
+    # Registered, for another thread may fork meanwhile, and the child's copy would hold the lock.
+    fd = int(_check(lib.binlog_fd_open(_AT_FDCWD, os.fsencode(_SHARED_MEMORY + name), os.O_RDWR | _FLAGS)))
+    try:
+        if os.fstat(fd).st_uid == os.geteuid() and lib.binlog_byte_lock(fd, lib.BINLOG_LOCK_INIT) == 0:
+            _remove_unused(fd, name)
+    finally:
+        lib.binlog_fd_close(fd)
 
 
 def segment_name(directory: os.stat_result, uuid: bytes) -> str:
@@ -267,44 +268,54 @@ def segment_name(directory: os.stat_result, uuid: bytes) -> str:
     return "/binlog-" + hashlib.sha256(key).hexdigest()[:32]
 
 
-def _remove_unused(fd: int, name: str) -> None:
-    unused = os.fstat(fd).st_size == 0
-    if os.fstat(fd).st_size == lib.binlog_segment_bytes():
-        core = _map(fd)
-        unused = bool(lib.binlog_segment_alone(core)) and lib.binlog_segment_staged(core) == 0
-        lib.binlog_segment_unmap(core)
-    if unused:
-        os.unlink(f"{_SHARED_MEMORY}/{name}")
+def _remove_unused(fd: int, name: str) -> bool:
+    """Remove the segment if no writer has a ring in it and nothing is staged; the lock on BINLOG_LOCK_INIT is held."""
+    unused = os.fstat(fd).st_size == 0 or (bool(lib.binlog_segment_alone(fd)) and lib.binlog_segment_staged_in(fd) == 0)
+    if unused and _leads_to(name, fd):
+        os.unlink(_SHARED_MEMORY + name)
+    return unused
+
+
+def _leads_to(name: str, fd: int) -> bool:
+    """Whether the name leads to what `fd` was opened of."""
+    try:
+        return os.path.samestat(os.lstat(_SHARED_MEMORY + name), os.fstat(fd))
+    except FileNotFoundError:
+        return False
+
+
+def _make(name: str, mode: int, directory: os.stat_result, uuid: bytes) -> None:
+    """Make the directory's segment under a name of its own, and give it its name, unless another process did, last."""
+    draft = f"{name}.{secrets.token_hex(8)}"
+    try:
+        memory = posix_ipc.SharedMemory(draft, flags=posix_ipc.O_CREX, mode=mode)
+    except posix_ipc.Error as error:
+        raise PermissionError(errno.EACCES, str(error)) from error
+    try:
+        os.fchmod(memory.fd, mode)  # whatever the umask
+        with suppress(PermissionError):
+            os.fchown(memory.fd, -1, directory.st_gid)
+        _check(lib.binlog_segment_make(memory.fd, directory.st_dev, directory.st_ino, uuid))
+        with suppress(FileExistsError):
+            os.link(_SHARED_MEMORY + draft, _SHARED_MEMORY + name)
+    finally:
+        memory.close_fd()
+        with suppress(posix_ipc.ExistentialError):
+            posix_ipc.unlink_shared_memory(draft)
 
 
 def _open(name: str, mode: int, directory: os.stat_result) -> int:
     """A descriptor registered against forks.  Raises: OSError, also where a stranger may have planted the name."""
-    memory = _shared_memory(name, mode)
+    fd = int(_check(lib.binlog_fd_open(_AT_FDCWD, os.fsencode(_SHARED_MEMORY + name), os.O_RDWR | _FLAGS)))
     try:
-        status = os.fstat(memory.fd)
-        if status.st_uid == os.geteuid() and status.st_size == 0:
-            os.fchmod(memory.fd, mode)  # whatever the umask
-            with suppress(PermissionError):
-                os.fchown(memory.fd, -1, directory.st_gid)
-            status = os.fstat(memory.fd)
-        if status.st_uid not in (os.geteuid(), directory.st_uid) or status.st_mode & 0o7777 & ~mode:
+        status = os.fstat(fd)
+        strange = status.st_uid not in (os.geteuid(), directory.st_uid) or status.st_mode & 0o7777 & ~mode
+        if strange or not stat.S_ISREG(status.st_mode):
             raise PermissionError(errno.EACCES, "the segment is a stranger's")
-        path = os.fsencode(f"/proc/self/fd/{memory.fd}")
-        return int(_check(lib.binlog_fd_open(_AT_FDCWD, path, os.O_RDWR | os.O_CLOEXEC)))
-    finally:
-        memory.close_fd()
-
-
-def _shared_memory(name: str, mode: int) -> posix_ipc.SharedMemory:
-    try:
-        try:
-            return posix_ipc.SharedMemory(name, flags=posix_ipc.O_CREX, mode=mode)
-        except posix_ipc.ExistentialError:
-            return posix_ipc.SharedMemory(name)
-    except posix_ipc.ExistentialError as error:
-        raise FileNotFoundError(errno.ENOENT, str(error)) from error
-    except posix_ipc.Error as error:
-        raise PermissionError(errno.EACCES, str(error)) from error
+    except BaseException:
+        lib.binlog_fd_close(fd)
+        raise
+    return fd
 
 
 def _map(fd: int) -> object:

@@ -73,6 +73,7 @@ class SharedBuffer:
 
 
 def shared_names(prefix: str) -> list[str]:
-    """The names in shared memory that begin so."""
-    with own_errors(_SHARED_MEMORY, "listing shared memory"):
+    """The names in shared memory that begin so; none if the machine has no shared memory.  Raises: AccessError."""
+    with own_errors(_SHARED_MEMORY, "listing shared memory"), suppress(FileNotFoundError):
         return sorted(name for name in os.listdir(_SHARED_MEMORY) if name.startswith(prefix))
+    return []

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from binlog import Background, Mode, Writer
+from binlog import Background, Mode, Writer, stat
 from binlog.storage.native import lib
 from binlog.storage.segment import Segment, sweep
 from tests.support.children import Child
@@ -139,6 +141,92 @@ def test_full_shared_memory_means_direct_appends(tmp_path: Path) -> None:
     log = tmp_path / "log"
     on_a_small_disk(_SHM, lambda: _append_in_all_modes(log, 0), size="64k")
     assert jobs_by_writer(read_all(log)) == {0: list(range(60))}
+
+
+def test_rings_that_say_that_they_hold_something_and_have_no_memory_are_left_alone(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+
+    def work() -> None:
+        with Writer(log, background=_NEVER) as writer:
+            for line in range(3):  # a ring takes three lines of 64 bytes, and its first word says what it holds
+                with _name(writer).open("r+b") as file:
+                    file.seek(72)
+                    file.write((64).to_bytes(4, sys.byteorder))  # every ring was in use, as `ring_limit` has it
+                    file.seek(4096)
+                    file.write((bytes(64 * line) + (1024).to_bytes(8, sys.byteorder) + bytes(184))[:192] * 100)
+                writer.append(job(0, line))
+
+    on_a_small_disk(_SHM, work, size="300k")
+    assert jobs_by_writer(read_all(log)) == {0: [0, 1, 2]}
+
+
+def test_what_a_failed_allocation_left_is_looked_at_without_touching_it(log: Path) -> None:
+    with Writer(log) as writer:
+        name = _name(writer)
+    name.touch(mode=0o640)
+    os.truncate(name, lib.binlog_segment_bytes())
+    assert stat(log).staged_bytes is None
+    assert name.stat().st_blocks == 0  # reading a page through a mapping would have allocated it, or be SIGBUS
+    with Writer(log) as writer:
+        assert _name(writer) == name
+        assert name.stat().st_blocks * 512 >= 32768
+    assert not name.exists()
+
+
+def test_what_a_maker_that_was_killed_left_is_swept_away(log: Path) -> None:
+    with Writer(log) as writer:
+        name = _name(writer)
+    left = [name.with_name(f"{name.name}.{number:016x}") for number in range(2)]
+    for path in left:
+        path.touch(mode=0o640)
+    os.link(left[0], name)  # it died between giving the one name and taking away the other
+    sweep()
+    assert not any(path.exists() for path in (*left, name))
+
+
+def _use_every_way(log: Path) -> None:
+    """What a writer, its background thread, a look and another writer do with shared memory."""
+    for _ in range(2):  # the second one finds what the first one left
+        _append_in_all_modes(log, 0, 30)
+        with Writer(log, mode=Mode.FLUSH, cutover_seconds=3600) as writer:
+            writer.append(job(1, 0))
+            sweep()
+            stat(log)
+            assert _segment(writer) is None
+        assert not list(_SHM.glob("binlog-*"))
+
+
+def _fill_shared_memory() -> None:
+    fd = os.open(_SHM / "full", os.O_WRONLY | os.O_CREAT)
+    with suppress(OSError):
+        while os.write(fd, bytes(4096)):
+            pass
+    os.close(fd)
+
+
+def test_shared_memory_that_is_full_means_direct_appends(tmp_path: Path) -> None:
+    def work() -> None:
+        _fill_shared_memory()
+        _use_every_way(tmp_path / "log")
+
+    on_a_small_disk(_SHM, work, size="64k")
+    assert jobs_by_writer(read_all(tmp_path / "log"))[0] == 2 * list(range(30))
+
+
+@pytest.mark.parametrize("size", ["4k", "16k"])
+def test_shared_memory_without_room_for_a_segment_means_direct_appends(tmp_path: Path, size: str) -> None:
+    on_a_small_disk(_SHM, lambda: _use_every_way(tmp_path / "log"), size=size)
+    assert jobs_by_writer(read_all(tmp_path / "log"))[0] == 2 * list(range(30))
+
+
+def test_shared_memory_that_is_read_only_means_direct_appends(tmp_path: Path) -> None:
+    on_a_small_disk(_SHM, lambda: _use_every_way(tmp_path / "log"), size="64k,ro")
+    assert jobs_by_writer(read_all(tmp_path / "log"))[0] == 2 * list(range(30))
+
+
+def test_shared_memory_that_is_missing_means_direct_appends(tmp_path: Path) -> None:
+    on_a_small_disk(_SHM.parent, lambda: _use_every_way(tmp_path / "log"))
+    assert jobs_by_writer(read_all(tmp_path / "log"))[0] == 2 * list(range(30))
 
 
 def test_shared_memory_that_has_room_for_one_ring(tmp_path: Path) -> None:
