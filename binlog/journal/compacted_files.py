@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from binlog.format.crc import crc32c
-from binlog.format.journal.file_header import JOURNAL_END, FileHeader, JournalLayout, aligned
+from binlog.format.journal.file_header import JOURNAL_END, FileHeader, aligned
 from binlog.format.journal.names import COMPACTED_END
 from binlog.format.journal.record import pack_counts
 from binlog.journal.files import JournalFiles
@@ -66,9 +66,8 @@ def _new_file(files: JournalFiles, options: JournalOptions, source: JournalFile,
     Its salt is drawn behind all bodies that go there, and they go nowhere else in it: so nobody who gave one can have
     put a record into it that is sound there, and nobody looks for any, as who appends does (lookalikes.py).
     """
-    salt = os.urandom(8) if files.layout is JournalLayout.NATIVE else b""
     ids = files.record_id_in_header
-    header = source.header._replace(salt=salt, alignment=options.alignment, record_id_max=ids)
+    header = source.header._replace(salt=os.urandom(8), alignment=options.alignment, record_id_max=ids)
     return JournalFile(files.folder, files.directory_fd, source.name, header, file_bytes)
 
 
@@ -91,8 +90,7 @@ def _write_file(
         for place, _ in piece.counts:  # as Ledger has it: it goes on there, and ends here
             new[place].alive += 1
             file.negate(new[place])
-    if layout is JournalLayout.NATIVE:
-        data[JOURNAL_END.base : JOURNAL_END.end] = header.pack_end(at, len(pieces))
+    data[JOURNAL_END.base : JOURNAL_END.end] = header.pack_end(at, len(pieces))
     del data[file.file_bytes :]
     file.record_count = len(pieces)
     _put(files.directory_fd, file, data)

@@ -15,10 +15,18 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from binlog.errors import BinlogError, CorruptError, PoisonedError
+from binlog.format.journal.file_header import JournalLayout
 from binlog.format.problem import Problem, problem_of
 from binlog.journal.appender import Appender
 from binlog.journal.compacted_files import WrittenFile, remove_written, write_files
-from binlog.journal.control_file import FileMoves, name_control, remove_control, rename_all, write_control
+from binlog.journal.control_file import (
+    FileMoves,
+    header_crc,
+    name_control,
+    remove_control,
+    rename_all,
+    write_control,
+)
 from binlog.journal.files import JournalFiles
 from binlog.journal.journal_file import JournalFile
 from binlog.journal.later import ignored_until_later
@@ -72,16 +80,20 @@ class Compactor:
         count = len(self._files.data)
         self._stuck_count = min(self._stuck_count, count)  # some were freed
         least = max(self._options.compact_files_min, self._stuck_count * _MORE)
-        if not self._options.compact_files_min or count < least:
+        if not self._is_possible or not self._options.compact_files_min or count < least:
             return False
         alive = sum(file.alive_bytes for file in self._files.data)
         return alive < self._options.compact_ratio * sum(file.file_bytes for file in self._files.data)
 
     def compact(self) -> int:
-        """Do it; how many files fewer there are with records.
+        """Do it; how many files fewer there are with records: none if the layout is not ours.
 
+        Another program that shares the folder knows no control file.  If this process died half-way, the other one
+        would read some records twice and others not at all, and a load would then finish over what the other wrote.
         Raises: FullError and AccessError, where nothing was done; PoisonedError.
         """
+        if not self._is_possible:
+            return 0
         self.finish()
         with self._mutex:
             self._appender.check()
@@ -103,6 +115,10 @@ class Compactor:
         finally:
             with self._mutex:
                 self._ledger.watched = None
+
+    @property
+    def _is_possible(self) -> bool:
+        return self._files.layout is JournalLayout.NATIVE
 
     def finish(self) -> None:
         """Do what the last one has left: it may have had no descriptor for it.
@@ -157,7 +173,12 @@ class Compactor:
         folder, directory_fd = self._files.folder, self._files.directory_fd
         renamed = {each.file.name: each.crc for run in runs for each in run.written}
         dead = [file for run in runs for file in run.sources if file.name not in renamed]
-        moves = FileMoves(tuple(renamed.items()), tuple((file.name, file.header.file_id) for file in dead))
+        replaced = [file for run in runs for file in run.sources if file.name in renamed] + dead
+        moves = FileMoves(
+            tuple(renamed.items()),
+            tuple((file.name, file.header.file_id) for file in dead),
+            tuple((file.name, header_crc(file.header)) for file in replaced),
+        )
         sync_directory(directory_fd, folder)  # the names of the new files first: the control file means nothing without
         self._write_control(runs, moves)
         try:

@@ -14,7 +14,13 @@ from typing import NamedTuple
 
 from binlog.errors import BinlogError, CorruptError, NotFoundError
 from binlog.format.crc import crc32c
-from binlog.format.journal.file_header import FILE_START_BYTES, FileHeader, JournalLayout, parse_file_header
+from binlog.format.journal.file_header import (
+    FILE_START_BYTES,
+    JOURNAL_HEADER,
+    FileHeader,
+    JournalLayout,
+    parse_file_header,
+)
 from binlog.format.journal.names import COMPACTED_END, CONTROL_FILE, NEW_END, JournalNames
 from binlog.format.journal.record import JournalRecord, Kind, pack_record, parse_record
 from binlog.format.problem import Problem
@@ -35,6 +41,7 @@ _SALT_BYTES = 8
 _BYTES_MAX = 64 << 20
 _CHUNK_BYTES = 1 << 20
 _UNFINISHED = CONTROL_FILE + NEW_END
+CHANGED = "another program wrote it after a compaction began, which was interrupted, and is left undone"
 
 
 class FileMoves(NamedTuple):
@@ -43,10 +50,13 @@ class FileMoves(NamedTuple):
     renamed: names that get the file which is written beside each (`NAME.cmp`), in place of what has the name; and the
     CRC-32C of all its bytes.
     dead: names of files, and the ids of the use in which nobody needs them any more.
+    replaced: names of all of these, and the CRC-32C of the header that each file had.  A header has the id and the
+    salt of one use of the file, so a file with another header was written since by another program.
     """
 
     renamed: tuple[tuple[str, int], ...]
     dead: tuple[tuple[str, int], ...]
+    replaced: tuple[tuple[str, int], ...] = ()
 
 
 def write_control(folder: str, directory_fd: int, moves: FileMoves) -> None:
@@ -54,7 +64,7 @@ def write_control(folder: str, directory_fd: int, moves: FileMoves) -> None:
     path = os.path.join(folder, CONTROL_FILE)
     header = FileHeader(JournalLayout.NATIVE, 1, os.urandom(_SALT_BYTES))
     start = header.pack()
-    body = json.dumps({"renamed": moves.renamed, "dead": moves.dead}).encode()
+    body = json.dumps(moves._asdict()).encode()
     data = start + pack_record(JournalRecord(Kind.ADD, body=body), header, len(start))
     remove_file(directory_fd, _UNFINISHED, path)
     fd = create_file(directory_fd, _UNFINISHED, path, mode=None)
@@ -110,26 +120,32 @@ def parse_control(data: bytes, path: str) -> FileMoves:
     record, _ = parse_record(data, header.layout.header_bytes, header, path)
     try:
         found = json.loads(record.body)
-        moves = FileMoves(*(tuple((name, number) for name, number in found[key]) for key in ("renamed", "dead")))
+        moves = FileMoves(*(tuple((name, number) for name, number in found[key]) for key in FileMoves._fields))
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise CorruptError(path, 0, "compaction", f"it does not say what becomes of which files: {error!r}") from error
     both = (*moves.renamed, *moves.dead)
-    if not all(type(name) is str and type(number) is int for name, number in both):
+    if not all(type(name) is str and type(number) is int for name, number in (*both, *moves.replaced)):
         raise CorruptError(path, 0, "compaction", "not each name has a number")
     if len({name for name, _ in both}) < len(both):
         raise CorruptError(path, 0, "compaction", "a name is there twice")
+    if sorted(name for name, _ in moves.replaced) != sorted(name for name, _ in both):
+        raise CorruptError(path, 0, "compaction", "it does not say what each file was that it replaces")
     return moves
 
 
 def finish(folder: str, directory_fd: int, names: JournalNames) -> list[Problem]:
     """Do what a compaction was about to do whose process ended; what is told of it.
 
-    Where a file that it wrote is damaged, and none was renamed yet, nothing of it is done.
-    Raises: CorruptError, where some were, or the control file is damaged; AccessError; PoisonedError.
+    If a file that it wrote is damaged, or another program wrote to one that it replaces, nothing of it is done.
+    Raises: CorruptError if that is so and some were renamed already, or if the control file is damaged; AccessError;
+    PoisonedError.
     """
     moves = read_control(folder, directory_fd, names)
     problems: list[Problem] = []
     if moves is not None:
+        if changed := changed_file(folder, directory_fd, moves):
+            remove_control(folder, directory_fd)  # a load removes what the compaction wrote
+            return [Problem(os.path.join(folder, changed), 0, "compaction", CHANGED)]
         problems = damaged_files(folder, directory_fd, moves)
         if problems:
             remove_control(folder, directory_fd)  # before what it names
@@ -170,6 +186,36 @@ def damaged_files(folder: str, directory_fd: int, moves: FileMoves) -> list[Prob
     if problems and is_begun:
         raise CorruptError(problems[0].path, 0, "compaction", problems[0].text)
     return problems
+
+
+def changed_file(folder: str, directory_fd: int, moves: FileMoves) -> str | None:
+    """A file that is to be replaced and that another program wrote since; None if there is none.
+
+    This process may have freed dead files once all were renamed, so then they say nothing.
+    Raises: CorruptError if others were renamed already.
+    """
+    headers = dict(moves.replaced)
+    waiting = [name for name, _ in moves.renamed if _is_there(directory_fd, name + COMPACTED_END)]
+    if not waiting:
+        return None
+    changed = [
+        name for name in (*waiting, *dict(moves.dead)) if _header_crc(folder, directory_fd, name) != headers[name]
+    ]
+    if not changed:
+        return None
+    if len(waiting) < len(moves.renamed):
+        raise CorruptError(os.path.join(folder, changed[0]), 0, "compaction", CHANGED)
+    return changed[0]
+
+
+def header_crc(header: FileHeader) -> int:
+    """CRC-32C of a file's header, as `FileMoves.replaced` has it."""
+    return crc32c(header.pack()[: JOURNAL_HEADER.size])
+
+
+def _header_crc(folder: str, directory_fd: int, name: str) -> int | None:
+    start = _read(folder, directory_fd, name, JOURNAL_HEADER.size)
+    return None if start is None else crc32c(start)
 
 
 def _is_there(directory_fd: int, name: str) -> bool:

@@ -221,6 +221,7 @@ class Journal(JournalLife):
     def compact(self) -> int:
         """Write what is alive anew, in fewer files, which the journal does itself; how many files fewer have records.
 
+        A journal in a layout of JBoss Messaging's is never compacted, and this returns 0.
         Others append meanwhile.  Files with records of a transaction that goes on, or with damage, stay as they are.
         Blocks: until it is done.  Raises: FullError, AccessError, and nothing was done; and as `reclaim`.
         """

@@ -29,7 +29,7 @@ from binlog.format.journal.file_header import (
 )
 from binlog.format.journal.names import ATTIC_FOLDER, COMPACTED_END, CONTROL_FILE, LOCK_FILE, NEW_END, JournalNames
 from binlog.format.problem import Problem, problem_of
-from binlog.journal.control_file import FileMoves, damaged_files, parse_control
+from binlog.journal.control_file import CHANGED, FileMoves, changed_file, damaged_files, parse_control
 from binlog.storage.failures import own_errors
 from binlog.storage.files import list_folder, open_directory, open_file, read_at
 
@@ -250,6 +250,9 @@ def _moves(path: str, directory_fd: int, names: JournalNames, control: bytes | N
         found.problems.append(Problem(full, 0, "control", "it names files that are none of this journal"))
         return nothing
     try:
+        if changed := changed_file(path, directory_fd, moves):
+            found.problems.append(Problem(os.path.join(path, changed), 0, "compaction", CHANGED))
+            return nothing
         damaged = damaged_files(path, directory_fd, moves)
     except CorruptError as error:
         found.problems.append(problem_of(error, full))

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,14 +17,15 @@ from binlog.errors import CorruptError
 from binlog.format.crc import crc32c
 from binlog.format.journal.file_header import JournalLayout
 from binlog.format.journal.names import CONTROL_FILE
-from binlog.journal.control_file import FileMoves, name_control, write_control
+from binlog.format.journal.record import JournalRecord, Kind, pack_record
+from binlog.journal.check import check_journal
+from binlog.journal.control_file import FileMoves, header_crc, name_control, write_control
 from binlog.journal.journal import Journal
 from binlog.journal.journal_file import JournalFile
 from binlog.journal.options import Sync
 from binlog.journal.record import Loaded, Record
-from tests.support.journals import SMALL, files, flip, header_of, ids, journal, records_in, reload
+from tests.support.journals import FILE_BYTES, SMALL, files, flip, header_of, ids, journal, records_in, reload
 
-LAYOUTS = [JournalLayout.NATIVE, JournalLayout.JBM]
 BODY = bytes(200)
 
 
@@ -54,10 +56,9 @@ def _state(loaded: Loaded) -> tuple[object, ...]:
     return (loaded.records, loaded.prepared, loaded.failed, loaded.problems)
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("alignment", [1, 512])
-def test_what_is_alive_stays_as_it_is_in_fewer_files(tmp_path: Path, layout: JournalLayout, alignment: int) -> None:
-    options = replace(SMALL, layout=layout, alignment=alignment)
+def test_what_is_alive_stays_as_it_is_in_fewer_files(tmp_path: Path, alignment: int) -> None:
+    options = replace(SMALL, alignment=alignment)
     with journal(tmp_path, options) as (opened, _):
         _fill(opened)
     before = reload(tmp_path, options)
@@ -120,9 +121,8 @@ def _counted(all_: Iterable[JournalFile]) -> dict[str, tuple[object, ...]]:
     }
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_what_it_wrote_counts_as_it_does_for_a_load(tmp_path: Path, layout: JournalLayout) -> None:
-    options = replace(SMALL, layout=layout)
+def test_what_it_wrote_counts_as_it_does_for_a_load(tmp_path: Path) -> None:
+    options = SMALL
     with journal(tmp_path / "journal", options) as (opened, _):
         _fill_together(opened)
         for turn in range(3):
@@ -169,12 +169,9 @@ def test_deletes_stay_where_files_before_are_not_compacted(tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("times", [1, 2])
-def test_of_a_transaction_that_was_compacted_all_is_there_or_nothing(
-    tmp_path: Path, layout: JournalLayout, times: int
-) -> None:
-    options = replace(SMALL, layout=layout)
+def test_of_a_transaction_that_was_compacted_all_is_there_or_nothing(tmp_path: Path, times: int) -> None:
+    options = SMALL
     with journal(tmp_path / "whole", options) as (opened, _):
         _fill_together(opened)
     for turn in range(times):
@@ -201,9 +198,8 @@ def test_of_a_transaction_that_was_compacted_all_is_there_or_nothing(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_others_append_while_it_goes_on(tmp_path: Path, layout: JournalLayout) -> None:
-    options = replace(SMALL, layout=layout, file_bytes=8192)
+def test_others_append_while_it_goes_on(tmp_path: Path) -> None:
+    options = replace(SMALL, file_bytes=8192)
     done = threading.Event()
     expected: dict[int, dict[int, list[bytes]]] = {}
 
@@ -272,7 +268,11 @@ def _moments(before: Path, after: Path, at: Path) -> Iterator[str]:
     ]
     assert renamed
     assert dead
-    moves = FileMoves(tuple((name, crc32c((after / name).read_bytes())) for name in renamed), tuple(dead))
+    moves = FileMoves(
+        tuple((name, crc32c((after / name).read_bytes())) for name in renamed),
+        tuple(dead),
+        tuple((name, header_crc(old[name])) for name in (*renamed, *dict(dead))),
+    )
     begin()
     yield "before the control file"
     begin()
@@ -303,9 +303,8 @@ def _control(folder: Path, moves: FileMoves) -> bytes:
     return whole
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_whenever_it_is_cut_short_all_is_as_before(tmp_path: Path, layout: JournalLayout) -> None:
-    options = replace(SMALL, layout=layout)
+def test_whenever_it_is_cut_short_all_is_as_before(tmp_path: Path) -> None:
+    options = SMALL
     with journal(tmp_path / "before", options) as (opened, _):
         _fill(opened)
     expected = _state(reload(tmp_path / "before", options))
@@ -347,11 +346,12 @@ def _contents(path: Path) -> dict[str, bytes]:
     ],
 )
 def test_a_control_file_that_makes_no_sense_is_refused_and_nothing_is_changed(
-    tmp_path: Path, renamed: object, dead: object
+    tmp_path: Path, renamed: Any, dead: Any
 ) -> None:
     with journal(tmp_path) as (opened, _):
         _fill(opened)
-    (tmp_path / CONTROL_FILE).write_bytes(_control(tmp_path, FileMoves(renamed, dead)))  # type: ignore[arg-type]
+    replaced = tuple((each[0], 1) for each in (*renamed, *dead)) if isinstance(dead, tuple) else ()
+    (tmp_path / CONTROL_FILE).write_bytes(_control(tmp_path, FileMoves(renamed, dead, replaced)))
     before = _contents(tmp_path)
     with pytest.raises(CorruptError, match="compaction"):
         reload(tmp_path)
@@ -401,6 +401,67 @@ def test_a_damaged_file_never_takes_the_place_of_a_whole_one(tmp_path: Path, at:
                 reload(tmp_path / "at")
             assert _contents(tmp_path / "at") == before
     assert refused
+
+
+def test_what_another_program_wrote_to_after_it_began_is_left_as_it_is(tmp_path: Path) -> None:
+    """Also where only one of the files is another use: the control file says which use each was."""
+    with journal(tmp_path / "before") as (opened, _):
+        _fill(opened)
+    shutil.copytree(tmp_path / "before", tmp_path / "after")
+    with journal(tmp_path / "after") as (opened, _):
+        opened.compact()
+    refused = 0
+    for moment in _moments(tmp_path / "before", tmp_path / "after", tmp_path / "at"):
+        at = tmp_path / "at"
+        written = sorted(at.glob("*.cmp"))
+        if not moment.startswith("after ") or not written:
+            continue
+        file = at / written[-1].name.removesuffix(".cmp")
+        header = header_of(file)._replace(salt=b"restored")
+        data = header.pack() + pack_record(JournalRecord(Kind.ADD, 0, 777, 1, b"acknowledged"), header, 88)
+        file.write_bytes(data.ljust(FILE_BYTES, b"\0"))
+        before = _contents(at)
+        if moment == "after 0 of the moves":
+            assert [problem.rule for problem in check_journal(at) if problem.path == str(file)] == ["compaction"]
+            loaded = reload(at)
+            assert 777 in ids(loaded)
+            assert [problem.rule for problem in loaded.problems if problem.path == str(file)] == ["compaction"]
+            assert not [*at.glob("*.cmp"), *at.glob("*.ctr*")]
+            assert file.read_bytes()[: len(data)] == data
+        else:
+            refused += 1
+            with pytest.raises(CorruptError, match="another program"):
+                reload(at)
+            assert _contents(at) == before
+    assert refused
+
+
+def test_a_journal_of_jboss_messagings_layout_is_never_compacted(tmp_path: Path) -> None:
+    """JBoss Messaging knows no control file: what was half done would be finished over what it wrote meanwhile."""
+    options = replace(SMALL, layout=JournalLayout.JBM, compact_files_min=2, compact_ratio=1.0)
+    with journal(tmp_path, options) as (opened, _):
+        _fill(opened)
+        opened.reclaim()
+        before = {file.name: header_of(file) for file in files(tmp_path)}
+        assert opened.compact() == 0
+        opened.reclaim()
+        assert not opened._compactor.is_due()
+        assert {file.name: header_of(file) for file in files(tmp_path)} == before
+    assert not [*tmp_path.glob("*.cmp"), *tmp_path.glob("*.ctr*")]
+
+
+def test_a_compaction_that_an_earlier_version_began_there_is_refused_and_nothing_is_changed(tmp_path: Path) -> None:
+    options = replace(SMALL, layout=JournalLayout.JBM)
+    with journal(tmp_path, options) as (opened, _):
+        _fill(opened)
+    names = [file.name for file in files(tmp_path)]
+    (tmp_path / f"{names[0]}.cmp").write_bytes((tmp_path / names[0]).read_bytes())
+    crc = crc32c((tmp_path / names[0]).read_bytes())
+    (tmp_path / CONTROL_FILE).write_bytes(_control(tmp_path, FileMoves(((names[0], crc),), ((names[1], 2),))))
+    before = _contents(tmp_path)
+    with pytest.raises(CorruptError, match="compaction"):
+        reload(tmp_path, options)
+    assert _contents(tmp_path) == before
 
 
 def test_it_is_done_without_being_asked_where_little_is_alive(tmp_path: Path) -> None:

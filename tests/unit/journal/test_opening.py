@@ -293,7 +293,9 @@ def test_a_journal_of_jboss_messaging_of_which_nothing_is_left_can_be_opened(tmp
     with journal(tmp_path, replace(SMALL, layout=JournalLayout.JBM)) as (opened, _):
         opened.append_add(1, 1, b"gone")
         opened.append_delete(1)
-        assert opened.compact() == 1
+        with opened._mutex:
+            opened._appender.go_on()
+        assert opened.reclaim() == 1
     assert sum(len(records_in(file)) for file in files(tmp_path)) == 0
     with journal(tmp_path) as (opened, loaded):
         assert (loaded.records, loaded.problems) == ([], [])

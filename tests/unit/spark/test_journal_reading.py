@@ -150,14 +150,15 @@ def test_an_owner_that_goes_on_is_read_as_it_was_or_not_at_all(tmp_path: Path, l
         again = [row for task in planned[1] for batch in planned[0].read(task) for row in batch.to_pylist()]
         assert again == before
         assert [row["state"] for row in read(tmp_path)] == ["live"] * 29 + ["deleted", "done", "live"]
-        for number in range(29):
-            if number % 8:
-                opened.append_delete(number)
+        is_native = layout is JournalLayout.NATIVE  # others are never compacted, only used again
+        kept = {0, 8, 16, 24} if is_native else {16, 24}
+        for number in set(range(29)) - kept:
+            opened.append_delete(number)
         compacting = tasks_of(tmp_path)
-        assert opened.compact() > 0
+        assert (opened.compact() if is_native else opened.reclaim()) > 0
         assert "since the read was planned" in error_of_tasks(*compacting)
         assert "used for something else, or was compacted" in error_of_tasks(*planned)
-        assert {row["id"] for row in read(tmp_path) if row["state"] == "live"} == {0, 8, 16, 24, 30}
+        assert {row["id"] for row in read(tmp_path) if row["state"] == "live"} == kept | {30}
 
 
 def test_a_file_that_is_gone_or_damaged_since_the_planning_is_an_error(filled: Path) -> None:
