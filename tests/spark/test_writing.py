@@ -10,7 +10,6 @@ import pytest
 
 import binlog
 from binlog import Writer
-from binlog.spark.writing import ASIDE
 from tests.support.logs import read_all
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
@@ -19,6 +18,13 @@ pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 @pytest.fixture
 def other(tmp_path: Path) -> Path:
     return tmp_path / "other"
+
+
+def set_aside(log: Path) -> Path:
+    """Return the folder in which a job keeps what is not in the log yet."""
+    from binlog.spark.writing import ASIDE  # not at the top: without Spark this module is still collected
+
+    return log / ASIDE
 
 
 def error_of(action: Callable[[], object]) -> str:
@@ -36,7 +42,7 @@ def test_a_frame_is_appended_in_the_order_of_its_partitions(spark: Any, log: Pat
         writer.append(b"before")
     numbers(spark, 10_000).write.format("binlog").mode("append").save(str(log))
     assert read_all(log) == [b"before", *(b"%d" % number for number in range(10_000))]
-    assert not (log / ASIDE).exists()
+    assert not set_aside(log).exists()
 
 
 def test_a_log_is_made_where_there_is_none(spark: Any, log: Path) -> None:
@@ -92,7 +98,7 @@ def test_what_tasks_write_becomes_files_where_it_is_as_large_as_is_said(spark: A
     files = binlog.stat(log).files
     assert [file.record_count for file in files] == [1, 7500, 2500]  # the first three together
     assert [file.first_sequence for file in files] == [0, 1, 7501]
-    assert not (log / ASIDE).exists()
+    assert not set_aside(log).exists()
     assert binlog.check(log) == []
     found = spark.read.format("binlog").load(str(log)).selectExpr("max(sequence)", "count(time)").first()
     assert tuple(found) == (10_000, 10_001)
@@ -115,7 +121,7 @@ def test_a_job_that_fails_leaves_nothing(spark: Any, log: Path) -> None:
     )
     assert "no" in error_of(lambda: failing.write.format("binlog").mode("append").save(str(log)))
     assert read_all(log) == [b"before"]
-    assert not (log / ASIDE).exists()
+    assert not set_aside(log).exists()
 
 
 def test_a_job_whose_every_task_fails_leaves_nothing(spark: Any, log: Path) -> None:
@@ -206,7 +212,7 @@ def test_a_stream_from_one_log_into_another(log: Path, other: Path, query: Calla
         writer.append_many([b"%d" % number for number in range(3000, 3100)])
         query()
     assert read_all(other) == read_all(log)
-    assert not (other / ASIDE).exists()
+    assert not set_aside(other).exists()
 
 
 def test_a_batch_whose_commit_is_not_known_is_given_again_and_not_appended(

@@ -11,6 +11,7 @@ import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -47,10 +48,19 @@ def copy_checkout(target: Path) -> None:
 
 def requirements(*extras: str) -> list[str]:
     """Return what pyproject.toml asks for: to build, to run, and for some extras."""
-    table = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    project = table["project"]
-    wanted = [*table["build-system"]["requires"], *project["dependencies"]]
-    return wanted + [line for extra in extras for line in project["optional-dependencies"][extra]]
+    table = _pyproject()
+    wanted = [*table["build-system"]["requires"], *table["project"]["dependencies"]]
+    return wanted + [line for extra in extras for line in requirements_of(extra)]
+
+
+def requirements_of(extra: str) -> list[str]:
+    """Return what one extra asks for."""
+    wanted: list[str] = _pyproject()["project"]["optional-dependencies"][extra]
+    return wanted
+
+
+def _pyproject() -> dict[str, Any]:
+    return tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 
 def base_python() -> Path:

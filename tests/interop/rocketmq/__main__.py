@@ -33,4 +33,5 @@ def main() -> None:
         print(f"{arguments.version}: {exchange.locks(peer)}")
 
 
-main()
+if __name__ == "__main__":
+    main()
