@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
-import subprocess
 import sys
 import sysconfig
 from pathlib import Path
@@ -201,13 +199,3 @@ def test_a_compiler_that_cannot_build_says_why(
     line = check_machine.missing()
     assert "no_such_header_of_libc.h" in line
     assert "\n" not in line
-
-
-def test_ci_runs_the_test_command_and_nothing_else(tmp_path: Path) -> None:
-    """A stand-in for make writes down how it is called."""
-    make = tmp_path / "make"
-    make.write_text(f'#!/bin/sh\necho "$PWD: $*" >> "{tmp_path}/calls"\nexit 7\n')
-    make.chmod(0o755)
-    environment = {**os.environ, "PATH": f"{tmp_path}:/usr/bin:/bin"}
-    assert subprocess.run([checkout.ROOT / ".ci" / "run"], env=environment, check=False).returncode == 7
-    assert (tmp_path / "calls").read_text() == f"{checkout.ROOT}: test\n"

@@ -96,6 +96,36 @@ def test_a_listed_skip_is_counted_and_passes(tmp_path: Path, workers: tuple[str,
     assert "tests run: 1, skipped: 1" in said
 
 
+ROOT_ONLY = """
+import os, pytest
+
+@pytest.mark.root
+def test_needs_root(): assert os.geteuid() == 0
+
+def test_needs_nothing(): pass
+"""
+
+
+ROOT_LISTING = """
+[[skip]]
+test = "*"
+reason = "needs root"
+why = "to show it"
+"""
+
+
+@pytest.mark.parametrize("user", [pytest.param("root", marks=pytest.mark.root), "ordinary"])
+def test_what_needs_root_is_skipped_for_others_and_told_at_the_end(tmp_path: Path, user: str) -> None:
+    (tmp_path / "test_root.py").write_text(ROOT_ONLY)
+    (tmp_path / "list.toml").write_text(ROOT_LISTING)
+    stand_in = "" if user == "root" else "import os\nos.geteuid = lambda: 1000\n"
+    (tmp_path / "test_first.py").write_text(stand_in)
+    code, said = run(tmp_path, "-o", "allowed_skips=list.toml")
+    assert code == 0, said
+    assert f"tests run: {2 if user == 'root' else 1}" in said
+    assert ("not run on this machine: 1, because: needs root" in said) is (user == "ordinary")
+
+
 def test_every_entry_says_why() -> None:
     for entry in load_allowed(ALLOWED):
         assert entry.test.startswith("tests/")

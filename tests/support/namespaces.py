@@ -45,10 +45,19 @@ def _mount(folder: Path, size: str) -> bool:
     user, group = os.geteuid(), os.getegid()
     if libc.unshare(_CLONE_NEWNS if user == 0 else _CLONE_NEWNS | _CLONE_NEWUSER) != 0:
         return False
-    if user != 0:
-        Path("/proc/self/setgroups").write_text("deny")
-        Path("/proc/self/uid_map").write_text(f"0 {user} 1")
-        Path("/proc/self/gid_map").write_text(f"0 {group} 1")
+    if user != 0 and not _become_root(user, group):
+        return False
     private = libc.mount(b"none", b"/", None, _MS_REC_PRIVATE, None)
     options = f"size={size}".encode()
     return private == 0 and libc.mount(b"tmpfs", os.fsencode(folder), b"tmpfs", 0, options) == 0
+
+
+def _become_root(user: int, group: int) -> bool:
+    """Map root to this user; some kernels let a user namespace be made and then refuse this."""
+    try:
+        Path("/proc/self/setgroups").write_text("deny")
+        Path("/proc/self/uid_map").write_text(f"0 {user} 1")
+        Path("/proc/self/gid_map").write_text(f"0 {group} 1")
+    except PermissionError:
+        return False
+    return True

@@ -1,4 +1,4 @@
-"""A pytest plugin: a skip that tests/allowed_skips.toml does not list is a failure; the counts stand at the end.
+"""A pytest plugin: fails a test that skips for an unlisted reason, and prints at the end what was skipped and why.
 
 The failure is made where the test runs, so it is the same with and without xdist, and names the test.
 """
@@ -6,8 +6,10 @@ The failure is made where the test runs, so it is the same with and without xdis
 from __future__ import annotations
 
 import fnmatch
+import os
 import re
 import tomllib
+from collections import Counter
 from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,6 +51,11 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[_LIST] = load_allowed(config.rootpath / config.getini("allowed_skips"))
 
 
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("root") and os.geteuid() != 0:
+        pytest.skip("needs root")
+
+
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
@@ -69,19 +76,24 @@ def _fail_unlisted(report: pytest.TestReport | pytest.CollectReport, config: pyt
     # An expected failure calls itself skipped too.
     if not report.skipped or hasattr(report, "wasxfail"):
         return
-    reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
-    reason = reason.removeprefix("Skipped: ")
+    reason = _reason(report)
     test = _XDIST_GROUP.sub("", report.nodeid)
     if not any(allowed.covers(test, reason) for allowed in config.stash[_LIST]):
         report.outcome = "failed"
         report.longrepr = f"skipped ({reason}), and tests/{ALLOWED.name} does not list that"
 
 
+def _reason(report: pytest.TestReport | pytest.CollectReport) -> str:
+    """Return the reason that the skip gave."""
+    text = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+    return text.removeprefix("Skipped: ")
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    count = {outcome: len(terminalreporter.getreports(outcome)) for outcome in _RUN | _SKIPPED}
-    run, skipped = sum(count[name] for name in _RUN), sum(count[name] for name in _SKIPPED)
-    terminalreporter.write_line(f"tests run: {run}, skipped: {skipped} (tests/{ALLOWED.name} lists each that may be)")
-
-
-_RUN = {"passed", "failed", "xfailed", "xpassed"}
-_SKIPPED = {"skipped"}
+    run = sum(len(terminalreporter.getreports(outcome)) for outcome in ("passed", "failed", "xfailed", "xpassed"))
+    skipped = terminalreporter.getreports("skipped")
+    terminalreporter.write_line(
+        f"tests run: {run}, skipped: {len(skipped)} (tests/{ALLOWED.name} lists each that may be)"
+    )
+    for reason, count in Counter(map(_reason, skipped)).most_common():
+        terminalreporter.write_line(f"not run on this machine: {count}, because: {reason}")

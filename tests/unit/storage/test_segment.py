@@ -93,10 +93,17 @@ def _of_another_directory(path: Path) -> None:
     path.write_bytes(data)
 
 
-@pytest.mark.parametrize("spoil", [_squatted, _open_to_all, _of_another_version, _too_short, _of_another_directory])
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        pytest.param(_squatted, marks=pytest.mark.root),
+        _open_to_all,
+        _of_another_version,
+        _too_short,
+        _of_another_directory,
+    ],
+)
 def test_one_that_is_not_ours_is_left_alone(log: Path, spoil: Callable[[Path], None]) -> None:
-    if spoil is _squatted and os.geteuid() != 0:
-        pytest.skip("needs to give a file to another user")
     writer = Writer(log)
     name = _name(writer)
     whole = name.read_bytes()

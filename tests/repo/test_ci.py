@@ -1,0 +1,79 @@
+""".ci/run: runs the test command as an ordinary user, and what needs root as root."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support import checkout
+
+# A project in which `make test` tells where and as whom it runs, and sets up a Python that tells the same of itself.
+MAKEFILE = """
+test:
+	@echo "make test by $$(id -u) in $$PWD with input from $$(readlink /proc/self/fd/0)"
+	@touch "$$HOME/mine" "$$TMPDIR/mine" mine
+	@mkdir -p .venv/bin && cp python .venv/bin/python
+	@exit 7
+"""
+PYTHON = '#!/bin/sh\necho "python $* by $(id -u) in $PWD"\nexit 0\n'
+
+
+@pytest.fixture
+def project() -> Iterator[Path]:
+    """The project, where any user can read it."""
+    folder = Path(tempfile.mkdtemp(prefix="binlog-ci-test-", dir="/var/tmp"))
+    (folder / ".ci").mkdir()
+    shutil.copy(checkout.ROOT / ".ci" / "run", folder / ".ci" / "run")
+    (folder / "Makefile").write_text(MAKEFILE)
+    (folder / "python").write_text(PYTHON)
+    (folder / "python").chmod(0o755)
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder)
+
+
+def ci(project: Path, **more: object) -> tuple[int, str]:
+    """Run it as CI does; return the exit code and all it printed."""
+    command = ["bash", ".ci/run"]
+    done = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False, **more)  # type: ignore[call-overload]
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_for_an_ordinary_user_it_is_the_test_command_where_it_is(project: Path) -> None:
+    checkout.give_away(project)
+    user = checkout.NOBODY if os.geteuid() == 0 else os.geteuid()
+    environment = {**os.environ, "HOME": str(project), "TMPDIR": str(project)}
+    code, said = ci(project, env=environment, user=user if os.geteuid() == 0 else None, stdin=subprocess.DEVNULL)
+    assert code == 2, said  # make's own, for a recipe that failed
+    assert f"make test by {user} in {project} " in said
+    assert "python" not in said
+
+
+@pytest.mark.root
+def test_root_has_an_ordinary_user_test_a_clone_and_leaves_nothing(project: Path) -> None:
+    if shutil.which("git") is None:
+        pytest.skip("git is not installed")
+    (project / "uncommitted").write_text("")
+    for arguments in (["init", "-q"], ["add", "Makefile", ".ci", "python"], ["commit", "-q", "-m", "all"]):
+        identity = ["-c", "user.name=a", "-c", "user.email=a@localhost"]
+        subprocess.run(["git", *identity, *arguments], cwd=project, check=True)
+
+    code, said = ci(project, stdin=subprocess.DEVNULL)
+
+    assert code == 2, said
+    [(user, clone)] = re.findall(r"make test by (\d+) in (\S+) with input from /dev/null", said)
+    assert int(user) != 0
+    assert clone != str(project)
+    assert f"python -m pytest -m root by 0 in {clone}" in said
+    assert not Path(clone).parent.exists()
+    assert not (project / "mine").exists()
+    with pytest.raises(KeyError):
+        pwd.getpwuid(int(user))
