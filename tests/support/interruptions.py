@@ -5,11 +5,17 @@ from __future__ import annotations
 import dis
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import binlog
+
 # A handler runs where a function begins, behind a call, and where a loop goes back.
 _STEPS = {"CALL", "CALL_FUNCTION_EX", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT"}
+
+# The whole path: a checkout is itself named binlog as often as not, and holds other libraries in its .venv.
+_PACKAGE = f"{Path(binlog.__file__).parent}/"
 
 
 class Interruption:
@@ -18,7 +24,7 @@ class Interruption:
     within: a part of the paths of the files that these places are in.
     """
 
-    def __init__(self, at: int, within: str = "/binlog/") -> None:
+    def __init__(self, at: int, within: str = _PACKAGE) -> None:
         self._left = at
         self._within = within
         self._last: dict[FrameType, str] = {}
@@ -41,7 +47,7 @@ class Interruption:
         return self._left < 0
 
     def _trace(self, frame: FrameType, event: str, argument: object) -> Any:
-        if self._within not in frame.f_code.co_filename or "/tests/" in frame.f_code.co_filename:
+        if self._within not in frame.f_code.co_filename:
             return None
         frame.f_trace_opcodes = True
         if event == "call":

@@ -61,7 +61,8 @@ def unpack(version: str, store: str, folder: Path) -> tuple[Path, dict[str, Any]
     """A copy of a store, and what the real one said of it."""
     with tarfile.open(archive(version)) as file:
         members = [member for member in file.getmembers() if Path(member.name).parts[:1] == (store,)]
-        file.extractall(folder, members, filter="data")
+        # Python 3.11.2, which is Debian 12's, has no filters yet; later versions warn of a call without one.
+        file.extractall(folder, members, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
     made = folder / store
     delay_offsets = made / "store" / "config" / "delayOffset.json"
     delay_offsets.parent.mkdir(exist_ok=True)
