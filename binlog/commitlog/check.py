@@ -18,6 +18,7 @@ from binlog.commitlog.queues_check import QueuesCheck
 from binlog.commitlog.settled import Lost, Settled
 from binlog.commitlog.state_check import check_state
 from binlog.commitlog.store_state import StoreState, look
+from binlog.commitlog.survey import find_features
 from binlog.errors import NotFoundError
 from binlog.format.commitlog.names import COMMIT_LOG_FOLDER, INDEX_FOLDER, QUEUES_FOLDER
 from binlog.format.problem import Problem
@@ -31,6 +32,7 @@ def check_store(path: str | os.PathLike[str], *, key_slots: int | None = None) -
     """Every problem found in the store in a folder; an empty list for none.
 
     key_slots: of each file of the key index; as the owner tells unless given, or else as RocketMQ has it.
+    A store with features that this engine does not know has a problem for each of them, and the rest is not checked.
     Reads every byte.  Takes no lock and writes nothing.
     Raises: AccessError where something cannot be read at all; NotFoundError where the folder is no store.
     """
@@ -39,7 +41,9 @@ def check_store(path: str | os.PathLike[str], *, key_slots: int | None = None) -
     try:
         if not os.path.isdir(os.path.join(path, COMMIT_LOG_FOLDER)):
             raise NotFoundError(f"{path} is no store: it has no folder {COMMIT_LOG_FOLDER}")
-        return _look_until_sure(directory_fd, path, key_slots)
+        unknown = [Problem(feature.path, 0, "feature", feature.text) for feature in find_features(path)]
+        # What is right in a store depends on its features: the rest would be false alarms.
+        return unknown or _look_until_sure(directory_fd, path, key_slots)
     finally:
         os.close(directory_fd)
 

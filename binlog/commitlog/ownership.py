@@ -21,11 +21,15 @@ from binlog.storage.locks import lock
 class Ownership:
     """The store in `path`, for this process alone.
 
-    crashed: whether the process that had it before ended in another way than by `release(clean=True)`.
+    crashed: whether the process that had it before ended in another way than by `release(clean=True)`; see `begin`.
     """
 
     def __init__(self, path: str, directory_fd: int) -> None:
-        """Raises: BusyError, with the process that has it where that can be known; AccessError."""
+        """Lock the store, and change nothing that was there.
+
+        Raises: BusyError, with the process that has it where that can be known; AccessError.
+        """
+        self.crashed = False
         self._path = path
         self._directory_fd = directory_fd
         where = os.path.join(path, LOCK_FILE)
@@ -41,19 +45,19 @@ class Ownership:
         except BaseException:
             self._lock.close()
             raise
+
+    def begin(self) -> None:
+        """Leave the marker that a clean stop removes, durably."""
+        path = self._path
+        with own_errors(path, "taking the store"):
+            os.ftruncate(self._lock.fd, 0)  # RocketMQ writes into it: so readers know who had the store last
+        self.crashed = not self._make(ABORT_FILE)
+        fd = Descriptor(self._directory_fd, ABORT_FILE, os.path.join(path, ABORT_FILE))
         try:
-            with own_errors(path, "taking the store"):
-                os.ftruncate(self._lock.fd, 0)  # RocketMQ writes into it: so readers know who had the store last
-            self.crashed = not self._make(ABORT_FILE)
-            fd = Descriptor(directory_fd, ABORT_FILE, os.path.join(path, ABORT_FILE))
-            try:
-                write_at(fd.fd, f"{os.getpid()}".encode(), 0, path)
-            finally:
-                fd.close()
-            sync_directory(directory_fd, path)
-        except BaseException:
-            self._lock.close()
-            raise
+            write_at(fd.fd, f"{os.getpid()}".encode(), 0, path)
+        finally:
+            fd.close()
+        sync_directory(self._directory_fd, path)
 
     def _make(self, name: str) -> bool:
         """Make the file where there is none; whether it was made."""

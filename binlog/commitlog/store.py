@@ -31,12 +31,13 @@ from binlog.commitlog.retention import Cleaner
 from binlog.commitlog.retries import RETRIES_MAX, retried
 from binlog.commitlog.service import Service
 from binlog.commitlog.sidecar import Sidecar
+from binlog.commitlog.survey import refuse_features, refuse_files
 from binlog.commitlog.transactions import Transactions
 from binlog.commitlog.transient_pool import TransientStorePool
 from binlog.errors import BinlogError, ClosedError, FullError, GoneError, NotFoundError, StateError
 from binlog.format.commitlog.consume_queue import QueueUnit, parse_units
 from binlog.format.commitlog.message import MESSAGE_BYTES_MAX, StoredMessage
-from binlog.format.commitlog.names import COMMIT_LOG_FOLDER, INDEX_FOLDER, QUEUES_FOLDER, is_topic
+from binlog.format.commitlog.names import COMMIT_LOG_FOLDER, INDEX_FOLDER, LOCK_FILE, QUEUES_FOLDER, is_topic
 from binlog.format.commitlog.sidecar import News
 from binlog.format.commitlog.topics import is_waiting_topic
 from binlog.storage.files import make_directory, open_directory, sync_directory, sync_parent
@@ -57,8 +58,9 @@ class MessageStore:
 
     Any thread of this process may use it, no other process may write to it, and a forked child must not.
     Opening recovers: what was promised to be on the disk is there, and the queues have all that the commit log has.
-    Raises, opening: BusyError where another process has it (`.holder`), AccessError, FullError, CorruptError where a
-    file has a size that it never had.
+    Raises, opening: BusyError where another process has it (`.holder`), AccessError, FullError; and, before it changes
+    anything, VersionError if the store has what this engine does not know, CorruptError if files are missing or have
+    another size than the options give.
 
     transactions: messages that nobody is given until they are committed.
     """
@@ -70,23 +72,31 @@ class MessageStore:
         self._closed = self._clean = False
         self._queues_known: set[tuple[str, int]] = set()  # topic and queue of messages that were looked at
         self._concerns: set[str] = set()  # empty while nothing keeps messages from being appended
+        if not os.path.lexists(os.path.join(self.path, LOCK_FILE)):
+            self._refuse_unknown()  # taking the lock would make its file
         make_directory(self.path)
         self._directory_fd = open_directory(self.path)
         try:
-            for folder in (COMMIT_LOG_FOLDER, QUEUES_FOLDER, INDEX_FOLDER):
-                make_directory(os.path.join(self.path, folder))
-            sync_directory(self._directory_fd, self.path)
-            sync_parent(self._directory_fd, self.path)
             self._ownership = Ownership(self.path, self._directory_fd)
         except BaseException:
             os.close(self._directory_fd)
             raise
         try:
+            self._refuse_unknown()
+            self._ownership.begin()
+            for folder in (COMMIT_LOG_FOLDER, QUEUES_FOLDER, INDEX_FOLDER):
+                make_directory(os.path.join(self.path, folder))
+            sync_directory(self._directory_fd, self.path)
+            sync_parent(self._directory_fd, self.path)
             self._open()
         except BaseException:
             self._ownership.release(clean=False)
             os.close(self._directory_fd)
             raise
+
+    def _refuse_unknown(self) -> None:
+        refuse_features(self.path, reading=False)
+        refuse_files(self.path, self._options)
 
     def _open(self) -> None:
         options = self._options

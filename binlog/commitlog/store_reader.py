@@ -18,6 +18,7 @@ from binlog.commitlog.log_scan import LogScan
 from binlog.commitlog.message_at import message_at
 from binlog.commitlog.queue_reader import QueueReader
 from binlog.commitlog.sidecar import SidecarReader
+from binlog.commitlog.survey import refuse_features
 from binlog.errors import ClosedError, NotFoundError
 from binlog.format.commitlog.consume_queue import BLANK_UNIT, QueueUnit
 from binlog.format.commitlog.java_hash import java_hash
@@ -38,7 +39,7 @@ class StoreReader:
     """The store in the folder `path`.  Use as a context manager.  For one thread.
 
     With sync flush it sees only what is on the disk; otherwise what is in the files.  Needs no permission to write.
-    Raises: NotFoundError, AccessError.
+    Raises: NotFoundError, AccessError; VersionError if it cannot read the store's queues.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, key_slots: int | None = None) -> None:
@@ -49,6 +50,7 @@ class StoreReader:
         self._index: KeyIndexReader | None = None
         self._queues: OrderedDict[tuple[str, int], QueueReader] = OrderedDict()
         self._news: News | None = None
+        refuse_features(self.path, reading=True)
         self._directory_fd = open_directory(self.path)
         try:
             self._log = FilesReader(os.path.join(self.path, COMMIT_LOG_FOLDER))

@@ -13,6 +13,25 @@ CHECKPOINT_FILE = "checkpoint"
 ABORT_FILE = "abort"
 LOCK_FILE = "lock"
 DELAY_OFFSETS_FILE = "delayOffset.json"
+TOPICS_FILE = "topics.json"
+# Folders that a store of RocketMQ may have and that this engine reads, or leaves as they are.
+FOLDERS = frozenset(
+    {
+        COMMIT_LOG_FOLDER,
+        QUEUES_FOLDER,
+        INDEX_FOLDER,
+        CONFIG_FOLDER,
+        "batchconsumequeue",  # empty ones: see binlog/commitlog/survey.py
+        "compaction",
+        "consumequeue_ext",
+        "kvStore",
+        "lost+found",
+        "rocksdbstore",  # since version 5.5: what may be kept there is derived from the commit log
+        "tiered_index_file",
+        "timerlog",
+    }
+)
+LITE_TOPIC_PREFIX = "%LMQ%"
 
 _OFFSET = re.compile(r"[0-9]{20}", re.ASCII)
 # What RocketMQ's brokers allow, of as many characters as a folder's name may have.

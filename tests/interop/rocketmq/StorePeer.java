@@ -5,12 +5,14 @@
  *   read FOLDER ASKED OUT NAME=VALUE...   every message: by its place, by its queue, by the keys that ASKED lists;
  *                                    add=1 then appends one; hold=PATH makes that file, and goes on when it is gone;
  *                                    then it stops cleanly
+ *   feature FOLDER OUT NAME=VALUE...   a few messages in a store that has a feature of version 5, stopped cleanly:
+ *                                    topic.NAME=VALUE sets an attribute of the topic, store_type=defaultRocksDB keeps
+ *                                    queues elsewhere, lmq=1 puts messages into two queues, extension=1 extends queues
+ *   append FOLDER OUT NAME=VALUE...   opens a store, appends count=N messages with bodies of body=N bytes, stops cleanly
  *
- * OUT is JSON, made by hand so that nothing but the store is needed.  The names are those of settings() below.
+ * OUT is JSON.  The names are those of settings() below.
  */
 
-import java.io.FileOutputStream;
-import java.io.PrintStream;
 import java.lang.reflect.Constructor;
 import java.lang.reflect.Method;
 import java.net.InetAddress;
@@ -57,18 +59,22 @@ public class StorePeer {
     }
 
     private static void run(String[] arguments) throws Exception {
-        boolean writing = arguments[0].equals("write");
+        boolean reading = arguments[0].equals("read");
         Map<String, String> settings = new LinkedHashMap<>();
-        for (int i = writing ? 3 : 4; i < arguments.length; i++) {
+        for (int i = reading ? 4 : 3; i < arguments.length; i++) {
             String[] pair = arguments[i].split("=", 2);
             settings.put(pair[0], pair[1]);
         }
         StorePeer peer = new StorePeer(arguments[1], settings);
-        Path out = Path.of(arguments[writing ? 2 : 3]);
-        if (writing) {
-            peer.write(out);
-        } else {
+        Path out = Path.of(arguments[reading ? 3 : 2]);
+        if (reading) {
             peer.read(Path.of(arguments[2]), out);
+        } else if (arguments[0].equals("write")) {
+            peer.write(out);
+        } else if (arguments[0].equals("feature")) {
+            peer.feature(out);
+        } else {
+            peer.append(out);
         }
     }
 
@@ -89,6 +95,10 @@ public class StorePeer {
         // Which version 4 does not know.
         call(config, "setEnabledAppendPropCRC", boolean.class, setting("record_crc", "0").equals("1"));
         call(config, "setForceVerifyPropCRC", boolean.class, setting("verify", "0").equals("1"));
+        call(config, "setEnableLmq", boolean.class, setting("lmq", "0").equals("1"));
+        call(config, "setEnableMultiDispatch", boolean.class, setting("lmq", "0").equals("1"));
+        config.setEnableConsumeQueueExt(setting("extension", "0").equals("1"));
+        config.setMappedFileSizeConsumeQueueExt(4096);
         this.store = make(config);
     }
 
@@ -113,18 +123,37 @@ public class StorePeer {
     }
 
     /* The constructor has one argument more since version 5.2. */
-    private static DefaultMessageStore make(MessageStoreConfig config) throws Exception {
+    private DefaultMessageStore make(MessageStoreConfig config) throws Exception {
         MessageArrivingListener nobody = (MessageArrivingListener) java.lang.reflect.Proxy.newProxyInstance(
             StorePeer.class.getClassLoader(), new Class<?>[] {MessageArrivingListener.class}, (proxy, method, given) -> null);
         BrokerStatsManager stats = new BrokerStatsManager("peer", true);
-        for (Constructor<?> constructor : DefaultMessageStore.class.getConstructors()) {
-            Object[] given = {config, stats, nobody, new BrokerConfig(), new ConcurrentHashMap<>()};
+        boolean rocks = setting("store_type", "default").equals("defaultRocksDB");
+        Class<?> kind = rocks ? Class.forName("org.apache.rocketmq.store.RocksDBMessageStore") : DefaultMessageStore.class;
+        for (Constructor<?> constructor : kind.getConstructors()) {
+            Object[] given = {config, stats, nobody, new BrokerConfig(), topics()};
             if (constructor.getParameterCount() >= 4 && constructor.getParameterCount() <= given.length) {
                 return (DefaultMessageStore) constructor.newInstance(
                     java.util.Arrays.copyOf(given, constructor.getParameterCount()));
             }
         }
         throw new IllegalStateException("a DefaultMessageStore is made in another way");
+    }
+
+    /* What a broker has in config/topics.json. */
+    private ConcurrentHashMap<String, TopicConfig> topics() throws Exception {
+        Map<String, String> attributes = new LinkedHashMap<>();
+        for (Map.Entry<String, String> entry : settings.entrySet()) {
+            if (entry.getKey().startsWith("topic.")) {
+                attributes.put(entry.getKey().substring("topic.".length()), entry.getValue());
+            }
+        }
+        ConcurrentHashMap<String, TopicConfig> topics = new ConcurrentHashMap<>();
+        if (!attributes.isEmpty()) {
+            TopicConfig topic = new TopicConfig("special");
+            call(topic, "setAttributes", Map.class, attributes);
+            topics.put("special", topic);
+        }
+        return topics;
     }
 
     private void start() throws Exception {
@@ -159,10 +188,44 @@ public class StorePeer {
         dispatched();
         Map<String, Object> all = found(new TreeMap<>(Map.of("orders", List.of("fifth", "order-7", "none"))));
         all.put("calls", calls);
-        save(all, out);
+        Json.save(all, out);
         if (setting("how", "clean").equals("killed")) {
             Runtime.getRuntime().halt(137);
         }
+        store.shutdown();
+    }
+
+    private void feature(Path out) throws Exception {
+        start();
+        for (int i = 0; i < 5; i++) {
+            MessageExtBrokerInner message = message("special", 0, text(i, 30));
+            message.setTags("paid");
+            message.setKeys("order-" + i);
+            if ("BatchCQ".equals(settings.get("topic.queue.type"))) {
+                message.setSysFlag(1 << 7);
+                MessageAccessor.putProperty(message, "INNER_NUM", "3");
+            }
+            if (setting("lmq", "0").equals("1")) {
+                MessageAccessor.putProperty(message, "INNER_MULTI_DISPATCH", setting("queues", "%LMQ%one,%LMQ%two"));
+            }
+            put(message);
+        }
+        dispatched();
+        Json.save(Map.of("calls", calls), out);
+        store.shutdown();
+    }
+
+    private void append(Path out) throws Exception {
+        start();
+        for (int i = 0; i < number("count", 1); i++) {
+            MessageExtBrokerInner message = message("orders", 0, text(i, number("body", 20)));
+            message.setKeys("later-" + i);
+            message.setTags("paid");
+            put(message);
+        }
+        dispatched();
+        hold();
+        Json.save(Map.of("calls", calls, "max_offset", store.getMaxPhyOffset()), out);
         store.shutdown();
     }
 
@@ -311,7 +374,7 @@ public class StorePeer {
             all.put("calls", calls);
         }
         hold();
-        save(all, out);
+        Json.save(all, out);
         store.shutdown();
     }
 
@@ -431,44 +494,5 @@ public class StorePeer {
             text.append(String.format("%02x", each));
         }
         return text + " " + host.getPort();
-    }
-
-    // JSON.
-
-    private static void save(Object value, Path path) throws Exception {
-        try (PrintStream out = new PrintStream(new FileOutputStream(path.toFile()), false, StandardCharsets.US_ASCII)) {
-            print(value, out);
-            out.println();
-        }
-    }
-
-    private static void print(Object value, PrintStream out) {
-        if (value instanceof Map) {
-            String before = "{";
-            for (Map.Entry<?, ?> entry : ((Map<?, ?>) value).entrySet()) {
-                out.print(before);
-                print(entry.getKey(), out);
-                out.print(":");
-                print(entry.getValue(), out);
-                before = ",\n";
-            }
-            out.print(before.equals("{") ? "{}" : "}");
-        } else if (value instanceof List) {
-            String before = "[";
-            for (Object each : (List<?>) value) {
-                out.print(before);
-                print(each, out);
-                before = ",\n";
-            }
-            out.print(before.equals("[") ? "[]" : "]");
-        } else if (value instanceof String) {
-            out.print('"');
-            for (char each : ((String) value).toCharArray()) {
-                out.print(each < 32 || each > 126 || each == '"' || each == '\\' ? String.format("\\u%04x", (int) each) : each);
-            }
-            out.print('"');
-        } else {
-            out.print(value);
-        }
     }
 }

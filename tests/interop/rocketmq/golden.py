@@ -17,6 +17,15 @@ STORES: dict[str, dict[str, object]] = {
     "plain": {"record_crc": 0, "flush": "async", "store_host": "2001:db8::1"},
     "killed": {"record_crc": 1, "flush": "async", "how": "killed"},
 }
+# Stores that have a feature of version 5, and how each is asked for.
+FEATURES: dict[str, dict[str, object]] = {
+    "batch-queues": {"topic.queue.type": "BatchCQ"},
+    "rocksdb-queues": {"store_type": "defaultRocksDB"},
+    "light-queues": {"lmq": 1},
+    "compacted-topic": {"topic.cleanup.policy": "COMPACTION"},
+    "extended-queues": {"extension": 1},
+}
+FEATURES_ARCHIVE = HERE / "features-5.3.3.tar.xz"
 _SAID = "said.json"
 # What a broker would have beside the store: the delayed message, which has long been due, was given on.
 _DELIVERED = '{"dataVersion":{"counter":1,"stateVersion":0,"timestamp":1795394539234},"offsetTable":{3:1}}'
@@ -48,6 +57,24 @@ def make(peer: StorePeer) -> Path:
         with tarfile.open(archive(peer.version), "w:xz") as file:
             file.add(name, ".", filter=_plain)
     return archive(peer.version)
+
+
+def make_features(peer: StorePeer) -> Path:
+    """Have the real store write all stores of FEATURES."""
+    with tempfile.TemporaryDirectory() as name:
+        for store, settings in FEATURES.items():
+            peer.feature(Path(name, store), **settings)
+        with tarfile.open(FEATURES_ARCHIVE, "w:xz") as file:
+            file.add(name, ".", filter=_plain)
+    return FEATURES_ARCHIVE
+
+
+def unpack_feature(store: str, folder: Path) -> Path:
+    """Return a copy of a store of FEATURES."""
+    with tarfile.open(FEATURES_ARCHIVE) as file:
+        members = [member for member in file.getmembers() if Path(member.name).parts[:1] == (store,)]
+        file.extractall(folder, members, filter="data")
+    return folder / store
 
 
 def _plain(member: tarfile.TarInfo) -> tarfile.TarInfo:

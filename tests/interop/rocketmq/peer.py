@@ -1,4 +1,4 @@
-"""The real store, as a process: StorePeer.java with the jars of one version."""
+"""The real store, as a process: StorePeer.java and Json.java, compiled against the jars of one version."""
 
 from __future__ import annotations
 
@@ -27,6 +27,9 @@ class StorePeer:
         self._jars = jars
         if not jars.exists():
             self._fetch()
+        self._classes = tempfile.TemporaryDirectory()
+        command = ["javac", "-nowarn", "-cp", f"{jars}/*", "-d", self._classes.name, *map(str, HERE.glob("*.java"))]
+        subprocess.run(command, check=True)
 
     def _fetch(self) -> None:
         command = [
@@ -40,6 +43,14 @@ class StorePeer:
         killed = settings.get("how") == "killed"
         return self._run("write", folder, settings=settings, code=_KILLED if killed else 0)
 
+    def feature(self, folder: Path, **settings: object) -> None:
+        """Have it write a few messages into a store that has a feature of version 5."""
+        self._run("feature", folder, settings=settings, code=0)
+
+    def append(self, folder: Path, **settings: object) -> dict[str, Any]:
+        """Have it open a store, append messages with keys to the queue 0 of `orders`, and stop cleanly."""
+        return self._run("append", folder, settings=settings, code=0)
+
     def read(self, folder: Path, keys: Sequence[tuple[str, str]], **settings: object) -> dict[str, Any]:
         """Have it say what it finds in a store; keys: pairs of a topic and a key that it is to find."""
         with tempfile.NamedTemporaryFile("w", suffix=".txt") as asked:
@@ -51,8 +62,8 @@ class StorePeer:
         with tempfile.TemporaryDirectory() as home:
             out = Path(home, "out.json")
             command = [
-                "java", *_OPENED, "-Xmx512m", f"-Duser.home={home}", "-cp", f"{self._jars}/*", HERE / "StorePeer.java",
-                *arguments, out, *(f"{name}={value}" for name, value in settings.items()),
+                "java", *_OPENED, "-Xmx512m", f"-Duser.home={home}", "-cp", f"{self._classes.name}:{self._jars}/*",
+                "StorePeer", *arguments, out, *(f"{name}={value}" for name, value in settings.items()),
             ]  # fmt: skip
             done = subprocess.run(
                 list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,

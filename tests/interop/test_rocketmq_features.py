@@ -1,0 +1,157 @@
+"""Stores with features of RocketMQ that this engine does not know: refused by name, and left as they are."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from binlog.commitlog.check import check_store
+from binlog.commitlog.message import Message
+from binlog.commitlog.store import MessageStore
+from binlog.commitlog.store_reader import StoreReader
+from binlog.errors import CorruptError, VersionError
+from tests.interop.rocketmq import golden
+from tests.interop.rocketmq.exchange import OPTIONS
+from tests.support.checked_stores import make
+
+_UNKNOWN = [name for name in golden.FEATURES if name != "extended-queues"]
+_HIDES_MESSAGES = ["batch-queues", "rocksdb-queues"]
+
+
+def _content(folder: Path) -> dict[str, tuple[int, bytes | None]]:
+    """The inode and content of everything in a folder."""
+    found = sorted(folder.rglob("*"))
+    return {str(each): (each.lstat().st_ino, each.read_bytes() if each.is_file() else None) for each in found}
+
+
+def _is_refused(path: Path, error: type[Exception], text: str) -> None:
+    before = _content(path)
+    with pytest.raises(error, match=text):
+        MessageStore(path, OPTIONS)
+    assert _content(path) == before
+
+
+@pytest.mark.parametrize("feature", _UNKNOWN)
+def test_a_store_with_an_unknown_feature_is_refused_unchanged(feature: str, tmp_path: Path) -> None:
+    path = golden.unpack_feature(feature, tmp_path)
+    _is_refused(path, VersionError, "has changed nothing")
+
+
+@pytest.mark.parametrize("feature", _UNKNOWN)
+def test_check_names_an_unknown_feature(feature: str, tmp_path: Path) -> None:
+    path = golden.unpack_feature(feature, tmp_path)
+    assert {problem.rule for problem in check_store(path, key_slots=50)} == {"feature"}
+
+
+@pytest.mark.parametrize("feature", _UNKNOWN)
+def test_a_reader_refuses_a_store_whose_queues_it_cannot_read(feature: str, tmp_path: Path) -> None:
+    path = golden.unpack_feature(feature, tmp_path)
+    if feature in _HIDES_MESSAGES:
+        with pytest.raises(VersionError):
+            StoreReader(path)
+    else:
+        with StoreReader(path) as reader:
+            assert len(reader.pull("special", 0, 0, 10)[0]) == 5
+
+
+@pytest.mark.parametrize("attribute", ["queue.type=BatchCQ", "cleanup.policy=COMPACTION", "new.one=true"])
+@pytest.mark.parametrize("file", ["topics.json", "topics.json.bak"])
+def test_a_topic_with_an_unknown_attribute_is_refused_before_it_has_messages(
+    attribute: str, file: str, tmp_path: Path
+) -> None:
+    name, value = attribute.split("=")
+    path = make(tmp_path / "store", OPTIONS)
+    (path / "config" / file).write_text(json.dumps({"topicConfigTable": {"later": {"attributes": {name: value}}}}))
+    if file.endswith(".bak"):
+        (path / "config" / "topics.json").write_text("{")
+    _is_refused(path, VersionError, f"topic later has the attribute {attribute}")
+
+
+def test_topics_with_the_usual_attributes_are_no_feature(tmp_path: Path) -> None:
+    path = make(tmp_path / "store", OPTIONS)
+    attributes = {"message.type": "FIFO", "queue.type": "SimpleCQ", "cleanup.policy": "DELETE", "reserve.time": "7"}
+    table = {"a": {"attributes": attributes, "order": False}, "b": {"attributes": {}}, "c": {}}
+    (path / "config" / "topics.json").write_text(json.dumps({"dataVersion": {}, "topicConfigTable": table}))
+    with MessageStore(path, OPTIONS) as store:
+        store.append(Message("a", b"more"))
+    assert check_store(path, key_slots=OPTIONS.key_index.slots) == []
+
+
+@pytest.mark.parametrize("text", ["{", '{"topicConfigTable": []}', '{"topicConfigTable": {"a": {"attributes": 7}}}'])
+def test_topics_that_cannot_be_read_are_refused(text: str, tmp_path: Path) -> None:
+    path = make(tmp_path / "store", OPTIONS)
+    (path / "config" / "topics.json").write_text(text)
+    _is_refused(path, VersionError, "settings of topics that cannot be read")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "dledger-n0/data",
+        "compaction/compactionLog/a",
+        "tiered_index_file/1",
+        "config/rdb",
+        "config/topics",
+        "something new",
+        "consumequeue/%LMQ%a",
+    ],
+)
+def test_a_folder_of_an_unknown_feature_is_refused(name: str, tmp_path: Path) -> None:
+    path = make(tmp_path / "store", OPTIONS)
+    (path / name).mkdir(parents=True)
+    _is_refused(path, VersionError, "does not know that")
+
+
+@pytest.mark.parametrize("name", ["epochFileCheckpoint", "config/tieredStoreMetadata.json"])
+def test_a_file_of_an_unknown_feature_is_refused(name: str, tmp_path: Path) -> None:
+    path = make(tmp_path / "store", OPTIONS)
+    (path / name).touch()
+    _is_refused(path, VersionError, "does not know that")
+
+
+def test_what_brokers_keep_beside_a_store_is_left_alone(tmp_path: Path) -> None:
+    path = make(tmp_path / "store", OPTIONS)
+    for folder in ("timerlog", "kvStore", "compaction", "batchconsumequeue", ".hidden", "lost+found"):
+        (path / folder).mkdir()
+    for file in ("timerwheel", "abort.bak", "compaction/position-checkpoint", "config/timercheck", "notes.txt"):
+        (path / file).write_bytes(b"theirs")
+    with MessageStore(path, OPTIONS) as store:
+        store.append(Message("a", b"more"))
+    assert (path / "timerwheel").read_bytes() == (path / "config" / "timercheck").read_bytes() == b"theirs"
+
+
+def test_a_commit_log_in_several_folders_is_refused(tmp_path: Path) -> None:
+    """As with `storePathCommitLog=one;two`: each folder has every second file."""
+    path = make(tmp_path / "store", OPTIONS, count=600)
+    files = sorted((path / "commitlog").iterdir())
+    assert len(files) > 4
+    (tmp_path / "two").mkdir()
+    for file in files[1::2]:
+        file.rename(tmp_path / "two" / file.name)
+    _is_refused(path, CorruptError, "missing or in another folder")
+
+
+def test_a_commit_log_in_another_folder_is_refused(tmp_path: Path) -> None:
+    path = make(tmp_path / "store", OPTIONS)
+    (path / "commitlog").rename(tmp_path / "commitlog")
+    _is_refused(path, CorruptError, "missing or in another folder")
+
+
+def test_a_log_of_an_unknown_layout_is_refused(tmp_path: Path) -> None:
+    path = make(tmp_path / "store", OPTIONS)
+    with (path / "commitlog" / f"{0:020d}").open("r+b") as file:
+        file.seek(4)
+        file.write(bytes.fromhex("daa320af"))  # what a third version could have
+    _is_refused(path, CorruptError, "does not begin with a message")
+
+
+@pytest.mark.parametrize("folder", ["commitlog", "consumequeue/orders/0", "index"])
+def test_files_of_another_size_are_refused_unchanged(folder: str, tmp_path: Path) -> None:
+    path, _ = golden.unpack(golden.versions()[-1], "crc", tmp_path)
+    name = min(os.listdir(path / folder))
+    with (path / folder / name).open("ab") as file:
+        file.write(bytes(20))
+    _is_refused(path, CorruptError, "nothing was changed")
