@@ -59,15 +59,21 @@ class FullError(BinlogError):
 
 
 class AccessError(BinlogError, OSError):
-    """No permission, no such directory, or not a directory.  Also an OSError, with its errno."""
+    """No permission, no such directory, or not a directory.  Also an OSError, with its errno.
 
-    def __init__(self, message: str, *, errno: int | None = None, path: str | None = None) -> None:
+    run_as: the user who may do it, if another user may.
+    """
+
+    def __init__(
+        self, message: str, *, errno: int | None = None, path: str | None = None, run_as: str | None = None
+    ) -> None:
         # OSError fills errno, strerror and filename only from two or more positional arguments.
         if errno is None:
             super().__init__(message)
         else:
             super().__init__(errno, message, path)
         self._message = message
+        self.run_as = run_as
 
     def __str__(self) -> str:
         return self._message

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 import click
 
 from binlog.cli.output import printable
+from binlog.cli.whose import advice
 from binlog.errors import BinlogError, BusyError, FullError
 
 
@@ -52,7 +53,7 @@ def opening() -> Iterator[None]:
     except (BusyError, FullError):
         raise
     except BinlogError as error:
-        raise CommandError(str(error), ExitCode.CANNOT_OPEN) from error
+        raise CommandError(f"{error}{advice(error)}", ExitCode.CANNOT_OPEN) from error
     except ValueError as error:
         raise CommandError(str(error), ExitCode.USAGE) from error
 
@@ -74,7 +75,7 @@ def run(action: Callable[[], object]) -> int:
         complain(str(error))
         return error.code
     except BinlogError as error:
-        complain(str(error))
+        complain(f"{error}{advice(error)}")
         return ExitCode.BUSY if isinstance(error, BusyError) else ExitCode.FAILED
     except BrokenPipeError:
         raise

@@ -10,7 +10,7 @@ from binlog.commitlog.consume_queue import ConsumeQueue
 from binlog.errors import CorruptError
 from binlog.format.commitlog.consume_queue import UNITS_IN_FILE
 from binlog.format.commitlog.names import is_queue_name, is_topic
-from binlog.storage.files import list_folder, make_directory, open_directory, sync_directory
+from binlog.storage.files import list_folder, make_subfolder, open_directory, sync_directory
 
 
 def list_queues(folder: str, topic: str | None = None) -> list[tuple[str, int]]:
@@ -69,7 +69,7 @@ class ConsumeQueues:
 
 def _make_folder(parent: str, name: str) -> str:
     folder = os.path.join(parent, name)
-    make_directory(folder)
+    make_subfolder(folder)
     fd = open_directory(parent)
     try:
         sync_directory(fd, parent)

@@ -11,7 +11,7 @@ from binlog.format.commitlog.names import CONFIG_FOLDER, DELAY_OFFSETS_FILE
 from binlog.storage.files import (
     content_bytes,
     create_file,
-    make_directory,
+    make_subfolder,
     open_directory,
     open_file,
     read_at,
@@ -33,7 +33,7 @@ class DelayOffsets:
 
     def __init__(self, path: str) -> None:
         folder = os.path.join(path, CONFIG_FOLDER)
-        make_directory(folder)
+        make_subfolder(folder)
         self._path = os.path.join(folder, DELAY_OFFSETS_FILE)
         self._directory_fd = open_directory(folder)
         try:
@@ -61,7 +61,7 @@ class DelayOffsets:
     def write(self, offsets: dict[int, int]) -> None:
         """Durable on return.  Raises: AccessError, FullError, PoisonedError."""
         remove_file(self._directory_fd, _DRAFT, self._path)
-        fd = create_file(self._directory_fd, _DRAFT, self._path, mode=None)
+        fd = create_file(self._directory_fd, _DRAFT, self._path)
         try:
             write_at(fd, json.dumps({_TABLE: offsets}).encode(), 0, self._path)
             sync(fd, self._path)

@@ -48,7 +48,7 @@ class KeyIndexFile:
         self.size = size
         self._directory_fd = directory_fd
         if new:
-            self._fd = create_file(directory_fd, name, self.path, mode=None)
+            self._fd = create_file(directory_fd, name, self.path)
         else:
             self._fd = open_file(directory_fd, name, self.path, writable=True)
         try:

@@ -91,7 +91,7 @@ class MappedFile:
         try:
             self._fd = open_file(directory_fd, name, self.path, writable=True)
         except NotFoundError:
-            self._fd = create_file(directory_fd, name, self.path, mode=None)
+            self._fd = create_file(directory_fd, name, self.path)
         try:
             self._size()
             self._mapping = Mapping(self._fd, file_bytes, self.path)

@@ -63,7 +63,7 @@ class Ownership:
         """Make the file where there is none; whether it was made."""
         path = os.path.join(self._path, name)
         try:
-            os.close(create_file(self._directory_fd, name, path, mode=None))
+            os.close(create_file(self._directory_fd, name, path))
         except OSError as error:  # ours are OSErrors too
             if error.errno != errno.EEXIST:
                 raise

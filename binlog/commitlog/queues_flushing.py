@@ -83,7 +83,7 @@ class QueuesFlushing:
         try:
             fd = open_file(self._directory_fd, CHECKPOINT_FILE, self._path, writable=True)
         except NotFoundError:
-            fd = create_file(self._directory_fd, CHECKPOINT_FILE, self._path, mode=None)
+            fd = create_file(self._directory_fd, CHECKPOINT_FILE, self._path)
             sync_directory(self._directory_fd, self._path)
         try:
             write_at(fd, checkpoint.pack(), 0, self._path)

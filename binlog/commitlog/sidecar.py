@@ -31,7 +31,7 @@ class Sidecar:
         try:
             self._fd = open_file(directory_fd, SIDECAR_FILE, self._path, writable=True)
         except NotFoundError:
-            self._fd = create_file(directory_fd, SIDECAR_FILE, self._path, mode=None)
+            self._fd = create_file(directory_fd, SIDECAR_FILE, self._path)
         try:
             found = parse_sidecar(read_at(self._fd, SIDECAR_BYTES, 0, self._path))
             self._bell = (found[1] if found else 0) + 1 & 0xFFFFFFFF

@@ -40,7 +40,7 @@ from binlog.format.commitlog.message import MESSAGE_BYTES_MAX, StoredMessage
 from binlog.format.commitlog.names import COMMIT_LOG_FOLDER, INDEX_FOLDER, LOCK_FILE, QUEUES_FOLDER, is_topic
 from binlog.format.commitlog.sidecar import News
 from binlog.format.commitlog.topics import is_waiting_topic
-from binlog.storage.files import make_directory, open_directory, sync_directory, sync_parent
+from binlog.storage.files import make_directory, make_subfolder, open_directory, sync_directory, sync_parent
 
 _DEFAULTS = StoreOptions()
 # Messages that went on and have the same unique key, of which one is looked for.
@@ -85,7 +85,7 @@ class MessageStore:
             self._refuse_unknown()
             self._ownership.begin()
             for folder in (COMMIT_LOG_FOLDER, QUEUES_FOLDER, INDEX_FOLDER):
-                make_directory(os.path.join(self.path, folder))
+                make_subfolder(os.path.join(self.path, folder))
             sync_directory(self._directory_fd, self.path)
             sync_parent(self._directory_fd, self.path)
             self._open()

@@ -11,6 +11,7 @@ import threading
 
 from binlog.errors import BinlogError
 from binlog.format.commitlog.pool_buffer import HEAD_BYTES, POOL_BUFFER, pack_head, parse_head
+from binlog.storage.file_access import access_beside
 from binlog.storage.shared_buffer import SharedBuffer, shared_names
 
 
@@ -58,6 +59,7 @@ class TransientStorePool:
     def __init__(self, directory_fd: int, file_bytes: int, count: int) -> None:
         status = os.fstat(directory_fd)
         self._prefix = f"binlog-pool-{status.st_dev:x}-{status.st_ino:x}-"
+        self._access = access_beside(directory_fd)
         self._file_bytes = file_bytes
         self._count = count
         self._free: list[PoolBuffer] = []
@@ -67,7 +69,7 @@ class TransientStorePool:
         """What a process that died has left, in the order of their files; each is to be removed."""
         found = []
         for name in shared_names(self._prefix):
-            buffer = PoolBuffer(self, SharedBuffer(name, HEAD_BYTES + self._file_bytes), self._file_bytes)
+            buffer = PoolBuffer(self, SharedBuffer(name, HEAD_BYTES + self._file_bytes, self._access), self._file_bytes)
             if buffer.offset is None:
                 buffer.remove()
             else:
@@ -78,7 +80,7 @@ class TransientStorePool:
         """Make the buffers; how many there are."""
         for number in range(self._count):
             try:
-                memory = SharedBuffer(f"{self._prefix}{number}", HEAD_BYTES + self._file_bytes)
+                memory = SharedBuffer(f"{self._prefix}{number}", HEAD_BYTES + self._file_bytes, self._access)
             except BinlogError:
                 break  # as the class says
             self._free.append(PoolBuffer(self, memory, self._file_bytes))

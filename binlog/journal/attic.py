@@ -8,15 +8,15 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 from binlog.errors import NotFoundError
 from binlog.format.journal.names import ATTIC_FOLDER, NEW_END
 from binlog.storage.failures import own_errors
 from binlog.storage.files import (
-    DIRECTORY_MODE,
     create_file,
     link_file,
+    make_subfolder,
     open_file,
     read_at,
     remove_file,
@@ -50,7 +50,7 @@ def keep_copy(folder: str, directory_fd: int, name: str, data: bytes) -> None:
     with _attic(folder, directory_fd) as attic_fd:
         unfinished = name + NEW_END
         remove_file(attic_fd, unfinished, path)
-        fd = create_file(attic_fd, unfinished, path, mode=None)
+        fd = create_file(attic_fd, unfinished, path)
         try:
             write_at(fd, data, 0, path)
             sync(fd, path)
@@ -89,8 +89,7 @@ def _attic(folder: str, directory_fd: int) -> Iterator[int]:
     """The attic, which is there durably before anything comes into it, and has durably what came."""
     path = os.path.join(folder, ATTIC_FOLDER)
     with own_errors(path, "making the directory"):
-        with suppress(FileExistsError):
-            os.mkdir(ATTIC_FOLDER, DIRECTORY_MODE, dir_fd=directory_fd)
+        make_subfolder(path)
         flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW
         attic_fd = os.open(ATTIC_FOLDER, flags, dir_fd=directory_fd)
     try:

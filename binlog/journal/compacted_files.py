@@ -117,7 +117,7 @@ def _put(directory_fd: int, file: JournalFile, data: bytearray) -> None:
     """On the disk, but for the name."""
     name, path = file.name + COMPACTED_END, file.path + COMPACTED_END
     remove_file(directory_fd, name, path)
-    fd = create_file(directory_fd, name, path, mode=None)
+    fd = create_file(directory_fd, name, path)
     try:
         write_at(fd, data, 0, path)
         sync(fd, path)

@@ -67,7 +67,7 @@ def write_control(folder: str, directory_fd: int, moves: FileMoves) -> None:
     body = json.dumps(moves._asdict()).encode()
     data = start + pack_record(JournalRecord(Kind.ADD, body=body), header, len(start))
     remove_file(directory_fd, _UNFINISHED, path)
-    fd = create_file(directory_fd, _UNFINISHED, path, mode=None)
+    fd = create_file(directory_fd, _UNFINISHED, path)
     try:
         write_at(fd, data, 0, path)
         sync(fd, path)

@@ -199,7 +199,7 @@ class JournalFiles:
         path = os.path.join(self.folder, name)
         unfinished = name + NEW_END
         remove_file(self.directory_fd, unfinished, path)
-        fd = create_file(self.directory_fd, unfinished, path, mode=None)
+        fd = create_file(self.directory_fd, unfinished, path)
         file = JournalFile(self.folder, self.directory_fd, name, header, self._options.file_bytes)
         try:
             _fill(fd, header, self._options.file_bytes, path)

@@ -32,14 +32,15 @@ from binlog.log.prepared_file import new_header, sweep
 from binlog.log.writable_file import WritableFile
 from binlog.storage.descriptor import Descriptor
 from binlog.storage.failures import own_errors
-from binlog.storage.files import give_group, link_file, read_at, sync, sync_directory, write_at
+from binlog.storage.file_access import FileAccess, check_can_give, give_access
+from binlog.storage.files import link_file, read_at, sync, sync_directory, write_at
 from binlog.storage.locks import lock
 
 _NONCE_BYTES = 4
 
 
 class Adoption:
-    """Adopts drafts for one writer.  permissions: of the files; None for those that they have."""
+    """Adopts drafts for one writer.  permissions: of the files; None for those of the open file."""
 
     def __init__(self, directory: LogDirectory, *, permissions: int | None) -> None:
         self._directory = directory
@@ -80,13 +81,13 @@ class Adoption:
             try:
                 if turn.source:
                     file.turns.begin(turn)
-                mode = os.fstat(file.fd).st_mode & 0o777
-                write_joining(self._directory.fd, self._directory.path, joining, mode=mode)
+                access = file.access(self._permissions)
+                write_joining(self._directory.fd, self._directory.path, joining, file.access())
                 for draft, new in zip(drafts, headers, strict=True):
                     if opened is not None:
                         opened.close()
                     opened = Descriptor(self._directory.fd, draft.path, draft.path)
-                    self._give_name(opened.fd, draft, new)
+                    self._give_name(opened.fd, draft, new, access)
                 sync_directory(self._directory.fd, self._directory.path)
                 file.complete_index(header)
                 file.name_next(file.number + 1)
@@ -132,7 +133,7 @@ class Adoption:
             first_sequence += draft.record_count
         return found
 
-    def _give_name(self, fd: int, draft: Drafted, header: LogHeader) -> None:
+    def _give_name(self, fd: int, draft: Drafted, header: LogHeader, access: FileAccess) -> None:
         """Write the draft's header, durably, and give it the name of a log file, which is not durable yet.
 
         Its lock is held from here on, by `fd`: were it given to two calls, one of them would write into the other's
@@ -146,10 +147,8 @@ class Adoption:
             raise AccessError(f"{path} is not what it was when it was given", errno=errno.ESTALE, path=path)
         if any(read_at(fd, HEADER_BYTES, 0, path)):
             raise AccessError(f"{path} is no draft: it has a header", errno=errno.EINVAL, path=path)
-        give_group(fd, directory.fd)
-        with own_errors(path, "setting its permissions"):
-            if self._permissions is not None:
-                os.fchmod(fd, self._permissions)
+        check_can_give(directory.fd, access, path)
+        give_access(fd, access, path)
         try:
             write_at(fd, header.pack(), 0, path)
             sync(fd, path)

@@ -32,6 +32,7 @@ from binlog.log.recovery_table import Action, decide
 from binlog.log.repair import LOCK_NAME
 from binlog.storage.boot import boot_id
 from binlog.storage.descriptor import Descriptor
+from binlog.storage.file_access import access_like
 from binlog.storage.files import create_file, open_file, remove_file, rename_file, sync, sync_directory
 from binlog.storage.locks import lock, unlock
 from binlog.storage.ownership import only_owner
@@ -101,7 +102,7 @@ def archive(
     try:
         if dry_run:
             return [_told(each) for each in _wanted(directory, keep_last, keep_seconds)[0]]
-        with only_owner(os.path.join(directory.path, LOCK_NAME), "archives or repairs the log"):
+        with only_owner(os.path.join(directory.path, LOCK_NAME), "archives or repairs the log", directory.access()):
             _sweep(directory)
             done = []
             wanted, mixed = _wanted(directory, keep_last, keep_seconds)
@@ -208,7 +209,7 @@ class _RawFile:
             return left
         name = archive_draft_name(self._number)
         path = os.path.join(self._directory.path, name)
-        fd = create_file(self._directory.fd, name, path, mode=os.fstat(self._fd).st_mode & 0o777)
+        fd = create_file(self._directory.fd, name, path, access_like(os.fstat(self._fd)))
         try:
             auto = Dictionary(dictionary) is Dictionary.AUTO
             chosen = choose_dictionary(self._fd, header, index, level=level, path=self._path) if auto else b""

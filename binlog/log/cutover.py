@@ -48,7 +48,7 @@ class Cutover:
             self.discard()
         if self._prepared is None:
             self._prepared = PreparedFile(
-                self._directory, number, file_bytes=self._file_bytes, permissions=self._permissions
+                self._directory, number, file_bytes=self._file_bytes, access=file.access(self._permissions)
             )
 
     def run(self, file: WritableFile, header: LogHeader) -> int:
@@ -81,7 +81,7 @@ class Cutover:
         if self._prepared is None or self._prepared.number != number:
             self.discard()
             self._prepared = PreparedFile(
-                self._directory, number, file_bytes=self._file_bytes, permissions=self._permissions
+                self._directory, number, file_bytes=self._file_bytes, access=file.access(self._permissions)
             )
         return self._prepared.give_name(
             log_uuid=self._log_uuid(header),

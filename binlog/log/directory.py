@@ -22,6 +22,7 @@ from binlog.log.header_reading import settled_header
 from binlog.log.joining import open_before
 from binlog.log.opened_file import OpenedFile
 from binlog.storage.failures import own_errors
+from binlog.storage.file_access import FileAccess, access_like, access_of_directory
 from binlog.storage.files import list_names, open_directory, open_file
 
 # Of the numbers that a listing lacks, so many are looked for: a log has no gaps, so there is hardly ever one.
@@ -41,6 +42,14 @@ class LogDirectory:
         self.path = os.fspath(path)
         self.fd = -1  # what `close` finds where opening fails
         self.fd = open_directory(self.path)
+
+    def access(self) -> FileAccess:
+        """Owner, group and mode of the newest log file, or of the first one of a log without files."""
+        for number in reversed(self.listed()):
+            for name in (log_file_name(number), archive_file_name(number)):
+                with suppress(FileNotFoundError):
+                    return access_like(os.stat(name, dir_fd=self.fd, follow_symlinks=False))
+        return access_of_directory(self.fd)
 
     def file_path(self, number: int) -> str:
         """The path of a log file, for messages."""

@@ -21,7 +21,8 @@ from binlog.format.record import LENGTH_BYTES
 from binlog.log.batch import Batch
 from binlog.log.options import WriterOptions
 from binlog.storage.failures import own_errors
-from binlog.storage.files import FILE_MODE, flags_to_open
+from binlog.storage.file_access import access_of_directory
+from binlog.storage.files import create_file, flags_to_open, open_directory
 from binlog.storage.native import lib
 from binlog.storage.ranges import Ranges
 
@@ -119,8 +120,13 @@ class Draft:
         self._ranges = Ranges(FIRST_OFFSET, 0)
         self._entries = bytearray()
         self._small = bytearray()  # what is still to have an entry, for one for each of such batches would be too many
-        with own_errors(self.path, "making a file aside"):
-            self._fd = os.open(self.path, flags_to_open(writable=True) | os.O_CREAT | os.O_EXCL, FILE_MODE)
+        folder_fd = open_directory(os.path.dirname(self.path))
+        try:
+            # It stays its maker's, who alone may have the log adopt it; the log then gives it another owner.
+            access = access_of_directory(folder_fd)._replace(owner=os.geteuid())
+            self._fd = create_file(folder_fd, os.path.basename(self.path), self.path, access)
+        finally:
+            os.close(folder_fd)
 
     @property
     def size(self) -> int:

@@ -30,6 +30,7 @@ from binlog.log.index import Index, index_path
 from binlog.storage.boot import boot_id
 from binlog.storage.content import Content
 from binlog.storage.descriptor import Descriptor
+from binlog.storage.file_access import access_like
 from binlog.storage.files import create_file, read_at, sync, write_at
 from binlog.storage.ranges import Ranges
 
@@ -58,7 +59,7 @@ class IndexWriting:
         try:
             self._descriptor = Descriptor(directory_fd, name, self.path)
         except NotFoundError:
-            os.close(create_file(directory_fd, name, self.path, mode=os.fstat(fd).st_mode & 0o777))
+            os.close(create_file(directory_fd, name, self.path, access_like(os.fstat(fd))))
             self._descriptor = Descriptor(directory_fd, name, self.path)
 
     @property

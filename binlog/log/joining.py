@@ -31,6 +31,7 @@ from binlog.format.names import (
     log_file_name,
     log_file_number,
 )
+from binlog.storage.file_access import FileAccess
 from binlog.storage.files import (
     create_file,
     list_names,
@@ -87,14 +88,14 @@ def read_joining(directory_fd: int, path: str) -> Joining | None:
     return found
 
 
-def write_joining(directory_fd: int, path: str, joining: Joining, *, mode: int) -> None:
-    """Set the marker, durably.  mode: the log's files', for all who read those ask for it.
+def write_joining(directory_fd: int, path: str, joining: Joining, access: FileAccess) -> None:
+    """Set the marker, durably.  access: of the log's files, for all who read those ask for it.
 
     Raises: FullError; PoisonedError.
     """
     draft = os.path.join(path, _DRAFT)
     remove_file(directory_fd, _DRAFT, draft)
-    fd = create_file(directory_fd, _DRAFT, draft, mode=mode)
+    fd = create_file(directory_fd, _DRAFT, draft, access)
     try:
         write_at(fd, json.dumps(asdict(joining)).encode(), 0, draft)
         sync(fd, draft)

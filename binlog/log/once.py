@@ -22,6 +22,7 @@ from binlog.errors import CorruptError, NotFoundError
 from binlog.format.names import is_next_file, next_file_name, once_file_name
 from binlog.format.ref import Ref
 from binlog.log.directory import LogDirectory
+from binlog.storage.file_access import FileAccess
 from binlog.storage.files import (
     create_file,
     open_file,
@@ -59,10 +60,13 @@ class Turn:
 
 
 class Turns:
-    """The turns that stand beside a log.  What changes them wants the open file's lock held."""
+    """The turns that stand beside a log.  access: of the files in which they stand.
 
-    def __init__(self, directory: LogDirectory) -> None:
+    What changes them wants the open file's lock held."""
+
+    def __init__(self, directory: LogDirectory, access: FileAccess) -> None:
         self._directory = directory
+        self._access = access
 
     def last(self, source: str) -> Turn | None:
         """The last turn of a source that is in the log.  Nothing of that source may be being appended."""
@@ -76,7 +80,7 @@ class Turns:
         name = next_file_name(once_file_name(turn.source))
         draft = f".{name}"
         remove_file(self._directory.fd, draft, self._path(draft))
-        fd = create_file(self._directory.fd, draft, self._path(draft), mode=None)
+        fd = create_file(self._directory.fd, draft, self._path(draft), self._access)
         try:
             write_at(fd, json.dumps(asdict(turn)).encode(), 0, self._path(draft))
             sync(fd, self._path(draft))

@@ -16,6 +16,7 @@ from binlog.format.log_header import HEADER_BYTES, LogHeader, new_log_header
 from binlog.format.names import log_file_name, prepared_file_name, prepared_file_number
 from binlog.log.directory import LogDirectory
 from binlog.storage.boot import boot_id
+from binlog.storage.file_access import FileAccess
 from binlog.storage.files import allocate, create_file, link_file, remove_file, sync, write_at
 from binlog.storage.native import fork_generation
 
@@ -23,14 +24,14 @@ from binlog.storage.native import fork_generation
 class PreparedFile:
     """A new file for `number`, with space allocated, to be given a header and its name, or discarded."""
 
-    def __init__(self, directory: LogDirectory, number: int, *, file_bytes: int, permissions: int | None) -> None:
+    def __init__(self, directory: LogDirectory, number: int, *, file_bytes: int, access: FileAccess) -> None:
         self.number = number
         self._fd = -1  # what `discard` finds where making it fails
         self._generation = fork_generation()
         self._directory = directory
         self._name = prepared_file_name(number)
         self._path = os.path.join(directory.path, self._name)
-        self._fd = create_file(directory.fd, self._name, self._path, mode=permissions)
+        self._fd = create_file(directory.fd, self._name, self._path, access)
         self._named = False
         try:
             self._allocate(file_bytes)

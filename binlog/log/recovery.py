@@ -24,6 +24,7 @@ from binlog.log.joining import settle_joining
 from binlog.log.recovery_table import Action, Verdict
 from binlog.storage.boot import boot_id
 from binlog.storage.checksum import crc32c
+from binlog.storage.file_access import access_like
 from binlog.storage.files import create_file, link_file, read_at, remove_file, sync, write_at
 
 _COPY_BYTES = 1 << 20
@@ -197,7 +198,7 @@ class Recovery:
         name = prepared_file_name(max([self._number, *directory.numbers()]) + 1)
         kept = damaged_file_name(self._number, start, end)
         path = os.path.join(directory.path, name)
-        fd = create_file(directory.fd, name, path, mode=os.fstat(self._fd).st_mode & 0o777)
+        fd = create_file(directory.fd, name, path, access_like(os.fstat(self._fd)))
         try:
             for at, data in self._blocks(start, end):
                 write_at(fd, data, at - start, path)

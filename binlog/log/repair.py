@@ -62,7 +62,7 @@ def repair(
     """
     directory = LogDirectory(path)
     try:
-        with only_owner(os.path.join(directory.path, LOCK_NAME), "repairs the log"):
+        with only_owner(os.path.join(directory.path, LOCK_NAME), "repairs the log", directory.access()):
             done = []
             numbers = directory.numbers()
             for number in numbers:

@@ -39,7 +39,7 @@ from binlog.log.options import WriterOptions
 from binlog.log.orphans import settle_orphans
 from binlog.log.succession import Succession
 from binlog.log.writable_file import WritableFile, write_close
-from binlog.storage.files import FILE_MODE, FileSystem, refuse_remote
+from binlog.storage.files import FileSystem, refuse_remote
 from binlog.storage.group_commit import Append, Mode
 from binlog.storage.locks import lock, unlock
 from binlog.storage.native import QuickSession, fork_generation
@@ -417,25 +417,24 @@ class Session(QuickSession):
         """Refuse a file that a failing disk did not let say that it is poisoned; on opening anew, have it say so."""
         if self._reopen:
             header = file.header()
-            segment = self._joined(header) if header.ours and not header.closed else None
+            segment = self._joined(file, header) if header.ours and not header.closed else None
         else:
             segment = self._segment
         number = segment.failed(file.number) if segment is not None else 0
         if number:
             file.tell_failure(number, reopen=self._reopen)
 
-    def _joined(self, header: LogHeader) -> Segment | None:
+    def _joined(self, file: WritableFile, header: LogHeader) -> Segment | None:
         if not self._segment_sought:
             self._segment_sought = True
-            permissions = FILE_MODE if self._options.permissions is None else self._options.permissions
-            self._segment = Segment.join(self.directory.fd, header.uuid, mode=permissions)
+            self._segment = Segment.join(self.directory.fd, header.uuid, file.access())
         return self._segment
 
     def _with_segment(self, file: WritableFile, header: LogHeader) -> LogHeader:
         """Join the segment, or see to what a leader that died left in it; the header as it is then."""
         if not header.ours:
             return header
-        segment = self._joined(header)
+        segment = self._joined(file, header)
         if segment is None:
             return header
         if self._reopen:

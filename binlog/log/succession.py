@@ -16,6 +16,7 @@ from binlog.log.joining import Joining, read_joining
 from binlog.log.options import WriterOptions
 from binlog.log.prepared_file import PreparedFile, new_log_uuid, sweep
 from binlog.log.writable_file import WritableFile, write_close
+from binlog.storage.file_access import access_of_directory
 from binlog.storage.files import sync, sync_directory, sync_parent
 from binlog.storage.locks import lock, unlock
 
@@ -95,8 +96,9 @@ class Succession:
         # The directory may be new, made by us or by a process that died before it was durable.
         sync_parent(self._directory.fd, self._directory.path)
         prepared = PreparedFile(
-            self._directory, NUMBER_FIRST, file_bytes=options.file_bytes_first, permissions=options.permissions
-        )
+            self._directory, NUMBER_FIRST, file_bytes=options.file_bytes_first,
+            access=access_of_directory(self._directory.fd, options.permissions),
+        )  # fmt: skip
         try:
             prepared.give_name(log_uuid=new_log_uuid(), first_sequence=0)
         finally:

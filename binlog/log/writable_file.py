@@ -40,6 +40,7 @@ from binlog.storage.checksum import crc32c
 from binlog.storage.descriptor import Descriptor
 from binlog.storage.doorbell import Doorbell
 from binlog.storage.failures import failure
+from binlog.storage.file_access import FileAccess, access_like
 from binlog.storage.files import allocate, read_at, sync, write_at
 from binlog.storage.group_commit import Append, CommitFile, commit_foreign
 from binlog.storage.locks import try_lock, unlock
@@ -86,13 +87,17 @@ class WritableFile:
         self._index: IndexWriting | None = None
         self._index_epoch = -1
         self.ours = False
-        self.turns = Turns(directory)
+        self.turns = Turns(directory, access_like(status))
         self.commits = CommitFile(self.fd, number, self.path, prepare_bytes=prepare_bytes, strict=strict)
 
     @property
     def identity(self) -> tuple[int, int]:
         """What tells the file from every other on this machine: device and inode."""
         return self._identity
+
+    def access(self, permissions: int | None = None) -> FileAccess:
+        """Owner, group and mode of the files that are made beside it.  permissions: the mode to use instead."""
+        return access_like(os.fstat(self.fd), permissions)
 
     @property
     def fd(self) -> int:

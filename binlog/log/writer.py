@@ -68,7 +68,7 @@ class Writer(QuickWriter, Generic[_Place]):
     cutover_bytes, cutover_seconds: cut over by itself once the open file has so many bytes, or was made so long ago and
         has records; None for no such limit.  An append never fails because of that.
     lock_timeout: seconds to wait for another program's lock before BusyError; None waits for ever.
-    permissions: of new files, exactly; None for 0640 less the umask.
+    permissions: of new files, exactly; None for those of the newest file, or 0640 for the first one.
     file_system: FileSystem.ANY accepts a directory on a file system that other machines may share.
 
     Where an earlier write or sync failed, opening seals the file at what was confirmed, sets the rest aside, and goes

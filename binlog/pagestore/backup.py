@@ -42,7 +42,7 @@ class Backup:
         with _not_of_the_store(self._path):
             sync_parent(self._directory_fd, self._path)
             name = PAGE_FILE + BACKUP_END
-            fd = create_file(self._directory_fd, name, os.path.join(self._path, name), mode=None)
+            fd = create_file(self._directory_fd, name, os.path.join(self._path, name))
             closing.callback(os.close, fd)
             # Durable before any other name: without it what a power cut leaves could be taken for a store being made.
             sync_directory(self._directory_fd, self._path)

@@ -90,7 +90,7 @@ def _finish(folder: str, directory_fd: int, names: set[str]) -> None:
 def _write_anew(folder: str, directory_fd: int, name: str, data: bytes) -> None:
     path = os.path.join(folder, name)
     remove_file(directory_fd, name, path)
-    fd = create_file(directory_fd, name, path, mode=None)
+    fd = create_file(directory_fd, name, path)
     try:
         write_at(fd, data, 0, path)
         sync(fd, path)

@@ -61,7 +61,7 @@ class DurableSubscribers(OwnFolder):
     def _replace(self, name: str, data: bytes) -> None:
         path = os.path.join(self.path, name)
         remove_file(self._directory_fd, name + NEW_END, path)
-        fd = create_file(self._directory_fd, name + NEW_END, path, mode=None)
+        fd = create_file(self._directory_fd, name + NEW_END, path)
         try:
             write_at(fd, data, 0, path)
             sync(fd, path)

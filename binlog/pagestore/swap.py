@@ -143,7 +143,7 @@ class SwapStore(OwnFolder):
         number = next(self._numbers)
         name = swap_name(queue, number)
         path = os.path.join(self.path, name)
-        self._files[number] = _SwapFile(create_file(self._directory_fd, name, path, mode=None), queue, name, path)
+        self._files[number] = _SwapFile(create_file(self._directory_fd, name, path), queue, name, path)
         self._current[queue] = number
         return number
 

@@ -30,7 +30,7 @@ from binlog.format.problem import Problem, problem_of
 from binlog.storage.failures import own_errors
 from binlog.storage.files import (
     create_file,
-    make_directory,
+    make_subfolder,
     open_directory,
     open_file,
     read_at,
@@ -91,7 +91,7 @@ class AddressFolder:
         if self.failure is None:
             self.failure = error
             with suppress(BinlogError):
-                os.close(create_file(self.directory_fd, FAILED_FILE, self.path, mode=None))
+                os.close(create_file(self.directory_fd, FAILED_FILE, self.path))
 
     @property
     def has_failed(self) -> bool:
@@ -152,7 +152,7 @@ def make_folder(root: str, root_fd: int, address: str, layout: PageLayout) -> Ad
     file = AddressFile(address, layout)
     name = new_folder_name()
     path = os.path.join(root, name)
-    make_directory(path + NEW_END)
+    make_subfolder(path + NEW_END)
     directory_fd = -1
     try:
         directory_fd = open_directory(path + NEW_END)
@@ -173,7 +173,7 @@ def make_folder(root: str, root_fd: int, address: str, layout: PageLayout) -> Ad
 
 
 def _write_address(directory_fd: int, file: AddressFile, path: str) -> None:
-    fd = create_file(directory_fd, ADDRESS_FILE, path, mode=None)
+    fd = create_file(directory_fd, ADDRESS_FILE, path)
     try:
         write_at(fd, file.pack(), 0, path)
         sync(fd, path)

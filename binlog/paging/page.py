@@ -98,7 +98,7 @@ class Page:
         salt = _new_salt() if folder.layout is PageLayout.NATIVE else b""
         page = cls(folder, page_id, PageHeader(page_id, salt))
         assert page.header is not None
-        page._fd = create_file(folder.directory_fd, page_name(page_id), page.path, mode=None)
+        page._fd = create_file(folder.directory_fd, page_name(page_id), page.path)
         try:
             if header := page.header.pack():
                 write_at(page._fd, header, 0, page.path)

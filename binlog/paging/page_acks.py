@@ -270,7 +270,7 @@ class PageAcks:
 
     def _create(self) -> int:
         directory_fd, name = self._folder.directory_fd, acks_name(self.page.page_id)
-        fd = create_file(directory_fd, name, self._path, mode=None)
+        fd = create_file(directory_fd, name, self._path)
         try:
             write_at(fd, pack_acks_header(self.page.page_id, self._salt), 0, self._path)
         except BaseException:

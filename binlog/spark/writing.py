@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 import uuid
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
@@ -175,15 +176,29 @@ def remove(written: Sequence[Written]) -> None:
 
 def make_folder(path: str) -> None:
     """Make a folder that is to be aside, though another job may just be removing the one that it is to be in."""
+    above = os.path.dirname(path)
     for _ in range(_TRIES):
         try:
-            os.makedirs(path, exist_ok=True)
+            _make_like_parent(above)
+            _make_like_parent(path)
         except FileNotFoundError:
             continue
         except OSError as error:
             raise AccessError(f"{path}: {error.strerror}", errno=error.errno, path=path) from error
         return
     raise AccessError(f"{path} could not be made: the folder above it is removed again and again")
+
+
+def _make_like_parent(path: str) -> None:
+    """Make a folder with the owner, group and mode of the one that it is in, so that the next user may use it too."""
+    try:
+        os.mkdir(path)
+    except FileExistsError:
+        return
+    parent = os.stat(os.path.dirname(path))
+    with suppress(PermissionError):
+        os.chown(path, parent.st_uid if os.geteuid() == 0 else -1, parent.st_gid)
+    os.chmod(path, stat.S_IMODE(parent.st_mode))
 
 
 def remove_folder(path: str) -> None:

@@ -20,13 +20,18 @@ from contextlib import suppress
 from binlog.errors import AccessError, BinlogError, NotFoundError
 from binlog.storage.content import Content
 from binlog.storage.failures import failure, own_errors, poisoned, write_failure
+from binlog.storage.file_access import (
+    DIRECTORY_MODE,
+    FileAccess,
+    access_beside,
+    check_can_give,
+    give_access,
+    give_directory_access,
+)
 from binlog.storage.native import ffi, lib, read_cached
 
 # A copy of so much takes less than the five milliseconds after which threads take turns.
 _SOON_BYTES_MAX = 1 << 20
-
-FILE_MODE = 0o640
-DIRECTORY_MODE = 0o750
 
 _REMOTE = {0x6969: "NFS", 0xFF534D42: "CIFS", 0xFE534D42: "SMB2", 0x517B: "SMB", 0x65735546: "FUSE"}
 
@@ -66,9 +71,29 @@ def list_folder(path: str) -> list[str]:
 
 
 def make_directory(path: str) -> None:
-    """Make the directory where there is none; its parent must be there.  Not durable yet: see `sync_parent`."""
-    with own_errors(path, "making the directory"), suppress(FileExistsError):
-        os.mkdir(path, DIRECTORY_MODE)
+    """Make the directory where there is none; its parent must be there.  Not durable yet: see `sync_parent`.
+
+    One that root makes belongs to the owner and group of its parent.
+    """
+    _make_directory(path, inner=False)
+
+
+def make_subfolder(path: str) -> None:
+    """As `make_directory`, for a folder inside an engine's: it gets the owner, group and mode of its parent."""
+    _make_directory(path, inner=True)
+
+
+def _make_directory(path: str, *, inner: bool) -> None:
+    with own_errors(path, "making the directory"):
+        try:
+            os.mkdir(path, DIRECTORY_MODE)
+        except FileExistsError:
+            return
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        try:
+            give_directory_access(fd, os.stat(os.pardir, dir_fd=fd), path, inner=inner)
+        finally:
+            os.close(fd)
 
 
 def refuse_remote(directory_fd: int, path: str) -> None:
@@ -123,34 +148,26 @@ def check_regular(fd: int, path: str) -> None:
         raise AccessError(f"{path} is not a regular file", errno=errno.EINVAL, path=path)
 
 
-def create_file(directory_fd: int, name: str, path: str, *, mode: int | None) -> int:
+def create_file(directory_fd: int, name: str, path: str, access: FileAccess | None = None) -> int:
     """A descriptor of a new empty file, which must not be there yet.
 
-    mode: the permissions, exactly; None for 0640 less the umask.  The group is the directory's.
+    access: its owner, group and mode, whatever the umask; None for those of the newest file in the directory.
+    Raises: AccessError, with nothing made, if this process cannot give it to that owner and group.
     """
     with own_errors(path, "making the file"):
+        if access is None:
+            access = access_beside(directory_fd)
+        check_can_give(directory_fd, access, path)
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
-        fd = os.open(name, flags, FILE_MODE if mode is None else mode, dir_fd=directory_fd)
+        # Until it is given to its owner and group, nobody else opens it.
+        fd = os.open(name, flags, 0o600, dir_fd=directory_fd)
         try:
-            give_group(fd, directory_fd)
-            if mode is not None:
-                os.fchmod(fd, mode)
+            give_access(fd, access, path)
         except BaseException:
             os.close(fd)
+            os.unlink(name, dir_fd=directory_fd)
             raise
         return fd
-
-
-def give_group(fd: int, directory_fd: int) -> None:
-    """Give the file the directory's group, where that is ours to give."""
-    group = os.fstat(directory_fd).st_gid
-    if os.fstat(fd).st_gid == group:
-        return
-    try:
-        os.fchown(fd, -1, group)
-    except PermissionError:
-        # Not a member of the directory's group: the file stays with our own, which opens it to nobody more.
-        return
 
 
 def link_file(directory_fd: int, old: str, new: str, path: str, *, durable: bool = True) -> bool:

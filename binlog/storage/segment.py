@@ -26,6 +26,7 @@ from dataclasses import dataclass, fields
 
 import posix_ipc
 
+from binlog.storage.file_access import FileAccess, give_access
 from binlog.storage.native import QuickSession, address, ffi, fork_generation, lib
 
 _ATTEMPTS = 8
@@ -78,15 +79,15 @@ class Segment:
         self.core = core
 
     @classmethod
-    def join(cls, directory_fd: int, uuid: bytes, *, mode: int) -> Segment | None:
+    def join(cls, directory_fd: int, uuid: bytes, access: FileAccess) -> Segment | None:
         """The directory's segment, made where there is none; None where it cannot be had or is not to be trusted.
 
-        mode: the permissions of a new one, those of the log's files.
+        access: owner, group and mode of a new one, those of the log's open file.
         """
         status = os.fstat(directory_fd)
         for _ in range(_ATTEMPTS):
             try:
-                return cls._join(status, uuid, mode)
+                return cls._join(status, uuid, access)
             except (FileNotFoundError, InterruptedError):
                 continue  # its last user removed it since it was opened; or a signal came, and was handled
             except OSError:
@@ -94,11 +95,11 @@ class Segment:
         return None
 
     @classmethod
-    def _join(cls, directory: os.stat_result, uuid: bytes, mode: int) -> Segment:
+    def _join(cls, directory: os.stat_result, uuid: bytes, access: FileAccess) -> Segment:
         name = segment_name(directory, uuid)
         if not os.path.lexists(_SHARED_MEMORY + name):
-            _make(name, mode, directory, uuid)
-        fd = _open(name, mode, directory)
+            _make(name, access, directory, uuid)
+        fd = _open(name, access, directory)
         try:
             _check(lib.binlog_byte_lock_wait(fd, lib.BINLOG_LOCK_INIT))
             if not _leads_to(name, fd):
@@ -284,17 +285,15 @@ def _leads_to(name: str, fd: int) -> bool:
         return False
 
 
-def _make(name: str, mode: int, directory: os.stat_result, uuid: bytes) -> None:
+def _make(name: str, access: FileAccess, directory: os.stat_result, uuid: bytes) -> None:
     """Make the directory's segment under a name of its own, and give it its name, unless another process did, last."""
     draft = f"{name}.{secrets.token_hex(8)}"
     try:
-        memory = posix_ipc.SharedMemory(draft, flags=posix_ipc.O_CREX, mode=mode)
+        memory = posix_ipc.SharedMemory(draft, flags=posix_ipc.O_CREX, mode=0o600)
     except posix_ipc.Error as error:
         raise PermissionError(errno.EACCES, str(error)) from error
     try:
-        os.fchmod(memory.fd, mode)  # whatever the umask
-        with suppress(PermissionError):
-            os.fchown(memory.fd, -1, directory.st_gid)
+        give_access(memory.fd, access, name)
         _check(lib.binlog_segment_make(memory.fd, directory.st_dev, directory.st_ino, uuid))
         with suppress(FileExistsError):
             os.link(_SHARED_MEMORY + draft, _SHARED_MEMORY + name)
@@ -304,12 +303,13 @@ def _make(name: str, mode: int, directory: os.stat_result, uuid: bytes) -> None:
             posix_ipc.unlink_shared_memory(draft)
 
 
-def _open(name: str, mode: int, directory: os.stat_result) -> int:
+def _open(name: str, access: FileAccess, directory: os.stat_result) -> int:
     """A descriptor registered against forks.  Raises: OSError, also where a stranger may have planted the name."""
     fd = int(_check(lib.binlog_fd_open(_AT_FDCWD, os.fsencode(_SHARED_MEMORY + name), os.O_RDWR | _FLAGS)))
     try:
         status = os.fstat(fd)
-        strange = status.st_uid not in (os.geteuid(), directory.st_uid) or status.st_mode & 0o7777 & ~mode
+        owners = (os.geteuid(), directory.st_uid, access.owner)
+        strange = status.st_uid not in owners or status.st_mode & 0o7777 & ~access.mode
         if strange or not stat.S_ISREG(status.st_mode):
             raise PermissionError(errno.EACCES, "the segment is a stranger's")
     except BaseException:

@@ -15,6 +15,7 @@ import posix_ipc
 
 from binlog.errors import AccessError
 from binlog.storage.failures import own_errors
+from binlog.storage.file_access import FileAccess, give_access
 from binlog.storage.files import allocate
 from binlog.storage.mapping import Mapping
 
@@ -25,16 +26,22 @@ _MODE = 0o600
 class SharedBuffer:
     """`size` bytes under a name, made where there are none; for one process at a time, which must see to that."""
 
-    def __init__(self, name: str, size: int) -> None:
-        """Raises: AccessError, FullError where there is not so much memory; then there is nothing of that name."""
+    def __init__(self, name: str, size: int, access: FileAccess) -> None:
+        """Raises: AccessError, FullError where there is not so much memory; then there is nothing of that name.
+
+        access: whose it is, for root gives it to the owner of the files; nobody else may open it.
+        """
         self.name = name
         self.path = f"{_SHARED_MEMORY}/{name}"
         try:
-            memory = posix_ipc.SharedMemory(f"/{name}", flags=posix_ipc.O_CREAT, mode=_MODE)
+            memory = _opened(f"/{name}")
         except (posix_ipc.Error, OSError) as error:
             raise AccessError(f"{self.path} cannot be had: {error}", path=self.path) from error
         try:
-            if os.fstat(memory.fd).st_uid != os.geteuid():
+            status = os.fstat(memory.fd)
+            if status.st_uid == os.geteuid() and status.st_size == 0:
+                give_access(memory.fd, access._replace(mode=_MODE), self.path)
+            elif status.st_uid not in (os.geteuid(), access.owner):
                 raise AccessError(f"{self.path} is another user's", path=self.path)
             self._mapping = self._sized(memory.fd, size)
         finally:
@@ -70,6 +77,14 @@ class SharedBuffer:
     def close(self) -> None:
         """Unmap it; it stays, with what is in it."""
         self._mapping.close()
+
+
+def _opened(name: str) -> posix_ipc.SharedMemory:
+    # Not O_CREAT alone: root may not open another user's so (proc_sys_fs(5), protected_regular).
+    try:
+        return posix_ipc.SharedMemory(name, flags=posix_ipc.O_CREX, mode=_MODE)
+    except posix_ipc.ExistentialError:
+        return posix_ipc.SharedMemory(name)
 
 
 def shared_names(prefix: str) -> list[str]:

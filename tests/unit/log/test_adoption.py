@@ -16,6 +16,7 @@ from binlog import Sequence as SequenceNumber
 from binlog.errors import AccessError, ClosedError, CorruptError, FullError, StateError
 from binlog.log import adoption
 from binlog.log.joining import Joining, read_joining, write_joining
+from binlog.storage.file_access import access_of_directory
 from tests.support.drafts import draft, drafts
 from tests.support.indexes import check_entries, index_entries
 from tests.support.logs import jpos_file, read_all
@@ -272,10 +273,10 @@ def test_a_draft_that_goes_in_the_middle_leaves_nothing(log: Path, monkeypatch: 
         writer.append(b"before")
         good, lost = drafts(log, [b"1"], [b"2"])
 
-        def named(self: adoption.Adoption, fd: int, each: Drafted, header: object) -> None:
+        def named(self: adoption.Adoption, fd: int, each: Drafted, *arguments: object) -> None:
             if each is lost:
                 os.unlink(lost.path)
-            name(self, fd, each, header)  # type: ignore[arg-type]
+            name(self, fd, each, *arguments)  # type: ignore[arg-type]
 
         monkeypatch.setattr(adoption.Adoption, "_give_name", named)
         with pytest.raises((AccessError, KeyError)):
@@ -310,7 +311,7 @@ def test_a_marker_that_was_left_behind_says_nothing_and_goes(log: Path, after: i
         writer.append_drafts(drafts(log, [b"2"], [b"3"]))
     fd = os.open(log, os.O_RDONLY)
     try:
-        write_joining(fd, str(log), Joining(after, after + 1), mode=0o640)
+        write_joining(fd, str(log), Joining(after, after + 1), access_of_directory(fd))
         assert read_all(log) == [b"1", b"2", b"3"]
         with Writer(log) as writer:
             writer.append(b"4")

@@ -17,6 +17,7 @@ from binlog.log.once import Turns
 from binlog.log.prepared_file import PreparedFile
 from binlog.log.succession import Succession
 from binlog.log.writable_file import WritableFile
+from binlog.storage.file_access import access_of_directory
 from tests.support.drafts import drafts
 from tests.support.indexes import check_entries
 from tests.support.logs import name_next_file_only, read_all
@@ -228,7 +229,8 @@ def test_a_repair_that_seals_the_file_before_them_decides_nothing(log: Path, aft
 def test_a_stale_listing_sweeps_nothing_that_is_of_use(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Writer(log) as writer:
         writer.append(b"before")
-        prepared = PreparedFile(LogDirectory(log), 2, file_bytes=4096, permissions=None)
+        directory = LogDirectory(log)
+        prepared = PreparedFile(directory, 2, file_bytes=4096, access=access_of_directory(directory.fd))
         numbers = LogDirectory.numbers
         stale = [[1, 2, 3]]
         monkeypatch.setattr(LogDirectory, "numbers", lambda self: stale.pop() if stale else numbers(self))

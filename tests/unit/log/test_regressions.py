@@ -23,6 +23,7 @@ from binlog.format.log_header import LogHeader, parse_log_header
 from binlog.log import writable_file
 from binlog.log.prepared_file import PreparedFile
 from binlog.storage import bell_watcher
+from binlog.storage.file_access import access_of_directory
 from tests.support.descriptors import count_descriptors, descriptors_before
 from tests.support.logs import jpos_file, name_next_file_only, read_all
 from tests.support.tracer import trace
@@ -436,11 +437,11 @@ def test_a_prepared_file_that_was_dropped_stayed(log: Path) -> None:
     with Writer(log) as writer:
         directory = writer._open_session().directory
         count = descriptors_before()
-        PreparedFile(directory, 2, file_bytes=4096, permissions=None)
+        PreparedFile(directory, 2, file_bytes=4096, access=access_of_directory(directory.fd))
         gc.collect()
         assert [path.name for path in log.iterdir() if ".dat" in path.name] == ["00000001.dat"]
         assert count_descriptors() == count
-        kept = PreparedFile(directory, 2, file_bytes=4096, permissions=None)
+        kept = PreparedFile(directory, 2, file_bytes=4096, access=access_of_directory(directory.fd))
         child = os.fork()
         if child == 0:
             kept.discard()

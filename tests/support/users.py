@@ -1,0 +1,58 @@
+"""A second user of the machine, for tests that run as root."""
+
+from __future__ import annotations
+
+import codecs
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.support.children import Child
+
+USER, GROUP, OTHER_GROUP = 54_321, 54_322, 54_323
+
+needs_root = pytest.mark.root
+
+
+@contextmanager
+def folder_of_user(mode: int = 0o755) -> Iterator[Path]:
+    """A folder of USER and GROUP that USER can reach, which is not so of pytest's own."""
+    path = Path(tempfile.mkdtemp(prefix="binlog-users-"))
+    try:
+        os.chown(path, USER, GROUP)
+        path.chmod(mode)
+        yield path
+    finally:
+        shutil.rmtree(path)
+
+
+def as_user(
+    work: Callable[..., object],
+    *arguments: object,
+    user: int = USER,
+    group: int = GROUP,
+    groups: tuple[int, ...] = (),
+    **named: object,
+) -> None:
+    """Call `work` as a user, in a child; it fails as the child does."""
+
+    def become() -> None:
+        # Python's own modules may lie where only root reads them.
+        codecs.lookup("ascii")
+        os.setgroups(groups)
+        os.setgid(group)
+        os.setuid(user)
+        work(*arguments, **named)
+
+    Child(become).join()
+
+
+def access(path: Path) -> tuple[int, int, int]:
+    """Owner, group and mode of a file."""
+    status = path.lstat()
+    return status.st_uid, status.st_gid, status.st_mode & 0o7777
