@@ -6,7 +6,7 @@ import click
 
 import binlog
 from binlog.cli.exits import CommandError, ExitCode, opening
-from binlog.cli.options import directory_argument, json_option, start_from
+from binlog.cli.options import directory_argument, json_option, need_log, start_from
 from binlog.cli.output import write
 from binlog.cli.records import batch_bytes
 from binlog.cli.times import since_option
@@ -40,6 +40,7 @@ def command(
     if since is not None and (number is not None or isinstance(start, binlog.Ref)):
         raise click.UsageError("--since excludes --from and --file")
     with opening():
+        need_log(directory)
         place = (since or start) if number is None else _start_of_file(directory, number)
         reader = binlog.Reader(directory, place, follow=number is None)
     with reader:

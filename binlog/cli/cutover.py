@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
-
 import click
 
 import binlog
-from binlog.cli.exits import CommandError, ExitCode, opening
-from binlog.cli.options import directory_argument, file_system_option, json_option, timeout_option
+from binlog.cli.exits import opening
+from binlog.cli.options import directory_argument, file_system_option, json_option, need_log, timeout_option
 from binlog.cli.output import write_line
 from binlog.cli.records import object_line
 
@@ -30,10 +28,8 @@ def command(directory: str, expected: int | None, timeout: float | None, file_sy
     Readers and writers in other processes move on by themselves. The closed file never changes again: archive it, or
     hand it to a daily job. Durable when the command ends: the cutover survives a power cut.
     """
-    # A writer would make the directory, and a mistyped name is no wish for a new log.
-    if not os.path.exists(directory):
-        raise CommandError(f"{directory}: there is no such directory", ExitCode.CANNOT_OPEN)
     with opening():
+        need_log(directory)  # a writer would make one
         writer = binlog.Writer(directory, lock_timeout=timeout, file_system=binlog.FileSystem(file_system))
     with writer:
         number = writer.cutover(expected=expected)

@@ -16,7 +16,7 @@ import click
 from binlog.cli.exits import Signalled, opening
 from binlog.cli.log_watch import LogWatch
 from binlog.cli.monitor_lines import json_line, text_line
-from binlog.cli.options import directory_argument, json_option, not_nan, path_type
+from binlog.cli.options import directory_argument, json_option, need_log, not_nan, path_type
 from binlog.cli.output import STANDARD_OUTPUT, write_line
 from binlog.cli.rates import Amount
 
@@ -57,6 +57,8 @@ def command(directory: str, positions: tuple[str, ...], interval: float, once: b
     A follower is behind by the records that lie between its position and the tail, where the next record will lie.
     """
     with opening():
+        if once:
+            need_log(directory)
         watch = LogWatch(directory, positions, last_count=_LAST_RECORDS)
     with closing(watch):
         if as_json or not _on_screen():

@@ -61,6 +61,11 @@ def directory_argument(command: _Command) -> _Command:
     return click.argument("directory", metavar="DIR", type=path_type())(command)
 
 
+def need_log(directory: str) -> None:
+    """Raise NotFoundError if the directory holds no log: no command reports on nothing, or makes what was mistyped."""
+    binlog.file_sizes(directory)
+
+
 def path_type() -> click.Path:
     """A path of which click checks nothing: whoever opens it tells what is wrong, with an exit code of its own."""
     return click.Path(readable=False, allow_dash=True)

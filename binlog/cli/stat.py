@@ -10,7 +10,7 @@ import click
 import binlog
 from binlog.cli.amounts import count_text, size_text, time_text
 from binlog.cli.exits import opening
-from binlog.cli.options import directory_argument, json_option
+from binlog.cli.options import directory_argument, json_option, need_log
 from binlog.cli.output import printable, write_line
 from binlog.cli.records import object_line
 from binlog.cli.tables import write_table
@@ -29,17 +29,16 @@ def command(directory: str, as_json: bool) -> None:
     tail for records to come. '-' stands for what another program's file does not tell.
     """
     with opening():
+        need_log(directory)
         log = binlog.stat(directory)
     if as_json:
         write_line(object_line(as_object(log)))
         return
-    tail = "no files yet" if log.tail is None else f"tail {log.tail}"
     counts = f"records {count_text(record_count(log))}, on disk {size_text(disk_bytes(log))}"
-    write_line(f"{printable(log.path)}: {tail}, {counts}")
+    write_line(f"{printable(log.path)}: tail {log.tail}, {counts}")
     if notes := list(_notes(log)):
         write_line("; ".join(notes))
-    if log.files:
-        write_table(_COLUMNS, [_row(file) for file in log.files])
+    write_table(_COLUMNS, [_row(file) for file in log.files])
 
 
 def record_count(log: binlog.LogStat) -> int | None:

@@ -9,7 +9,7 @@ import click
 import binlog
 from binlog.cli.exits import opening
 from binlog.cli.last_records import find_last, matching
-from binlog.cli.options import directory_argument, json_option, path_type, pattern_from, start_from
+from binlog.cli.options import directory_argument, json_option, need_log, path_type, pattern_from, start_from
 from binlog.cli.output import refuse_without_reader, write
 from binlog.cli.position import Position
 from binlog.cli.records import batch_bytes, entries_bytes
@@ -73,6 +73,9 @@ def command(
     """
     if [count, start, since].count(None) < 2:
         raise click.UsageError("-n, --from and --since exclude each other")
+    if not follow:
+        with opening():
+            need_log(directory)
     printer = _Printer(pattern, position_path, as_json)
     reader = printer.start(directory, start or since, _COUNT if count is None else count)
     with reader:

@@ -17,12 +17,12 @@ from binlog.commitlog.log_check import LogCheck
 from binlog.commitlog.queues_check import QueuesCheck
 from binlog.commitlog.settled import Lost, Settled
 from binlog.commitlog.state_check import check_state
+from binlog.commitlog.store_reader import check_is_store
 from binlog.commitlog.store_state import StoreState, look
 from binlog.commitlog.survey import find_features
-from binlog.errors import NotFoundError
 from binlog.format.commitlog.names import COMMIT_LOG_FOLDER, INDEX_FOLDER, QUEUES_FOLDER
 from binlog.format.problem import Problem
-from binlog.storage.files import open_directory
+from binlog.storage.files import open_named_directory
 from binlog.storage.messages import Walk
 
 _LOOKS_MAX = 5
@@ -37,10 +37,9 @@ def check_store(path: str | os.PathLike[str], *, key_slots: int | None = None) -
     Raises: AccessError where something cannot be read at all; NotFoundError where the folder is no store.
     """
     path = os.path.abspath(path)
-    directory_fd = open_directory(path)
+    directory_fd = open_named_directory(path)
     try:
-        if not os.path.isdir(os.path.join(path, COMMIT_LOG_FOLDER)):
-            raise NotFoundError(f"{path} is no store: it has no folder {COMMIT_LOG_FOLDER}")
+        check_is_store(path)
         unknown = [Problem(feature.path, 0, "feature", feature.text) for feature in find_features(path)]
         # What is right in a store depends on its features: the rest would be false alarms.
         return unknown or _look_until_sure(directory_fd, path, key_slots)

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 from binlog.commitlog.files_reader import FilesReader
 from binlog.commitlog.key_index_reader import KeyIndexReader, slots_of
-from binlog.commitlog.store_reader import StoreReader
+from binlog.commitlog.store_reader import StoreReader, check_is_store
 from binlog.commitlog.store_state import look
 from binlog.errors import CorruptError, NotFoundError
 from binlog.format.commitlog.checkpoint import StoreCheckpoint
 from binlog.format.commitlog.key_index import KEY_INDEX_HEADER
 from binlog.format.commitlog.names import COMMIT_LOG_FOLDER, INDEX_FOLDER, QUEUES_FOLDER
-from binlog.storage.files import open_directory
+from binlog.storage.files import open_named_directory
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,13 +111,12 @@ def stat_store(path: str | os.PathLike[str], *, key_slots: int | None = None) ->
     Raises: AccessError, CorruptError; NotFoundError where the folder is no store.
     """
     path = os.path.abspath(path)
-    directory_fd = open_directory(path)
+    directory_fd = open_named_directory(path)
     try:
         state = look(directory_fd, path)
     finally:
         os.close(directory_fd)
-    if not os.path.isdir(os.path.join(path, COMMIT_LOG_FOLDER)):
-        raise NotFoundError(f"{path} is no store: it has no folder {COMMIT_LOG_FOLDER}")
+    check_is_store(path)
     slots = slots_of(key_slots, state.news)
     with StoreReader(path) as reader:
         first_offset, readable_end = reader.log_range()

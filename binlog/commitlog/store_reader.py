@@ -26,13 +26,19 @@ from binlog.format.commitlog.message import StoredMessage
 from binlog.format.commitlog.names import COMMIT_LOG_FOLDER, INDEX_FOLDER, QUEUES_FOLDER
 from binlog.format.commitlog.properties import TAGS, parse_properties
 from binlog.format.commitlog.sidecar import News
-from binlog.storage.files import open_directory
+from binlog.storage.files import open_named_directory
 
 _UNITS_AT_ONCE = 256
 _OPEN_QUEUES_MAX = 64
 # A store that RocketMQ writes rings no bell; and an owner may die before it does.
 _LOOK_SECONDS = 0.05
 _LOOK_SECONDS_WITH_BELL = 5.0
+
+
+def check_is_store(path: str) -> None:
+    """Raise NotFoundError if the folder holds no store."""
+    if not os.path.isdir(os.path.join(path, COMMIT_LOG_FOLDER)):
+        raise NotFoundError(f"{path} is no store: it has no folder {COMMIT_LOG_FOLDER}")
 
 
 class StoreReader:
@@ -51,8 +57,9 @@ class StoreReader:
         self._queues: OrderedDict[tuple[str, int], QueueReader] = OrderedDict()
         self._news: News | None = None
         refuse_features(self.path, reading=True)
-        self._directory_fd = open_directory(self.path)
+        self._directory_fd = open_named_directory(self.path)
         try:
+            check_is_store(self.path)
             self._log = FilesReader(os.path.join(self.path, COMMIT_LOG_FOLDER))
         except BaseException:
             os.close(self._directory_fd)

@@ -31,7 +31,7 @@ from binlog.format.journal.names import ATTIC_FOLDER, COMPACTED_END, CONTROL_FIL
 from binlog.format.problem import Problem, problem_of
 from binlog.journal.control_file import CHANGED, FileMoves, changed_file, damaged_files, parse_control
 from binlog.storage.failures import own_errors
-from binlog.storage.files import list_folder, open_directory, open_file, read_at
+from binlog.storage.files import list_folder, open_file, open_named_directory, read_at
 
 _TRIES = 64
 _CONTROL_BYTES_MAX = 64 << 20
@@ -272,7 +272,7 @@ def _control(path: str, directory_fd: int) -> bytes | None:
 
 @contextmanager
 def _directory(path: str) -> Iterator[int]:
-    fd = open_directory(path)
+    fd = open_named_directory(path)
     try:
         yield fd
     finally:

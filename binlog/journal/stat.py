@@ -17,7 +17,7 @@ from binlog.journal.ledger import Ledger, dead_files
 from binlog.journal.look import read_seen
 from binlog.journal.record_states import RecordState
 from binlog.journal.replay import Replay
-from binlog.storage.files import open_directory
+from binlog.storage.files import open_named_directory
 from binlog.storage.journal_records import scan_records
 from binlog.storage.sole_owner import find_owner
 
@@ -111,7 +111,7 @@ def stat_journal(
 
 
 def _stat(path: str, found: Inspection, kept: dict[str, Kept]) -> JournalStat:
-    directory_fd = open_directory(path)
+    directory_fd = open_named_directory(path)
     try:
         owned, owner = find_owner(path, directory_fd, LOCK_FILE)
     finally:

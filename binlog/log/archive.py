@@ -94,12 +94,13 @@ def archive(
     whose bytes are not what was written, or that another program may write to, is left, and told with the `problem`.
     Needs room on the disk for one archive more, and memory for some MiB and the largest record, three times.
     May run beside writers and readers.  Durable on return.
-    Raises: BusyError where another process archives or repairs the log; AccessError, CorruptError, VersionError for a
-    file's header; FullError, PoisonedError, which leave the file; ValueError.
+    Raises: NotFoundError if there is no log; BusyError where another process archives or repairs it; AccessError,
+    CorruptError, VersionError for a file's header; FullError, PoisonedError, which leave the file; ValueError.
     """
     _check_arguments(keep_last, keep_seconds, level, dictionary)
     directory = LogDirectory(path)
     try:
+        directory.log_numbers()
         if dry_run:
             return [_told(each) for each in _wanted(directory, keep_last, keep_seconds)[0]]
         with only_owner(os.path.join(directory.path, LOCK_NAME), "archives or repairs the log", directory.access()):

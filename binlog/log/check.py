@@ -30,7 +30,7 @@ def check(path: str | os.PathLike[str], *, number: int | None = None) -> list[Pr
     Such a call for each of `file_sizes`, side by side, finds together what one for the whole log does.
     Reads every record's length, every byte that an index tells of, and every frame of an archive, whose offsets are
     those of the log file.  Takes no lock and writes nothing.
-    Raises: AccessError where the path cannot be read at all.
+    Raises: NotFoundError if there is no such directory, or no log in it; AccessError if it cannot be read.
     """
     directory = LogDirectory(path)
     try:
@@ -42,12 +42,13 @@ def check(path: str | os.PathLike[str], *, number: int | None = None) -> list[Pr
 def file_sizes(path: str | os.PathLike[str]) -> dict[int, int]:
     """The numbers of a log's files, in order, and their sizes in bytes, of an archive the archive's.
 
-    Opens none of them: they may be damaged.  Raises: AccessError.
+    Opens none of them: they may be damaged.
+    Raises: NotFoundError if there is no such directory, or no log in it; AccessError.
     """
     directory = LogDirectory(path)
     try:
         found: dict[int, int] = {}
-        for number in directory.numbers():
+        for number in directory.log_numbers():
             for name in (log_file_name(number), archive_file_name(number)):
                 # Neither is there any more where retention removed it since the listing.
                 with suppress(FileNotFoundError):
@@ -60,7 +61,7 @@ def file_sizes(path: str | os.PathLike[str]) -> dict[int, int]:
 def _check(directory: LogDirectory, only: int | None) -> Iterator[Problem]:
     before: LogHeader | None = None
     try:
-        numbers = directory.numbers()
+        numbers = directory.log_numbers()
     except CorruptError as error:
         # Which files are the log's cannot be told, nor whether a file is one that is opened.
         yield problem_of(error, directory.path)

@@ -13,6 +13,7 @@ from contextlib import suppress
 from binlog.errors import NotFoundError
 from binlog.format.log_header import LogHeader
 from binlog.format.names import (
+    NUMBER_FIRST,
     archive_file_name,
     archive_file_number,
     log_file_name,
@@ -23,7 +24,7 @@ from binlog.log.joining import open_before
 from binlog.log.opened_file import OpenedFile
 from binlog.storage.failures import own_errors
 from binlog.storage.file_access import FileAccess, access_like, access_of_directory
-from binlog.storage.files import list_names, open_directory, open_file
+from binlog.storage.files import list_names, open_file, open_named_directory
 
 # Of the numbers that a listing lacks, so many are looked for: a log has no gaps, so there is hardly ever one.
 _LOOK_FOR_MAX = 64
@@ -41,7 +42,7 @@ class LogDirectory:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = os.fspath(path)
         self.fd = -1  # what `close` finds where opening fails
-        self.fd = open_directory(self.path)
+        self.fd = open_named_directory(self.path)
 
     def access(self) -> FileAccess:
         """Owner, group and mode of the newest log file, or of the first one of a log without files."""
@@ -79,6 +80,16 @@ class LogDirectory:
             if last is not None or not found or not self.is_file(found[-1] + 1):
                 break
         return found if last is None else [number for number in found if number <= last]
+
+    def log_numbers(self) -> list[int]:
+        """Return `numbers`, of which a log has one at least.
+
+        Raises: NotFoundError if the directory holds no file of a log; AccessError, CorruptError.
+        """
+        found = self.numbers()
+        if not found:
+            raise NotFoundError(f"{self.path} is not a log: it has no file such as {log_file_name(NUMBER_FIRST)}")
+        return found
 
     def listed(self) -> list[int]:
         """The numbers in a listing, of files too that are not in the log yet, or never will be."""

@@ -97,11 +97,13 @@ def prune(
     At least one of the first three must be given; a file goes where all that are given allow it.
     May run beside writers, readers and others that prune.  Stops at a file that another program has locked, and in a
     log that other programs write to at one that anybody has open for writing.  Durable on return.
-    Raises: AccessError, CorruptError, VersionError, PoisonedError; ValueError, also for a ref beyond the log.
+    Raises: NotFoundError if there is no log; AccessError, CorruptError, VersionError, PoisonedError; ValueError, also
+    for a ref beyond the log.
     """
     retention = Retention(keep_bytes=keep_bytes, keep_seconds=keep_seconds, before=before)
     directory = LogDirectory(path)
     try:
+        directory.log_numbers()
         files = list(list_files(directory))
         if before is not None and files and before.number > files[-1].header.number:
             raise ValueError(f"{before}: there is no such file; the newest is {files[-1].header.number}")

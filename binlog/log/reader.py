@@ -36,8 +36,8 @@ class Reader(BatchIterator):
     Iterating gives each record as an Entry and stops when it has caught up; it goes on later from there.  Only
     published records are ever seen.  Needs no permission to write.  For one thread at a time, closing included; a
     forked child may go on with its copy.
-    Raises: AccessError, CorruptError, VersionError; ValueError for a ref or sequence where no record lies; GoneError
-    for one into a file that was removed.
+    Raises: NotFoundError if there is no such directory; AccessError, CorruptError, VersionError; ValueError for a ref
+    or sequence where no record lies; GoneError for one into a file that was removed.
     """
 
     def __init__(

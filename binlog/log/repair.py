@@ -58,10 +58,12 @@ def repair(
     cut left is put right as by opening a Writer.  What cannot be repaired, `check` goes on to tell.
     Of an archive only the index is repaired: what is damaged there is lost, as `check` tells.
     Durable on return.  Other processes may read and append meanwhile.
-    Raises: BusyError where another process repairs it, or holds a lock for long; AccessError; FullError; PoisonedError.
+    Raises: NotFoundError if there is no log; BusyError where another process repairs it, or holds a lock for long;
+    AccessError; FullError; PoisonedError.
     """
     directory = LogDirectory(path)
     try:
+        directory.log_numbers()
         with only_owner(os.path.join(directory.path, LOCK_NAME), "repairs the log", directory.access()):
             done = []
             numbers = directory.numbers()

@@ -99,7 +99,8 @@ class LogStat:
 def stat(path: str | os.PathLike[str]) -> LogStat:
     """The files of the log in a directory, and what lies beside them.  Reads headers only, takes no lock.
 
-    Raises: AccessError, CorruptError, VersionError.
+    A directory that holds no log has none.
+    Raises: NotFoundError if there is no such directory; AccessError, CorruptError, VersionError.
     """
     directory = LogDirectory(path)
     try:

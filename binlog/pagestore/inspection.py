@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import TypeVar
 
-from binlog.errors import BusyError, CorruptError
+from binlog.errors import BusyError, CorruptError, NotFoundError
 from binlog.format.pagestore.log import RECORDS_AT, LogStart, parse_log_start
 from binlog.format.pagestore.names import LOG_FILE, PAGE_FILE
 from binlog.format.pagestore.page import PageAt, parse_page
@@ -20,7 +20,7 @@ from binlog.pagestore.free_pages import FreePages
 from binlog.pagestore.log_reading import Records
 from binlog.pagestore.recovery import read_map
 from binlog.pagestore.redo import Redo
-from binlog.storage.files import content_bytes, open_directory, open_file, read_at
+from binlog.storage.files import content_bytes, open_file, open_named_directory, read_at
 
 _T = TypeVar("_T")
 _TRIES = 64
@@ -32,9 +32,12 @@ class StoreLook:
     def __init__(self, folder: str, closing: ExitStack) -> None:
         """Raises: NotFoundError where there is no store; CorruptError; VersionError; AccessError."""
         self.folder = folder
-        self.directory_fd = open_directory(folder)
+        self.directory_fd = open_named_directory(folder)
         closing.callback(os.close, self.directory_fd)
-        self.log_path, self._log_fd = self._open(LOG_FILE, closing)
+        try:
+            self.log_path, self._log_fd = self._open(LOG_FILE, closing)
+        except NotFoundError as error:
+            raise NotFoundError(f"{folder} is no page store: it has no file {LOG_FILE}") from error
         self.page_path, self._page_fd = self._open(PAGE_FILE, closing)
         self.start = self._start()
         self._read: set[int] = set()

@@ -12,14 +12,14 @@ from typing import NamedTuple
 
 from binlog.errors import BinlogError, NotFoundError
 from binlog.format.paging.acks_file import parse_acks
-from binlog.format.paging.names import INVALID_ACKS_END, INVALID_END, PAGE_END, acks_name
+from binlog.format.paging.names import INVALID_ACKS_END, INVALID_END, LOCK_FILE, PAGE_END, acks_name
 from binlog.format.paging.page_file import SALT_BYTES
 from binlog.format.paging.page_record import NO_TRANSACTION
 from binlog.format.problem import Problem, problem_of
 from binlog.paging.addresses import AddressFolder, find_folders
 from binlog.paging.page import Page
 from binlog.storage.failures import own_errors
-from binlog.storage.files import content_bytes, open_file, read_at
+from binlog.storage.files import content_bytes, open_file, open_named_directory, read_at
 
 _SET_ASIDE = {
     INVALID_END: "a page with damage, of which all that could be read was used",
@@ -64,8 +64,7 @@ class PagingLook(NamedTuple):
 def look_at_paging(path: str | os.PathLike[str]) -> PagingLook:
     """All addresses with their pages, each of which is read.  Raises: NotFoundError and AccessError for the folder."""
     root = os.path.abspath(path)
-    if not os.path.isdir(root):
-        raise NotFoundError(f"{root} is no folder with paging")
+    os.close(open_named_directory(root))  # raises if it is none
     problems: list[Problem] = []
     addresses = []
     for where, file in find_folders(root, problems):
@@ -79,6 +78,8 @@ def look_at_paging(path: str | os.PathLike[str]) -> PagingLook:
             addresses.append(AddressLook(file.address, where, file.layout.value, pages))
         finally:
             folder.close()
+    if not addresses and not problems and not os.path.lexists(os.path.join(root, LOCK_FILE)):
+        raise NotFoundError(f"{root} is no folder with paging: no folder in it has an address")
     return PagingLook(sorted(addresses), problems)
 
 

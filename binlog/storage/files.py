@@ -52,6 +52,16 @@ def open_directory(path: str) -> int:
         return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
 
+def open_named_directory(path: str) -> int:
+    """Return a descriptor of a directory that the caller named.  Raises: NotFoundError if there is none."""
+    try:
+        return open_directory(path)
+    except AccessError as error:
+        if error.errno != errno.ENOENT:
+            raise
+        raise NotFoundError(f"{path}: there is no such directory") from error
+
+
 def list_names(directory_fd: int, path: str) -> list[str]:
     """Every name in the directory.  Raises: AccessError."""
     with own_errors(path, "listing the directory"):

@@ -12,7 +12,7 @@ import binlog
 from binlog import Reader, Writer
 from binlog.errors import BinlogError
 from stress.crash.context import Context, Job
-from stress.crash.judge import LOCK_SECONDS, PREPARE_BYTES
+from stress.crash.judge import LOCK_SECONDS, PREPARE_BYTES, problems_so_far
 from stress.crash.ledger import Fate, Ledger, Own
 
 _REPLAY_SECONDS = 120.0
@@ -23,8 +23,7 @@ def judge_log(log: Path, ledger: Ledger, after: Own, beside: Writer | None, *, l
     wrong: list[str] = []
     step = "checking"
     try:
-        if log.exists():
-            wrong += [f"check before opening: {problem}" for problem in binlog.check(log)]
+        wrong += [f"check before opening: {problem}" for problem in problems_so_far(log)]
         step = "appending"
         with beside or Writer(log, prepare_bytes=PREPARE_BYTES, lock_timeout=LOCK_SECONDS) as writer:
             after.append(writer)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import binlog
 from binlog import Entry, Ref, Writer
-from binlog.errors import BinlogError
+from binlog.errors import BinlogError, NotFoundError
 from stress.crash.expectation import DRAFTS, TURNS, Given, Own, take_turn
 
 PREPARE_BYTES = 4096
@@ -22,6 +22,14 @@ _APPENDED = (b"the first after the crash", b"the second, by another writer", b"a
 
 Identity = tuple[int, int]
 """Which record: its writer, and as which of the writer's own."""
+
+
+def problems_so_far(log: Path) -> list[binlog.Problem]:
+    """What `check` finds; nothing in a directory in which the process died before it had begun a log."""
+    try:
+        return binlog.check(log)
+    except NotFoundError:
+        return []
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +76,7 @@ class Judge:
         step = "reading"
         try:
             if log.exists():
-                problems += [f"check before opening: {problem}" for problem in binlog.check(log)]
+                problems += [f"check before opening: {problem}" for problem in problems_so_far(log)]
                 before = _read(log)
             step = "appending"
             with Writer(log, prepare_bytes=PREPARE_BYTES, lock_timeout=LOCK_SECONDS) as writer:

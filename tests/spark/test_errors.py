@@ -93,7 +93,7 @@ def test_a_missing_file_in_the_middle_or_at_the_end(log: Path, refs: list[Ref], 
 
 
 def test_a_missing_directory(count: Callable[..., int], log: Path) -> None:
-    assert f"binlog.errors.AccessError: {log}: No such file or directory" in error_of(count)
+    assert f"binlog.errors.NotFoundError: {log}: there is no such directory" in error_of(count)
 
 
 def test_a_file_for_a_directory(count: Callable[..., int], log: Path, refs: list[Ref]) -> None:

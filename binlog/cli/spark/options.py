@@ -6,13 +6,16 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 import binlog
-from binlog.cli.options import path_type
+from binlog.cli.options import need_log, path_type
 from binlog.cli.times import parse_since
+
+if TYPE_CHECKING:
+    from binlog.spark.jobs import Selection
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -74,6 +77,13 @@ def _settings_from(_: click.Context, __: click.Parameter, values: tuple[str, ...
 def directories_argument(command: _Command) -> _Command:
     """DIR..., the logs' directories."""
     return click.argument("directories", metavar="DIR...", nargs=-1, required=True, type=path_type())(command)
+
+
+def need_logs(selection: Selection) -> None:
+    """Raise NotFoundError if a directory that is named holds no log: nothing is wrong with nothing."""
+    for path in selection.options().paths:
+        if not any(character in path for character in "*?["):
+            need_log(path)
 
 
 def time_option(name: str, text: str) -> Callable[[_Command], _Command]:

@@ -18,6 +18,7 @@ from binlog.cli.spark.options import (
     UNTIL_TEXT,
     SparkOptions,
     directories_argument,
+    need_logs,
     spark_options,
     time_option,
 )
@@ -52,8 +53,10 @@ def command(
     need_spark()
     from binlog.spark.jobs import Selection, choose, stats
 
+    selection = Selection(paths=directories, since=since, until=until)
     with opening():
-        chosen = choose(Selection(paths=directories, since=since, until=until))
+        need_logs(selection)
+        chosen = choose(selection)
     options = SparkOptions(master, settings, log)
     with spark_session(options) as (spark, signals), Display("stats", signals) as display:
         found = stats(spark, chosen, report=display.report)

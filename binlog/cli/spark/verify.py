@@ -12,7 +12,7 @@ from binlog.cli.options import json_option
 from binlog.cli.output import write_line
 from binlog.cli.records import object_line
 from binlog.cli.spark.display import Display
-from binlog.cli.spark.options import SparkOptions, directories_argument, spark_options
+from binlog.cli.spark.options import SparkOptions, directories_argument, need_logs, spark_options
 from binlog.cli.spark.running import need_spark, spark_session
 from binlog.cli.spark.tables import byte_rate_text, seconds_text
 from binlog.cli.tables import write_table
@@ -34,13 +34,10 @@ def command(
     Prints a row for each problem, then a table. Exits with 1 if there is any. May run while others append.
     """
     need_spark()
-    import binlog
     from binlog.spark.jobs import Selection, verify
 
     with opening():
-        for path in Selection(paths=directories).options().paths:
-            if not any(character in path for character in "*?["):
-                binlog.file_sizes(path)
+        need_logs(Selection(paths=directories))
     options = SparkOptions(master, settings, log)
     with spark_session(options) as (spark, signals), Display("verify", signals) as display:
         found = verify(spark, directories, report=display.report)

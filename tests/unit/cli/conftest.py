@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-import binlog
+from tests.support.logs import problems_so_far
 
 
 @pytest.fixture
@@ -15,5 +15,4 @@ def log(tmp_path: Path) -> Iterator[Path]:
     """A path for a log that is to be whole in the end."""
     path = tmp_path / "log"
     yield path
-    if path.exists():
-        assert binlog.check(path) == []
+    assert problems_so_far(path) == []

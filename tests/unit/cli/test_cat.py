@@ -33,12 +33,6 @@ def test_it_starts_at_a_ref_or_keeps_to_a_file(log: Path) -> None:
     assert run("cat", "--file", "2", log).stdout == b"c\n"
 
 
-def test_an_empty_directory_prints_nothing(log: Path) -> None:
-    log.mkdir()
-    done = run("cat", log)
-    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
-
-
 @pytest.mark.parametrize(
     ("options", "code", "said"),
     [

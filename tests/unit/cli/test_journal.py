@@ -186,4 +186,4 @@ def test_what_is_no_journal_is_3(tmp_path: Path, capfd: pytest.CaptureFixture[st
     (tmp_path / "empty").mkdir()
     for name in ("stat", "print", "check", "export"):
         assert "is no journal" in _say(capfd, name, tmp_path / "empty", code=3)
-        assert "No such file or directory" in _say(capfd, name, tmp_path / "none", code=3)
+        assert "there is no such directory" in _say(capfd, name, tmp_path / "none", code=3)

@@ -112,5 +112,5 @@ def test_what_is_not_there_cannot_be_opened(name: str, tmp_path: Path, capfd: py
     more = {"print": ["queue"], "backup": [tmp_path / "to"]}.get(name, [])
     assert "none" in _say(capfd, name, tmp_path / "none", *more, code=3)
     (tmp_path / "empty").mkdir()
-    assert "not there" in _say(capfd, name, tmp_path / "empty", *more, code=3)
+    assert "is no page store: it has no file transaction.log" in _say(capfd, name, tmp_path / "empty", *more, code=3)
     assert list((tmp_path / "empty").iterdir()) == []

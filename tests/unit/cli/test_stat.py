@@ -52,12 +52,3 @@ def test_what_lies_beside_the_files_is_told(log: Path, capfd: pytest.CaptureFixt
     assert told["prepared_bytes"] == sum(file["prepared_bytes"] for file in told["files"]) > 0
     assert told["used_bytes"] == 2 * (256 + 7)
     assert (told["unsynced_bytes"], told["staged_bytes"]) == (0, None)
-
-
-def test_a_log_without_files_has_no_table_and_a_missing_directory_is_3(
-    log: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["stat", str(log)]) == 3
-    log.mkdir()
-    assert main(["stat", str(log)]) == 0
-    assert capfd.readouterr().out == f"{log}: no files yet, records 0, on disk 0 B\n"

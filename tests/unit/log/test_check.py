@@ -12,7 +12,6 @@ import pytest
 
 import binlog
 from binlog import Writer, check
-from binlog.errors import AccessError
 from binlog.format.log_header import Flag, LogHeader, parse_log_header
 from tests.support.logs import jpos_file
 
@@ -123,12 +122,6 @@ def test_a_jpos_log_is_sound(tmp_path: Path) -> None:
     jpos_file(tmp_path, [b"a", b""], status=1, next_number=2)
     jpos_file(tmp_path, [b"c"], number=2)
     assert check(tmp_path) == []
-
-
-def test_an_empty_directory_is_sound_and_a_missing_one_an_error(tmp_path: Path) -> None:
-    assert check(tmp_path) == []
-    with pytest.raises(AccessError):
-        check(tmp_path / "missing")
 
 
 def test_checking_repairs_nothing(log: Path) -> None:

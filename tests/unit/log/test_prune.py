@@ -240,8 +240,3 @@ def test_what_cannot_be_meant_is_refused(log: Path, keep: dict[str, object]) -> 
     with pytest.raises(ValueError, match=r"keep|newest"):
         binlog.prune(log, **keep)  # type: ignore[arg-type]
     assert _numbers(log) == [1, 2]
-
-
-def test_a_log_without_files_has_nothing_to_remove(log: Path) -> None:
-    log.mkdir()
-    assert binlog.prune(log, keep_bytes=0) == []

@@ -9,7 +9,7 @@ import pytest
 
 import binlog
 from binlog import Batch, Entry, Reader, Ref, Start, Writer
-from binlog.errors import AccessError, ClosedError, CorruptError, FullError, GoneError
+from binlog.errors import AccessError, ClosedError, CorruptError, FullError, GoneError, NotFoundError
 from tests.support.logs import jpos_file
 
 
@@ -258,7 +258,7 @@ def test_a_closed_reader_refuses(three_files: Path) -> None:
 
 
 def test_a_reader_needs_a_directory(tmp_path: Path) -> None:
-    with pytest.raises(AccessError):
+    with pytest.raises(NotFoundError, match="missing: there is no such directory"):
         Reader(tmp_path / "missing")
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(AccessError) as caught:

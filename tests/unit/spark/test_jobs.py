@@ -130,7 +130,7 @@ def test_records_without_a_time_count_as_of_their_files_last_write(tmp_path: Pat
 
 def test_a_log_without_files_has_nothing_and_no_log_is_an_error(tmp_path: Path) -> None:
     assert bounds(Selection(paths=(str(tmp_path),), since=datetime.now(UTC))) == (None, None, 0)
-    with pytest.raises(AccessError):
+    with pytest.raises(NotFoundError):
         choose(Selection(paths=(str(tmp_path / "none"),)))
     with pytest.raises(ValueError, match="there is no directory"):
         choose(Selection(paths=(str(tmp_path / "x*"),)))

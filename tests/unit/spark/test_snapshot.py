@@ -10,7 +10,7 @@ import pytest
 
 import binlog
 from binlog import FileStat, LogStat, Writer
-from binlog.errors import AccessError, CorruptError
+from binlog.errors import CorruptError, NotFoundError
 from binlog.spark.snapshot import take_snapshot
 
 Script = Callable[..., None]
@@ -53,7 +53,7 @@ def test_an_empty_directory(tmp_path: Path) -> None:
 
 
 def test_a_missing_directory(tmp_path: Path) -> None:
-    with pytest.raises(AccessError):
+    with pytest.raises(NotFoundError):
         take_snapshot(tmp_path / "log")
 
 

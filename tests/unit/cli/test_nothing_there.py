@@ -1,0 +1,135 @@
+"""A command that looks at what is not there says so and fails; it never reports that nothing is wrong with nothing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import binlog
+from binlog.cli.main import main
+from binlog.commitlog import StoreReader, check_store, stat_store
+from binlog.errors import AccessError, NotFoundError
+from binlog.journal import check_journal, read_records, stat_journal
+from binlog.pagestore import check_page_store, read_queue, stat_page_store
+from binlog.paging import check_paging, look_at_paging
+from tests.unit.cli.every_command import leaf_commands
+
+OUT = ("--out", "out")
+# What a command is given besides the directory; None for one that makes what it is given, or waits for it.
+CASES: dict[str, tuple[str, ...] | None] = {
+    "append": None,
+    "cat": (),
+    "tail": (),
+    "monitor": ("--once",),
+    "cutover": (),
+    "prune": ("--keep-bytes", "0"),
+    "archive": (),
+    "stat": (),
+    "check": (),
+    "repair": (),
+    "shell": ("-c", "check"),
+    "commitlog stat": (),
+    "commitlog cat": (),
+    "commitlog tail": ("--topic", "t"),
+    "commitlog find": ("--offset", "0"),
+    "commitlog check": (),
+    "journal stat": (),
+    "journal print": (),
+    "journal check": (),
+    "journal export": (),
+    "journal import": None,
+    "paging stat": (),
+    "paging print": (),
+    "paging check": (),
+    "pagestore stat": (),
+    "pagestore print": ("orders",),
+    "pagestore check": (),
+    "pagestore backup": ("copy",),
+    "pagestore shrink": (),
+    "pagestore xa": (),
+    "spark extract": None,  # of a log without files it is an extract without records
+    "spark follow": None,
+    "spark verify": (),
+    "spark stats": (),
+}
+LOOKS: list[Callable[[Path], object]] = [
+    binlog.check,
+    binlog.file_sizes,
+    binlog.repair,
+    binlog.archive,
+    lambda path: binlog.prune(path, keep_bytes=0),
+    check_store,
+    stat_store,
+    StoreReader,
+    check_journal,
+    stat_journal,
+    read_records,
+    check_paging,
+    look_at_paging,
+    check_page_store,
+    stat_page_store,
+    lambda path: read_queue(path, "orders"),
+]
+
+
+@pytest.fixture(params=["missing", "empty", "other", "file"])
+def nothing(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A path at which nothing of ours is."""
+    path = tmp_path / "nothing"
+    if request.param in ("empty", "other"):
+        path.mkdir()
+    if request.param == "other":
+        (path / "readme.txt").write_text("nothing of yours\n")
+        (path / "00000001.idx").write_bytes(b"an index, whose file somebody removed")
+        (path / "folder").mkdir()
+    if request.param == "file":
+        path.write_text("a file\n")
+    return path
+
+
+def _content(path: Path) -> dict[str, bytes | None]:
+    return {str(each): each.read_bytes() if each.is_file() else None for each in (path, *path.rglob("*"))}
+
+
+def test_every_command_has_a_case() -> None:
+    assert list(CASES) == leaf_commands()
+
+
+@pytest.mark.parametrize("command", [name for name, options in CASES.items() if options is not None])
+def test_a_command_says_that_there_is_nothing(
+    nothing: Path, command: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(nothing.parent)
+    before = _content(nothing) if nothing.exists() else None
+    options = CASES[command]
+    assert options is not None
+    words = command.split()
+    # The argument that is the directory comes first, so that what follows may be another.
+    code = main([*words, str(nothing), *options])
+    said = capfd.readouterr()
+    assert (code, said.out) == (3, "")
+    assert said.err.startswith("binlog: ")
+    assert said.err.count("\n") == 1
+    assert nothing.name in said.err
+    assert (_content(nothing) if nothing.exists() else None) == before
+    assert not (nothing.parent / "copy").exists()
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_a_function_raises_and_names_the_path(nothing: Path, look: Callable[[Path], object]) -> None:
+    before = _content(nothing) if nothing.exists() else None
+    with pytest.raises(AccessError if nothing.is_file() else NotFoundError, match=nothing.name):
+        look(nothing)
+    assert (_content(nothing) if nothing.exists() else None) == before
+
+
+def test_a_log_whose_files_were_all_removed_is_none(tmp_path: Path) -> None:
+    with binlog.Writer(tmp_path / "log") as writer:
+        writer.append(b"one")
+    assert binlog.check(tmp_path / "log") == []
+    os.unlink(tmp_path / "log" / "00000001.dat")
+    with pytest.raises(NotFoundError, match=r"log is not a log: it has no file such as 00000001\.dat"):
+        binlog.check(tmp_path / "log")
