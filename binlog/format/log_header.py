@@ -95,6 +95,7 @@ _OURS = LOG_HEADER.offset("magic")
 _LIVE = LOG_HEADER.offset("own_tail")
 _LIVE_CRC = LOG_HEADER.offset("live_crc")
 _BELL = LOG_HEADER.offset("doorbell")
+_IDENTITY_CRC = LOG_HEADER.offset("identity_crc")
 _SLOT_0 = LOG_HEADER.offset("slot_0")
 _STATUS = LOG_HEADER.offset("status")
 
@@ -189,7 +190,7 @@ class LogHeader:
 
     @property
     def closed(self) -> bool:
-        """Whether the file takes no more records."""
+        """Whether the status says that the file takes no more records."""
         return self.status == Status.CLOSED
 
     @property
@@ -239,8 +240,7 @@ class LogHeader:
         values = {name: getattr(self, name) for name in _OWN_FIELDS}
         header = bytearray(LOG_HEADER.pack({**values, "live_crc": 0, "identity_crc": 0}))
         header[_LIVE_CRC:_BELL] = _live_crc(bytes(header), self.uuid, self.number).to_bytes(4, "big")
-        at = LOG_HEADER.offset("identity_crc")
-        header[at : at + 4] = _identity_crc(bytes(header)).to_bytes(4, "big")
+        header[_IDENTITY_CRC:_SLOT_0] = _identity_crc(bytes(header)).to_bytes(4, "big")
         return bytes(header)
 
     def published(self) -> bytes:
@@ -264,6 +264,7 @@ def parse_log_header(data: bytes, *, path: str, number: int | None = None) -> Lo
     data: the file's first 256 bytes, fewer where the file is shorter.
     number: what the file's name says, to compare.
     The live block's CRC is told by `live_good`, not raised: it may be half-way through being rewritten.
+    Status, next number and tail are given as they lie there: no CRC covers them.
     Raises: CorruptError, VersionError.
     """
     if len(data) < HEADER_BYTES:
@@ -279,8 +280,6 @@ def parse_log_header(data: bytes, *, path: str, number: int | None = None) -> Lo
         _check_identity(data, values["identity_crc"], path)
     if number is not None and values["number"] != number:
         raise CorruptError(path, _NUMBER, "number", f"the header says file {values['number']}, the name {number}")
-    if values["status"] not in (Status.OPEN, Status.CLOSED):
-        raise CorruptError(path, _STATUS, "status", f"status {values['status']} is neither open nor closed")
     if not ours:
         return LogHeader(ours=False, own_tail=values["tail"], **{name: values[name] for name in _SHARED_FIELDS})
     live_good = values["live_crc"] == _live_crc(data, values["uuid"], values["number"])
@@ -296,6 +295,24 @@ def _check_identity(data: bytes, identity_crc: int, path: str) -> None:
         raise VersionError(f"{path}: layout {found} of the header", found=found, known=(LAYOUT_VERSION,))
     if identity_crc != _identity_crc(data):
         raise CorruptError(path, LOG_HEADER.offset("identity_crc"), "identity-crc", "the identity's CRC does not hold")
+
+
+def mended_identity(data: bytes, *, number: int) -> bytes | None:
+    """A header whose identity has one flipped bit, with that bit put right; None if it has none, or more of them.
+
+    data: 256 bytes.  The CRC-32C of so few bytes tells one flipped bit from any other, and from two or three.
+    """
+    # All of 24..247: in another program's file they are zeros.
+    for at in [*range(_STATUS), *range(_NUMBER, _NEXT), *range(_OURS, FIRST_OFFSET_FOREIGN)]:
+        for bit in range(8):
+            mended = bytearray(data)
+            mended[at] ^= 1 << bit
+            try:
+                parse_log_header(bytes(mended), path="", number=number)
+            except (CorruptError, VersionError):
+                continue
+            return bytes(mended)
+    return None
 
 
 def new_log_header(

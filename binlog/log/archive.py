@@ -25,11 +25,11 @@ from binlog.format.names import archive_draft_name, archive_draft_number, archiv
 from binlog.log.closed_files import ClosedFile, closed_files, is_written, list_files
 from binlog.log.directory import LogDirectory
 from binlog.log.evidence import FileEvidence
-from binlog.log.header_reading import check_header, read_header
 from binlog.log.index import Index, open_index
 from binlog.log.index_building import IndexWriting
 from binlog.log.recovery_table import Action, decide
 from binlog.log.repair import LOCK_NAME
+from binlog.log.witnesses import heal
 from binlog.storage.boot import boot_id
 from binlog.storage.descriptor import Descriptor
 from binlog.storage.file_access import access_like
@@ -235,14 +235,14 @@ class _RawFile:
 
     def _header(self, fd: int) -> LogHeader:
         """The header of a file that is as a cutover leaves it.  Raises: GoneError; CorruptError where it is not."""
-        header = read_header(fd, self._number, self._path)
-        check_header(header, self._path)
+        found, header = self._directory.believed_header(fd, self._number)
         if os.fstat(fd).st_nlink == 0 or not header.closed:
             raise GoneError(f"{self._path} is not what it was when it was listed")
         verdict = decide(header, FileEvidence(fd, self._path), same_boot=header.boot_id == boot_id(), vouched=False)
         if verdict.action is not Action.KEEP or header.flags & Flag.POISON:
             text = f"recovery is due ({verdict.text or verdict.action.value}): open the log with a writer"
             raise CorruptError(self._path, verdict.tail, f"recovery-{verdict.row}", text)
+        heal(fd, found, header, self._path)
         return header
 
     def _complete_index(self, header: LogHeader) -> Index:

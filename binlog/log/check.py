@@ -16,7 +16,7 @@ from binlog.format.names import archive_file_name, damaged_file_range, log_file_
 from binlog.format.problem import Problem, problem_of
 from binlog.log.chain import walk
 from binlog.log.directory import LogDirectory
-from binlog.log.header_reading import check_size, settled_header
+from binlog.log.header_reading import check_size, read_header, settled_header
 from binlog.log.index import index_path, open_index
 from binlog.log.index_check import DamagedRange, IndexCheck
 from binlog.log.opened_file import OpenedFile
@@ -76,8 +76,10 @@ def _check(directory: LogDirectory, only: int | None) -> Iterator[Problem]:
         try:
             with directory.opened(number) as file:
                 path = file.path
-                header = settled_header(file.content, number, path)
+                settled = settled_header(file.content, number, path)
+                header = directory.believe(settled)
                 if wanted:
+                    yield from _check_witnesses(file, settled, header)
                     yield from _check_one(directory, file, header)
         except NotFoundError:
             before = None  # retention removed it since the listing
@@ -90,6 +92,29 @@ def _check(directory: LogDirectory, only: int | None) -> Iterator[Problem]:
         before = header
     if before is not None and only in (None, last):
         yield from _check_last(before, directory)
+
+
+def _check_witnesses(file: OpenedFile, settled: LogHeader, believed: LogHeader) -> Iterator[Problem]:
+    """Header fields that are not believed, for no checksum covers them and what else there is contradicts them."""
+    path = file.path
+    if settled.status != believed.status:
+        at, words = LOG_HEADER.offset("status"), ("open", "closed")
+        text = f"the status is {settled.status}, and the file is {words[believed.status]}"
+        yield Problem(path, at, "status", text)
+    if settled.next_number != believed.next_number:
+        at = LOG_HEADER.offset("next_number")
+        text = f"the next number is {settled.next_number}, which can only be {believed.next_number}"
+        yield Problem(path, at, "next-number", text)
+    found = read_header(file.content, believed.number, path)
+    if not found.ours or (found.live_good and found.tail == found.own_tail):
+        return
+    if found != read_header(file.content, believed.number, path):
+        return  # a write was under way
+    if not found.live_good:
+        yield Problem(path, LOG_HEADER.offset("live_crc"), "live-crc", "the live block's CRC does not hold")
+    elif settled.tail == settled.own_tail == found.own_tail:
+        text = f"the tail is {found.tail}, where only {settled.tail} can be"
+        yield Problem(path, LOG_HEADER.offset("tail"), "tail", text)
 
 
 def _check_one(directory: LogDirectory, file: OpenedFile, header: LogHeader) -> Iterator[Problem]:
@@ -175,11 +200,6 @@ def _check_succession(before: LogHeader, header: LogHeader, directory: LogDirect
 
 def _succession_problems(before: LogHeader, header: LogHeader, directory: LogDirectory) -> Iterator[Problem]:
     path = directory.path_of(header.number)
-    if before.closed and before.next_number != before.number + 1:
-        at = LOG_HEADER.offset("next_number")
-        text = f"file {before.number} is closed and leads to file {before.next_number}"
-        yield Problem(directory.path_of(before.number), at, "next-number", text)
-        return
     if before.closed and before.next_number != header.number:
         if not directory.exists(before.next_number):
             yield _missing_next(before, directory)

@@ -49,7 +49,7 @@ def list_files(directory: LogDirectory) -> Iterator[ListedFile]:
     for number in directory.numbers():
         try:
             with directory.opened(number) as file:
-                header = settled_header(file.content, number, file.path)
+                header = directory.believe(settled_header(file.content, number, file.path))
                 status = os.fstat(file.fd)
                 archived = file.archive is not None
         except NotFoundError:

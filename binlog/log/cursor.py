@@ -11,8 +11,6 @@ from binlog.format.ref import Ref
 from binlog.log.batch import Found
 from binlog.log.directory import LogDirectory
 from binlog.log.file_reader import FileReader
-from binlog.log.header_reading import check_next
-from binlog.log.joining import read_joining
 from binlog.log.late import LateRecords
 from binlog.log.place import Place
 from binlog.log.start import Place as StartPlace
@@ -139,31 +137,20 @@ class Cursor:
             if late is not None:
                 return late
             if not place.file.known.closed:
-                self._check_still_open(place)
+                if self._was_closed(place):
+                    continue
                 return None
             if not self._follow:
                 return None
             self._move_on(place)
 
-    def _check_still_open(self, place: Place) -> None:
-        """Raise CorruptError where a file says that it is open, and names a next one that is in use."""
+    def _was_closed(self, place: Place) -> bool:
+        """Whether a file whose status says that it is open is closed, for the next one that it names is in use."""
         known = place.file.known
-        if not known.next_number or not self.directory.exists(known.next_number):
-            return
-        joining = read_joining(self.directory.fd, self.directory.path)
-        if joining is not None and joining.after == place.file.number:
-            return  # its close is under way, or whoever was at it has died
-        following = self.directory.read_header(known.next_number)
-        if not following.closed and following.tail == following.first_offset:
-            return
-        known.look()
-        if not known.closed:
-            text = f"the file is open, and leads to file {following.number}, which is in use"
-            raise CorruptError(place.file.path, LOG_HEADER.offset("status"), "two-open", text)
+        return bool(known.next_number) and self.directory.exists(known.next_number) and known.reconsider()
 
     def _move_on(self, place: Place) -> None:
         header = place.file.header
-        check_next(header, place.file.path)
         try:
             file = self._open(header.next_number)
         except NotFoundError:

@@ -39,7 +39,7 @@ class Cutover:
         number = file.number + 1
         if number > NUMBER_MAX:
             raise FullError(f"{file.path}: there are no more file numbers", limit=NUMBER_MAX)
-        header = settled_header(file.fd, file.number, file.path)
+        header = self._directory.believe(settled_header(file.fd, file.number, file.path))
         if header.closed:
             return  # somebody was quicker, as most are where many meet a limit at once
         if not header.ours:
@@ -104,7 +104,7 @@ class Cutover:
         sync_directory(self._directory.fd, self._directory.path)
         fd = self._directory.open(number, writable=True)
         try:
-            found = read_header(fd, number, path)
+            found = self._directory.believe(read_header(fd, number, path))
             if found.closed or (found.ours and header.ours and found.uuid != header.uuid):
                 raise CorruptError(path, 0, "next-file", f"it cannot be the file that follows {file.path}")
             if found.ours and found.tail == FIRST_OFFSET and found.pending is None:

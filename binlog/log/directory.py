@@ -10,21 +10,25 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
-from binlog.errors import NotFoundError
-from binlog.format.log_header import LogHeader
+from binlog.errors import CorruptError, NotFoundError, VersionError
+from binlog.format.log_header import LogHeader, Status
 from binlog.format.names import (
     NUMBER_FIRST,
+    NUMBER_MAX,
     archive_file_name,
     archive_file_number,
     log_file_name,
     log_file_number,
 )
-from binlog.log.header_reading import settled_header
+from binlog.log.evidence import FileEvidence
+from binlog.log.header_reading import check_header, read_header, settled_header
 from binlog.log.joining import open_before
 from binlog.log.opened_file import OpenedFile
+from binlog.log.witnesses import Following, believe_status, believe_tail
+from binlog.storage.boot import boot_id
 from binlog.storage.failures import own_errors
 from binlog.storage.file_access import FileAccess, access_like, access_of_directory
-from binlog.storage.files import list_names, open_file, open_named_directory
+from binlog.storage.files import content_bytes, list_names, open_file, open_named_directory
 
 # Of the numbers that a listing lacks, so many are looked for: a log has no gaps, so there is hardly ever one.
 _LOOK_FOR_MAX = 64
@@ -158,7 +162,46 @@ class LogDirectory:
     def read_header(self, number: int) -> LogHeader:
         """The checked header of a log file.  Raises: NotFoundError, CorruptError, VersionError, AccessError."""
         with self.opened(number) as file:
-            return settled_header(file.content, number, file.path)
+            return self.believe(settled_header(file.content, number, file.path))
+
+    def believe(self, header: LogHeader) -> LogHeader:
+        """The header of a file of this log, with the status and the next number that are believed.
+
+        Raises: AccessError, CorruptError.
+        """
+        return believe_status(header, lambda: self._following(header))
+
+    def believed_header(self, fd: int, number: int) -> tuple[LogHeader, LogHeader]:
+        """The header of a file whose lock is held: as it lies there, and with the fields that are believed.
+
+        Raises: CorruptError, VersionError, AccessError.
+        """
+        path = self.file_path(number)
+        found = read_header(fd, number, path)
+        same_boot = found.boot_id == boot_id()
+        header = believe_tail(
+            self.believe(found), FileEvidence(fd, path), file_bytes=lambda: content_bytes(fd), same_boot=same_boot
+        )
+        check_header(header, path)
+        return found, header
+
+    def _following(self, header: LogHeader) -> Following:
+        number = header.number + 1
+        if number > NUMBER_MAX:
+            return Following.MISSING
+        try:
+            with self.opened(number) as file:
+                if file.archive is not None:
+                    return Following.IN_USE
+                found = read_header(file.content, number, file.path)
+        except NotFoundError:
+            return Following.MISSING
+        except (CorruptError, VersionError):
+            return Following.EMPTY  # there is a file; what it holds does not tell
+        if found.ours and header.ours and found.uuid != header.uuid:
+            return Following.MISSING  # another log's
+        in_use = found.status == Status.CLOSED or found.tail > found.first_offset
+        return Following.IN_USE if in_use else Following.EMPTY
 
     def close(self) -> None:
         """Give the directory back."""

@@ -42,7 +42,7 @@ class FileReader:
         self._opened = directory.opened(number)
         self.path = self._opened.path
         self.content = self._opened.content
-        self.known = KnownHeader(number, self.path)
+        self.known = KnownHeader(number, self.path, directory.believe)
         self.known.begin(self.content)
 
     @property

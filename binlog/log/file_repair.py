@@ -12,21 +12,34 @@ import time
 from contextlib import suppress
 from dataclasses import replace
 
-from binlog.errors import CorruptError, NotFoundError
+from binlog.errors import CorruptError, NotFoundError, VersionError
 from binlog.format.index_file import ENTRY_BYTES, entry_offset, parse_entry
-from binlog.format.log_header import SLOT_BYTES, CommitSlot, Flag, LogHeader
+from binlog.format.log_header import (
+    HEADER_BYTES,
+    LOG_HEADER,
+    SLOT_BYTES,
+    CommitSlot,
+    Flag,
+    LogHeader,
+    mended_identity,
+    parse_log_header,
+)
 from binlog.format.names import damaged_file_name, index_file_name
 from binlog.format.record import LENGTH_BYTES
 from binlog.log.chain import good_end, walk
 from binlog.log.directory import LogDirectory
+from binlog.log.evidence import FileEvidence
 from binlog.log.index import index_path, open_index
 from binlog.log.index_building import IndexWriting
 from binlog.log.index_check import Contradiction, DamagedRange, IndexCheck
 from binlog.log.recovery import Recovery
 from binlog.log.recovery_table import Action, Verdict
+from binlog.log.witnesses import heal, is_unproven
 from binlog.storage.boot import boot_id
 from binlog.storage.checksum import crc32c
 from binlog.storage.files import read_at, remove_file, sync, write_at
+
+_ZERO = LOG_HEADER.offset("zero")
 
 FILLER = b"BINLOG DAMAGED "
 """What a filler begins with, as far as it has room; the range follows, as in `1:256-512`, then blanks."""
@@ -48,6 +61,46 @@ class FileRepair:
         """Add to what was done."""
         self.done.append((self._path, offset, action, text))
 
+    def mend_header(self) -> LogHeader | None:
+        """The header, once what no longer holds of it is written again; None if only told of it.
+
+        Raises: CorruptError, VersionError where more than a bit of what has a checksum is flipped.
+        """
+        fd, path = self._fd, self._path
+        data = read_at(fd, HEADER_BYTES, 0, path)
+        try:
+            parse_log_header(data, path=path, number=self._number)
+        except (CorruptError, VersionError):
+            mended = mended_identity(data, number=self._number) if len(data) == HEADER_BYTES else None
+            if mended is None:
+                raise
+            at = next(at for at in range(HEADER_BYTES) if mended[at] != data[at])
+            self.tell(at, "header", "a flipped bit of the header is put right")
+            if self._dry_run:
+                return None
+            write_at(fd, mended[at : at + 1], at, path)
+        found, header = self._directory.believed_header(fd, self._number)
+        if is_unproven(header, FileEvidence(fd, path)):
+            header = replace(header, tail=header.own_tail)
+        if header != found:
+            text = "the header's status, next number or tail is none that can be, and is written again"
+            self.tell(LOG_HEADER.offset("status"), "header", text)
+        if header.ours and any(header.zero):
+            header = replace(header, zero=bytes(len(header.zero)))
+            self.tell(_ZERO, "header", "the header's last eight bytes are made zeros again")
+        if not self._dry_run:
+            heal(fd, found, header, path)
+            if header.zero != found.zero:
+                write_at(fd, header.zero, _ZERO, path)
+            if self.done:
+                sync(fd, path)
+        return header
+
+    def recover(self, header: LogHeader, verdict: Verdict) -> LogHeader:
+        """Carry out the verdict on a closed file, which no writer may open any more; the header as it is then."""
+        self.tell(verdict.tail, "recovered", f"recovery is due: {verdict.action.value}")
+        return header if self._dry_run else self._recovery.carry_out(header, verdict)
+
     def repair(self, header: LogHeader) -> None:
         """See to damaged records and to the index, of a file that needs no recovery."""
         damaged, sound_to, contradicts = self._by_index(header)
@@ -64,6 +117,9 @@ class FileRepair:
             header = self._cut(header, end)
         elif filled and header.ours and not header.closed:
             self._commit_anew(header)
+        elif header.ours and header.slots_spoilt and header.tail == header.own_tail:
+            self.tell(LOG_HEADER.offset("slot_0"), "header", "a commit slot that does not hold is replaced")
+            self._commit_anew(_without_spoilt(header))
         if not self._dry_run or not filled:
             self._index(header, contradicts=contradicts)
 
@@ -174,11 +230,8 @@ class FileRepair:
     def _seal(self, header: LogHeader, good: int, end: int) -> None:
         slots = [slot for slot in header.slots() if slot.end <= good]
         counter = max([header.confirmed_counter if header.live_good else 0, *(slot.counter for slot in header.slots())])
-        good_slots = {slot.counter & 1 for slot in header.slots()}
         base = replace(
-            header, live_good=True,
-            slot_0=header.slot_0 if 0 in good_slots else bytes(SLOT_BYTES),
-            slot_1=header.slot_1 if 1 in good_slots else bytes(SLOT_BYTES),
+            _without_spoilt(header), live_good=True,
             own_tail=slots[0].end if slots else header.first_offset,
             record_count=slots[0].record_count if slots else 0, confirmed_end=good, confirmed_counter=counter,
             flags=header.flags & (Flag.MIXED | Flag.STRICT | Flag.ONCE) if header.live_good else Flag.ONCE,
@@ -225,3 +278,13 @@ class FileRepair:
             sync(writing.fd, writing.path)
         finally:
             writing.close()
+
+
+def _without_spoilt(header: LogHeader) -> LogHeader:
+    """The header with zeros in place of each commit slot whose CRC does not hold."""
+    good = {slot.counter & 1 for slot in header.slots()}
+    return replace(
+        header,
+        slot_0=header.slot_0 if 0 in good else bytes(SLOT_BYTES),
+        slot_1=header.slot_1 if 1 in good else bytes(SLOT_BYTES),
+    )

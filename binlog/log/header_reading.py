@@ -5,18 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 
 from binlog.errors import CorruptError, VersionError
-from binlog.format.log_header import HEADER_BYTES, LOG_HEADER, Flag, LogHeader, parse_log_header
+from binlog.format.log_header import HEADER_BYTES, LOG_HEADER, LogHeader, parse_log_header
 from binlog.format.ref import COUNT_MAX, OFFSET_MAX
-from binlog.log.chain import is_blank
 from binlog.log.evidence import FileEvidence
 from binlog.log.recovery_table import Action, decide, recovered
+from binlog.log.witnesses import believe_tail, is_unproven
 from binlog.storage.boot import boot_id
 from binlog.storage.content import Content
 from binlog.storage.files import content_bytes, read_at
 
 _TAIL = LOG_HEADER.offset("tail")
 _COUNT = LOG_HEADER.offset("record_count")
-_NEXT = LOG_HEADER.offset("next_number")
 _BELL = LOG_HEADER.offset("doorbell")
 
 
@@ -52,39 +51,29 @@ def settled_bytes(content: Content, number: int, path: str, known: LogHeader | N
             return header, data
         if header.settled or again:
             break
-    if header.ours and header.boot_id != boot_id():
-        recovered_header = _after_another_boot(header, content, path)
-        # What is on the disk vouches for less than it says: no later look may find it unchanged, and believe it.
-        return recovered_header, data if recovered_header.tail == header.tail else _bell_alone(data)
-    if header.ours and not header.live_good:
-        # Not torn: damaged.  The tail beside it may be as well, and one that is wrong shows what was never a record.
-        raise CorruptError(path, LOG_HEADER.offset("live_crc"), "live-crc", "the live block's CRC does not hold")
-    check_header(header, path)
-    if header.ours and header.tail != header.own_tail:
-        _check_foreign_tail(header, content, path)
-    return header, data
+    evidence = FileEvidence(content, path)
+    same_boot = header.boot_id == boot_id()
+    if header.ours and not (same_boot and header.live_good):
+        believed = _recovered(header, evidence, content, path, same_boot=same_boot)
+    else:
+        believed = believe_tail(header, evidence, file_bytes=lambda: content_bytes(content), same_boot=True)
+        if is_unproven(believed, evidence):
+            believed = replace(believed, tail=believed.own_tail)
+        check_header(believed, path)
+    # What is on the disk says something else: no later look may find it unchanged, and believe it.
+    return believed, data if believed.tail == header.tail else _bell_alone(data)
 
 
 def check_header(header: LogHeader, path: str) -> None:
-    """Raise CorruptError where the header's tail or its next number cannot be right, whatever happened to the file."""
+    """Raise CorruptError where the header's tail or its count cannot be right, whatever happened to the file."""
     if not header.first_offset <= header.tail <= OFFSET_MAX:
         raise CorruptError(path, _TAIL, "tail", f"the tail {header.tail} is not a place for a record")
     # Where the live block's CRC does not hold, recovery may still find the count in a commit slot.
     if header.live_good and header.first_sequence + header.record_count > COUNT_MAX:
         raise CorruptError(path, _COUNT, "record-count", f"{header.record_count} records cannot be")
-    leads_back = 0 < header.next_number <= header.number
-    if leads_back or (header.closed and not header.next_number):
-        raise CorruptError(path, _NEXT, "next-number", f"file {header.number} leads to file {header.next_number}")
-
-
-def check_next(header: LogHeader, path: str) -> None:
-    """Raise CorruptError where a closed file leads anywhere but to the one after it.
-
-    No CRC covers the next number, but there is only one that it can be.
-    """
-    if header.next_number != header.number + 1:
-        text = f"file {header.number} is closed and leads to file {header.next_number}"
-        raise CorruptError(path, _NEXT, "next-number", text)
+    if header.ours and header.live_good and header.tail < header.own_tail:
+        text = f"the tail {header.tail} is before our own copy of it, {header.own_tail}"
+        raise CorruptError(path, _TAIL, "tail", text)
 
 
 def check_size(tail: int, content: Content, path: str) -> None:
@@ -98,22 +87,15 @@ def _bell_alone(data: bytes) -> bytes:
     return bytes(_BELL) + data[_BELL : _BELL + 4] + bytes(len(data) - _BELL - 4)
 
 
-def _after_another_boot(header: LogHeader, content: Content, path: str) -> LogHeader:
-    """The header as recovery would leave it: what the page cache held is gone, and no writer has been here since."""
+def _recovered(header: LogHeader, evidence: FileEvidence, content: Content, path: str, *, same_boot: bool) -> LogHeader:
+    """The header as recovery would leave it, in memory alone.
+
+    Either another boot wrote it last, so that what the page cache held is gone, and no writer has been here since; or
+    the live block is damaged, for a read that met a write was repeated.
+    """
+    header = believe_tail(header, evidence, file_bytes=lambda: content_bytes(content), same_boot=same_boot)
     check_header(header, path)
-    verdict = decide(header, FileEvidence(content, path), same_boot=False, vouched=False)
+    verdict = decide(header, evidence, same_boot=same_boot, vouched=False)
     if verdict.action is Action.REFUSE:
         raise CorruptError(path, verdict.tail, f"recovery-{verdict.row}", verdict.text)
     return recovered(header, verdict)
-
-
-def _check_foreign_tail(header: LogHeader, content: Content, path: str) -> None:
-    if header.tail < header.own_tail:
-        text = f"the tail {header.tail} is before our own copy of it, {header.own_tail}"
-        raise CorruptError(path, _TAIL, "tail", text)
-    # Prepared space is all zeros, and zeros are a chain of empty records.  Where no other program ever wrote, a
-    # tail that moved over nothing but zeros is a damaged tail, not somebody's first record.
-    if not header.flags & Flag.MIXED and is_blank(content, header.own_tail, header.tail, path):
-        raise CorruptError(
-            path, _TAIL, "tail", f"the tail {header.tail} lies beyond {header.own_tail} with nothing between"
-        )

@@ -7,6 +7,8 @@ header_reading says.  What C believes, that would believe as well.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from binlog.errors import CorruptError
 from binlog.format.log_header import LOG_HEADER, Flag, LogHeader, block_seed, parse_log_header
 from binlog.log.header_reading import settled_bytes
@@ -24,6 +26,7 @@ _UNSURE = int(lib.BINLOG_LOOK_UNSURE)
 class KnownHeader:
     """See the module.
 
+    believe: gives a header the status and the next number that are believed (witnesses.py).
     `begin` comes first.
     closed, next_number: as they were at the last look.
     address: of what the C knows, valid as long as this is.
@@ -33,10 +36,11 @@ class KnownHeader:
     closed: bool
     next_number: int
 
-    def __init__(self, number: int, path: str) -> None:
+    def __init__(self, number: int, path: str, believe: Callable[[LogHeader], LogHeader]) -> None:
         self._content: Content = -1
         self._number = number
         self._path = path
+        self._believe = believe
         self._known = ffi.new("struct binlog_known *")
         self.address = int(ffi.cast("uintptr_t", self._known))
 
@@ -66,7 +70,8 @@ class KnownHeader:
         """All of it."""
         if self._header.tail != self.tail:
             # The C saw an append, which is all that it believes without us.
-            self._header = parse_log_header(ffi.buffer(self._known.header)[:], path=self._path, number=self._number)
+            found = parse_log_header(ffi.buffer(self._known.header)[:], path=self._path, number=self._number)
+            self._header = self._believe(found)
         return self._header
 
     @property
@@ -86,6 +91,11 @@ class KnownHeader:
         bell: int = self._known.bell_before
         return bell
 
+    def reconsider(self) -> bool:
+        """Whether the file is closed, by what the directory holds now.  Raises: CorruptError."""
+        self._look_carefully()
+        return self.closed
+
     def _look_carefully(self) -> None:
         before = self.header
         header, data = settled_bytes(self._content, self._number, self._path, known=before)
@@ -95,7 +105,7 @@ class KnownHeader:
 
     def _take(self, header: LogHeader, data: bytes) -> None:
         known = self._known
-        self._header = header
+        self._header = header = self._believe(header)
         self.closed = header.closed
         self.next_number = header.next_number
         known.bell_before = int.from_bytes(ffi.buffer(known.header)[_BELL : _BELL + 4], "big")

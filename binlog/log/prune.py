@@ -181,7 +181,7 @@ def _remove(directory: LogDirectory, file: ListedFile, names: Sequence[str]) -> 
         if os.fstat(fd).st_nlink == 0:
             return False
         # An archive never changes, and was compared with the file under the file's lock.
-        found = header if file.archived else read_header(fd, header.number, path)
+        found = header if file.archived else directory.believe(read_header(fd, header.number, path))
         if not found.closed or found.tail != header.tail:
             return False
         for name in names:

@@ -15,7 +15,6 @@ from binlog.format.names import log_file_name
 from binlog.log.directory import LogDirectory
 from binlog.log.evidence import FileEvidence
 from binlog.log.file_repair import FileRepair
-from binlog.log.header_reading import check_header, read_header
 from binlog.log.recovery_table import Action, decide
 from binlog.log.writer import Writer
 from binlog.storage.boot import boot_id
@@ -103,25 +102,24 @@ def _repair_file(directory: LogDirectory, number: int, *, dry_run: bool, lock_ti
     fd = descriptor.fd
     try:
         lock(fd, path, lock_timeout)
-        header = read_header(fd, number, path)
         file = FileRepair(directory, number, fd, dry_run=dry_run)
-        if not _recover(header, fd, path, file):
-            check_header(header, path)
-            file.repair(header)
+        header = file.mend_header()
+        if header is not None:
+            _repair_records(header, fd, path, file)
         return [Repair(*each) for each in file.done]
     finally:
         unlock(fd)
         descriptor.close()
 
 
-def _recover(header: LogHeader, fd: int, path: str, file: FileRepair) -> bool:
-    """Whether the file is one for recovery, which a writer sees to, but where it would refuse."""
+def _repair_records(header: LogHeader, fd: int, path: str, file: FileRepair) -> None:
     same_boot = header.boot_id == boot_id()
     verdict = decide(header, FileEvidence(fd, path), same_boot=same_boot, vouched=False)
-    if verdict.action is Action.KEEP or (verdict.action is Action.CONFIRM and same_boot):
-        return False  # what is only flushed is its writers' to confirm
     if verdict.action is Action.REFUSE:
         file.salvage(header, verdict.text)
+    elif verdict.action is Action.KEEP or (verdict.action is Action.CONFIRM and same_boot):
+        file.repair(header)  # what is only flushed is its writers' to confirm
+    elif header.closed:
+        file.repair(file.recover(header, verdict))
     else:
-        file.tell(verdict.tail, "recovered", f"recovery is due: {verdict.action.value}")
-    return True
+        file.tell(verdict.tail, "recovered", f"recovery is due: {verdict.action.value}")  # a writer sees to it

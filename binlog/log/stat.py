@@ -140,7 +140,7 @@ def _disk_bytes(directory: LogDirectory, name: str) -> int:
 def _file_stat(directory: LogDirectory, number: int) -> FileStat:
     with directory.opened(number) as file:
         path, archived = file.path, file.archive is not None
-        header = settled_header(file.content, number, path)
+        header = directory.believe(settled_header(file.content, number, path))
         status = os.fstat(file.fd)
     ours = header.ours
     disk_bytes = 512 * status.st_blocks

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
+from dataclasses import replace
 
 from binlog.errors import AccessError, BinlogError, CorruptError, GoneError, NotFoundError
 from binlog.format.log_header import LOG_HEADER, Flag, LogHeader
 from binlog.format.names import NUMBER_FIRST, index_file_name
 from binlog.log.cutover import Cutover
 from binlog.log.directory import LogDirectory
-from binlog.log.header_reading import check_next, read_header, settled_header
+from binlog.log.header_reading import read_header, settled_header
 from binlog.log.index_building import open_index_writing
 from binlog.log.joining import Joining, read_joining
 from binlog.log.options import WriterOptions
@@ -62,8 +63,7 @@ class Succession:
 
     def after(self, file: WritableFile) -> WritableFile | None:
         """The file that a closed one names; None where both were moved away since, so that it is found by name."""
-        header = read_header(file.fd, file.number, file.path)
-        check_next(header, file.path)
+        header = self._directory.believe(read_header(file.fd, file.number, file.path))
         try:
             return self._open(header.next_number)
         except NotFoundError:
@@ -173,7 +173,10 @@ class Succession:
         fd = self._directory.open(number)
         try:
             path = self._directory.file_path(number)
-            header = settled_header(fd, number, path)
+            found = read_header(fd, number, path)
+            header = self._directory.believe(settled_header(fd, number, path))
+            if header != replace(found, doorbell=header.doorbell):
+                return False  # something in it is damaged, or it was another boot that wrote there last
             if not header.closed or header.next_number != newest or header.flags & Flag.POISON:
                 return False
             self._keep_closed(fd, header, path)

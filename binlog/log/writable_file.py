@@ -16,6 +16,7 @@ from dataclasses import replace
 from binlog.errors import (
     AccessError,
     BinlogError,
+    CorruptError,
     FullError,
     GoneError,
     InternalError,
@@ -29,12 +30,13 @@ from binlog.format.names import log_file_name
 from binlog.format.ref import OFFSET_MAX
 from binlog.log.directory import LogDirectory
 from binlog.log.evidence import FileEvidence
-from binlog.log.header_reading import check_header, check_size, read_header, settled_header
+from binlog.log.header_reading import check_size, read_header, settled_header
 from binlog.log.index_building import CATCH_UP_BYTES_MAX, IndexWriting, open_index_writing
 from binlog.log.joining import remove_left_joining, settle_joining
 from binlog.log.once import Turn, Turns
 from binlog.log.recovery import Recovery
 from binlog.log.recovery_table import Action, decide
+from binlog.log.witnesses import heal
 from binlog.storage.boot import boot_id
 from binlog.storage.checksum import crc32c
 from binlog.storage.descriptor import Descriptor
@@ -112,16 +114,18 @@ class WritableFile:
         """
         if os.fstat(self.fd).st_nlink == 0:
             raise GoneError(f"{self.path} was removed")
-        header = read_header(self.fd, self.number, self.path)
-        check_header(header, self.path)
+        found, header = self._directory.believed_header(self.fd, self.number)
         same_boot = header.boot_id == boot_id()
         verdict = decide(header, FileEvidence(self.fd, self.path), same_boot=same_boot, vouched=self._vouched)
+        if verdict.action is Action.REFUSE:
+            raise CorruptError(self.path, verdict.tail, f"recovery-{verdict.row}", verdict.text)
         check_size(verdict.tail, self.fd, self.path)
         if verdict.action is Action.SEAL and same_boot and not reopen:
             if not header.flags & Flag.POISON:
                 raise PoisonedError(f"{self.path}: {verdict.text}")
             reason = os.strerror(header.poison_errno)
             raise PoisonedError(f"{self.path}: a write or sync failed before ({reason}); open the log again to recover")
+        heal(self.fd, found, header, self.path)
         lost = self._index is not None and not self.commits.index_followed
         if lost or verdict.action is not Action.KEEP or self._index_epoch != header.epoch:
             self._cut_index(header, verdict.tail)

@@ -94,6 +94,8 @@ def test_a_gap_in_the_numbers_is_told(log: Path) -> None:
 
 def test_a_file_in_use_after_an_open_one_is_told(log: Path) -> None:
     _overwrite(log / "00000001.dat", 6, b"\0\0")
+    assert _rules(log) == ["status"]
+    _overwrite(log / "00000001.dat", 20, b"\0\0\0\0")
     assert _rules(log) == ["two-open"]
 
 
@@ -134,7 +136,7 @@ def test_checking_repairs_nothing(log: Path) -> None:
 def test_a_problem_reads_as_a_sentence(log: Path) -> None:
     DAMAGE["status"](log / "00000002.dat")
     (problem,) = binlog.check(log)
-    assert str(problem).endswith("00000002.dat at offset 6: status 2 is neither open nor closed [status]")
+    assert str(problem).endswith("00000002.dat at offset 6: the status is 2, and the file is open [status]")
 
 
 def _four_files(path: Path) -> Path:

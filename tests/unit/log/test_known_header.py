@@ -26,6 +26,10 @@ NEW = new_log_header(
 )
 
 
+def _as_it_is(header: LogHeader) -> LogHeader:
+    return header
+
+
 def _appended(header: LogHeader, *, tail: int, record_count: int, boot_id: bytes) -> LogHeader:
     return replace(header, tail=tail, own_tail=tail, confirmed_end=tail, record_count=record_count, boot_id=boot_id)
 
@@ -63,7 +67,7 @@ def _look(known: bytes, now: bytes) -> tuple[int, int, int, bytes]:
         struct = ffi.new("struct binlog_known *")
         header = parse_log_header(known, path="")
         struct.fd, struct.header, struct.tail = fd, known, header.tail
-        reference = KnownHeader(header.number, "")
+        reference = KnownHeader(header.number, "", _as_it_is)
         with _file(known) as (known_fd, _):
             reference.begin(known_fd)
         struct.seed = reference._known.seed
@@ -165,7 +169,7 @@ def test_nothing_is_believed_that_the_careful_look_would_not_believe(now: bytes)
 @contextmanager
 def _known(data: bytes) -> Iterator[tuple[KnownHeader, Callable[[bytes], None]]]:
     with _file(data) as (fd, path):
-        known = KnownHeader(3, str(path))
+        known = KnownHeader(3, str(path), _as_it_is)
         known.begin(fd)
 
         def rewrite(data: bytes) -> None:

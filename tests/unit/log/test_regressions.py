@@ -409,10 +409,8 @@ def test_a_status_flipped_back_to_open_hid_every_later_file(tmp_path: Path) -> N
     with open(tmp_path / "00000001.dat", "r+b") as file:
         file.seek(7)
         file.write(b"\0")
-    reader = Reader(tmp_path)
-    assert next(reader).data == b"1"
-    with pytest.raises(CorruptError, match="two-open"):
-        next(reader)
+    assert [entry.data for entry in Reader(tmp_path)] == [b"1", b"2"]
+    assert [problem.rule for problem in binlog.check(tmp_path)] == ["status"]
 
 
 def test_a_second_writer_in_a_signal_handler_hung_for_ever(log: Path) -> None:
@@ -461,11 +459,7 @@ def test_a_flipped_bit_in_the_next_number_left_out_a_file_in_silence(tmp_path: P
     with (log / "00000001.dat").open("r+b") as file:
         file.seek(20)
         file.write((3).to_bytes(4, "big"))
-    reader = Reader(log)
-    assert next(reader).data == b"in 1"
-    with pytest.raises(CorruptError) as caught:
-        next(reader)
-    assert caught.value.rule == "next-number"
+    assert [entry.data for entry in Reader(log)] == [b"in 1", b"in 2", b"in 3"]
     assert [problem.rule for problem in binlog.check(log)] == ["next-number"]
 
 
