@@ -7,11 +7,17 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
+from binlog.errors import NotFoundError
+from binlog.format.journal.file_header import JournalLayout
 from binlog.format.paging.names import JOURNAL_FOLDER
 from binlog.journal.journal import Journal
+from binlog.journal.look import look
 from binlog.journal.options import JournalOptions
-from binlog.journal.record import Loaded
+from binlog.journal.record import Loaded, Record
+from binlog.journal.record_reader import read_records
+from binlog.journal.record_states import RecordState
 from binlog.paging.manager import PagingManager
+from binlog.paging.numbers import refuse_other_numbers
 from binlog.paging.options import PagingOptions, Policy
 from binlog.paging.queue import MEMORY_BYTES, Queue
 from binlog.storage.files import make_directory
@@ -19,6 +25,7 @@ from binlog.storage.group_commit import Mode
 
 # Transactions of a queue take little of it.
 _QUEUE_JOURNAL = JournalOptions(file_bytes=1 << 20)
+_COUNTING = (RecordState.LIVE, RecordState.UPDATED, RecordState.PREPARED)
 
 
 class Paging(NamedTuple):
@@ -41,6 +48,7 @@ def open_paging(
     Raises: BusyError; AccessError; CorruptError; VersionError; FullError; PoisonedError.
     """
     make_directory(os.fspath(path))
+    _refuse_other_numbers(os.path.join(path, JOURNAL_FOLDER), journal_options or JournalOptions())
     with Journal(os.path.join(path, JOURNAL_FOLDER), journal_options) as journal:
         loaded = journal.load()
         with PagingManager(path, options, store=journal, stored=loaded) as manager:
@@ -67,6 +75,7 @@ def open_queue(
         raise ValueError("a queue has two pages at least, and puts no message into none")
     with ExitStack() as opening:
         make_directory(os.fspath(path))
+        _refuse_other_numbers(os.path.join(path, JOURNAL_FOLDER), journal_options or _QUEUE_JOURNAL)
         journal = Journal(os.path.join(path, JOURNAL_FOLDER), journal_options or _QUEUE_JOURNAL)
         opening.enter_context(journal)
         manager = PagingManager(path, options, store=journal, stored=journal.load())
@@ -74,3 +83,21 @@ def open_queue(
         queue = Queue(manager, mode=mode, memory_bytes=memory_bytes, close=journal.close)
         opening.pop_all()
     return queue
+
+
+def _refuse_other_numbers(path: str, options: JournalOptions) -> None:
+    """Look at a journal of JBoss Messaging's before anything is written to it.  Raises: VersionError; CorruptError."""
+    names = {"prefix": options.prefix, "extension": options.extension}
+    if not os.path.isdir(path):
+        return
+    try:
+        if look(path, options.names, options.layout).layout in (None, JournalLayout.NATIVE):
+            return
+        records = read_records(path, **names, layout=options.layout)
+    except NotFoundError:
+        return
+    refuse_other_numbers(
+        Record(each.record_id, each.user_type, each.body)
+        for each in records
+        if each.state in _COUNTING and each.record_id is not None and each.user_type is not None
+    )

@@ -30,7 +30,7 @@ from binlog.format.journal.file_header import JOURNAL_END, ZEROS_BEHIND, Journal
 from binlog.journal.journal_file import JournalFile
 from binlog.journal.lookalikes import Lookalikes
 from binlog.journal.options import Sync
-from binlog.storage.journal_records import pack_appended
+from binlog.storage.journal_records import pack_appended, pack_appended_old
 
 # More than any head takes, so that it can be packed wherever a record fits.
 _HEAD_ROOM = 64
@@ -137,7 +137,8 @@ class Appender:
             if size > self._buffer_bytes:
                 self._buffer = bytearray(size + _HEAD_ROOM)
             header = file.header
-            used = pack_appended(
+            pack = pack_appended_old if header.layout is JournalLayout.JBM_2008_07 else pack_appended
+            used = pack(
                 self._buffer,
                 self._used,
                 header.record_id,

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 
+from binlog.errors import CorruptError
 from binlog.format.journal.file_header import JournalLayout
 from binlog.format.journal.names import JournalNames
-from binlog.format.problem import Problem
+from binlog.format.problem import Problem, problem_of
 from binlog.journal.inspection import Inspection, inspect_journal
 from binlog.journal.odd_records import deletes_of_none, odd_problems
 
@@ -24,12 +25,15 @@ def check_journal(
 ) -> list[Problem]:
     """Every problem found in the journal in a folder; an empty list for none.
 
-    prefix, extension: of its files' names.  layout: of files that say nothing of it; JBM unless told.
+    prefix, extension: of its files' names.  layout: of files that say nothing of it, unless their records do.
     Reads every byte.  Takes no lock and writes nothing.
     Raises: AccessError where something cannot be read at all; NotFoundError where the folder is no journal; ValueError
     where the files are of another layout; BusyError where they are used again faster than they can be read.
     """
-    return find_problems(inspect_journal(path, JournalNames(prefix, extension), layout))
+    try:
+        return find_problems(inspect_journal(path, JournalNames(prefix, extension), layout))
+    except CorruptError as error:  # no layout that is known
+        return [problem_of(error, os.path.abspath(path))]
 
 
 def find_problems(journal: Inspection) -> list[Problem]:

@@ -60,17 +60,17 @@ def inspect_journal(
 ) -> Inspection:
     """Read all of a journal.  Takes no lock and writes nothing; damage is told, and the rest is there.
 
-    layout: of files that say nothing of it; JBM unless told.
+    layout: of files that say nothing of it, unless their records do.
     Raises: as `look`.
     """
     for _ in range(_TRIES):
-        seen = look(path, names, layout)
         try:
+            seen = look(path, names, layout)
             files = _read_all(seen)
         except GoneError:
             continue
         return Inspection(seen, files, record_states([file.columns for file in files], seen.lost_ids))
-    raise BusyError(f"the files of {seen.path} are used again faster than they can be read", holder=None)
+    raise BusyError(f"the files of {os.path.abspath(path)} are used again faster than they can be read", holder=None)
 
 
 def records_crc(data: bytes, header: FileHeader, end: int) -> int:

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Self
 
 from binlog.errors import BinlogError, ClosedError, FullError, PoisonedError, StateError
-from binlog.format.journal.file_header import aligned
+from binlog.format.journal.file_header import JournalLayout, aligned
 from binlog.format.journal.names import LOCK_FILE
 from binlog.format.journal.record import Kind, record_bytes
 from binlog.journal.appender import Appender
@@ -31,7 +31,9 @@ from binlog.storage.sole_owner import SoleOwner
 from binlog.storage.undisturbed import uninterrupted
 
 # Of each kind without a body and without counts.
-_BYTES = {int(kind): record_bytes(kind, 0, 0) for kind in Kind}
+_BYTES = {layout: {int(kind): record_bytes(kind, 0, 0, layout) for kind in Kind} for layout in JournalLayout}
+# In the oldest layout of JBoss Messaging's these have no body.
+_WITHOUT_BODY = (Kind.DELETE_TX, Kind.PREPARE)
 
 
 class JournalLife:
@@ -271,7 +273,10 @@ class JournalLife:
     ) -> tuple[JournalFile, int]:
         if type(body) is not bytes:
             body = memoryview(body).tobytes()
-        size = _BYTES[kind] + len(body) + len(counts)
+        layout = self._files.layout
+        if layout is JournalLayout.JBM_2008_07 and body and kind in _WITHOUT_BODY:
+            raise ValueError(f"{Kind(kind).name} has no body in the layout {layout.value!r}")
+        size = _BYTES[layout][kind] + len(body) + len(counts)
         if size > self._record_bytes_max:
             text = f"a record of {size} bytes; a file of the journal {self.path} has {self._record_bytes_max}"
             raise FullError(text, limit=self._record_bytes_max, size=size)

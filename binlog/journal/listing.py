@@ -97,15 +97,19 @@ class ScannedFile(NamedTuple):
 
 def read_file(file: JournalFile, *, transactions_only: bool = False) -> ScannedFile:
     """All of a file.  Raises: NotFoundError; AccessError."""
-    with _opened(file.directory_fd, file.name, file.path) as fd:
-        data = read_at(fd, file.file_bytes, 0, file.path)
+    data = read_all(file)
     return ScannedFile(file, data, scan_records(data, file.header, transactions_only=transactions_only))
+
+
+def read_all(file: JournalFile) -> bytes:
+    """All bytes of a file.  Raises: NotFoundError; AccessError."""
+    with _opened(file.directory_fd, file.name, file.path) as fd:
+        return read_at(fd, file.file_bytes, 0, file.path)
 
 
 def load_file(file: JournalFile) -> tuple[bytes, LoadScan]:
     """All of a file, and what a load takes of it.  Raises: as `read_file`."""
-    with _opened(file.directory_fd, file.name, file.path) as fd:
-        data = read_at(fd, file.file_bytes, 0, file.path)
+    data = read_all(file)
     return data, load_records(data, file.header, Record, file.number)
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import NamedTuple
 
 from binlog.errors import CorruptError
 from binlog.format.journal.file_header import ZEROS_BEHIND, JournalLayout, aligned
-from binlog.format.journal.record import has_old_records
 from binlog.format.problem import Problem
 from binlog.journal.attic import keep_copy, move_file
 from binlog.journal.control_file import finish
@@ -17,9 +17,10 @@ from binlog.journal.files import JournalFiles
 from binlog.journal.journal_file import JournalFile
 from binlog.journal.later import ignored_until_later
 from binlog.journal.ledger import Ledger
-from binlog.journal.listing import Listing, list_files, load_file
+from binlog.journal.listing import Listing, list_files, load_file, read_all
 from binlog.journal.lookalikes import Lookalikes
 from binlog.journal.options import JournalOptions
+from binlog.journal.recognition import LaidOut, recognise, recognised_for_writing
 from binlog.journal.record import Loaded
 from binlog.journal.replay import Replay
 from binlog.storage.files import read_at, remove_file, sync_directory
@@ -50,16 +51,17 @@ class Loading:
     ) -> None:
         """check: called before each file, may raise what ends it.
 
-        Raises: CorruptError; VersionError; AccessError; ValueError for a layout that is another, or is only read."""
+        Raises: CorruptError, also for a layout that is not known or not sure; VersionError; AccessError; ValueError
+        for a layout that is another."""
         self._folder = folder
         self._directory_fd = directory_fd
         self._options = options
         self._check = check
+        listing = _as_recognised(list_files(folder, directory_fd, options), options)
         self._problems = finish(folder, directory_fd, options.names)
-        listing = list_files(folder, directory_fd, options)
+        if listing.layout is JournalLayout.NATIVE:
+            listing = list_files(folder, directory_fd, options)  # a compaction may have been finished
         layout = listing.layout or options.layout or JournalLayout.NATIVE
-        if layout is JournalLayout.JBM_2008_07:
-            raise ValueError(f"the layout {layout.value!r} is only read: export the journal, and import it")
         self.files = JournalFiles(folder, directory_fd, options, layout)
         self.ledger = Ledger()
         self.at = 0
@@ -96,18 +98,12 @@ class Loading:
         """Go through all files; the last one with records."""
         self.files.id_max = listing.id_max
         last: _Read | None = None
-        is_proven = self._options.layout is not None or self.files.layout is JournalLayout.NATIVE or not listing.files
-        used: JournalFile | None = None
         for file in listing.files:
             self._check()
             data, scan = load_file(file)
-            is_proven = is_proven or scan.record_count > 0
             is_ended = file.header.parse_end(data) is not None
             problems = list(size_problems(file.path, file.header, file.file_bytes))
             if not is_ended and not has_begun(file.header, data, scan):
-                rest = data[file.header.layout.header_bytes :]
-                is_proven = is_proven or has_old_records(data, file.header)
-                used = used or (file if rest.strip(b"\0J") else None)
                 file.damaged = bool(problems)
                 self._problems += problems
                 self._unused.append(file)
@@ -117,10 +113,6 @@ class Loading:
                 self._keep(last)
             problems += file_problems(file.path, file.header, data, scan)
             last = _Read(file, scan.end, scan.record_count, is_ended, problems)
-        if used is not None and not is_proven:
-            raise CorruptError(
-                used.path, 0, "layout", "it does not begin as a file of ours, and has nothing of JBoss Messaging's"
-            )
         return last
 
     def _tell_short(self, short: Mapping[str, int]) -> None:
@@ -222,3 +214,25 @@ class Loading:
         # Also what another process did: a file that it removed, or gave a name, must not come back, or go, once files
         # are freed for which it mattered.
         sync_directory(self._directory_fd, self._folder)
+
+
+def _as_recognised(listing: Listing, options: JournalOptions) -> Listing:
+    """The files with the layout that their records have.  Changes nothing.
+
+    Raises: CorruptError if they are not of the layout that was named, or none was and the records leave it open.
+    """
+    if listing.layout in (None, JournalLayout.NATIVE):
+        return listing
+    number = options.names.number
+    found = recognise(
+        LaidOut(file.path, file.header, number(file.name) or 0, partial(read_all, file)) for file in listing.files
+    )
+    if options.layout is not None:
+        layout = options.layout
+        if (refusal := found.refusal(layout.value)) is not None:
+            raise refusal
+    else:
+        layout = recognised_for_writing(found, listing.files[0].path)
+    for file in listing.files:
+        file.header = file.header._replace(layout=layout)
+    return listing._replace(layout=layout)

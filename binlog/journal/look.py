@@ -15,7 +15,8 @@ import itertools
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 from binlog.errors import BusyError, CorruptError, GoneError, NotFoundError, VersionError
 from binlog.format.journal.file_header import (
@@ -30,6 +31,7 @@ from binlog.format.journal.file_header import (
 from binlog.format.journal.names import ATTIC_FOLDER, COMPACTED_END, CONTROL_FILE, LOCK_FILE, NEW_END, JournalNames
 from binlog.format.problem import Problem, problem_of
 from binlog.journal.control_file import CHANGED, FileMoves, changed_file, damaged_files, parse_control
+from binlog.journal.recognition import LaidOut, recognise, recognised_for_reading
 from binlog.storage.failures import own_errors
 from binlog.storage.files import list_folder, open_file, open_named_directory, read_at
 
@@ -91,9 +93,10 @@ class _Found:
 def look(path: str | os.PathLike[str], names: JournalNames, layout: JournalLayout | None = None) -> Look:
     """What lies in a folder, at one moment.
 
-    layout: of files that say nothing of it; JBM unless told.
+    layout: of files that say nothing of it; what their records have unless told.
     Raises: AccessError; NotFoundError where the folder is no journal; ValueError where the files say that the layout is
-    another one; BusyError where names change again and again.
+    another one; CorruptError where their records are of no layout that is known; BusyError where names change again and
+    again; GoneError.
     """
     path = os.path.abspath(path)
     with _directory(path) as directory_fd:
@@ -101,6 +104,7 @@ def look(path: str | os.PathLike[str], names: JournalNames, layout: JournalLayou
         if not found.files and not found.problems and LOCK_FILE not in listed:
             raise NotFoundError(f"{path} is no journal: it has no file named as {names.file(1)}")
     _check_alike(found)
+    _recognise(path, found, layout)
     unfinished = tuple(name for name in listed if names.is_unfinished(name) or name == CONTROL_FILE + NEW_END)
     attic = tuple(list_folder(os.path.join(path, ATTIC_FOLDER)))
     return Look(
@@ -144,6 +148,18 @@ def _list_settled(
             return listed, found
         told = found.problems  # or of a header that was being written while it was read
     raise BusyError(f"the files of {path} change faster than they can be looked at", holder=None)
+
+
+def _recognise(path: str, found: _Found, layout: JournalLayout | None) -> None:
+    """Have the files the layout that their records have.  Raises: CorruptError; GoneError."""
+    if not found.files or found.files[0].header.layout is JournalLayout.NATIVE:
+        return
+    told = recognise(LaidOut(file.path, file.header, file.number, partial(read_seen, file)) for file in found.files)
+    if layout is None:
+        layout = recognised_for_reading(told)
+    elif (refusal := told.refusal(layout.value)) is not None:
+        raise refusal
+    found.files[:] = [replace(file, header=file.header._replace(layout=layout)) for file in found.files]
 
 
 def _names(path: str, directory_fd: int) -> list[str]:

@@ -68,7 +68,7 @@ def read_records(
 ) -> JournalRecords:
     """All records of the journal in a folder; takes no lock, and writes nothing.
 
-    layout: of files that say nothing of it; JBM unless told.
+    layout: of files that say nothing of it, unless their records do.
     Raises: as `survey_journal`.
     """
     return JournalRecords(survey_journal(path, prefix=prefix, extension=extension, layout=layout))

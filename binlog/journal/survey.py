@@ -94,7 +94,7 @@ def survey_journal(
 ) -> JournalSurvey:
     """Go through all records, as they are at one moment; takes no lock, and writes nothing.
 
-    layout: of files that say nothing of it; JBM unless told.
+    layout: of files that say nothing of it, unless their records do.
     Takes some sixty bytes of memory for each record, most of them until the survey is let go of, and the largest file.
     Raises: NotFoundError where there is no journal; AccessError; ValueError where the files say that the layout is
     another one; BusyError where its owner goes on faster than that.

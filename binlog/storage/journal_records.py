@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import struct
 from typing import Any, NamedTuple
 
 from binlog.format.journal.file_header import FileHeader, JournalLayout
+from binlog.format.journal.record import JournalRecord, Kind, pack_record, unpack_counts
 from binlog.storage.native import (
     carry_crc,
     find_lookalikes,
@@ -24,10 +26,28 @@ __all__ = [
     "find_lookalikes",
     "load_records",
     "pack_appended",
+    "pack_appended_old",
     "pack_journal",
     "scan_records",
     "skip_marked",
 ]
+
+
+def pack_appended_old(
+    buffer: bytearray, place: int, file_id: int, salt: bytes, at: int, kind: int,
+    tx_id: int, record_id: int, user_type: int, body: bytes, counts: bytes,
+) -> int:  # fmt: skip
+    """As `pack_appended`, in the layout that JBoss Messaging had until September 2008."""
+    del salt
+    header = FileHeader(JournalLayout.JBM_2008_07, file_id)
+    try:
+        record = JournalRecord(Kind(kind), tx_id, record_id, user_type, body, tuple(unpack_counts(counts)))
+        data = pack_record(record, header, at)
+    except struct.error as error:
+        raise OverflowError(str(error)) from error
+    buffer[place : place + len(data)] = data
+    return place + len(data)
+
 
 Scanned = tuple[int, int, int, int, int, int, bytes, bytes]
 """A record as it was found: kind, offset, end, transaction, id, user's type, body, and the counts as they lie there."""

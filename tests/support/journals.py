@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from binlog.format.journal.file_header import FILE_START_BYTES, FileHeader, JournalLayout, parse_file_header
@@ -18,14 +19,21 @@ FILE_BYTES = 2048
 SMALL = JournalOptions(file_bytes=FILE_BYTES, compact_files_min=0)
 
 
+def as_named(path: Path) -> JournalOptions:
+    """A small journal; one of JBoss Messaging's layout must be named."""
+    there = files(path)
+    is_jbm = there and header_of(there[0]).layout is JournalLayout.JBM
+    return replace(SMALL, layout=JournalLayout.JBM) if is_jbm else SMALL
+
+
 @contextmanager
-def journal(path: Path, options: JournalOptions = SMALL) -> Iterator[tuple[Journal, Loaded]]:
+def journal(path: Path, options: JournalOptions | None = None) -> Iterator[tuple[Journal, Loaded]]:
     """A journal that is loaded, with what it told."""
-    with Journal(path, options) as opened:
+    with Journal(path, options or as_named(path)) as opened:
         yield opened, opened.load()
 
 
-def reload(path: Path, options: JournalOptions = SMALL) -> Loaded:
+def reload(path: Path, options: JournalOptions | None = None) -> Loaded:
     """What the next process would be told."""
     with journal(path, options) as (_, loaded):
         return loaded

@@ -12,7 +12,7 @@ from binlog.cli.journal.options import Files, files_options
 from binlog.cli.options import directory_argument
 from binlog.cli.output import write_line
 from binlog.errors import FullError, StateError
-from binlog.journal import ExportReader, Imported, JournalLayout, JournalOptions, import_journal
+from binlog.journal import ExportReader, Imported, JournalOptions, import_journal
 
 _FILE_BYTES_MAX = (1 << 31) - 1
 
@@ -33,8 +33,6 @@ def command(directory: str, file_bytes: int | None, files: Files) -> ExitCode:
     prepared. What was deleted, rolled back or not ended does not. The layout is that of binlog unless --layout tells.
     DIR has its name once all of it is on the disk; where a line is damaged or missing, nothing is there.
     """
-    if files["layout"] is JournalLayout.JBM_2008_07:
-        raise click.UsageError(f"the layout {files['layout'].value} is only read")
     with opening():
         lines = ExportReader(sys.stdin.buffer, "standard input")
         size = file_bytes or lines.head.new_file_bytes
@@ -50,6 +48,8 @@ def _import(directory: str, lines: ExportReader, options: JournalOptions) -> Imp
         return import_journal(directory, lines, options)
     except StateError as error:
         raise CommandError(str(error), ExitCode.CANNOT_OPEN) from error
+    except ValueError as error:  # what the layout has no room for
+        raise CommandError(str(error), ExitCode.FAILED) from error
     except FullError as error:
         if error.size is None:
             raise

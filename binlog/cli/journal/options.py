@@ -34,7 +34,7 @@ def files_options(command: _Command) -> _Command:
         click.option(
             "--layout",
             type=click.Choice([layout.value for layout in JournalLayout]),
-            help="What files are that say nothing of it: 'jbm' unless told, or 'jbm-2008-07', the one before.",
+            help="What files are that say nothing of it; 'jbm' if it is not told, and their records fit several.",
         ),
         click.option("--extension", metavar="E", default="jnl", show_default=True, help="See --prefix."),
         click.option("--prefix", metavar="P", default="journal", show_default=True, help="Files are named P-NUMBER.E."),

@@ -10,8 +10,6 @@ Each begins with its type, from 11 to 19, and the lower 32 bits of the id of the
 from __future__ import annotations
 
 import enum
-import itertools
-import re
 import struct
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -84,9 +82,6 @@ _HEADS = {
 _SWAPPED = {Kind.DELETE: Kind.DELETE_TX, Kind.DELETE_TX: Kind.DELETE}
 _OLD_DELETE_TX = Layout("journal_old_delete_tx", "", 21, (_KIND, _FILE, _TX, _RECORD))
 
-_KIND_BYTES = re.compile(rb"[\x0b-\x13]")
-_TRIES = 100_000
-
 _CHECK = struct.Struct(">I")
 _PLACE = struct.Struct(">8sQ")
 _COUNT = struct.Struct(JOURNAL_COUNT.format)
@@ -107,14 +102,20 @@ class JournalRecord(NamedTuple):
     counts: tuple[tuple[int, int], ...] = ()
 
 
-def record_bytes(kind: Kind, body_bytes: int, file_count: int) -> int:
-    """How many bytes a record takes, but in the oldest layout."""
-    return _HEADS[kind].size + body_bytes + JOURNAL_COUNT.size * file_count + CHECK_BYTES
+def record_bytes(kind: Kind, body_bytes: int, file_count: int, layout: JournalLayout = JournalLayout.NATIVE) -> int:
+    """How many bytes a record takes."""
+    head = _of_layout(kind, old=layout is JournalLayout.JBM_2008_07)[1]
+    return head.size + body_bytes + JOURNAL_COUNT.size * file_count + CHECK_BYTES
 
 
 def pack_counts(counts: Iterable[tuple[int, int]]) -> bytes:
     """For each file its id as records have it, and how many records of a transaction it has, as a commit has them."""
     return b"".join(_COUNT.pack(*each) for each in counts)
+
+
+def unpack_counts(data: bytes) -> Iterable[tuple[int, int]]:
+    """The counts that `pack_counts` packed."""
+    return _COUNT.iter_unpack(data)
 
 
 def pack_record(record: JournalRecord, header: FileHeader, at: int) -> bytes:
@@ -147,7 +148,7 @@ def parse_record(data: bytes, at: int, header: FileHeader, path: str) -> tuple[J
     kind, fixed, start, body_bytes, end = _parse_head(data, at, header, path)
     if _CHECK.unpack_from(data, end - CHECK_BYTES)[0] != _check(data[at : end - CHECK_BYTES], header, at):
         raise CorruptError(path, at, "check", "the record is not what was written")
-    counts = tuple(_COUNT.iter_unpack(data[start + body_bytes : end - CHECK_BYTES]))
+    counts = tuple(unpack_counts(data[start + body_bytes : end - CHECK_BYTES]))
     record = JournalRecord(
         kind,
         fixed.get("tx_id", 0),
@@ -199,21 +200,6 @@ def _parse_head(
     if body_bytes < 0 or file_count < 0 or end > len(data):
         raise CorruptError(path, at, "length", "a length leads out of the file")
     return kind, fixed, at + head.size, body_bytes, end
-
-
-def has_old_records(data: bytes, header: FileHeader) -> bool:
-    """Whether a file in JBoss Messaging's layout has records of an earlier use, as no file of another kind would."""
-    view = memoryview(data)
-    for found in itertools.islice(_KIND_BYTES.finditer(data, header.layout.header_bytes), _TRIES):
-        at = found.start()
-        earlier = header._replace(file_id=int.from_bytes(data[at + 1 : at + 5]))
-        if 0 < earlier.file_id < header.file_id:
-            try:
-                parse_record(view, at, earlier, "")  # type: ignore[arg-type]
-            except CorruptError:
-                continue
-            return True
-    return False
 
 
 def check_seed(header: FileHeader, at: int) -> int:

@@ -233,26 +233,6 @@ def test_a_file_whose_next_use_has_just_begun_has_no_damage(
     assert not _kept(tmp_path)
 
 
-def test_a_journal_of_jboss_that_has_nothing_any_more_is_known_by_its_old_records(tmp_path: Path) -> None:
-    options = replace(SMALL, layout=JournalLayout.JBM)
-    unsaid = replace(SMALL, layout=None)
-    assert reload(tmp_path / "new", options) == reload(tmp_path / "new", unsaid)
-    with journal(tmp_path, options) as (opened, _):
-        for number in range(20):
-            opened.append_add(number, 1, bytes(300))
-            opened.append_delete(number)
-        with opened._mutex:
-            opened._appender.go_on()
-        opened.reclaim()
-        assert not any(records_in(file) for file in files(tmp_path))
-    assert not reload(tmp_path, options).records
-    with journal(tmp_path, unsaid) as (opened, loaded):
-        assert loaded.records == []
-        assert opened._files.layout is JournalLayout.JBM
-        opened.append_add(1, 1, b"again")
-    assert ids(reload(tmp_path, unsaid)) == [1]
-
-
 @pytest.mark.parametrize("size", [1, 3, 4, 5, 63, 64, 87, 88, 100])
 @pytest.mark.parametrize("layout", [JournalLayout.NATIVE, JournalLayout.JBM])
 def test_a_file_that_was_cut_in_its_header_or_behind_it_is_no_hindrance(

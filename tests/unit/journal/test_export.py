@@ -56,7 +56,7 @@ def test_what_a_load_gives_comes_back_from_lines(
         assert done.left_out == 0
         assert check_journal(new) == []
         again = exported(new)
-        before, after = reload(old, replace(SMALL, file_bytes=1024)), reload(new)
+        before, after = reload(old, replace(SMALL, file_bytes=1024, layout=layout)), reload(new)
         assert what_counts(after) == what_counts(before)
         assert not after.failed
         assert done == Imported(record_count=len(after.records), prepared_count=len(after.prepared), left_out=0)

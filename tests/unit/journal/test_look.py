@@ -14,7 +14,7 @@ from binlog.format.crc import crc32c
 from binlog.format.journal.file_header import FileHeader, JournalLayout
 from binlog.format.journal.names import COMPACTED_END, CONTROL_FILE, JournalNames
 from binlog.format.journal.record import JournalRecord, Kind
-from binlog.journal.control_file import FileMoves, name_control, write_control
+from binlog.journal.control_file import FileMoves, header_crc, name_control, write_control
 from binlog.journal.look import Look, look, read_seen
 from binlog.storage.files import open_directory
 from tests.support.journals import SMALL, files, flip, header_of, journal, reload, write_file
@@ -71,16 +71,17 @@ def test_another_use_of_a_file_is_told_from_the_one_that_was_seen(tmp_path: Path
         read_seen(file)
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("renamed", [False, True], ids=["before", "after"])
-def test_an_interrupted_compaction_says_which_files_count(tmp_path: Path, layout: JournalLayout, renamed: bool) -> None:
+def test_an_interrupted_compaction_says_which_files_count(tmp_path: Path, renamed: bool) -> None:
+    layout = JournalLayout.NATIVE
     for file_id in (1, 2, 3):
         write_file(tmp_path, header(file_id, layout), [JournalRecord(Kind.ADD, 0, file_id, 7, b"old")])
+    replaced = tuple((name, header_crc(header_of(tmp_path / name))) for name in ("journal-1.jnl", "journal-2.jnl"))
     new = write_file(tmp_path / "new", header(1, layout), [JournalRecord(Kind.ADD, 0, 2, 7, b"new")])
     data = new.read_bytes()
     old = tmp_path / new.name
     shutil.move(new, old if renamed else tmp_path / (new.name + COMPACTED_END))
-    moves = FileMoves(((old.name, crc32c(data)),), (("journal-2.jnl", 2),))
+    moves = FileMoves(((old.name, crc32c(data)),), (("journal-2.jnl", 2),), replaced)
     shutil.rmtree(tmp_path / "new")
     directory_fd = open_directory(str(tmp_path))
     write_control(str(tmp_path), directory_fd, moves)

@@ -206,19 +206,19 @@ def test_the_directory_says_which_layout_it_has(tmp_path: Path) -> None:
     jbm = replace(SMALL, layout=JournalLayout.JBM)
     with journal(tmp_path / "a", jbm) as (opened, _):
         opened.append_add(1, 7, b"body")
-    assert ids(reload(tmp_path / "a")) == [1]
+    with pytest.raises(CorruptError, match="say which"):
+        reload(tmp_path / "a", SMALL)
+    assert ids(reload(tmp_path / "a", jbm)) == [1]
     assert header_of(files(tmp_path / "a")[0]).layout is JournalLayout.JBM
     with pytest.raises(CorruptError):
         reload(tmp_path / "a", replace(SMALL, layout=JournalLayout.NATIVE))
-    with pytest.raises(ValueError, match="only read"):
-        reload(tmp_path / "a", replace(SMALL, layout=JournalLayout.JBM_2008_07))
     with journal(tmp_path / "b") as (opened, _):
         opened.append_add(1, 7, b"body")
     with pytest.raises(ValueError, match="'native'"):
         reload(tmp_path / "b", jbm)
     shutil.copy(files(tmp_path / "a")[0], tmp_path / "b" / "journal-77.jnl")
     with pytest.raises(CorruptError, match="layout"):
-        reload(tmp_path / "b")
+        reload(tmp_path / "b", SMALL)
 
 
 def test_two_files_with_one_id_are_told(tmp_path: Path) -> None:
@@ -283,25 +283,28 @@ def test_what_the_use_before_left_in_a_file_of_jboss_messaging_is_no_damage(
     file = write_file(tmp_path, header, [*records, left, b"J" * 50])
     assert len(scan_records(file.read_bytes(), header).doubts) == 1
     assert check_journal(tmp_path) == []
-    loaded = reload(tmp_path)
+    loaded = reload(tmp_path, replace(SMALL, layout=JournalLayout.JBM))
     assert (ids(loaded), loaded.problems) == ([6, *(record.record_id for record in records)], [])
     assert not (tmp_path / "attic").exists()
 
 
 def test_a_journal_of_jboss_messaging_of_which_nothing_is_left_can_be_opened(tmp_path: Path) -> None:
-    """All its files wait to be used again: what they had before says that they are no garbage."""
-    with journal(tmp_path, replace(SMALL, layout=JournalLayout.JBM)) as (opened, _):
+    """All its files wait to be used again; nothing says which layout it had, so it must be named."""
+    jbm = replace(SMALL, layout=JournalLayout.JBM)
+    with journal(tmp_path, jbm) as (opened, _):
         opened.append_add(1, 1, b"gone")
         opened.append_delete(1)
         with opened._mutex:
             opened._appender.go_on()
         assert opened.reclaim() == 1
     assert sum(len(records_in(file)) for file in files(tmp_path)) == 0
-    with journal(tmp_path) as (opened, loaded):
+    with pytest.raises(CorruptError, match="say which"):
+        reload(tmp_path, SMALL)
+    with journal(tmp_path, jbm) as (opened, loaded):
         assert (loaded.records, loaded.problems) == ([], [])
         opened.append_add(2, 1, b"new")
     assert header_of(files(tmp_path)[0]).layout is JournalLayout.JBM
-    assert ids(reload(tmp_path)) == [2]
+    assert ids(reload(tmp_path, jbm)) == [2]
 
 
 def test_a_forked_child_does_not_load_its_parents_journal(tmp_path: Path) -> None:
