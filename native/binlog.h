@@ -33,6 +33,7 @@ int64_t binlog_key_index_put(void *map, uint32_t slots, uint32_t entries_max, co
 /* lock.c: the open-file-description lock over a whole file */
 int binlog_lock(int fd);
 int binlog_try_lock(int fd);
+int binlog_lock_within(int fd, int64_t timeout_ns);
 int binlog_unlock(int fd);
 int64_t binlog_lock_owner(int fd);
 
@@ -133,7 +134,9 @@ struct binlog_append {
     uint32_t units;  /* records */
     int framed;      /* the records have their lengths; else it is one, without */
     int mode;        /* enum binlog_mode */
-    int wait;        /* for the lock, 0 to answer -EAGAIN */
+    int64_t timeout_ns; /* waits so long for the lock; -1 for ever, 0 not at all */
+    int64_t until_ns;   /* by CLOCK_MONOTONIC, once it waits: then it gives up; 0 before */
+    int late;           /* it wanted to give up, and a leader had taken it */
     int64_t ticket;  /* its place in the ring, -1 for none */
     int outcome;     /* 0, or -errno ... */
     int step;        /* ... and the step that failed */

@@ -8,6 +8,9 @@
  * whoever has staged.  A waiter whose time ran out tries the lock itself, for who is deputy may be dead or stopped, or wait
  * for the lock of another file of the log.
  *
+ * A waiter with a time limit does the same, and takes its record back when its time is up.  If a leader has taken the record by
+ * then, it waits for the outcome, as it would for a sync of its own.
+ *
  * Every call but staging comes from one thread at a time of a writer, and none returns with a lock that it took.
  */
 #include <errno.h>
@@ -23,6 +26,7 @@
 #include "segment.h"
 
 #define AWAIT_NS ((int64_t)20 * 1000 * 1000)
+#define LATE_NS ((int64_t)5000 * 1000 * 1000) /* how long to wait for a commit that has begun when the time is up */
 #define BREATH_NS ((int64_t)40 * 1000 * 1000)
 #define BREATH_PERIOD_NS ((int64_t)400 * 1000 * 1000)
 
@@ -48,19 +52,19 @@ static int look_at(const struct binlog_file *file, const struct binlog_segment *
     return live_is_plain(file, header, live) ? 0 : BINLOG_LOOK;
 }
 
-/* Waits for the file's lock.  In a mixed log nobody of ours asks for it in the first BREATH_NS of each BREATH_PERIOD_NS: a
- * program that polls for it, and never queues, finds it free then, however many of ours are at it.  The clock is the
- * whole kernel's (in a time namespace of its own a process breathes at other times, and takes from the others' breath). */
-static int lock_in_turn(const struct binlog_file *file)
+/* Waits for the file's lock, -EAGAIN once the time of `own` is up.  In a mixed log nobody of ours asks for it in the first
+ * BREATH_NS of each BREATH_PERIOD_NS: a program that polls for it, and never queues, finds it free then, however many of ours
+ * are at it.  The clock is the whole kernel's (in a time namespace of its own a process breathes at other times, and takes
+ * from the others' breath). */
+static int lock_in_turn(const struct binlog_file *file, const struct binlog_append *own)
 {
-    struct timespec now;
-    if (file->queue && clock_gettime(CLOCK_MONOTONIC, &now) == 0) {
-        int64_t phase = ((int64_t)(now.tv_sec % 1000) * 1000000000 + now.tv_nsec) % BREATH_PERIOD_NS;
-        struct timespec rest = {.tv_nsec = BREATH_NS - phase};
-        if (phase < BREATH_NS && nanosleep(&rest, NULL) != 0)
-            return -errno;
-    }
-    return binlog_lock(file->fd);
+    int64_t phase = file->queue ? segment_now_ns() % BREATH_PERIOD_NS : BREATH_NS;
+    struct timespec rest = {.tv_nsec = BREATH_NS - phase};
+    if (phase < BREATH_NS && nanosleep(&rest, NULL) != 0)
+        return -errno;
+    if (!own || own->timeout_ns < 0)
+        return binlog_lock(file->fd);
+    return binlog_lock_within(file->fd, own->until_ns - segment_now_ns());
 }
 
 static size_t framed_bytes(const struct binlog_append *own)
@@ -201,40 +205,84 @@ static void pass_on(const struct binlog_file *file, struct binlog_segment *segme
     segment_wake_staged(segment);
 }
 
+/* Its time runs from the first call, though a signal has it make others. */
+static void start_waiting(struct binlog_append *own)
+{
+    if (own->timeout_ns < 0 || own->until_ns != 0)
+        return;
+    own->late = 0;
+    own->until_ns = segment_now_ns() + own->timeout_ns;
+}
+
 /* Stages the request; its ticket, for binlog_settle or binlog_abandon.  -EAGAIN where the ring is full, -EMSGSIZE for
  * what no ring takes. */
 int64_t binlog_stage(struct binlog_segment *segment, struct binlog_append *own, int awaited)
 {
+    start_waiting(own);
     return own->ticket = segment_stage(segment, own, awaited);
 }
 
 /* Waits for the lock as the deputy: 0 with the lock, -EAGAIN where somebody else is deputy, or -errno. */
-static int lock_as_deputy(const struct binlog_file *file, struct binlog_segment *segment)
+static int lock_as_deputy(const struct binlog_file *file, struct binlog_segment *segment,
+                          const struct binlog_append *own)
 {
     int result = binlog_byte_lock(segment->fd, BINLOG_LOCK_DEPUTY);
     if (result != 0)
         return is_busy(result) ? -EAGAIN : result;
     atomic_store(&segment->shared->deputised, 1);
-    result = lock_in_turn(file);
+    result = lock_in_turn(file, own);
     /* Before gathering: who still sees this set has staged what will be gathered. */
     atomic_store(&segment->shared->deputised, 0);
     binlog_byte_unlock(segment->fd, BINLOG_LOCK_DEPUTY);
-    if (result != 0) /* such as a signal: whoever relied on a deputy looks for itself */
+    if (result != 0) /* such as a signal, or its time is up: whoever relied on a deputy looks for itself */
         segment_wake_staged(segment);
     return result;
 }
 
 /* For a waiter that nobody woke: whoever is deputy may be stopped, or wait for another file's lock.  As lock_as_deputy. */
-static int lock_in_doubt(const struct binlog_file *file, struct binlog_segment *segment)
+static int lock_in_doubt(const struct binlog_file *file, struct binlog_segment *segment,
+                         const struct binlog_append *own)
 {
-    int result = lock_as_deputy(file, segment);
+    int result = lock_as_deputy(file, segment, own);
     if (result == -EAGAIN)
-        result = file->queue ? lock_in_turn(file) : binlog_try_lock(file->fd);
+        result = file->queue ? lock_in_turn(file, own) : binlog_try_lock(file->fd);
     return is_busy(result) ? -EAGAIN : result;
 }
 
-/* Waits until what was staged has its outcome, and leads where that is needed.  0 or -errno as the outcome is;
- * BINLOG_LOOK or -EINTR with the ticket still good. */
+/* 0 while it may wait; -EBUSY with the record taken back; -ETIMEDOUT where a leader has taken it, and does not end. */
+static int give_up_in_time(struct binlog_segment *segment, struct binlog_append *own)
+{
+    if (segment_now_ns() < own->until_ns)
+        return 0;
+    int withdrawn = segment_withdraw(segment, own);
+    if (!withdrawn && !own->late) {
+        own->late = 1;
+        own->until_ns = segment_now_ns() + LATE_NS;
+        return 0;
+    }
+    binlog_abandon(segment, own);
+    return withdrawn ? -EBUSY : -ETIMEDOUT;
+}
+
+/* Sleeps until there may be something to do.  0; -EINTR; or as give_up_in_time.  doubted: nobody woke it. */
+static int sleep_in_ring(struct binlog_segment *segment, struct binlog_append *own, uint32_t turn, int *doubted)
+{
+    int64_t sleep_ns = AWAIT_NS;
+    if (own->timeout_ns >= 0) {
+        int result = give_up_in_time(segment, own);
+        int64_t left_ns = own->until_ns - segment_now_ns();
+        if (result != 0)
+            return result;
+        if (left_ns < sleep_ns)
+            sleep_ns = left_ns > 0 ? left_ns : 0;
+    }
+    int result = segment_await(segment, turn, sleep_ns);
+    *doubted = result == -ETIMEDOUT;
+    return *doubted ? 0 : result;
+}
+
+/* Waits until what was staged has its outcome, and leads where that is needed.  0 or -errno as the outcome is; -EBUSY where
+ * its time is up and nothing was appended; BINLOG_LOOK or -EINTR with the ticket still good. */
 int binlog_settle(struct binlog_file *file, struct binlog_segment *segment, struct binlog_append *own)
 {
     int doubted = 0; /* waiting was in vain */
@@ -247,13 +295,11 @@ int binlog_settle(struct binlog_file *file, struct binlog_segment *segment, stru
         atomic_thread_fence(memory_order_seq_cst); /* staged, for all to see, before asking whether there is a deputy */
         int result = -EAGAIN;
         if (doubted)
-            result = lock_in_doubt(file, segment);
+            result = lock_in_doubt(file, segment, own);
         else if (!atomic_load(&segment->shared->deputised))
-            result = lock_as_deputy(file, segment);
+            result = lock_as_deputy(file, segment, own);
         if (result == -EAGAIN) {
-            result = segment_await(segment, turn, AWAIT_NS);
-            doubted = result == -ETIMEDOUT;
-            if (result != 0 && !doubted)
+            if ((result = sleep_in_ring(segment, own, turn, &doubted)) != 0)
                 return result;
             continue;
         }
@@ -270,23 +316,25 @@ int binlog_settle(struct binlog_file *file, struct binlog_segment *segment, stru
     }
 }
 
-/* Appends, alone or with others.  0 with the place in `own`; BINLOG_LOOK, -EINTR or -EAGAIN with nothing done, or, where
- * the ticket is not negative, with the record staged; else -errno, and `own->step` says where. */
+/* Appends, alone or with others.  0 with the place in `own`; BINLOG_LOOK or -EINTR with nothing done, or, where
+ * the ticket is not negative, with the record staged; -EBUSY where its time is up and nothing was appended; else -errno,
+ * and `own->step` says where. */
 int binlog_append(struct binlog_file *file, struct binlog_segment *segment, struct binlog_append *own)
 {
     own->ticket = -1;
     own->outcome = 0;
     own->step = 0;
-    int can_stage = own->wait && segment && segment->ring >= 0;
+    int can_stage = own->timeout_ns != 0 && segment && segment->ring >= 0;
     int taken = file->queue || (can_stage && atomic_load_explicit(&segment->shared->led, memory_order_relaxed));
     int result = taken ? -EAGAIN : binlog_try_lock(file->fd);
     if (is_busy(result)) {
-        if (!own->wait)
-            return -EAGAIN;
         if (can_stage && binlog_stage(segment, own, 1) >= 0)
             return binlog_settle(file, segment, own);
         own->ticket = -1;
-        result = lock_in_turn(file);
+        start_waiting(own);
+        result = lock_in_turn(file, own);
+        if (is_busy(result))
+            return -EBUSY;
     }
     return result != 0 ? result : lead(file, segment, own, 0);
 }
@@ -316,6 +364,7 @@ int64_t binlog_append_record(struct binlog_file *file, struct binlog_segment *se
     own->units = 1;
     own->framed = 0;
     own->mode = mode;
+    own->until_ns = 0;
     own->answer = binlog_append(file, segment, own);
     return own->answer == 0 && own->number == file->number ? (int64_t)own->offset : -1;
 }
@@ -334,7 +383,7 @@ int binlog_stage_record(struct binlog_segment *segment, const uint8_t *data, siz
 int binlog_drain(struct binlog_file *file, struct binlog_segment *segment, int flags)
 {
     file->step = 0;
-    int result = lock_in_turn(file);
+    int result = lock_in_turn(file, NULL);
     return result != 0 ? result : lead(file, segment, NULL, flags | BINLOG_DRAIN);
 }
 

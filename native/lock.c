@@ -9,7 +9,17 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
+
+#define TRIES 8
+#define POLL_NS (1000 * 1000)
 
 static int file_lock(int fd, int command, short type)
 {
@@ -30,6 +40,88 @@ int binlog_try_lock(int fd)
 int binlog_unlock(int fd)
 {
     return file_lock(fd, F_OFD_SETLK, F_UNLCK);
+}
+
+static int is_busy(int result)
+{
+    return result == -EAGAIN || result == -EACCES;
+}
+
+/* A thread that queues for a lock until it has it, or is cancelled. */
+struct queued {
+    int fd;
+    int result;
+    _Atomic uint32_t done; /* a futex word */
+};
+
+static void *queue_for_lock(void *argument)
+{
+    struct queued *queued = argument;
+    /* pthread_cancel(3) sends this thread alone a signal of the C library's own, so that the wait ends at once. */
+    pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, NULL);
+    int result = binlog_lock(queued->fd);
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
+    queued->result = result;
+    atomic_store(&queued->done, 1);
+    syscall(SYS_futex, &queued->done, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+    return NULL;
+}
+
+/* 1 once the thread is done; -ETIMEDOUT or -EINTR where the caller is to wait no longer. */
+static int wait_for_queued(struct queued *queued, int64_t timeout_ns)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    int64_t until_ns = until.tv_sec * INT64_C(1000000000) + until.tv_nsec + timeout_ns;
+    until = (struct timespec){.tv_sec = until_ns / 1000000000, .tv_nsec = until_ns % 1000000000};
+    while (!atomic_load(&queued->done)) {
+        long result = syscall(SYS_futex, &queued->done, FUTEX_WAIT_BITSET_PRIVATE, 0, &until, NULL, FUTEX_BITSET_MATCH_ANY);
+        if (result != 0 && errno != EAGAIN)
+            return -errno;
+    }
+    return 1;
+}
+
+/* The same where the process may start no more threads: by asking again and again, out of turn. */
+static int poll_for_lock(int fd, int64_t timeout_ns)
+{
+    const struct timespec pause = {.tv_nsec = POLL_NS};
+    int result;
+    for (; is_busy(result = binlog_try_lock(fd)) && timeout_ns > 0; timeout_ns -= POLL_NS)
+        if (nanosleep(&pause, NULL) != 0)
+            return -errno;
+    return result;
+}
+
+/* As binlog_lock, for so long at most, and then -EAGAIN.  In turn, as the kernel serves those who queue; asking again and
+ * again would find the lock taken each time, where others queue for it.  F_OFD_SETLKW takes no time-out, and an alarm signal
+ * is not ours to use: so a thread queues, on this descriptor, for the lock is the open file's and no thread's. */
+int binlog_lock_within(int fd, int64_t timeout_ns)
+{
+    struct queued queued = {.fd = fd};
+    pthread_t thread;
+    sigset_t all, before;
+    int result;
+
+    for (int i = 0; is_busy(result = binlog_try_lock(fd)) && timeout_ns > 0 && i < TRIES; i++)
+        sched_yield(); /* a commit that is not synced ends sooner than a thread starts */
+    if (!is_busy(result) || timeout_ns <= 0)
+        return result;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before); /* the thread is to run no signal handler of the program's */
+    int failed = pthread_create(&thread, NULL, queue_for_lock, &queued);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (failed)
+        return poll_for_lock(fd, timeout_ns);
+    int waited = wait_for_queued(&queued, timeout_ns);
+    if (waited <= 0)
+        pthread_cancel(thread);
+    pthread_join(thread, NULL);
+    if (atomic_load(&queued.done))
+        return queued.result;
+    /* It may have been cancelled just after it was given the lock, which is then ours, and is given to us again. */
+    result = binlog_try_lock(fd);
+    return is_busy(result) && waited == -EINTR ? -EINTR : result;
 }
 
 /* The process id of who holds a conflicting lock, -1 where the kernel knows none (an F_OFD lock), 0 for nobody. */

@@ -26,7 +26,7 @@
 
 #include "big_endian.h"
 
-static int64_t now_ns(void)
+int64_t segment_now_ns(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
@@ -151,12 +151,19 @@ int binlog_outcome(struct binlog_segment *segment, struct binlog_append *request
     return 1;
 }
 
+/* Takes the record back, so that no leader commits it; 0 where one has taken it. */
+int segment_withdraw(struct binlog_segment *segment, const struct binlog_append *request)
+{
+    struct entry *entry = entry_at(segment, (uint32_t)segment->ring, (uint64_t)request->ticket);
+    uint32_t staged = ENTRY_STAGED;
+    return atomic_compare_exchange_strong(&entry->state, &staged, ENTRY_WITHDRAWN);
+}
+
 /* For a caller that waits no longer: 1 where the record was taken back, 0 where it is left to whoever has taken it. */
 int binlog_abandon(struct binlog_segment *segment, struct binlog_append *request)
 {
     struct entry *entry = entry_at(segment, (uint32_t)segment->ring, (uint64_t)request->ticket);
-    uint32_t staged = ENTRY_STAGED;
-    int withdrawn = atomic_compare_exchange_strong(&entry->state, &staged, ENTRY_WITHDRAWN);
+    int withdrawn = segment_withdraw(segment, request);
     atomic_store_explicit(&entry->awaited, 0, memory_order_release);
     request->ticket = -1;
     return withdrawn;
@@ -178,7 +185,7 @@ static uint32_t waits_for(uint32_t ring)
 int segment_await(struct binlog_segment *segment, uint32_t seen, int64_t timeout_ns)
 {
     struct ring *ring = own_ring(segment);
-    int64_t until_ns = now_ns() + timeout_ns;
+    int64_t until_ns = segment_now_ns() + timeout_ns;
     struct timespec until = {.tv_sec = until_ns / 1000000000, .tv_nsec = until_ns % 1000000000};
     atomic_store(&ring->waiting, 1);
     long result = syscall(SYS_futex, &segment->shared->turn, FUTEX_WAIT_BITSET, seen, &until, NULL,
@@ -269,8 +276,8 @@ void segment_let_stage(const struct binlog_segment *segment, int own)
 {
     const struct shared *shared = segment->shared;
     int expected = __builtin_popcountll(shared->recent_rings[0] | shared->recent_rings[1]);
-    int64_t until = now_ns() + LET_STAGE_NS;
-    while (expected > 1 && __builtin_popcountll(staged_rings(segment)) + own < expected && now_ns() < until)
+    int64_t until = segment_now_ns() + LET_STAGE_NS;
+    while (expected > 1 && __builtin_popcountll(staged_rings(segment)) + own < expected && segment_now_ns() < until)
         sched_yield();
 }
 

@@ -109,5 +109,7 @@ void segment_let_stage(const struct binlog_segment *segment, int own);
 void segment_remember(struct binlog_segment *segment, int synced);
 uint32_t segment_turn(const struct binlog_segment *segment);
 int segment_await(struct binlog_segment *segment, uint32_t seen, int64_t timeout_ns);
+int segment_withdraw(struct binlog_segment *segment, const struct binlog_append *request);
+int64_t segment_now_ns(void);
 
 #endif

@@ -97,7 +97,7 @@ class Session(QuickSession):
         self._file: WritableFile | None = None
         self._segment: Segment | None = None
         self._segment_sought = False
-        self._append_spare = Append(wait=options.lock_timeout is None)  # for those that native/quick_append.c begins
+        self._append_spare = Append(timeout=options.lock_timeout)  # for those that native/quick_append.c begins
         self._limits = options.limits()
         self._cutover = Cutover(directory, file_bytes=options.file_bytes_first, permissions=options.permissions)
         self._adoption = Adoption(directory, permissions=options.permissions)
@@ -129,7 +129,7 @@ class Session(QuickSession):
         self, data: bytes | bytearray | memoryview, record_count: int, mode: Mode, *, framed: bool
     ) -> tuple[int, int]:
         """Append, and return the file's number and where in it the first record lies."""
-        append = Append(wait=self._options.lock_timeout is None)
+        append = Append(timeout=self._options.lock_timeout)
         append.fill(data, record_count, mode, framed=framed)
         if self._busy and self._busy_thread != threading.get_ident():
             # Another thread of ours is at it: whoever commits next takes this record along.
@@ -352,7 +352,7 @@ class Session(QuickSession):
         file = self._file
         if file is not None and file.ours:
             done = file.commits.append(append, self._segment)
-            while done is None and append.waits:
+            while done is None:
                 done = file.commits.append(append, self._segment)  # a signal came, and its handlers have run
             if done:
                 return append.place

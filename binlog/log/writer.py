@@ -67,7 +67,8 @@ class Writer(QuickWriter, Generic[_Place]):
     prepare_bytes: the largest step in which space is allocated ahead of the tail.
     cutover_bytes, cutover_seconds: cut over by itself once the open file has so many bytes, or was made so long ago and
         has records; None for no such limit.  An append never fails because of that.
-    lock_timeout: seconds to wait for another program's lock before BusyError; None waits for ever.
+    lock_timeout: seconds to wait for the lock before BusyError, in turn with everybody else; None waits for ever.  If
+        another process has begun the append's commit by then, it waits for that, 5 s at most, then UnknownOutcomeError.
     permissions: of new files, exactly; None for those of the newest file, or 0640 for the first one.
     file_system: FileSystem.ANY accepts a directory on a file system that other machines may share.
 

@@ -14,6 +14,7 @@ from binlog.format.record import LENGTH_BYTES, frame
 from binlog.storage.boot import boot_id
 from binlog.storage.doorbell import Doorbell
 from binlog.storage.failures import NO_SPACE, failure, poisoned
+from binlog.storage.locks import busy
 from binlog.storage.native import QuickSession, address, ffi, lib
 from binlog.storage.segment import Segment
 
@@ -21,7 +22,7 @@ from binlog.storage.segment import Segment
 RECORD_BYTES_COPIED = int(lib.BINLOG_COPY_BYTES_MAX) - LENGTH_BYTES
 _IDENTITY = slice(LOG_HEADER.offset("magic"), LOG_HEADER.offset("own_tail"))
 _LOOK = int(lib.BINLOG_LOOK)
-_BUSY = (-errno.EAGAIN, -errno.EACCES)
+_SECONDS_MAX = 10**9
 
 
 class Mode(enum.IntEnum):
@@ -35,14 +36,14 @@ class Mode(enum.IntEnum):
 class Append:
     """One append, alone or of several records together, and what became of it.  For one thread at a time.
 
-    wait: False answers at once where the file's lock is taken.
+    timeout: seconds to wait for the file's lock; None waits for ever.
     """
 
     __slots__ = ("_data", "_segment", "own")
 
-    def __init__(self, *, wait: bool = True) -> None:
+    def __init__(self, *, timeout: float | None = None) -> None:
         self.own = ffi.new("struct binlog_append *")
-        self.own.wait = wait
+        self.own.timeout_ns = -1 if timeout is None else int(min(max(timeout, 0), _SECONDS_MAX) * 1e9)
         self.own.ticket = -1
         self._data: bytes | bytearray | memoryview = b""
         self._segment: Segment | None = None
@@ -87,11 +88,6 @@ class Append:
         if self._segment is None or self.own.ticket < 0:
             return False
         return bool(lib.binlog_outcome(self._segment.core, self.own)) and self.own.outcome == 0
-
-    @property
-    def waits(self) -> bool:
-        """Whether it waits for the file's lock."""
-        return bool(self.own.wait)
 
     @property
     def place(self) -> tuple[int, int]:
@@ -155,9 +151,9 @@ class CommitFile:
         """Append, alone or in a group; where it is staged already, wait for its outcome.
 
         locked: the caller holds the file's lock.
-        True when done.  False where the file must be looked at under its lock first.  None after a signal, or where the
-        lock is taken and the append does not wait.  Then nothing was done, but that it may be staged.
-        Raises: FullError; AccessError; PoisonedError; UnknownOutcomeError.
+        True when done.  False where the file must be looked at under its lock first.  None after a signal.  In both
+        nothing was done, but that it may be staged.
+        Raises: BusyError once the time limit is reached; FullError; AccessError; PoisonedError; UnknownOutcomeError.
         """
         own, shared = append.own, segment.core if segment is not None else ffi.NULL
         if locked:
@@ -204,8 +200,10 @@ class CommitFile:
             return True
         if result == _LOOK:
             return False
-        if result == -errno.EINTR or result in _BUSY:
+        if result == -errno.EINTR:
             return None
+        if result == -errno.EBUSY:
+            raise busy(self.core.fd, self._path)
         raise commit_failure(-result, step, self._path)
 
 

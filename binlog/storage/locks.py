@@ -16,8 +16,7 @@ from binlog.errors import BusyError
 from binlog.storage.failures import failure
 from binlog.storage.native import lib
 
-_TRY_SECONDS_FIRST = 0.0005
-_TRY_SECONDS_MOST = 0.02
+_SECONDS_MAX = 10**9
 
 
 def lock(fd: int, path: str, timeout: float | None = None) -> None:
@@ -25,31 +24,29 @@ def lock(fd: int, path: str, timeout: float | None = None) -> None:
 
     Raises: BusyError, which names the holder where it can be known.
     """
+    # After a signal its handlers have run on the way back.
     if timeout is None:
         while (result := lib.binlog_lock(fd)) == -errno.EINTR:
-            pass  # signal handlers have run on the way back
+            pass
     else:
-        result = _try_until(fd, time.monotonic() + timeout)
+        deadline = time.monotonic() + min(timeout, _SECONDS_MAX)
+        while (result := lib.binlog_lock_within(fd, _nanoseconds_to(deadline))) == -errno.EINTR:
+            pass
     if result == 0:
         return
     if result in (-errno.EAGAIN, -errno.EACCES):
-        held_by = holder(fd)
-        raise BusyError(f"{path} is locked by {held_by or 'another open file'}", holder=held_by)
+        raise busy(fd, path)
     raise failure(-result, path, "locking")
 
 
-def _try_until(fd: int, deadline: float) -> int:
-    pause = _TRY_SECONDS_FIRST
-    while (result := lib.binlog_try_lock(fd)) in (-errno.EAGAIN, -errno.EACCES, -errno.EINTR):
-        if result == -errno.EINTR:
-            continue  # nobody has said that it is taken
-        left = deadline - time.monotonic()
-        if left <= 0:
-            break
-        # F_OFD_SETLKW takes no time-out, and an alarm signal is not ours to use: so ask again, less and less often.
-        time.sleep(min(pause, left))
-        pause = min(pause * 2, _TRY_SECONDS_MOST)
-    return result
+def busy(fd: int, path: str) -> BusyError:
+    """The error for a lock that stayed taken, with its holder where that can be known."""
+    held_by = holder(fd)
+    return BusyError(f"{path} is locked by {held_by or 'another open file'}", holder=held_by)
+
+
+def _nanoseconds_to(deadline: float) -> int:
+    return int(max(deadline - time.monotonic(), 0) * 1e9)
 
 
 def try_lock(fd: int) -> bool:

@@ -132,7 +132,7 @@ static struct binlog_segment *joined(void)
 
 static void append(struct binlog_file *file, struct binlog_segment *segment, const char *record, int mode)
 {
-    struct binlog_append own = {.data = (const uint8_t *)record, .bytes = strlen(record), .units = 1, .wait = 1,
+    struct binlog_append own = {.data = (const uint8_t *)record, .bytes = strlen(record), .units = 1, .timeout_ns = -1,
                                 .mode = mode, .ticket = -1};
     if (mode == BINLOG_STAGE && binlog_stage_record(segment, own.data, own.bytes) == 0)
         return;
