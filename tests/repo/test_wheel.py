@@ -44,7 +44,7 @@ def pip(*arguments: str | Path, python: str | Path = sys.executable) -> None:
 
 def test_the_tag_says_limited_api_and_linux(wheel: Path) -> None:
     name, _, python, abi, platform = wheel.stem.split("-")
-    assert (name, python, abi) == ("binlog", "cp311", "abi3")
+    assert (name, python, abi) == ("binlog_shared", "cp311", "abi3")
     assert platform.startswith("linux_")
 
 
@@ -68,7 +68,8 @@ def test_the_wheel_installs_into_a_clean_environment_and_works(wheel: Path, tmp_
     venv.create(clean, with_pip=True)
     python = clean / "bin" / "python"
     pip("install", wheel, python=python)
-    program = "import binlog, importlib.metadata as m; print(binlog.__version__, m.version('binlog'), binlog.__file__)"
+    program = "import binlog; from importlib.metadata import version"
+    program += "; print(binlog.__version__, version('binlog-shared'), binlog.__file__)"
     done = subprocess.run([python, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
     ours, recorded, file = done.stdout.split()
     assert ours == recorded

@@ -18,6 +18,6 @@ class SparkCommands(Commands):
 def command() -> None:
     """Jobs on Apache Spark, over one or more logs, each with its DIR.
 
-    They need PySpark, PyArrow and Java 17 or later: pip install 'binlog[spark]'. Each starts Spark on this machine,
-    shows how far it is on standard error, and ends with a table on standard output.
+    They need PySpark, PyArrow and Java 17 or later: in a checkout, pip install '.[spark]'. Each starts Spark on this
+    machine, shows how far it is on standard error, and ends with a table on standard output.
     """

@@ -37,7 +37,7 @@ def need_spark() -> None:
     """Raises: CommandError where a package is missing."""
     missing = [name for name in ("pyspark", "pyarrow") if importlib.util.find_spec(name) is None]
     if missing:
-        text = f"{' and '.join(missing)} not installed; 'pip install binlog[spark]' installs what this needs"
+        text = f"{' and '.join(missing)} not installed; in a checkout of binlog, pip install '.[spark]' installs them"
         raise CommandError(text, ExitCode.FAILED)
 
 

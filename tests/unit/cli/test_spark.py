@@ -86,7 +86,7 @@ def test_what_to_install_is_told(
     assert main(["spark", name, str(log), *(OUT if name in ("extract", "follow") else ())]) == 1
     said = capfd.readouterr().err
     assert "pyspark" in said
-    assert "'pip install binlog[spark]' installs" in said
+    assert "in a checkout of binlog, pip install '.[spark]' installs" in said
 
 
 def test_days() -> None:
