@@ -1,12 +1,23 @@
 """Build binlog._native and binlog._native_records, the compiled part; all else is in pyproject.toml."""
 
 import sys
+from pathlib import Path
 
 from setuptools import Extension, setup
+
+sys.path.insert(0, str(Path(__file__).parent / "native"))
+import check_machine
 
 if sys.platform != "linux":
     # Open-file-description locks, futexes and fdatasync are what the log stands on.
     sys.exit(f"binlog runs on Linux only, and this is {sys.platform}")
+
+# The commands that compile; an sdist can be made without a compiler.
+if {"bdist_wheel", "build", "build_ext", "develop", "editable_wheel", "install"} & set(sys.argv):
+    # Here, before setuptools lists each file that it copies: pip prints all of that before the line that tells.
+    lacking = check_machine.missing_to_compile()
+    if lacking:
+        sys.exit(f"binlog: {lacking}")
 
 # What makes Python objects, and what it calls; the rest is built by native/build_native.py.
 _RECORDS = (

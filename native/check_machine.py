@@ -15,15 +15,26 @@ import sys
 import sysconfig
 from pathlib import Path
 
-__all__ = ["missing"]
+__all__ = ["missing", "missing_to_compile"]
 
 
 def missing() -> str | None:
-    """Name everything that is missing and the Debian packages that have it, or None."""
-    lacks = [lack for lack in (_venv(), _compiler(), _headers()) if lack]
-    if not lacks:
-        lacks = [lack for lack in [_compiling()] if lack]
+    """Name everything that `make` needs and this machine lacks, with the Debian packages that have it, or None."""
+    return _line([lack for lack in (_venv(), *_to_compile()) if lack])
+
+
+def missing_to_compile() -> str | None:
+    """Name what compiling needs and this machine lacks, with the Debian packages that have it, or None."""
+    return _line(_to_compile())
+
+
+def _line(lacks: list[str]) -> str | None:
     return f"this machine lacks {', and '.join(lacks)}" if lacks else None
+
+
+def _to_compile() -> list[str]:
+    # Without a compiler or a header there is nothing to try.
+    return [lack for lack in (_compiler(), _headers()) if lack] or [lack for lack in [_compiling()] if lack]
 
 
 def _venv() -> str | None:

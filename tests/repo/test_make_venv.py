@@ -181,6 +181,11 @@ def test_missing_headers_are_named(check_machine: ModuleType, monkeypatch: pytes
     )
 
 
+def test_pip_needs_no_venv_to_compile(check_machine: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert check_machine.missing_to_compile() is None
+
+
 def test_everything_that_is_missing_is_named_at_once(
     check_machine: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import venv
@@ -77,9 +78,32 @@ def test_the_wheel_installs_into_a_clean_environment_and_works(wheel: Path, tmp_
     subprocess.run([clean / "bin" / "binlog", "--help"], cwd=tmp_path, capture_output=True, check=True)
 
 
-def test_the_source_archive_builds(source: Path, tmp_path: Path) -> None:
+def without_a_compiler() -> dict[str, str]:
+    return {**os.environ, "CC": "no-such-compiler"}
+
+
+@pytest.mark.parametrize("how", [["wheel"], ["install", "--editable"]], ids=["wheel", "editable"])
+def test_without_a_compiler_pip_prints_one_line_of_ours(source: Path, tmp_path: Path, how: list[str]) -> None:
+    options = ["--no-deps", "--no-build-isolation", "--disable-pip-version-check"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pip", *how, str(source), *options],
+        cwd=tmp_path,
+        env=without_a_compiler(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    said = done.stdout + done.stderr
+    assert done.returncode != 0
+    assert "[1 lines of output]" in said
+    assert "binlog: this machine lacks the C compiler no-such-compiler (Debian package: gcc)\n" in said
+
+
+def test_the_source_archive_is_made_without_a_compiler_and_builds(source: Path, tmp_path: Path) -> None:
     program = f"import setuptools.build_meta as backend; print(backend.build_sdist({str(tmp_path)!r}))"
-    subprocess.run([sys.executable, "-c", program], cwd=source, capture_output=True, check=True)
+    subprocess.run(
+        [sys.executable, "-c", program], cwd=source, env=without_a_compiler(), capture_output=True, check=True
+    )
     [archive] = tmp_path.glob("*.tar.gz")
     pip("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", tmp_path / "wheels", archive)
     assert len(list((tmp_path / "wheels").iterdir())) == 1
