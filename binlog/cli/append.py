@@ -40,8 +40,9 @@ _RECORD_BYTES_MAX = 64 << 20
     type=click.Choice([mode.name.lower() for mode in binlog.Mode]),
     default=binlog.Mode.SYNC.name.lower(),
     show_default=True,
-    help="How far a record is before the next is read: 'sync' on stable storage; 'flush' in the file, and synced a "
-    "little later; 'stage' in shared memory, and in the file a little later. All is durable when the command ends.",
+    help="How far a record is before the next is read: 'sync' on stable storage; 'flush' in the file, and synced "
+    "within half a second; 'stage' in shared memory, and in the file within 0.2 s. "
+    "All is durable when the command ends.",
 )
 @click.option(
     "--cutover-bytes",

@@ -18,7 +18,7 @@ class Flush(enum.Enum):
 
     SYNC = "sync"  # when the append returns
     ASYNC = "async"  # soon after
-    POOLED = "pooled"  # soon after; until it is in the file, in shared memory
+    POOLED = "pooled"  # soon after; until it is in the file, in shared memory, which RocketMQ does not know
 
 
 QUEUES_PACE = Pace(1.0, 2, 60.0)

@@ -21,8 +21,6 @@ from binlog.log.session import Session
 from binlog.storage.native import fork_generation
 from binlog.storage.segment import sweep
 
-_PAGE_BYTES = 4096
-
 # While so much waits for a sync, the kernel is told so often to begin writing it.  docs/decisions/0017 has the figures.
 _WRITTEN_OUT_BYTES = 4 << 20
 _WRITTEN_OUT_SECONDS = 0.05
@@ -57,9 +55,8 @@ class BackgroundThread:
     def _run(self) -> None:
         sweep()
         intervals = self._intervals
-        flushed = synced = time.monotonic()
-        flush_due, sync_due = flushed + intervals.flush_seconds, synced + intervals.sync_seconds
-        limits_due = flushed
+        limits_due = time.monotonic()
+        flush_due, sync_due = limits_due + intervals.flush_seconds, limits_due + intervals.sync_seconds
         much, seen = False, 0  # waits for a sync
         while not self._stopped.wait(self._seconds_to(min(flush_due, sync_due, limits_due), much=much)):
             session = self._session()
@@ -70,16 +67,14 @@ class BackgroundThread:
                 staged, unconfirmed = _pending(session)
                 if now >= flush_due:
                     flush_due = now + intervals.flush_seconds
-                    if _is_due(staged, intervals.flush_pages, now - flushed, intervals.flush_thorough_seconds):
-                        flushed = now
+                    if staged:
                         _drain(session, confirm=False)
                 much, seen = _WRITTEN_OUT_BYTES <= unconfirmed != seen, unconfirmed
                 if much:
                     _write_out(session, wait=now >= sync_due)
                 if now >= sync_due:
                     sync_due = now + intervals.sync_seconds
-                    if _is_due(unconfirmed, intervals.sync_pages, now - synced, intervals.sync_thorough_seconds):
-                        synced = now
+                    if unconfirmed:
                         _drain(session, confirm=True)
                 if now >= limits_due:
                     limits_due = now + session.limits_look_seconds
@@ -91,10 +86,6 @@ class BackgroundThread:
     def _seconds_to(self, due: float, *, much: bool) -> float:
         seconds = max(due - time.monotonic(), 0)
         return min(seconds, _WRITTEN_OUT_SECONDS) if much else seconds
-
-
-def _is_due(pending: int, pages: int, since: float, thorough_seconds: float) -> bool:
-    return pending > 0 and (pending >= pages * _PAGE_BYTES or since >= thorough_seconds)
 
 
 def _pending(session: Session) -> tuple[int, int]:

@@ -12,28 +12,19 @@ from binlog.storage.group_commit import Mode
 
 @dataclass(frozen=True, kw_only=True)
 class Background:
-    """When a writer's background thread works, for records that no caller waits for.  The defaults are RocketMQ's.
+    """When a writer's background thread works, for records that no caller waits for.
 
-    flush_seconds: how often what is staged is put into the file, where that is at least `flush_pages` pages of 4 KiB
-        or `flush_thorough_seconds` have passed since.
-    sync_seconds: how often what is in the file is synced, where that is at least `sync_pages` pages or
-        `sync_thorough_seconds` have passed since.
+    flush_seconds: a staged record is put into the file so much later at most.
+    sync_seconds: what is in the file is synced so much later at most.
     """
 
     flush_seconds: float = 0.2
-    flush_pages: int = 4
-    flush_thorough_seconds: float = 0.2
     sync_seconds: float = 0.5
-    sync_pages: int = 4
-    sync_thorough_seconds: float = 10.0
 
     def __post_init__(self) -> None:
-        for name in ("flush_seconds", "flush_thorough_seconds", "sync_seconds", "sync_thorough_seconds"):
+        for name in ("flush_seconds", "sync_seconds"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} is more than 0, not {getattr(self, name)}")
-        for name in ("flush_pages", "sync_pages"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name} is 0 or more, not {getattr(self, name)}")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,7 +4,7 @@ Facts relied on:
 
 - nfs(5), "Data and metadata coherence": what a client wrote reaches the server when it is synced, or its file closed;
   an open asks the server anew; and what names are in a directory, or are not, is kept for a minute at most.
-- A writer syncs records of Mode.FLUSH after ten seconds at most, unless told otherwise (binlog.Background).
+- A writer syncs records of Mode.FLUSH after half a second at most, unless told otherwise (binlog.Background).
 - random(4): all processes under one kernel, in whatever container, read the same boot id.
 """
 

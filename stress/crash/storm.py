@@ -31,7 +31,7 @@ _ATTEMPTS = 2_000
 _STOPS = 0.1
 _CUTOVERS = 0.002
 
-_BACKGROUND = Background(flush_seconds=0.01, flush_thorough_seconds=0.01, sync_seconds=0.02, sync_thorough_seconds=0.05)
+_BACKGROUND = Background(flush_seconds=0.01, sync_seconds=0.02)
 _MODES = (
     (Mode.SYNC,), (Mode.SYNC,), (Mode.SYNC,), (Mode.FLUSH,), (Mode.STAGE,), (Mode.SYNC, Mode.FLUSH, Mode.STAGE),
     (Mode.SYNC, Mode.STAGE), (Mode.SYNC,),

@@ -14,16 +14,17 @@ from pathlib import Path
 import pytest
 
 import binlog
-from binlog import Background, Mode, Reader, Ref, Writer
+from binlog import Background, Mode, Reader, Ref, Writer, stat
 from binlog.errors import ClosedError, FullError
 from binlog.format.log_header import LogHeader
 from binlog.log.directory import LogDirectory
 from tests.support.children import Child
 from tests.support.logs import job, jobs_by_writer, read_all
 from tests.support.tracer import observe
+from tests.support.waiting import until
 
 # A thread that does nothing by itself while a test looks.
-_NEVER = Background(flush_seconds=600, flush_thorough_seconds=600, sync_seconds=600, sync_thorough_seconds=600)
+_NEVER = Background(flush_seconds=600, sync_seconds=600)
 
 
 def _header(log: Path, number: int = 1) -> LogHeader:
@@ -59,6 +60,19 @@ def test_a_flushed_record_is_visible_and_confirmed_by_the_next_sync(log: Path) -
         assert _header(log).confirmed_end == 287
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", [Mode.FLUSH, Mode.STAGE])
+def test_what_no_caller_waits_for_is_synced_soon_however_little_it_is(log: Path, mode: Mode) -> None:
+    """A single byte waited for ten seconds: less than four pages were not worth a sync."""
+    with Writer(log, mode=mode) as writer:
+        for _ in range(3):
+            before = stat(log).files[-1].tail
+            writer.append(b"x")
+            since = time.monotonic()
+            until(lambda before=before: (stat(log).files[-1].durable_end or 0) > before)  # type: ignore[misc]
+            assert time.monotonic() - since < 5  # half a second, and what a busy machine adds
+
+
 def test_a_synced_record_makes_all_before_it_durable(log: Path) -> None:
     with Writer(log, background=_NEVER) as writer:
         writer.append(b"flushed", mode=Mode.FLUSH)
@@ -79,7 +93,7 @@ def test_a_staged_record_has_no_place_and_is_not_seen_until_it_is_flushed(log: P
 
 
 def test_what_is_staged_is_flushed_and_synced_without_anybody_asking(log: Path) -> None:
-    quick = Background(flush_seconds=0.01, flush_pages=0, sync_seconds=0.01, sync_pages=0)
+    quick = Background(flush_seconds=0.01, sync_seconds=0.01)
     with Writer(log, mode=Mode.STAGE, background=quick) as writer, Reader(log) as reader:
         for count in range(20):
             writer.append(b"%d" % count)
@@ -109,7 +123,7 @@ def test_more_is_staged_than_the_ring_holds(log: Path) -> None:
 
 
 def test_threads_that_share_a_writer_keep_their_order_in_every_mode(log: Path) -> None:
-    with Writer(log, background=Background(flush_seconds=0.005, flush_pages=0, sync_seconds=0.005)) as writer:
+    with Writer(log, background=Background(flush_seconds=0.005, sync_seconds=0.005)) as writer:
 
         def work(number: int) -> None:
             for count in range(400):
@@ -212,9 +226,7 @@ def test_a_cutover_confirms_what_was_only_flushed(log: Path) -> None:
     assert read_all(log) == [b"one", b"two"]
 
 
-@pytest.mark.parametrize(
-    "wrong", [{"flush_seconds": 0}, {"sync_seconds": -1}, {"flush_pages": -1}, {"sync_thorough_seconds": float("nan")}]
-)
+@pytest.mark.parametrize("wrong", [{"flush_seconds": 0}, {"sync_seconds": -1}, {"sync_seconds": float("nan")}])
 def test_intervals_that_cannot_be_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):
         Background(**wrong)  # type: ignore[arg-type]
@@ -264,7 +276,7 @@ def test_much_that_waits_for_a_sync_is_written_out_before(log: Path) -> None:
 
 
 def test_garbage_where_the_tail_stands_does_not_end_the_background_thread(log: Path) -> None:
-    quick = Background(flush_seconds=0.005, flush_pages=0, sync_seconds=0.01, sync_pages=0, sync_thorough_seconds=0.01)
+    quick = Background(flush_seconds=0.005, sync_seconds=0.01)
     with Writer(log, mode=Mode.FLUSH, background=quick) as writer, Reader(log) as reader:
         writer.append(b"first")
         with (log / "00000001.dat").open("r+b", buffering=0) as file:

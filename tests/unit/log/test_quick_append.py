@@ -26,7 +26,7 @@ from binlog.storage.native import QuickSession, QuickWriter
 from tests.support.children import Child
 from tests.support.logs import job, jobs_by_writer, read_all
 
-_NEVER = Background(flush_seconds=600, flush_thorough_seconds=600, sync_seconds=600, sync_thorough_seconds=600)
+_NEVER = Background(flush_seconds=600, sync_seconds=600)
 _REFS = [Mode.SYNC, Mode.FLUSH]
 
 

@@ -20,7 +20,7 @@ from tests.support.logs import job, jobs_by_writer, read_all
 from tests.support.namespaces import on_a_small_disk, start_on_a_small_disk
 
 _SHM = Path("/dev/shm")
-_NEVER = Background(flush_seconds=600, flush_thorough_seconds=600, sync_seconds=600, sync_thorough_seconds=600)
+_NEVER = Background(flush_seconds=600, sync_seconds=600)
 
 
 def _segment(writer: Writer) -> Segment | None:
