@@ -11,6 +11,7 @@ So nothing is imported here before `DefaultSource` is asked for, and asking for 
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 
@@ -20,7 +21,11 @@ def __getattr__(name: str) -> Any:
     try:
         from binlog.spark.source import BinlogDataSource
     except Exception as problem:  # noqa: BLE001 - whatever is wrong with us must not take others' sources away
-        return _unusable(f"binlog cannot be used here: {type(problem).__name__}: {problem}")
+        return _unusable(
+            f"binlog cannot be used here: {type(problem).__name__}: {problem}.  This process of Spark's runs "
+            f"{sys.executable}; if the driver runs another Python (its sys.executable), set PYSPARK_PYTHON to that "
+            "before Spark starts"
+        )
     return BinlogDataSource
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import binlog
 from binlog.spark.java import find_java_home
+from binlog.spark.worker_python import check_worker_python
 
 CORES = "BINLOG_SPARK_CORES"
 """In the environment of Java, and so of the process that plans a read: how many tasks run at once."""
@@ -59,7 +60,8 @@ def session(
     folders: where tasks look for modules too, on this machine.
     Leaving its `with` block stops it.
     Blocks: some 5 s, for the Java virtual machine.
-    Raises: StateError where no Java for Spark is found, ImportError where PySpark is not installed.
+    Raises: StateError if no Java for Spark is found, or PYSPARK_PYTHON names a Python without binlog; ImportError if
+    PySpark is not installed.
     """
     from pyspark.sql import SparkSession
 
@@ -70,8 +72,10 @@ def session(
     builder = SparkSession.builder.appName(name).master(f"local[{count}]")
     for key, value in {**_SETTINGS, "spark.sql.shuffle.partitions": str(count), **settings}.items():
         builder = builder.config(key, value)
+    environment = {**_spark_environment(folders), CORES: str(count)}
+    check_worker_python(settings, environment)
     # Spark looks at the environment once, when it starts Java.
-    with _environment({**_spark_environment(folders), CORES: str(count)}):
+    with _environment(environment):
         spark = builder.getOrCreate()
     # Spark finds the source by itself, but for one case: installed under a path with a space, it looks for none (its
     # own jar's path comes to it with %20, is not there, and it takes Python to be missing; seen on 4.3).

@@ -48,6 +48,8 @@ try:
         walk_messages,
     )
 except ModuleNotFoundError as error:
+    if not (error.name or "").startswith("binlog."):
+        raise  # a package that the compiled module needs, which its own name tells best
     raise ImportError("binlog's compiled module is missing: install the package (pip install .)") from error
 
 __all__ = [

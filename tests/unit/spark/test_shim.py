@@ -64,3 +64,5 @@ except ImportError as error:
     assert first == "True True binlog"
     assert second.startswith("binlog cannot be used here: ")
     assert named in second
+    assert f"runs {sys.executable}; " in second
+    assert "set PYSPARK_PYTHON" in second
