@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
-from binlog.errors import GoneError, NotFoundError
+from binlog.errors import CorruptError, GoneError, NotFoundError
 from binlog.format.commitlog.key_index import KEY_INDEX_ENTRY, KEY_INDEX_HEADER, KEY_INDEX_SLOT, KeyIndexSize
-from binlog.format.commitlog.message import StoredMessage
+from binlog.format.commitlog.message import DAMAGED_CONTENT, StoredMessage
 from binlog.format.commitlog.properties import KEYS, UNIQUE_KEY, parse_properties
 
 
@@ -69,15 +69,25 @@ def messages_with_key(
 ) -> list[StoredMessage]:
     """Those of the messages at these offsets that have the key and were stored within these times, so many at most.
 
-    The first file of an index may tell of messages that are no longer there.
+    An index tells of messages that may have the key.  In its first file they may be removed; and where RocketMQ cut a
+    damaged end off the log, entries lead to what now lies there, or twice to the same message.
+    Raises: CorruptError where a message lies that is not what was written.
     """
     found: list[StoredMessage] = []
+    seen: set[int] = set()
     for offset in offsets:
         if len(found) == count:
             break
+        if offset in seen:
+            continue
+        seen.add(offset)
         try:
             message = read(offset)
         except (NotFoundError, GoneError):
+            continue
+        except CorruptError as error:
+            if error.rule in DAMAGED_CONTENT:
+                raise
             continue
         if message.topic == topic and key in keys_of(message) and begin_ms <= message.store_ms <= end_ms:
             found.append(message)

@@ -37,6 +37,14 @@ from binlog.storage.files import (
 from binlog.storage.mapping import Mapping
 from binlog.storage.native import ffi, lib
 
+# How much gets blocks at once: of the slots, which keys hit anywhere, and of the entries, which follow one another.
+_CHUNK_BYTES = 1 << 16
+_ENTRIES_AHEAD_BYTES = 1 << 16
+# Between two counts fewer keys are put than this: more is damage.
+_MENDED_MAX = 1 << 16
+# When the message at an offset of the log was stored, if it has a key of this hash; None otherwise.
+StoredMs = Callable[[int, int], int | None]
+
 
 class KeyIndexFile:
     """One file.  One thread at a time may put; any may find."""
@@ -51,6 +59,8 @@ class KeyIndexFile:
             self._fd = create_file(directory_fd, name, self.path)
         else:
             self._fd = open_file(directory_fd, name, self.path, writable=True)
+        self._slots_ready: set[int] = set()  # numbers of chunks of slots that have blocks
+        self._entries_ready = 0  # up to where entries have blocks
         try:
             self._prepare(new=new)
             self._mapping = Mapping(self._fd, size.file_bytes, self.path)
@@ -59,18 +69,17 @@ class KeyIndexFile:
             raise
 
     def _prepare(self, *, new: bool) -> None:
+        """Give a new file its size, durably, and no blocks: `_allocate` does that as keys come."""
         found = os.fstat(self._fd).st_size
         if not new and found != self.size.file_bytes:
             raise CorruptError(self.path, 0, "file_bytes", f"the file has {found} bytes, not {self.size.file_bytes}")
-        try:
-            with own_errors(self.path, "sizing the file"):
-                os.ftruncate(self._fd, self.size.file_bytes)
-            allocate(self._fd, 0, self.size.file_bytes, self.path)  # a store to a page without a block is SIGBUS
-        except BaseException:
-            if new:
-                remove_file(self._directory_fd, self.name, self.path)
-            raise
         if new:
+            try:
+                with own_errors(self.path, "sizing the file"):
+                    os.ftruncate(self._fd, self.size.file_bytes)
+            except BaseException:
+                remove_file(self._directory_fd, self.name, self.path)
+                raise
             sync(self._fd, self.path)
             sync_directory(self._directory_fd, self.path)
 
@@ -85,7 +94,8 @@ class KeyIndexFile:
         return self.header["entry_count"] >= self.size.entries
 
     def put(self, keys: memoryview) -> int:
-        """Put keys, as a Walk has them; how many were, fewer where the file is full."""
+        """Put keys, as a Walk has them; how many were, fewer where the file is full.  Raises: FullError."""
+        self._allocate(keys)
         view = ffi.from_buffer("int64_t[]", keys)
         map_ = self._mapping.address()
         return int(lib.binlog_key_index_put(map_, self.size.slots, self.size.entries, view, len(keys) // 3))
@@ -98,47 +108,94 @@ class KeyIndexFile:
         """The fields of an entry."""
         return KEY_INDEX_ENTRY.unpack(self.read(KEY_INDEX_ENTRY.size, self.size.entry_at(number)))
 
-    def mend_slots(self) -> None:
-        """Have slots lead to the newest entries that count again, where a crash has kept the count from the file."""
-        count = self.header["entry_count"]
-        slots = self.read_slots()
-        beyond = (
-            {slot for slot, newest in enumerate(slots) if newest >= count} if max(slots) >= max(count, 1) else set()
+    def _allocate(self, keys: memoryview) -> None:
+        """Give blocks to what these keys will be stored in: a store to a page without a block is SIGBUS."""
+        hashes = keys[::3].tolist()
+        if len(self._slots_ready) * _CHUNK_BYTES < self.size.entry_at(0):
+            chunks = {self.size.slot_at(hash_) // _CHUNK_BYTES for hash_ in hashes} | {0}
+            for chunk in chunks - self._slots_ready:
+                stop = min((chunk + 1) * _CHUNK_BYTES, self.size.file_bytes)
+                allocate(self._fd, chunk * _CHUNK_BYTES, stop, self.path)
+                self._slots_ready.add(chunk)
+        first = self.header["entry_count"]
+        start, stop = (
+            self.size.entry_at(min(number, self.size.entries)) for number in (first, first + 1 + len(hashes))
         )
-        if not beyond:
-            return
-        right = dict.fromkeys(beyond, 0)
-        for number in range(1, count):
-            slot = self.entry(number)["key_hash"] % self.size.slots
-            if slot in right:
-                right[slot] = number
-        for slot, newest in right.items():
-            self._mapping.write(KEY_INDEX_SLOT.pack({"newest": newest}), self.size.slot_at(slot))
+        if stop > self._entries_ready:
+            start, stop = max(start, self._entries_ready), min(stop + _ENTRIES_AHEAD_BYTES, self.size.file_bytes)
+            allocate(self._fd, start, stop, self.path)
+            self._entries_ready = stop
+
+    def is_sound(self) -> bool:
+        """Whether the header agrees with the first and the last entry; if not, the file is to be made again.
+
+        A count beyond what the file holds would otherwise cost time and memory in everything that follows it.
+        """
+        header = self.header
+        count = header["entry_count"]
+        if not 0 <= count <= self.size.entries:
+            return False
+        if count <= 1:
+            return not any(self.entry(1).values())
+        first, last = self.entry(1), self.entry(count - 1)
+        ends = (header["begin_offset"], header["end_offset"]) == (first["offset"], last["offset"])
+        return ends and first["previous"] == 0 and 0 <= last["previous"] < count - 1
+
+    def mend_slots(self) -> bool:
+        """Have slots lead to entries that count, after a crash that kept the count from the file.
+
+        Whether that can be done: False if an entry that a slot leads to is not there, or too many are to be mended.
+        """
+        count = max(self.header["entry_count"], 1)
+        slots = self.read_slots()
+        if max(slots) < count:
+            return True
+        steps = 0
+        for slot in [slot for slot, newest in enumerate(slots) if newest >= count][: _MENDED_MAX + 1]:
+            number = slots[slot]
+            while number >= count:
+                steps += 1
+                if number >= self.size.entries or steps > _MENDED_MAX:
+                    return False
+                entry = self.entry(number)
+                if not any(entry.values()) or not 0 <= entry["previous"] < number:
+                    return False
+                number = entry["previous"]
+            self._mapping.write(KEY_INDEX_SLOT.pack({"newest": number}), self.size.slot_at(slot))
+        return True
 
     def read_slots(self) -> array[int]:
         """What all slots say."""
         return parse_slots(self.read(self.size.slots * KEY_INDEX_SLOT.size, KEY_INDEX_HEADER.size))
 
-    def cut(self, log_end: int, stored_ms: Callable[[int], int]) -> bool:
-        """Leave out the entries of messages at or behind the log's end; whether any is left.
+    def stored_ms(self, number: int, log_end: int, stored_ms: StoredMs) -> int | None:
+        """When the message of an entry was stored, if it is in the log."""
+        entry = self.entry(number)
+        return stored_ms(entry["key_hash"], entry["offset"]) if 0 <= entry["offset"] < log_end else None
 
-        stored_ms: when the message at an offset was stored.  A death in between changes nothing: the count comes last.
+    def cut(self, log_end: int, stored_ms: StoredMs) -> bool:
+        """Leave out the last entries, up to one whose message is in the log; whether any is left.
+
+        RocketMQ leaves entries of messages that it cut off, and puts those of later messages after them.  They are not
+        looked for: whoever finds an entry compares its message.
+        A death in between changes nothing: the count comes last.
         """
         header = self.header
-        count = header["entry_count"]
-        kept = 1 + bisect_left(range(1, count), log_end, key=lambda number: self.entry(number)["offset"])
-        if kept >= count:
-            return True
+        count = kept = header["entry_count"]
+        end_ms: int | None = None
+        while kept > 1 and end_ms is None:
+            end_ms = self.stored_ms(kept - 1, log_end, stored_ms)
+            kept -= end_ms is None
+        if kept == count or end_ms is None:
+            return kept > 1
         for number in range(count - 1, kept - 1, -1):
             entry = self.entry(number)
             previous = entry["previous"] if 0 <= entry["previous"] < number else 0
             self._mapping.write(KEY_INDEX_SLOT.pack({"newest": previous}), self.size.slot_at(entry["key_hash"]))
             header["slot_count"] -= previous == 0
-        if kept > 1:
-            last = self.entry(kept - 1)["offset"]
-            header |= {"entry_count": kept, "end_offset": last, "end_ms": stored_ms(last)}
-            self._mapping.write(KEY_INDEX_HEADER.pack(header), 0)
-        return kept > 1
+        header |= {"entry_count": kept, "end_offset": self.entry(kept - 1)["offset"], "end_ms": end_ms}
+        self._mapping.write(KEY_INDEX_HEADER.pack(header), 0)
+        return True
 
     def flush(self) -> None:
         """Sync it.  Raises: PoisonedError."""
@@ -169,11 +226,14 @@ class KeyIndex:
         self._files: tuple[KeyIndexFile, ...] = ()
         self._mutex = threading.Lock()
 
-    def load(self, *, believed_ms: int | None) -> int | None:
+    def load(self, *, believed_ms: int | None, removing: Callable[[], None] = lambda: None) -> int | None:
         """Open what is there; when the first message was stored whose key is to be put again, None where none is.
+
+        A file that contradicts itself is removed, with all that come after it.
 
         believed_ms: files with messages stored after that are removed, for what they say may not have come to the disk;
         None believes all.
+        removing: called before a file is removed that has keys.
         """
         again_ms: int | None = None
         with own_errors(self._folder, "listing the folder"):
@@ -184,13 +244,20 @@ class KeyIndex:
                 remove_file(self._directory_fd, name, os.path.join(self._folder, name))
                 continue
             file = KeyIndexFile(self._directory_fd, self._folder, name, self._size, new=False)
+            if again_ms is None and not file.is_sound():
+                again_ms = self._files[-1].header["end_ms"] if self._files else 0
             if again_ms is not None or (believed_ms is not None and file.header["end_ms"] > believed_ms):
                 again_ms = file.header["begin_ms"] if again_ms is None else again_ms
+                removing()
                 file.remove()
             else:
                 self._files = (*self._files, file)
-        if believed_ms is not None and self._files:
-            self._files[-1].mend_slots()
+        if believed_ms is not None and self._files and not self._files[-1].mend_slots():
+            file = self._files[-1]
+            self._files = self._files[:-1]
+            again_ms = file.header["begin_ms"]
+            removing()
+            file.remove()
         sync_directory(self._directory_fd, self._folder)
         return again_ms
 
@@ -201,11 +268,10 @@ class KeyIndex:
 
     @property
     def end_offset(self) -> int:
-        """Where the last message lies that it has; -1 for none."""
+        """Where the message lies whose keys were put last; -1 for none."""
         with self._mutex:
-            return max(
-                (file.header["end_offset"] for file in self._files if file.header["entry_count"] > 1), default=-1
-            )
+            headers = (file.header for file in reversed(self._files))
+            return next((header["end_offset"] for header in headers if header["entry_count"] > 1), -1)
 
     def put(self, keys: memoryview) -> None:
         """Put keys, as a Walk has them, in a new file where the last one is full; not those that it has.
@@ -260,8 +326,16 @@ class KeyIndex:
             if self._files:
                 self._files[-1].flush()
 
-    def truncate(self, log_end: int, stored_ms: Callable[[int], int]) -> None:
-        """Leave out the keys of messages at or behind the commit log's end; stored_ms: see `KeyIndexFile.cut`."""
+    def ends_with(self, log_end: int, stored_ms: StoredMs) -> bool:
+        """Whether its last key is one of a message of the commit log, which ends at `log_end`, or it has none."""
+        with self._mutex:
+            for file in reversed(self._files):
+                if file.header["entry_count"] > 1:
+                    return file.stored_ms(file.header["entry_count"] - 1, log_end, stored_ms) is not None
+        return True
+
+    def truncate(self, log_end: int, stored_ms: StoredMs) -> None:
+        """Leave out the last keys whose messages are not in the commit log, which ends at `log_end`."""
         with self._mutex:
             for file in reversed(self._files):
                 if file.header["entry_count"] <= 1:

@@ -10,11 +10,13 @@ from collections import deque
 from typing import NamedTuple
 
 from binlog.commitlog.files_reader import FilesReader
+from binlog.commitlog.key_chain import keys_of
 from binlog.commitlog.key_index_entries import IndexedKey, KeyIndexEntries
 from binlog.commitlog.message_at import message_at
 from binlog.commitlog.settled import Lost, Settled
 from binlog.errors import CorruptError, NotFoundError
-from binlog.format.commitlog.key_index import seconds_between, tag_hash
+from binlog.format.commitlog.key_index import key_hash, seconds_between, tag_hash
+from binlog.format.commitlog.message import DAMAGED_CONTENT
 from binlog.format.commitlog.properties import TAGS, parse_properties
 from binlog.format.problem import Problem
 
@@ -61,8 +63,8 @@ class KeysCheck:
         self._tell_missing()
         while (entry := self._entry(0)) is not None:
             self._ahead.popleft()
-            due = self._settled.all or entry.offset < end
-            if due and not self._is_removed(entry.offset) and not self._is_tag(entry):
+            due = (self._settled.all and self._settled.cut_ms is None) or entry.offset < end
+            if due and not self._means_nothing(entry):
                 self._tell_extra(entry)
 
     def _entry(self, number: int) -> IndexedKey | None:
@@ -84,7 +86,7 @@ class KeysCheck:
             self._found(key, entry)
             self._keys.popleft()
             self._ahead.popleft()
-        elif entry is not None and (self._is_removed(entry.offset) or self._is_tag(entry)):
+        elif entry is not None and self._means_nothing(entry):
             self._ahead.popleft()
         elif entry is None or self._is_missing(key, entry):
             self._missing.append(key)
@@ -97,6 +99,22 @@ class KeysCheck:
             self._tell(entry, text)
             self._keys.popleft()
             self._ahead.popleft()
+
+    def _means_nothing(self, entry: IndexedKey) -> bool:
+        """Whether it is right that the log's keys have no such entry."""
+        return self._is_removed(entry.offset) or self._is_tag(entry) or self._was_cut_off(entry)
+
+    def _was_cut_off(self, entry: IndexedKey) -> bool:
+        """Whether RocketMQ cut its message off: then it leads to no message, or to one without its key."""
+        if self._settled.cut_ms is None:
+            return False
+        try:
+            message = message_at(self._log, entry.offset)
+        except NotFoundError:
+            return True
+        except CorruptError as error:
+            return error.rule not in DAMAGED_CONTENT
+        return entry.hash not in [key_hash(message.topic, key) for key in keys_of(message)]
 
     def _is_removed(self, offset: int) -> bool:
         """Whether retention has removed a message since."""

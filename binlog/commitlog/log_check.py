@@ -145,6 +145,8 @@ class LogCheck:
             after = self._limit
         if self._settled.until_ms is not None and not self._is_settled(after):
             return False
+        if self._settled.cut_ms is not None and self._was_cut_off(after):
+            return False
         self._files.refresh()
         if place < self._files.min_offset:
             raise NotFoundError(f"the file with {place} was removed")
@@ -162,6 +164,12 @@ class LogCheck:
         self._lost.add(place, after)
         self.end = after
         return True
+
+    def _was_cut_off(self, place: int | None) -> bool:
+        """Whether RocketMQ has cut off what lies here: all it stored comes before, and the next message is older."""
+        message = None if place is None else self._message(place)
+        is_older = message is None or message.store_ms < self.last_ms
+        return is_older and self.last_ms >= (self._settled.cut_ms or 0) > 0
 
     def _is_settled(self, place: int | None) -> bool:
         """Whether a message lies there that is settled, and so everything before it."""

@@ -15,19 +15,44 @@ class QueueReader:
 
     counts: whether the message of a unit may be known of by now.  A unit that lies behind those that do means nothing:
     it is being written, or zeros.
+    leads_there: whether the message of a queue offset lies where a unit says.  Units behind the last one for which it
+    does mean nothing either: RocketMQ leaves those of messages that it cut off.  None if the owner says what counts.
     Raises, in making one: NotFoundError where the queue is not there; AccessError.
     """
 
-    def __init__(self, folder: str, counts: Callable[[QueueUnit], bool]) -> None:
+    def __init__(
+        self,
+        folder: str,
+        counts: Callable[[QueueUnit], bool],
+        leads_there: Callable[[int, QueueUnit], bool] | None = None,
+    ) -> None:
         self._files = FilesReader(folder)
         self._counts = counts
+        self._leads_there = leads_there
+        self._left: tuple[int, int] = (0, 0)  # the last units that mean nothing: from where to before where
 
     def indexes(self, log_start: int) -> range:
         """The queue offsets of its messages that lie in the commit log, which begins at `log_start`."""
         self._files.refresh()
+        start, stop = self._files.min_offset // UNIT_BYTES, self._stop()
+        return range(self.index_of(range(start, stop), log_start), stop)
+
+    def _stop(self) -> int:
+        """Behind which queue offset no unit means anything."""
         all_ = range(self._files.min_offset // UNIT_BYTES, self._files.end // UNIT_BYTES)
-        stop = all_.start + bisect_left(all_, True, key=lambda index: self.unit(index) is None)
-        return range(self.index_of(range(all_.start, stop), log_start), stop)
+        stop = all_.start + bisect_left(all_, True, key=lambda index: not self._counted(index, 1))
+        if self._leads_there is None:
+            return stop
+        end = stop
+        while stop > all_.start:
+            if self._left == (stop, end):
+                return stop  # as the last time: nothing more was put
+            (unit,) = self._counted(stop - 1, 1)
+            if unit == BLANK_UNIT or self._leads_there(stop - 1, unit):
+                break
+            stop -= 1
+        self._left = (stop, end)
+        return stop
 
     def index_of(self, indexes: range, offset: int) -> int:
         """Which of these queue offsets is the first whose message lies at an offset of the commit log or behind it."""
@@ -44,6 +69,13 @@ class QueueReader:
 
     def units(self, index: int, count: int) -> list[QueueUnit]:
         """Up to so many units from a queue offset on, of one file."""
+        found = self._counted(index, count)
+        if found and self._leads_there is not None and not self._leads_there(index + len(found) - 1, found[-1]):
+            # The last one may also be damaged, and others follow.
+            del found[max(self._stop() - index, 0) :]
+        return found
+
+    def _counted(self, index: int, count: int) -> list[QueueUnit]:
         found = []
         for unit in parse_units(self.packed_units(index, count)):
             if not self._counts(unit):

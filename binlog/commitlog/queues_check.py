@@ -133,9 +133,10 @@ class QueuesCheck:
                 break
             # Messages that retention has removed from the log, and what stands for those before the first one.
             known = unit == BLANK_UNIT or 0 <= unit.offset < log_start or unit.offset in self._lost
-            if not known and (self._settled.all or unit.offset < log_end):
+            all_due = self._settled.all and self._settled.cut_ms is None
+            if not known and (all_due or unit.offset < log_end):
                 self._tell_unit(key, index, f"{_said(unit)}, and the log has no such message in the queue")
-        if self._settled.all:
+        if self._settled.all and self._settled.cut_ms is None:
             for index, unit in self._units(key, begin if queue is None else queue.next, end):
                 if any(unit) and not (queue is not None and unit.offset in self._lost):
                     self._tell_unit(key, index, f"{_said(unit)}, and the queue ends before")

@@ -11,12 +11,15 @@ from collections.abc import Callable
 from binlog.commitlog.commit_log import CommitLog
 from binlog.commitlog.consume_queues import ConsumeQueues
 from binlog.commitlog.dispatch import Dispatcher
+from binlog.commitlog.key_chain import keys_of
 from binlog.commitlog.key_index import KeyIndex
 from binlog.commitlog.mapped_file import MappedFile
 from binlog.commitlog.queues_flushing import QueuesFlushing
 from binlog.commitlog.transient_pool import TransientStorePool
 from binlog.errors import CorruptError, NotFoundError
 from binlog.format.commitlog.consume_queue import UNIT_BYTES, QueueUnit
+from binlog.format.commitlog.key_index import key_hash, tag_hash
+from binlog.format.commitlog.properties import TAGS, parse_properties
 
 _FILES_AFTER_CLEAN_STOP = 3
 
@@ -45,39 +48,50 @@ def recover(
     if crashed:
         queues_flushing.forget()  # another crash, in the middle of this, leaves what it says of queues and index untrue
     recovery_ms = checkpoint.recovery_ms
-    again_ms = index.load(believed_ms=recovery_ms if crashed else None)
-    removed = index.empty and again_ms is None and checkpoint.index_ms > 0
-    if again_ms is not None:
-        recovery_ms = min(recovery_ms, again_ms - 1)
+    again_ms = index.load(believed_ms=recovery_ms if crashed else None, removing=queues_flushing.forget)
+    if again_ms is None and index.empty and checkpoint.index_ms > 0:
+        again_ms = 0  # somebody removed its files
+        queues_flushing.forget()
     start = told_from = _start_after_crash(log, recovery_ms) if crashed else _start_after_clean_stop(log)
     for key, queue in queues.items():
         queue.recover(start if crashed else None)
         if crashed:
             queue.truncate(log.files.max_offset, _leads_there(log, key))
-    anew = bool(log.files.files) and (removed or not any(queue.max_index for queue in queues))
+    anew = bool(log.files.files) and not any(queue.max_index for queue in queues)
+    changed = crashed or anew or again_ms is not None
+    if again_ms is not None:
+        _put_keys(log, index, _start_after_crash(log, again_ms - 1), start)
     if anew:
         told_from = log.files.min_offset  # somebody removed the files
         queues_flushing.forget()
     if not _tell(log, queues, dispatcher, told_from):
-        anew = True
+        changed = True
         queues_flushing.forget()
         for queue in queues:
             queue.clear()
         _tell(log, queues, dispatcher, log.files.min_offset, anew=True)
     end = dispatcher.offset
+    if end < start:
+        text = "no whole message lies here, and others follow: queues cannot be made anew, and the log is left as it is"
+        raise CorruptError(log.files.folder, end, "message", text)
     if log.files.files:
         if crashed:
             log.files.write_anew(start, end)
         log.files.truncate(end)
     for buffer in left:
         buffer.remove()
-    index.truncate(end, lambda offset: log.read(offset).store_ms)
-    for queue in queues:
-        queue.truncate(end)
+    if not index.ends_with(end, _stored_ms(log)):
+        changed = True
+        queues_flushing.forget()
+        index.truncate(end, _stored_ms(log))
+        # RocketMQ puts no keys of messages that lie before those it cut off, and neither did telling them just now.
+        _put_keys(log, index, index.end_offset, end)
+    for key, queue in queues.items():
+        queue.truncate(end, _leads_there(log, key))  # RocketMQ leaves units of messages that it cut off
         queue.correct_min_index(log.files.min_offset)
     log.queue_offsets = {key: queue.max_index for key, queue in queues.items()}
     log.recovered(dispatcher.store_ms)
-    if crashed or anew:
+    if changed:
         queues_flushing.flush(0)
 
 
@@ -113,6 +127,29 @@ def _leads_there(log: CommitLog, key: tuple[str, int]) -> Callable[[int, QueueUn
         return (message.topic, message.queue_id, message.queue_offset) == (*key, index)
 
     return leads_there
+
+
+def _put_keys(log: CommitLog, index: KeyIndex, start: int, end: int) -> None:
+    """Put the keys of all messages between two offsets; in a file with damage, of those before that."""
+    for file in log.files:
+        if file.offset < end and file.end > start:
+            for _, found in log.walks(file.offset, min(file.end, end), check=False):
+                index.put(found.keys)
+
+
+def _stored_ms(log: CommitLog) -> Callable[[int, int], int | None]:
+    """When the message at an offset was stored, if it has a key of this hash."""
+
+    def stored_ms(hash_: int, offset: int) -> int | None:
+        try:
+            message = log.read(offset)
+        except (CorruptError, NotFoundError):
+            return None
+        tag = parse_properties(message.properties).get(TAGS, "")
+        hashes = [key_hash(message.topic, key) for key in keys_of(message)]
+        return message.store_ms if hash_ in (*hashes, tag_hash(message.topic, tag)) else None
+
+    return stored_ms
 
 
 def _start_after_clean_stop(log: CommitLog) -> int:

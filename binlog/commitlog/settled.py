@@ -13,16 +13,20 @@ class Settled:
     """Up to where: an offset of the commit log, or the time at which a message was stored, None for all of it.
 
     What lies behind is in flight: it is being written, or a crash kept it from the disk and recovery will see to it.
+    cut_ms: if RocketMQ had the store last, when its last message was stored.  What lies behind that may be what
+    RocketMQ cut off, which it neither erases nor takes out of queues and key index.
     """
 
     end: int | None = None
     until_ms: int | None = None
+    cut_ms: int | None = None
 
     @classmethod
     def of(cls, state: StoreState) -> Settled:
         """That of a store in this state."""
         if state.clean:
-            return cls()
+            foreign = state.news is None and state.checkpoint is not None
+            return cls(cut_ms=state.checkpoint.log_ms if foreign and state.checkpoint is not None else None)
         if state.owned and state.news is not None:
             return cls(end=state.news.readable_end)
         return cls(until_ms=0 if state.checkpoint is None else state.checkpoint.recovery_ms)

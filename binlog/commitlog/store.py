@@ -301,8 +301,13 @@ class MessageStore:
         return self._find(topic, key, begin_ms, end_ms, count)
 
     def _find(self, topic: str, key: str, begin_ms: int, end_ms: int, count: int) -> list[StoredMessage]:
-        offsets = self._index.find(topic, key, begin_ms=begin_ms, end_ms=end_ms, count=count)
-        return messages_with_key(offsets, self._log.read, topic, key, begin_ms, end_ms, count)
+        looked_at = count
+        while True:
+            offsets = self._index.find(topic, key, begin_ms=begin_ms, end_ms=end_ms, count=looked_at)
+            found = messages_with_key(offsets, self._log.read, topic, key, begin_ms, end_ms, count)
+            if len(found) >= count or len(offsets) < looked_at:
+                return found
+            looked_at *= 4  # some of them have another key
 
     def _there(self, offsets: Iterable[int]) -> Iterator[StoredMessage]:
         """The messages that lie there, without those that were removed: queues follow the log."""

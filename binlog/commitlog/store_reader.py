@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Self
 
@@ -14,19 +14,20 @@ from binlog.commitlog.consume_queues import list_queues
 from binlog.commitlog.files_reader import FilesReader
 from binlog.commitlog.key_chain import messages_with_key
 from binlog.commitlog.key_index_reader import KeyIndexReader, slots_of
+from binlog.commitlog.log_end import LogEnd
 from binlog.commitlog.log_scan import LogScan
 from binlog.commitlog.message_at import message_at
 from binlog.commitlog.queue_reader import QueueReader
 from binlog.commitlog.sidecar import SidecarReader
 from binlog.commitlog.survey import refuse_features
-from binlog.errors import ClosedError, NotFoundError
+from binlog.errors import ClosedError, CorruptError, NotFoundError
 from binlog.format.commitlog.consume_queue import BLANK_UNIT, QueueUnit
 from binlog.format.commitlog.java_hash import java_hash
-from binlog.format.commitlog.message import StoredMessage
+from binlog.format.commitlog.message import DAMAGED_CONTENT, StoredMessage
 from binlog.format.commitlog.names import COMMIT_LOG_FOLDER, INDEX_FOLDER, QUEUES_FOLDER
 from binlog.format.commitlog.properties import TAGS, parse_properties
 from binlog.format.commitlog.sidecar import News
-from binlog.storage.files import open_named_directory
+from binlog.storage.files import is_folder, open_named_directory
 
 _UNITS_AT_ONCE = 256
 _OPEN_QUEUES_MAX = 64
@@ -64,6 +65,8 @@ class StoreReader:
         except BaseException:
             os.close(self._directory_fd)
             raise
+        self._log_end = LogEnd(self._log)
+        self._end: int | None = None  # of the log, where nobody tells; None until it is needed
         self._sidecar: SidecarReader | None = None
         self._look()
 
@@ -71,6 +74,7 @@ class StoreReader:
         """See what is new."""
         if self._closed:
             raise ClosedError(f"the reader of {self.path} is closed")
+        self._end = None
         if self._sidecar is None:
             try:
                 self._sidecar = SidecarReader(self._directory_fd, self.path)
@@ -78,10 +82,38 @@ class StoreReader:
                 return
         self._news = self._sidecar.news()
 
+    def _readable_end(self) -> int:
+        """Up to where the log may be read, as its owner says or, if nobody does, as it is found."""
+        if self._news is not None:
+            return self._news.readable_end
+        if self._end is None:
+            self._end = self._log_end.find()
+        return self._end
+
+    def _is_readable(self, end: int) -> bool:
+        """Whether what ends there may be read."""
+        return (self._news is None and self._log_end.is_before_last_file(end)) or end <= self._readable_end()
+
     def _counts(self, unit: QueueUnit) -> bool:
         if unit.offset < 0 or unit.message_bytes <= 0:
             return False
-        return self._news is None or unit == BLANK_UNIT or unit.offset + unit.message_bytes <= self._news.readable_end
+        return unit == BLANK_UNIT or self._is_readable(unit.offset + unit.message_bytes)
+
+    def _leads_there(self, topic: str, queue_id: int) -> Callable[[int, QueueUnit], bool]:
+        """Whether the message of a queue offset lies where a unit says."""
+
+        def leads_there(index: int, unit: QueueUnit) -> bool:
+            if self._news is not None or unit.offset < self._log_start:
+                return True
+            try:
+                message = message_at(self._log, unit.offset)
+            except NotFoundError:
+                return False
+            except CorruptError as error:
+                return error.rule in DAMAGED_CONTENT
+            return (message.topic, message.queue_id, message.queue_offset) == (topic, queue_id, index)
+
+        return leads_there
 
     @property
     def _log_start(self) -> int:
@@ -95,14 +127,11 @@ class StoreReader:
 
         Raises: NotFoundError where none is so low, or none may be read so high; CorruptError where none begins there.
         """
-        if not self._is_readable(offset):
+        if not self._is_readable(offset + 1):
             self._look()
-            if not self._is_readable(offset):
+            if not self._is_readable(offset + 1):
                 raise NotFoundError(f"{self._log.folder}: no message at {offset} that may be read")
         return message_at(self._log, offset)
-
-    def _is_readable(self, offset: int) -> bool:
-        return self._news is None or offset < self._news.readable_end
 
     def scan(self, offset: int | None = None) -> Iterator[StoredMessage]:
         """The messages that may be read now, whatever their topic, in the order of the commit log.
@@ -111,7 +140,7 @@ class StoreReader:
         Raises: ValueError where a message lies about the offset, and not at it; CorruptError.
         """
         self._look()
-        scan = LogScan(self._log, None if self._news is None else self._news.readable_end)
+        scan = LogScan(self._log, self._readable_end())
         if offset is not None:
             scan.check_place(offset)
         return scan.messages(self._log_start if offset is None else offset)
@@ -124,7 +153,7 @@ class StoreReader:
     def log_offset_by_time(self, store_ms: int) -> int:
         """Where in the commit log the first message lies that was stored at a time or after it; the end, for none."""
         self._look()
-        return LogScan(self._log, None if self._news is None else self._news.readable_end).offset_by_time(store_ms)
+        return LogScan(self._log, self._readable_end()).offset_by_time(store_ms)
 
     def find(
         self, topic: str, key: str, *, begin_ms: int = 0, end_ms: int = 2**62, count: int = 64
@@ -137,8 +166,8 @@ class StoreReader:
         index = self._key_index()
         if index is None:
             return []
-        end = 2**63 if self._news is None else self._news.readable_end
-        # What lies behind is being told of just now, and may not be on the disk.
+        end = self._readable_end()
+        # What lies behind is being told of just now, and may not be on the disk; or it was cut off.
         offsets = (offset for offset in index.find(topic, key, begin_ms, end_ms) if self._log_start <= offset < end)
         return messages_with_key(offsets, self.read, topic, key, begin_ms, end_ms, count)
 
@@ -242,9 +271,11 @@ class StoreReader:
         found = self._queues.get((topic, queue_id))
         if found is None:
             folder = os.path.join(self.path, QUEUES_FOLDER, topic, str(queue_id))
-            if not os.path.isdir(folder):
+            if not is_folder(folder):
                 return None
-            found = self._queues[topic, queue_id] = QueueReader(folder, self._counts)
+            found = self._queues[topic, queue_id] = QueueReader(
+                folder, self._counts, self._leads_there(topic, queue_id)
+            )
             if len(self._queues) > _OPEN_QUEUES_MAX:
                 self._queues.popitem(last=False)[1].close()
         self._queues.move_to_end((topic, queue_id))

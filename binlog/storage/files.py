@@ -80,6 +80,15 @@ def list_folder(path: str) -> list[str]:
     return []
 
 
+def is_folder(path: str) -> bool:
+    """Whether a folder is there.  Raises: AccessError where that cannot be known."""
+    with own_errors(path, "looking for the folder"):
+        try:
+            return stat.S_ISDIR(os.stat(path).st_mode)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+
+
 def make_directory(path: str) -> None:
     """Make the directory where there is none; its parent must be there.  Not durable yet: see `sync_parent`.
 

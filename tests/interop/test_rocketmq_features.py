@@ -36,19 +36,19 @@ def _is_refused(path: Path, error: type[Exception], text: str) -> None:
 
 @pytest.mark.parametrize("feature", _UNKNOWN)
 def test_a_store_with_an_unknown_feature_is_refused_unchanged(feature: str, tmp_path: Path) -> None:
-    path = golden.unpack_feature(feature, tmp_path)
+    path = golden.unpack_from(golden.FEATURES_ARCHIVE, feature, tmp_path)
     _is_refused(path, VersionError, "has changed nothing")
 
 
 @pytest.mark.parametrize("feature", _UNKNOWN)
 def test_check_names_an_unknown_feature(feature: str, tmp_path: Path) -> None:
-    path = golden.unpack_feature(feature, tmp_path)
+    path = golden.unpack_from(golden.FEATURES_ARCHIVE, feature, tmp_path)
     assert {problem.rule for problem in check_store(path, key_slots=50)} == {"feature"}
 
 
 @pytest.mark.parametrize("feature", _UNKNOWN)
 def test_a_reader_refuses_a_store_whose_queues_it_cannot_read(feature: str, tmp_path: Path) -> None:
-    path = golden.unpack_feature(feature, tmp_path)
+    path = golden.unpack_from(golden.FEATURES_ARCHIVE, feature, tmp_path)
     if feature in _HIDES_MESSAGES:
         with pytest.raises(VersionError):
             StoreReader(path)

@@ -42,6 +42,9 @@ ROLLBACK = 3 << 2
 BORN_HOST_V6 = 1 << 4
 STORE_HOST_V6 = 1 << 5
 
+# Rules that a message breaks which begins as it should: it is damaged.  Where any other is broken, none begins there.
+DAMAGED_CONTENT = frozenset({"body_crc", "record_crc"})
+
 _ADDRESS_BYTES = (4, 16)
 
 

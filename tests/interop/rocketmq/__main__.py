@@ -24,8 +24,8 @@ def main() -> None:
             made = golden.make(peer)
             print(f"{made.name}: {made.stat().st_size} bytes")
             if peer.version in golden.FEATURES_ARCHIVE.name:
-                made = golden.make_features(peer)
-                print(f"{made.name}: {made.stat().st_size} bytes")
+                for made in (golden.make_features(peer), golden.make_cut(peer)):
+                    print(f"{made.name}: {made.stat().st_size} bytes")
         old = golden.is_old(peer.version)
         for flush, record_crc, killed in itertools.product(Flush, (True, False), (False, True)):
             if flush is Flush.POOLED and killed:

@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from binlog.commitlog.store_reader import StoreReader
 from tests.interop.rocketmq.peer import HERE, StorePeer
 
 # Each store, and how it was written.  What a version cannot do is left out for it.
@@ -26,6 +27,11 @@ FEATURES: dict[str, dict[str, object]] = {
     "extended-queues": {"extension": 1},
 }
 FEATURES_ARCHIVE = HERE / "features-5.3.3.tar.xz"
+# Stores whose damaged end the real store cut off before it went on with messages of other sizes, or of the same.
+CUT = {"smaller": 13, "same": 40, "larger": 300}
+CUT_ARCHIVE = HERE / "cut-5.3.3.tar.xz"
+_CUT_SIZES = {"units_in_file": 100, "entries": 500}
+_DAMAGED = 40
 _SAID = "said.json"
 # What a broker would have beside the store: the delayed message, which has long been due, was given on.
 _DELIVERED = '{"dataVersion":{"counter":1,"stateVersion":0,"timestamp":1795394539234},"offsetTable":{3:1}}'
@@ -69,12 +75,32 @@ def make_features(peer: StorePeer) -> Path:
     return FEATURES_ARCHIVE
 
 
-def unpack_feature(store: str, folder: Path) -> Path:
-    """Return a copy of a store of FEATURES."""
-    with tarfile.open(FEATURES_ARCHIVE) as file:
+def unpack_from(kept: Path, store: str, folder: Path) -> Path:
+    """Return a copy of a store of an archive."""
+    with tarfile.open(kept) as file:
         members = [member for member in file.getmembers() if Path(member.name).parts[:1] == (store,)]
-        file.extractall(folder, members, filter="data")
+        # `filter` came with Python 3.11.4.
+        file.extractall(folder, members, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
     return folder / store
+
+
+def make_cut(peer: StorePeer) -> Path:
+    """Have the real store write 60 messages, damage one, have it open that and append 7: all stores of CUT."""
+    with tempfile.TemporaryDirectory() as name:
+        for store, body_bytes in CUT.items():
+            path = Path(name, store)
+            peer.append(path, count=60, body=CUT["same"], **_CUT_SIZES)
+            with StoreReader(path) as reader:
+                (message,), _ = reader.pull("orders", 0, _DAMAGED, 1)
+            (file,) = (path / "commitlog").glob("*0")
+            data = bytearray(file.read_bytes())
+            at = data.index(message.body, message.offset)
+            data[at : at + 20] = b"\xff" * 20
+            file.write_bytes(data)
+            peer.append(path, count=7, body=body_bytes, **_CUT_SIZES)
+        with tarfile.open(CUT_ARCHIVE, "w:xz") as file:
+            file.add(name, ".", filter=_plain)
+    return CUT_ARCHIVE
 
 
 def _plain(member: tarfile.TarInfo) -> tarfile.TarInfo:
@@ -86,11 +112,7 @@ def _plain(member: tarfile.TarInfo) -> tarfile.TarInfo:
 
 def unpack(version: str, store: str, folder: Path) -> tuple[Path, dict[str, Any]]:
     """A copy of a store, and what the real one said of it."""
-    with tarfile.open(archive(version)) as file:
-        members = [member for member in file.getmembers() if Path(member.name).parts[:1] == (store,)]
-        # Python 3.11.2, which is Debian 12's, has no filters yet; later versions warn of a call without one.
-        file.extractall(folder, members, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
-    made = folder / store
+    made = unpack_from(archive(version), store, folder)
     delay_offsets = made / "store" / "config" / "delayOffset.json"
     delay_offsets.parent.mkdir(exist_ok=True)
     delay_offsets.write_text(_DELIVERED)

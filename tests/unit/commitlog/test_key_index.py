@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import contextlib
 import os
+import tracemalloc
 from array import array
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -9,7 +11,8 @@ import pytest
 
 from binlog.commitlog.key_index import KeyIndex, KeyIndexSize
 from binlog.errors import CorruptError
-from binlog.format.commitlog.key_index import key_hash
+from binlog.format.commitlog.key_index import KEY_INDEX_HEADER, key_hash
+from tests.support.checked_stores import overwrite
 
 _SIZE = KeyIndexSize(slots=7, entries=20)
 _BEGIN_MS = 1_700_000_000_000
@@ -204,3 +207,47 @@ def test_other_files_are_left_alone(make: _Make, tmp_path: Path) -> None:
     index.load(believed_ms=0)
     index.put(_keys(1))
     assert sorted(len(name) for name in os.listdir(tmp_path)) == [6, 17]
+
+
+def test_the_first_key_takes_little_of_the_disk(tmp_path: Path) -> None:
+    """RocketMQ's files are of 420 MB; what no key has come to is a hole."""
+    with contextlib.closing(KeyIndex(str(tmp_path), KeyIndexSize())) as index:
+        index.put(_keys(1))
+        (path,) = tmp_path.iterdir()
+        assert path.stat().st_size > 400_000_000
+        assert path.stat().st_blocks * 512 < 1 << 20
+        index.put(_keys(*range(2, 5000)))
+        assert [index.find("t", f"key {number}") for number in range(1, 5000, 99)] == [
+            [100 * number] for number in range(1, 5000, 99)
+        ]
+
+
+@pytest.mark.parametrize("field", ["entry_count", "begin_offset", "end_offset"])
+@pytest.mark.parametrize("value", [-1, 0, 1, 3, 12_345, 19_999_999, 2**31 - 1])
+def test_a_header_that_the_entries_contradict_is_not_believed(tmp_path: Path, field: str, value: int) -> None:
+    """A count beyond what is there would cost seconds and hundreds of megabytes."""
+    with contextlib.closing(KeyIndex(str(tmp_path), KeyIndexSize())) as index:
+        index.put(_keys(*range(1, 9)))
+        (file,) = index._files
+        header = file.header | {field: value}
+    (path,) = tmp_path.iterdir()
+    overwrite(path, 0, KEY_INDEX_HEADER.pack(header))
+    tracemalloc.start()
+    try:
+        with contextlib.closing(KeyIndex(str(tmp_path), KeyIndexSize())) as index:
+            assert index.load(believed_ms=2**62) == 0  # its keys are to be put again
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("newest", [9, 100, 2**31 - 1])
+def test_slots_that_lead_to_no_entry_cost_little(tmp_path: Path, newest: int) -> None:
+    with contextlib.closing(KeyIndex(str(tmp_path), KeyIndexSize(slots=200_000, entries=1000))) as index:
+        index.put(_keys(*range(1, 9)))
+    (path,) = tmp_path.iterdir()
+    overwrite(path, KEY_INDEX_HEADER.size, newest.to_bytes(4, "big") * 200_000)
+    with contextlib.closing(KeyIndex(str(tmp_path), KeyIndexSize(slots=200_000, entries=1000))) as index:
+        assert index.load(believed_ms=2**62) == _BEGIN_MS + 1000
+    assert list(tmp_path.iterdir()) == []

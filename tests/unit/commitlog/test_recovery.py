@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from binlog.commitlog.check import check_store
 from binlog.commitlog.flush_services import Pace
 from binlog.commitlog.key_chain import find_offsets
 from binlog.commitlog.key_index import KeyIndexSize
@@ -22,8 +23,9 @@ from binlog.commitlog.message import Message
 from binlog.commitlog.options import Flush, StoreOptions
 from binlog.commitlog.retention import Retention
 from binlog.commitlog.store import MessageStore
-from binlog.errors import AccessError, ClosedError, FullError
+from binlog.errors import AccessError, ClosedError, CorruptError, FullError
 from binlog.format.commitlog.key_index import KEY_INDEX_HEADER, key_hash
+from tests.support.checked_stores import OPTIONS, flip, log_file, make, overwrite, stored
 from tests.support.checkout import ROOT
 from tests.support.waiting import until, until_told
 
@@ -286,3 +288,36 @@ def test_appends_go_on_when_queues_have_room_again(tmp_path: Path) -> None:
         until(lambda: not store._concerns)
         store.append(Message("t", b"second"))
         until(lambda: [message.body for message in store.pull("t", 0, 0, 9)] == [b"first", b"second"])
+
+
+def test_queues_that_were_removed_do_not_have_the_log_cut_at_old_damage(tmp_path: Path) -> None:
+    path = make(tmp_path, OPTIONS, count=600)
+    early = stored(path)[3]
+    flip(*log_file(path, early.offset + 95))
+    before = [file.read_bytes() for file in sorted((path / "commitlog").iterdir())]
+    shutil.rmtree(path / "consumequeue")
+    with pytest.raises(CorruptError, match="queues cannot be made anew"):
+        MessageStore(path, OPTIONS)
+    assert [file.read_bytes() for file in sorted((path / "commitlog").iterdir())] == before
+
+
+def test_a_key_index_that_was_removed_does_not_have_the_log_cut_at_old_damage(tmp_path: Path) -> None:
+    path = make(tmp_path, OPTIONS, count=600)
+    messages = stored(path)
+    flip(*log_file(path, messages[3].offset + 95))
+    shutil.rmtree(path / "index")
+    with MessageStore(path, OPTIONS) as store:
+        assert store.max_offset == messages[-1].offset + messages[-1].message_bytes
+        assert len(store.find("b", "key-599")) == len(store.find("b", "key-101")) == 1
+
+
+@pytest.mark.parametrize("crashed", [False, True])
+def test_a_key_index_that_contradicts_itself_is_made_again(tmp_path: Path, *, crashed: bool) -> None:
+    path = make(tmp_path, OPTIONS, count=600)
+    files = sorted((path / "index").iterdir())
+    overwrite(files[len(files) // 2], KEY_INDEX_HEADER.offset("entry_count"), (2**31 - 1).to_bytes(4, "big"))
+    if crashed:
+        (path / "abort").touch()
+    with MessageStore(path, OPTIONS) as store:
+        assert [n for n in range(600) if len(store.find("ab"[n % 2], f"key-{n}")) != 1] == []
+    assert check_store(path) == []

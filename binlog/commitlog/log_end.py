@@ -1,0 +1,98 @@
+"""Finds where a commit log ends whose owner tells readers nothing, as RocketMQ does not.
+
+RocketMQ cuts a damaged end off by going on before it: what lay behind stays in the file, with valid messages in it, and
+queues and key index go on leading to them.  Whoever has no owner to ask must therefore go through the last file.
+"""
+
+from __future__ import annotations
+
+import re
+
+from binlog.commitlog.files_reader import FilesReader
+from binlog.errors import CorruptError, NotFoundError
+from binlog.format.commitlog.message import BLANK, MAGIC_V1, MAGIC_V2, MESSAGE, ends_file, parse_message_at
+from binlog.storage.messages import WalkStop, walk
+
+_PIECE_BYTES = 1 << 20
+_HEAD_BYTES = 64
+_MAGICS = tuple(magic.to_bytes(4, "big") for magic in (MAGIC_V1, MAGIC_V2))
+_MAGIC = re.compile(b"|".join(map(re.escape, _MAGICS)))
+
+
+class LogEnd:
+    """The end of the log in `files`; each look goes on from the one before."""
+
+    def __init__(self, files: FilesReader) -> None:
+        self._files = files
+        self._end: int | None = None
+        self._last_ms = 0  # when the last message before the end was stored
+        self._seen = (0, b"")  # an end, and what lies there, behind which no message comes
+
+    def is_before_last_file(self, offset: int) -> bool:
+        """Whether an offset lies before the last file, so that the end need not be looked for."""
+        return bool(self._files.offsets) and offset <= self._files.offsets[-1] and offset <= self._start()
+
+    def find(self) -> int:
+        """Return up to where the log has messages now."""
+        self._files.refresh()
+        if self._end is None or self._end < self._files.min_offset:
+            self._end = self._start()
+        size = _PIECE_BYTES
+        while True:
+            try:
+                start = self._files.start_of(self._end)
+                rest_bytes = start + self._files.file_bytes(start) - self._end
+                data = self._files.read(min(size, max(rest_bytes, 0)), self._end)
+            except NotFoundError:
+                return self._end
+            found = walk(data, self._end, check=False)
+            self._end += found.consumed
+            self._last_ms = found.store_ms or self._last_ms
+            rest = data[found.consumed :]
+            if found.stop is WalkStop.BLANK and ends_file(rest, rest_bytes - found.consumed):
+                self._end = start + self._files.file_bytes(start)
+            elif found.stop is WalkStop.SHORT and len(data) < rest_bytes:
+                size = _PIECE_BYTES if found.consumed else 2 * size
+            elif found.stop is WalkStop.END and data:
+                size = _PIECE_BYTES
+            elif not self._pass_damage():
+                return self._end
+
+    def _start(self) -> int:
+        """Where the last file starts that begins with a message; RocketMQ makes files ahead."""
+        for start in reversed(self._files.offsets):
+            if any(self._files.read(BLANK.size, start)):
+                return start
+        return self._files.min_offset
+
+    def _pass_damage(self) -> bool:
+        """Move past a damaged message to the next one that was stored after the last; whether there is one.
+
+        One that was stored before it lay there before the end was cut off.
+        """
+        assert self._end is not None
+        head = self._files.read(_HEAD_BYTES, self._end)
+        if not any(head[: BLANK.size]) or (self._end, head) == self._seen:
+            return False
+        start = self._files.start_of(self._end)
+        path, stop = self._files.path_of(start), start + self._files.file_bytes(start)
+        at = self._end + 1
+        while at < stop:
+            data = self._files.read(min(_PIECE_BYTES, stop - at), at)
+            for match in _MAGIC.finditer(data):
+                place = at + match.start() - MESSAGE.offset("magic")
+                try:
+                    size = int.from_bytes(self._files.read(4, place), "big")
+                    message = parse_message_at(
+                        self._files.read(min(size, stop - place), place), place, path, place - start
+                    )
+                except CorruptError:
+                    continue
+                if message.store_ms >= self._last_ms:
+                    self._end = place
+                    return True
+                self._seen = (self._end, head)
+                return False
+            at += max(len(data) - len(_MAGICS[0]) + 1, 1)
+        self._seen = (self._end, head)
+        return False
