@@ -39,7 +39,7 @@ class Position:
     """A position file to start from and to keep up to date."""
 
     def __init__(self, path: str) -> None:
-        self._path = path
+        self.path = path
         self._stored = self._load()
 
     @property
@@ -52,20 +52,20 @@ class Position:
         if ref == self._stored:
             return
         try:
-            _replace(self._path, f"{ref}\n".encode())
+            _replace(self.path, f"{ref}\n".encode())
         except OSError as error:
             raise CommandError(
-                f"{self._path}: the position cannot be kept: {error.strerror}", ExitCode.FAILED
+                f"{self.path}: the position cannot be kept: {error.strerror}", ExitCode.FAILED
             ) from error
         self._stored = ref
 
     def _load(self) -> binlog.Ref | None:
         try:
-            return read_position(self._path)
+            return read_position(self.path)
         except OSError as error:
             raise CommandError(system_text(error), ExitCode.CANNOT_OPEN) from error
         except ValueError as error:
-            raise CommandError(f"{self._path}: {error}", ExitCode.USAGE) from error
+            raise CommandError(f"{self.path}: {error}", ExitCode.USAGE) from error
 
 
 def _replace(path: str, data: bytes) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 from pathlib import Path
 
@@ -171,3 +172,68 @@ def test_a_position_that_cannot_be_kept_is_1(log: Path, tmp_path: Path, capfd: p
     captured = capfd.readouterr()
     assert captured.out == "one\n"
     assert "the position cannot be kept" in captured.err
+
+
+def test_a_pruned_position_is_told_with_the_option_that_goes_on(log: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    fill(log, [b"1", b"2"], [b"3"], [b"4"], [b"5"])
+    position = log.parent / "position"
+    position.write_text("1:261\n")
+    binlog.prune(log, keep_bytes=0, before=binlog.Ref(3, 0))
+    for more in ([], ["--from", "beginning"]):
+        assert main(["tail", *more, "--position", str(position), str(log)]) == 3
+        assert "'--if-pruned oldest' goes on with the oldest record" in capfd.readouterr().err
+        assert position.read_text() == "1:261\n"
+    resume = ["tail", "--if-pruned", "oldest", "--position", str(position), str(log)]
+    assert main(resume) == 0
+    said = capfd.readouterr()
+    assert said.out == "4\n5\n"
+    missed = "missed: all from 1:261 up to 3:256, in files 1 to 2, which retention removed"
+    assert said.err == f"binlog: {missed}\n"
+    assert position.read_text() == f"{binlog.stat(log).tail}\n"
+    assert main(resume) == 0
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_position_of_another_log_is_told_with_what_to_do(log: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    fill(log, [b"1"])
+    position = log.parent / "position"
+    position.write_text("1:300\n")
+    assert main(["tail", "--position", str(position), str(log)]) == 2
+    assert f"the position is not of this log: remove {position} to start afresh" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("option", ["fail", "oldest"])
+def test_a_follower_that_is_overtaken_by_retention(log: Path, option: str) -> None:
+    fill(log, [b"x" * 1000] * 300, [b"2"])
+    with started("tail", "-f", "--from", "beginning", "--if-pruned", option, log) as process:
+        read_lines(process.stdout, 1)
+        # It waits for its output to be read: the pipe is full.
+        with binlog.Writer(log) as writer:
+            for number in (3, 4):
+                writer.cutover()
+                writer.append(b"%d" % number)
+        binlog.prune(log, before=binlog.Ref(4, 0))
+        if option == "oldest":
+            while read_lines(process.stdout, 1) != [b"4\n"]:
+                pass
+            process.send_signal(signal.SIGINT)
+            code, error = ended(process)
+            assert code == -signal.SIGINT
+            assert b"missed: all from " in error
+        else:
+            assert process.stdout is not None
+            assert process.stdout.readall()
+            code, error = ended(process)
+            assert (code, b"'--if-pruned oldest' goes on" in error) == (1, True)
+
+
+def test_it_waits_for_a_directory_only_if_told(log: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["tail", "-f", str(log)]) == 3
+    assert capfd.readouterr().err == f"binlog: {log}: there is no such directory\n"
+    with started("tail", "-F", "--from", "end", log) as process:
+        # A writer in this process makes it at any moment of the other's start.
+        fill(log, [b"first"])
+        with binlog.Writer(log) as writer:
+            while not select.select([process.stdout], [], [], 0.05)[0]:
+                writer.append(b"more")
+        assert read_lines(process.stdout, 1)[0] in (b"first\n", b"more\n")
