@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 from binlog import errors
 from binlog.format.problem import Problem
 from binlog.format.ref import Ref
+from binlog.format.values import parse_bytes, parse_seconds
 from binlog.log.archive import Archived, Dictionary, archive
 from binlog.log.batch import Batch, Entry
 from binlog.log.check import check, file_sizes
@@ -64,6 +65,8 @@ __all__ = [
     "narrow",
     "open_paging",
     "open_queue",
+    "parse_bytes",
+    "parse_seconds",
     "prune",
     "repair",
     "split",

@@ -58,7 +58,7 @@ def open_paging(
 def open_queue(
     path: str | os.PathLike[str],
     *,
-    mode: Mode = Mode.SYNC,
+    mode: Mode | str = Mode.SYNC,
     memory_bytes: int = MEMORY_BYTES,
     options: PagingOptions | None = None,
     journal_options: JournalOptions | None = None,

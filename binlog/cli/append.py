@@ -54,7 +54,7 @@ _RECORD_BYTES_MAX = 64 << 20
     "--cutover-age",
     callback=seconds_from,
     metavar="TIME",
-    help="The same once it was made so long ago, and has records: 15min, 12h, 1d.",
+    help="The same once it was made so long ago, and has records: 15m, 12h, 1d.",
 )
 @timeout_option
 @file_system_option

@@ -32,7 +32,7 @@ _LEVEL_MAX = 19
     "--keep-age",
     callback=seconds_from,
     metavar="TIME",
-    help="Leave what was closed less than so long ago: 90s, 15min, 12h, 30d, 2w.",
+    help="Leave what was closed less than so long ago: 90s, 15m, 12h, 30d, 2w.",
 )
 @click.option(
     "--level",

@@ -16,14 +16,23 @@ import click
 from binlog.cli.exits import Signalled, opening
 from binlog.cli.log_watch import LogWatch
 from binlog.cli.monitor_lines import json_line, text_line
-from binlog.cli.options import directory_argument, json_option, need_log, not_nan, path_type
+from binlog.cli.options import directory_argument, json_option, need_log, path_type
 from binlog.cli.output import STANDARD_OUTPUT, write_line
+from binlog.cli.quantities import seconds_from
 from binlog.cli.rates import Amount
 
 _LAST_RECORDS = 200
 _IDLE_SECONDS = 1.0
 _REDRAW_SECONDS = 0.1
+_INTERVAL_SECONDS_MIN = 0.01
 _INTERVAL_SECONDS_MAX = 86_400.0
+
+
+def _interval_from(context: click.Context, parameter: click.Parameter, value: str) -> float:
+    seconds = seconds_from(context, parameter, value)
+    if seconds is None or not _INTERVAL_SECONDS_MIN <= seconds <= _INTERVAL_SECONDS_MAX:
+        raise click.BadParameter(f"{value!r} is not from {_INTERVAL_SECONDS_MIN} s to a day")
+    return seconds
 
 
 @click.command("monitor", short_help="Watch the log live: rate, files, followers, records.")
@@ -39,12 +48,11 @@ _INTERVAL_SECONDS_MAX = 86_400.0
 )
 @click.option(
     "--interval",
-    type=click.FloatRange(min=0.01, max=_INTERVAL_SECONDS_MAX),
-    callback=not_nan,
-    metavar="SECONDS",
-    default=1.0,
+    callback=_interval_from,
+    metavar="TIME",
+    default="1s",
     show_default=True,
-    help="The time between lines where the output is not a terminal.",
+    help="The time between lines, 0.5s or 1m for one, where the output is not a terminal.",
 )
 @click.option("--once", is_flag=True, help="Show the log as it is now, and end.")
 @json_option("Print lines, each a JSON object, on a terminal too.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import re
 from collections.abc import Callable
@@ -11,15 +10,13 @@ from typing import Any, TypeVar
 import click
 
 import binlog
+from binlog.cli.quantities import seconds_from
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 _Start = binlog.Ref | binlog.Start
 _StartCallback = Callable[[click.Context, click.Parameter, str | None], _Start | None]
-
-
-_SECONDS_MAX = 1e9
 
 
 def start_from(*starts: binlog.Start) -> _StartCallback:
@@ -76,21 +73,13 @@ def json_option(text: str) -> Callable[[_Command], _Command]:
     return click.option("--json", "as_json", is_flag=True, help=text)
 
 
-def not_nan(_: click.Context, __: click.Parameter, value: float | None) -> float | None:
-    """An option's callback: what no range refuses."""
-    if value is not None and math.isnan(value):
-        raise click.BadParameter("not a number")
-    return value
-
-
 def timeout_option(command: _Command) -> _Command:
     """--timeout, how long to wait for the lock."""
     return click.option(
         "--timeout",
-        type=click.FloatRange(min=0, max=_SECONDS_MAX),
-        callback=not_nan,
-        metavar="SECONDS",
-        help="How long to wait for another program that holds the log's lock; then exit with 4. "
+        callback=seconds_from,
+        metavar="TIME",
+        help="How long to wait for another program that holds the log's lock; then exit with 4: 5, 5s, 1m. "
         "Without it, wait for ever.",
     )(command)
 

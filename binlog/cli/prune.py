@@ -27,7 +27,7 @@ from binlog.cli.records import object_line
     "--keep-age",
     callback=seconds_from,
     metavar="TIME",
-    help="Keep what was closed less than so long ago: 90s, 15min, 12h, 30d, 2w.",
+    help="Keep what was closed less than so long ago: 90s, 15m, 12h, 30d, 2w.",
 )
 @click.option("--before", callback=ref_from, metavar="REF", help="Keep the file of this ref, and all after it.")
 @click.option("--damaged", is_flag=True, help="Remove too what recovery or repair had set aside from those files.")

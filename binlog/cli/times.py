@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable
-from datetime import UTC, datetime
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 import click
@@ -14,8 +14,8 @@ import binlog
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
-_AGO = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([smhdw])(?:\s+ago)?", re.ASCII)
-_UNIT_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+# A number alone would be a year to some, and a time ago to others.
+_NUMBER = re.compile(r"[0-9.]+", re.ASCII)
 
 
 def parse_since(text: str) -> binlog.Since:
@@ -23,9 +23,10 @@ def parse_since(text: str) -> binlog.Since:
 
     Raises: ValueError.
     """
-    ago = _AGO.fullmatch(text.strip())
-    if ago is not None:
-        return binlog.Since(time.time() - float(ago[1]) * _UNIT_SECONDS[ago[2]])
+    ago = text.strip().removesuffix("ago").rstrip()
+    if not _NUMBER.fullmatch(ago):
+        with suppress(ValueError):
+            return binlog.Since(timedelta(seconds=binlog.parse_seconds(ago)))
     try:
         moment = datetime.fromisoformat(text.strip())
     except ValueError:

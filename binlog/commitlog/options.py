@@ -11,6 +11,7 @@ from binlog.commitlog.retention import Retention
 from binlog.format.commitlog.consume_queue import UNITS_IN_FILE
 from binlog.format.commitlog.host import Host
 from binlog.format.commitlog.key_index import KeyIndexSize
+from binlog.format.values import settle
 
 
 class Flush(enum.Enum):
@@ -53,3 +54,7 @@ class StoreOptions:
     store_host: Host = LOCAL_HOST
     record_crc: bool = True
     body_bytes_max: int = BODY_BYTES_MAX
+
+    def __post_init__(self) -> None:
+        """Take words for a flush, sizes and times too.  Raises: TypeError, ValueError."""
+        settle(self)

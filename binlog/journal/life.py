@@ -14,6 +14,7 @@ from binlog.errors import BinlogError, ClosedError, FullError, PoisonedError, St
 from binlog.format.journal.file_header import JournalLayout, aligned
 from binlog.format.journal.names import LOCK_FILE
 from binlog.format.journal.record import Kind, record_bytes
+from binlog.format.values import plain_bytes
 from binlog.journal.appender import Appender
 from binlog.journal.compaction import Compactor
 from binlog.journal.journal_file import JournalFile
@@ -272,7 +273,7 @@ class JournalLife:
         self, kind: int, tx_id: int, record_id: int, user_type: int, body: bytes, counts: bytes
     ) -> tuple[JournalFile, int]:
         if type(body) is not bytes:
-            body = memoryview(body).tobytes()
+            body = plain_bytes(body)
         layout = self._files.layout
         if layout is JournalLayout.JBM_2008_07 and body and kind in _WITHOUT_BODY:
             raise ValueError(f"{Kind(kind).name} has no body in the layout {layout.value!r}")
@@ -296,7 +297,8 @@ class JournalLife:
         if sync is Sync.WAIT:
             self._refuse_callback()
         elif type(sync) is not Sync:
-            raise TypeError(f"sync is a binlog.journal.Sync, and not {sync!r}")
+            words = ", ".join(f"Sync.{each.name}" for each in Sync)
+            raise TypeError(f"sync is a binlog.journal.Sync: {words}; and not {sync!r}")
 
     def _refuse_reentry(self) -> None:
         # In a signal handler, or a __del__, in the middle of a call of this thread, which would wait for itself.

@@ -30,6 +30,7 @@ from binlog.format.journal.file_header import (
 )
 from binlog.format.journal.names import ATTIC_FOLDER, COMPACTED_END, CONTROL_FILE, LOCK_FILE, NEW_END, JournalNames
 from binlog.format.problem import Problem, problem_of
+from binlog.format.values import member
 from binlog.journal.control_file import CHANGED, FileMoves, changed_file, damaged_files, parse_control
 from binlog.journal.recognition import LaidOut, recognise, recognised_for_reading
 from binlog.storage.failures import own_errors
@@ -98,6 +99,7 @@ def look(path: str | os.PathLike[str], names: JournalNames, layout: JournalLayou
     another one; CorruptError where their records are of no layout that is known; BusyError where names change again and
     again; GoneError.
     """
+    layout = None if layout is None else member(JournalLayout, layout, "layout")
     path = os.path.abspath(path)
     with _directory(path) as directory_fd:
         listed, found = _list_settled(path, directory_fd, names, layout)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from binlog.format.journal.file_header import ALIGNMENT_MAX, JournalLayout
 from binlog.format.journal.names import JournalNames
+from binlog.format.values import settle
 
 FILE_BYTES_MIN = 1024
 
@@ -50,7 +51,8 @@ class JournalOptions:
     compact_ratio: float = 0.30
 
     def __post_init__(self) -> None:
-        """Raises: ValueError."""
+        """Take words for a layout, sizes and times too.  Raises: TypeError, ValueError."""
+        settle(self, layout=JournalLayout)
         wrong = {
             "file_bytes": self.file_bytes < FILE_BYTES_MIN or self.file_bytes >= 1 << 31,
             "alignment": not 1 <= self.alignment <= min(ALIGNMENT_MAX, self.file_bytes // 2)

@@ -17,11 +17,13 @@ import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 
 from binlog.errors import BusyError, CorruptError, GoneError, NotFoundError, VersionError
 from binlog.format.archive_file import RAW_BYTES_MAX
 from binlog.format.log_header import Flag, LogHeader
 from binlog.format.names import archive_draft_name, archive_draft_number, archive_file_name, log_file_name
+from binlog.format.values import member, seconds_of
 from binlog.log.closed_files import ClosedFile, closed_files, is_written, list_files
 from binlog.log.directory import LogDirectory
 from binlog.log.evidence import FileEvidence
@@ -76,9 +78,9 @@ def archive(
     path: str | os.PathLike[str],
     *,
     keep_last: int = 0,
-    keep_seconds: float | None = None,
+    keep_seconds: float | timedelta | str | None = None,
     level: int = LEVEL_DEFAULT,
-    dictionary: Dictionary = Dictionary.AUTO,
+    dictionary: Dictionary | str = Dictionary.AUTO,
     dry_run: bool = False,
 ) -> list[Archived]:
     """Put a compressed archive in the place of each closed file, oldest first, and tell of each.
@@ -97,7 +99,9 @@ def archive(
     Raises: NotFoundError if there is no log; BusyError where another process archives or repairs it; AccessError,
     CorruptError, VersionError for a file's header; FullError, PoisonedError, which leave the file; ValueError.
     """
-    _check_arguments(keep_last, keep_seconds, level, dictionary)
+    dictionary = member(Dictionary, dictionary, "dictionary")
+    keep_seconds = None if keep_seconds is None else seconds_of(keep_seconds, "keep_seconds")
+    _check_arguments(keep_last, keep_seconds, level)
     directory = LogDirectory(path)
     try:
         directory.log_numbers()
@@ -117,14 +121,13 @@ def archive(
         directory.close()
 
 
-def _check_arguments(keep_last: int, keep_seconds: float | None, level: int, dictionary: Dictionary) -> None:
+def _check_arguments(keep_last: int, keep_seconds: float | None, level: int) -> None:
     if keep_last < 0:
         raise ValueError(f"keep_last is 0 or more, not {keep_last}")
     if keep_seconds is not None and not 0 <= keep_seconds < math.inf:
         raise ValueError(f"keep_seconds is 0 or more, not {keep_seconds}")
     if not 1 <= level <= LEVEL_MAX:
         raise ValueError(f"level is 1 to {LEVEL_MAX}, not {level}")
-    Dictionary(dictionary)
 
 
 def _wanted(directory: LogDirectory, keep_last: int, keep_seconds: float | None) -> tuple[Sequence[ClosedFile], bool]:
@@ -212,7 +215,7 @@ class _RawFile:
         path = os.path.join(self._directory.path, name)
         fd = create_file(self._directory.fd, name, path, access_like(os.fstat(self._fd)))
         try:
-            auto = Dictionary(dictionary) is Dictionary.AUTO
+            auto = dictionary is Dictionary.AUTO
             chosen = choose_dictionary(self._fd, header, index, level=level, path=self._path) if auto else b""
             write_archive(fd, source, index, level=level, dictionary=chosen, path=path)
             verify_archive(fd, source, index, path=path)

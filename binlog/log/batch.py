@@ -10,6 +10,7 @@ from typing import NamedTuple
 from binlog.errors import FullError
 from binlog.format.record import LENGTH_BYTES, RECORD_BYTES_FORMAT_MAX
 from binlog.format.ref import Ref
+from binlog.format.values import plain_bytes
 from binlog.storage.checksum import crc32c
 from binlog.storage.native import BatchIterator, frame_records
 from binlog.storage.records import Stop, gather, scan, spread
@@ -94,7 +95,7 @@ class Batch:
     @classmethod
     def from_records(cls, records: Iterable[bytes | bytearray | memoryview]) -> Batch:
         """A batch to be appended, of records at hand, 4 GiB at most."""
-        framed = frame_records([memoryview(record).tobytes() for record in records], RECORD_BYTES_FORMAT_MAX)
+        framed = frame_records([plain_bytes(record) for record in records], RECORD_BYTES_FORMAT_MAX)
         assert framed is not None
         data, starts = framed
         if len(data) > _OFFSET_MAX:

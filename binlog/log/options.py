@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from binlog.format.values import settle
 from binlog.log.limits import Limits
 from binlog.log.writable_file import PREPARE_BYTES_FIRST
 from binlog.storage.files import FileSystem
@@ -22,6 +23,7 @@ class Background:
     sync_seconds: float = 0.5
 
     def __post_init__(self) -> None:
+        settle(self)
         for name in ("flush_seconds", "sync_seconds"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} is more than 0, not {getattr(self, name)}")

@@ -16,6 +16,7 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 
 from binlog.errors import BusyError, NotFoundError
 from binlog.format.names import (
@@ -28,6 +29,7 @@ from binlog.format.names import (
     log_file_name,
 )
 from binlog.format.ref import Ref
+from binlog.format.values import settle
 from binlog.log.closed_files import ClosedFile, ListedFile, closed_files, is_written, list_files
 from binlog.log.directory import LogDirectory
 from binlog.log.header_reading import read_header
@@ -62,6 +64,12 @@ class Retention:
     before: Ref | None = None
 
     def __post_init__(self) -> None:
+        settle(self)
+        before: object = self.before
+        if isinstance(before, str):
+            object.__setattr__(self, "before", Ref.parse(before))
+        elif before is not None and not isinstance(before, Ref):
+            raise TypeError(f"before is a Ref or its text, not {before!r}")
         if self.keep_bytes is None and self.keep_seconds is None and self.before is None:
             raise ValueError("one of keep_bytes, keep_seconds and before is needed")
         if self.keep_bytes is not None and self.keep_bytes < 0:
@@ -81,17 +89,17 @@ class Retention:
 def prune(
     path: str | os.PathLike[str],
     *,
-    keep_bytes: int | None = None,
-    keep_seconds: float | None = None,
-    before: Ref | None = None,
+    keep_bytes: int | str | None = None,
+    keep_seconds: float | timedelta | str | None = None,
+    before: Ref | str | None = None,
     damaged: bool = False,
     dry_run: bool = False,
 ) -> list[Pruned]:
     """Remove closed files, oldest first, and tell which; their indexes and archives go with them.
 
-    keep_bytes: keep at least so many of the newest bytes: a file goes where those after it have as many.
-    keep_seconds: keep what was closed less than so long ago.
-    before: keep the file of this ref and all after it.
+    keep_bytes: keep at least so many of the newest bytes, or "10G": a file goes where those after it have as many.
+    keep_seconds: keep what was closed less than so long ago: seconds, a timedelta, or "30d".
+    before: keep the file of this ref, or of its text, and all after it.
     damaged: remove too what recovery or repair had set aside from those files.
     dry_run: remove nothing.
     At least one of the first three must be given; a file goes where all that are given allow it.
@@ -100,11 +108,16 @@ def prune(
     Raises: NotFoundError if there is no log; AccessError, CorruptError, VersionError, PoisonedError; ValueError, also
     for a ref beyond the log.
     """
-    retention = Retention(keep_bytes=keep_bytes, keep_seconds=keep_seconds, before=before)
+    retention = Retention(  # which takes what stands for a number, too
+        keep_bytes=keep_bytes,  # type: ignore[arg-type]
+        keep_seconds=keep_seconds,  # type: ignore[arg-type]
+        before=before,  # type: ignore[arg-type]
+    )
     directory = LogDirectory(path)
     try:
         directory.log_numbers()
         files = list(list_files(directory))
+        before = retention.before
         if before is not None and files and before.number > files[-1].header.number:
             raise ValueError(f"{before}: there is no such file; the newest is {files[-1].header.number}")
         if not dry_run:

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Self
 from binlog.errors import ClosedError
 from binlog.format.record import RECORD_BYTES_FORMAT_MAX
 from binlog.format.ref import Ref
+from binlog.format.values import byte_count
 from binlog.log.batch import Batch, Entry
 from binlog.log.cursor import Cursor
 from binlog.log.directory import LogDirectory
-from binlog.log.start import Place, Start, check_start
+from binlog.log.start import Place, Start, place_from
 from binlog.storage.native import BatchIterator
 
 RECORD_BYTES_MAX = 64 << 20
@@ -29,7 +30,8 @@ class Reader(BatchIterator):
     """Reads the records of the log in a directory, in order, and follows it as it grows.
 
     path: the directory, which must be there; it may have no files yet.
-    start: a Ref to begin at (a record's, or a file's tail), a Sequence, a Since, Start.BEGINNING or Start.END.
+    start: a Ref to begin at (a record's, or a file's tail) or its text, a Sequence, a Since, Start.BEGINNING or
+        Start.END, or their words "beginning" and "end".
     follow: False stops at the end of the first file read.
     record_bytes_max: a larger record is refused with FullError, 64 MiB unless told.
 
@@ -43,14 +45,15 @@ class Reader(BatchIterator):
     def __init__(
         self,
         path: str | os.PathLike[str],
-        start: Place = Start.BEGINNING,
+        start: Place | str = Start.BEGINNING,
         *,
         follow: bool = True,
-        record_bytes_max: int = RECORD_BYTES_MAX,
+        record_bytes_max: int | str = RECORD_BYTES_MAX,
     ) -> None:
+        record_bytes_max = byte_count(record_bytes_max, "record_bytes_max")
         if not 0 <= record_bytes_max <= RECORD_BYTES_FORMAT_MAX:
             raise ValueError(f"record_bytes_max is 0 to {RECORD_BYTES_FORMAT_MAX}, not {record_bytes_max}")
-        check_start(start)
+        start = place_from(start)
         super().__init__(Ref, Entry)
         self._closed = False
         self._cursor = Cursor(LogDirectory(path), start, follow=follow, record_bytes_max=record_bytes_max)

@@ -7,11 +7,13 @@ told.  See docs/decisions/0006-fillers-for-damaged-records.md for why the place 
 from __future__ import annotations
 
 import os
+from datetime import timedelta
 from typing import NamedTuple
 
 from binlog.errors import CorruptError, NotFoundError, VersionError
 from binlog.format.log_header import LogHeader
 from binlog.format.names import log_file_name
+from binlog.format.values import member, seconds_of
 from binlog.log.directory import LogDirectory
 from binlog.log.evidence import FileEvidence
 from binlog.log.file_repair import FileRepair
@@ -42,8 +44,8 @@ def repair(
     path: str | os.PathLike[str],
     *,
     dry_run: bool = False,
-    lock_timeout: float | None = None,
-    file_system: FileSystem = FileSystem.LOCAL,
+    lock_timeout: float | timedelta | str | None = None,
+    file_system: FileSystem | str = FileSystem.LOCAL,
 ) -> list[Repair]:
     """Repair the log in a directory as far as that can be done, and tell what was done; an empty list for nothing.
 
@@ -60,6 +62,8 @@ def repair(
     Raises: NotFoundError if there is no log; BusyError where another process repairs it, or holds a lock for long;
     AccessError; FullError; PoisonedError.
     """
+    file_system = member(FileSystem, file_system, "file_system")
+    lock_timeout = None if lock_timeout is None else seconds_of(lock_timeout, "lock_timeout")
     directory = LogDirectory(path)
     try:
         directory.log_numbers()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
+from time import time
 
 from binlog.format.ref import COUNT_MAX, Ref
 
@@ -38,24 +39,28 @@ class Sequence:
 class Since:
     """What was appended at a time or later: none of it is left out, and some that is older may come before it.
 
-    time: a datetime with a zone, or seconds since 1970 UTC, as time.time() gives them.
+    time: a datetime with a zone, or seconds since 1970 UTC, as time.time() gives them; or a timedelta before now.
     The index tells times, of a commit or of 64 KiB of records together; without one they are a file's.
     """
 
-    time: datetime | float
+    time: datetime | float | timedelta
 
     def __post_init__(self) -> None:
+        if isinstance(self.time, timedelta):
+            object.__setattr__(self, "time", time() - self.time.total_seconds())
         if isinstance(self.time, datetime):
             if self.time.tzinfo is None or self.time.utcoffset() is None:
                 raise ValueError(f"a time without a zone: {self.time}")
         elif not isinstance(self.time, int | float) or isinstance(self.time, bool):
-            raise TypeError(f"a time is a datetime or seconds, not {type(self.time).__name__}")
+            kinds = "a datetime with a zone, a timedelta before now, or seconds since 1970"
+            raise TypeError(f"a time is {kinds}, not {type(self.time).__name__}")
         elif self.time != self.time or abs(self.time) > COUNT_MAX // _NS:
             raise ValueError(f"out of range for a time: {self.time}")
 
     @property
     def time_ns(self) -> int:
         """Nanoseconds since 1970 UTC, 0 for what is before that."""
+        assert not isinstance(self.time, timedelta)
         if isinstance(self.time, datetime):
             whole = self.time.replace(microsecond=0).timestamp()
             return max(int(whole) * _NS + self.time.microsecond * 1000, 0)
@@ -66,9 +71,19 @@ Place = Ref | Sequence | Since | Start
 """What a reader may begin at."""
 
 
-def check_start(start: object) -> None:
-    """Raise TypeError or ValueError where this is no place to begin at."""
+def place_from(start: object) -> Place:
+    """Return the place to begin at, also of the text of a ref, and of the words 'beginning' and 'end'.
+
+    Raises: TypeError, ValueError.
+    """
+    if isinstance(start, str):
+        words = {each.value: each for each in Start}
+        try:
+            return words.get(start.lower()) or Ref.parse(start)
+        except ValueError:
+            raise ValueError(f"start is a ref such as '1:256', 'beginning' or 'end', not {start!r}") from None
     if not isinstance(start, Ref | Sequence | Since | Start):
-        raise TypeError(f"start is a Ref, a Sequence, a Since or a Start, not {type(start).__name__}")
+        raise TypeError(f"start is a Ref or its text, a Sequence, a Since or a Start, not {type(start).__name__}")
     if isinstance(start, Ref):
         start.validate()
+    return start

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Generic, Literal, NoReturn, Self, TypedDict, overload
 
 from binlog.errors import ClosedError, FullError
 from binlog.format.record import RECORD_BYTES_FORMAT_MAX, frame
 from binlog.format.ref import COUNT_MAX, Ref
+from binlog.format.values import byte_count, member, plain_bytes, seconds_of
 from binlog.log.background import BackgroundThread
 from binlog.log.batch import Batch
 from binlog.log.directory import LogDirectory
@@ -32,13 +34,13 @@ if TYPE_CHECKING:
     class _Options(TypedDict, total=False):
         strict: bool
         background: Background | None
-        record_bytes_max: int
-        prepare_bytes: int
-        cutover_bytes: int | None
-        cutover_seconds: float | None
-        lock_timeout: float | None
+        record_bytes_max: int | str
+        prepare_bytes: int | str
+        cutover_bytes: int | str | None
+        cutover_seconds: float | timedelta | str | None
+        lock_timeout: float | timedelta | str | None
         permissions: int | None
-        file_system: FileSystem
+        file_system: FileSystem | str
 
 else:
     from typing import TypeVar
@@ -66,7 +68,8 @@ class Writer(QuickWriter, Generic[_Place]):
     record_bytes_max: the largest record accepted, 64 MiB unless told, 2**31-1 at most.
     prepare_bytes: the largest step in which space is allocated ahead of the tail.
     cutover_bytes, cutover_seconds: cut over by itself once the open file has so many bytes, or was made so long ago and
-        has records; None for no such limit.  An append never fails because of that.
+        has records; None for no such limit.  "1G", "12h" and a timedelta stand for such numbers.  An append never fails
+        because of that.
     lock_timeout: seconds to wait for the lock before BusyError, in turn with everybody else; None waits for ever.  If
         another process has begun the append's commit by then, it waits for that, 5 s at most, then UnknownOutcomeError.
     permissions: of new files, exactly; None for those of the newest file, or 0640 for the first one.
@@ -92,23 +95,37 @@ class Writer(QuickWriter, Generic[_Place]):
     ) -> None: ...
     @overload
     def __init__(
-        self: Writer[Ref | None], path: str | os.PathLike[str], *, mode: Mode, **options: Unpack[_Options]
+        self: Writer[Ref | None], path: str | os.PathLike[str], *, mode: Mode | str, **options: Unpack[_Options]
     ) -> None: ...
     def __init__(
         self,
         path: str | os.PathLike[str],
         *,
-        mode: Mode = Mode.SYNC,
+        mode: Mode | str = Mode.SYNC,
         strict: bool = False,
         background: Background | None = None,
-        record_bytes_max: int = _DEFAULTS.record_bytes_max,
-        prepare_bytes: int = _DEFAULTS.prepare_bytes,
-        cutover_bytes: int | None = None,
-        cutover_seconds: float | None = None,
-        lock_timeout: float | None = None,
+        record_bytes_max: int | str = _DEFAULTS.record_bytes_max,
+        prepare_bytes: int | str = _DEFAULTS.prepare_bytes,
+        cutover_bytes: int | str | None = None,
+        cutover_seconds: float | timedelta | str | None = None,
+        lock_timeout: float | timedelta | str | None = None,
         permissions: int | None = None,
-        file_system: FileSystem = FileSystem.LOCAL,
+        file_system: FileSystem | str = FileSystem.LOCAL,
     ) -> None:
+        mode = member(Mode, mode, "mode")
+        file_system = member(FileSystem, file_system, "file_system")
+        record_bytes_max = byte_count(record_bytes_max, "record_bytes_max")
+        prepare_bytes = byte_count(prepare_bytes, "prepare_bytes")
+        if cutover_bytes is not None:
+            cutover_bytes = byte_count(cutover_bytes, "cutover_bytes")
+        if cutover_seconds is not None:
+            cutover_seconds = seconds_of(cutover_seconds, "cutover_seconds")
+        if lock_timeout is not None:
+            lock_timeout = seconds_of(lock_timeout, "lock_timeout")
+        if background is not None and not isinstance(background, Background):
+            raise TypeError(f"background is a binlog.Background, not {background!r}")
+        if permissions is not None and not isinstance(permissions, int):
+            raise TypeError(f"permissions are a number such as 0o640, not {permissions!r}")
         if not 0 <= record_bytes_max <= RECORD_BYTES_FORMAT_MAX:
             raise ValueError(f"record_bytes_max is 0 to {RECORD_BYTES_FORMAT_MAX}, not {record_bytes_max}")
         if prepare_bytes < 4096:
@@ -119,7 +136,7 @@ class Writer(QuickWriter, Generic[_Place]):
             raise ValueError(f"cutover_seconds is more than 0, and {_SECONDS_MAX} at most, not {cutover_seconds}")
         if permissions is not None and not 0 <= permissions <= 0o7777:
             raise ValueError(f"permissions are 0 to 0o7777, not {permissions:#o}")
-        self._mode = Mode(mode)
+        self._mode = mode
         self._record_bytes_max = record_bytes_max
         self._options = WriterOptions(
             mode=self._mode,
@@ -147,8 +164,8 @@ class Writer(QuickWriter, Generic[_Place]):
     @overload
     def append(self, record: Record, *, mode: Literal[Mode.STAGE]) -> None: ...
     @overload
-    def append(self, record: Record, *, mode: Mode | None) -> Ref | _Place | None: ...
-    def append(self, record: Record, *, mode: Mode | None = None) -> object:
+    def append(self, record: Record, *, mode: Mode | str | None) -> Ref | _Place | None: ...
+    def append(self, record: Record, *, mode: Mode | str | None = None) -> object:
         """Append one record and return where it lies; None in Mode.STAGE, where it has no place yet.
 
         record: 0..record_bytes_max bytes, stored exactly as given.
@@ -158,8 +175,8 @@ class Writer(QuickWriter, Generic[_Place]):
         """
         if type(record) is not bytes:
             # Bytes are what native/quick_append.c begins with; it calls this for all that it leaves undone.
-            return super().append(memoryview(record).tobytes(), mode=mode)
-        mode = self._mode if mode is None else Mode(mode)
+            return super().append(plain_bytes(record), mode=mode)
+        mode = self._mode if mode is None else member(Mode, mode, "mode")
         if len(record) > self._record_bytes_max:
             self._refuse_size(len(record))
         session = self._open_session()
@@ -175,13 +192,15 @@ class Writer(QuickWriter, Generic[_Place]):
         _append_slowly = append
         del append
 
-    def append_many(self, records: Iterable[Record], *, mode: Mode | None = None) -> Refs:
+    def append_many(self, records: Iterable[Record], *, mode: Mode | str | None = None) -> Refs:
         """Append records together and return where each lies; as Mode.FLUSH in Mode.STAGE.
 
         They lie in one file, one after the other, become visible at once, and after a crash either all of them are
         there or none.  Durable on return in Mode.SYNC.
         Blocks and raises: as `append`.
         """
+        if isinstance(records, bytes | bytearray | memoryview | str):
+            raise TypeError("append_many takes several records, as a list of them; append takes one")
         copied = list(records)
         framed = frame_records(copied, self._record_bytes_max)
         if framed is None:
@@ -194,7 +213,7 @@ class Writer(QuickWriter, Generic[_Place]):
         number, offset = session.append(data, len(copied), self._mode_together(mode, session), framed=True)
         return Refs(number, offset, starts)
 
-    def append_batch(self, batch: Batch, *, mode: Mode | None = None) -> Ref:
+    def append_batch(self, batch: Batch, *, mode: Mode | str | None = None) -> Ref:
         """Append the records of a batch together, as `append_many` does, with no Python object for any of them.
 
         Returns where the first one lies; the others follow it as in the batch.
@@ -251,9 +270,9 @@ class Writer(QuickWriter, Generic[_Place]):
         """The last turn of a source that is in the log, or None.  Blocks and raises as `append`."""
         return self._open_session().last_turn(source)
 
-    def _mode_together(self, mode: Mode | None, session: Session) -> Mode:
+    def _mode_together(self, mode: Mode | str | None, session: Session) -> Mode:
         """The mode for records that are appended together."""
-        if (self._mode if mode is None else mode) is _SYNC:
+        if (self._mode if mode is None else member(Mode, mode, "mode")) is _SYNC:
             return _SYNC
         if self._background is None:
             self._start_background(session)
@@ -323,7 +342,7 @@ class Writer(QuickWriter, Generic[_Place]):
         session._background = True
 
     def _checked(self, record: Record) -> bytes:
-        record = memoryview(record).tobytes()
+        record = plain_bytes(record)
         if len(record) > self._record_bytes_max:
             self._refuse_size(len(record))
         return record

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from binlog.format.pagestore.page import PAGE_BYTES_MAX, PAGE_BYTES_MIN, is_page_size
+from binlog.format.values import settle
 from binlog.storage.group_commit import Mode
 
 CACHE_PAGES_MIN = 8
@@ -28,7 +29,8 @@ class PageStoreOptions:
     mode: Mode = Mode.SYNC
 
     def __post_init__(self) -> None:
-        """Raises: ValueError."""
+        """Take words for a mode and sizes too.  Raises: TypeError, ValueError."""
+        settle(self)
         wrong = {
             "page_bytes": self.page_bytes is not None and not is_page_size(self.page_bytes),
             "cache_pages": self.cache_pages < CACHE_PAGES_MIN,

@@ -18,6 +18,7 @@ from binlog.format.pagestore.index import NAME_BYTES_MAX
 from binlog.format.pagestore.log import LogStart
 from binlog.format.pagestore.names import LOCK_FILE
 from binlog.format.pagestore.prepared import PREPARED_QUEUE, Xid
+from binlog.format.values import member
 from binlog.pagestore.backup import Backup
 from binlog.pagestore.checkpoint import begin_generation, next_start
 from binlog.pagestore.options import PageStoreOptions
@@ -284,8 +285,8 @@ class PageStore:
         if not transaction.taken:
             self._taken[ref(transaction, self._abandoned.append)] = transaction.taken
 
-    def _commit(self, transaction: Transaction, mode: Mode | None) -> None:
-        synced = (self._options.mode if mode is None else mode) is not Mode.FLUSH
+    def _commit(self, transaction: Transaction, mode: Mode | str | None) -> None:
+        synced = (self._options.mode if mode is None else member(Mode, mode, "mode")) is not Mode.FLUSH
         if (ticket := self._step(self._do_commit, transaction, synced)) is not None:
             self._log.wait(ticket)
 

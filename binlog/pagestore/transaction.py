@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 from binlog.errors import BinlogError, StateError
 from binlog.format.pagestore.index import QueueEntry
 from binlog.format.pagestore.prepared import Xid
+from binlog.format.values import plain_bytes
 from binlog.pagestore.queue import Queue
 from binlog.storage.group_commit import Mode
 
@@ -105,7 +106,7 @@ class Transaction:
         self.check()
         check_message(priority, expiration)
         self._store._find(queues)
-        self.puts.append(Put(queues, body if type(body) is bytes else memoryview(body).tobytes(), priority, expiration))
+        self.puts.append(Put(queues, body if type(body) is bytes else plain_bytes(body), priority, expiration))
 
     def get(self, queue: str) -> Message | None:
         """The next message of a queue, which the commit removes; None where nobody else left one.
@@ -135,7 +136,7 @@ class Transaction:
         self.check()
         self._store._prepare(self, xid)
 
-    def commit(self, *, mode: Mode | None = None) -> None:
+    def commit(self, *, mode: Mode | str | None = None) -> None:
         """Have all that was done with it be there; of one that is prepared always durably.
 
         mode: Mode.SYNC, and it is on the disk when this returns; or Mode.FLUSH, and it is in the file, and survives the

@@ -6,6 +6,7 @@ import enum
 from dataclasses import dataclass
 
 from binlog.format.paging.page_file import PageLayout
+from binlog.format.values import settle
 
 PAGE_BYTES_MIN = 1024
 PAGE_BYTES_MAX = 1 << 30
@@ -51,7 +52,8 @@ class PagingOptions:
     settle_above: int = 4096
 
     def __post_init__(self) -> None:
-        """Raises: ValueError."""
+        """Take words for a policy, a layout and sizes too.  Raises: TypeError, ValueError."""
+        settle(self)
         wrong = {
             "page_bytes": not PAGE_BYTES_MIN <= self.page_bytes <= PAGE_BYTES_MAX,
             "page_count_max": self.page_count_max is not None and self.page_count_max < 1,

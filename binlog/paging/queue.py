@@ -23,6 +23,7 @@ from typing import NamedTuple, Self
 
 from binlog.errors import AccessError, BinlogError, ClosedError, FullError, GoneError, PoisonedError, StateError
 from binlog.format.problem import Problem
+from binlog.format.values import byte_count, member
 from binlog.paging.joining import Joining
 from binlog.paging.manager import PagingManager
 from binlog.paging.page_transaction import Outcome, PageTransaction
@@ -61,7 +62,7 @@ class Queue:
         self,
         manager: PagingManager,
         *,
-        mode: Mode = Mode.SYNC,
+        mode: Mode | str = Mode.SYNC,
         memory_bytes: int = MEMORY_BYTES,
         close: Callable[[], None] | None = None,
     ) -> None:
@@ -69,6 +70,7 @@ class Queue:
 
         close: called when the manager was stopped.  Raises: ValueError; and as `PagingManager.store`.
         """
+        memory_bytes = byte_count(memory_bytes, "memory_bytes")
         if memory_bytes < 0:
             raise ValueError(f"memory_bytes={memory_bytes!r}")
         self._is_synced = _is_synced(mode)
@@ -100,7 +102,7 @@ class Queue:
         return [*self._manager.problems, *self._store.problems]
 
     def put(
-        self, message: bytes, block: bool = True, timeout: float | None = None, *, mode: Mode | None = None
+        self, message: bytes, block: bool = True, timeout: float | None = None, *, mode: Mode | str | None = None
     ) -> None:
         """Put a message.  message: 0..2**31-129 bytes.  mode: as the queue's, for this message.
 
@@ -124,7 +126,7 @@ class Queue:
             self._fail(error)
             raise
 
-    def put_nowait(self, message: bytes, *, mode: Mode | None = None) -> None:
+    def put_nowait(self, message: bytes, *, mode: Mode | str | None = None) -> None:
         """As `put`, which does not wait for a page to go."""
         self.put(message, block=False, mode=mode)
 
@@ -145,7 +147,7 @@ class Queue:
         """As `get`, which waits for none to be put."""
         return self.get(block=False)
 
-    def ack(self, message: Message, *, mode: Mode | None = None) -> None:
+    def ack(self, message: Message, *, mode: Mode | str | None = None) -> None:
         """Say that a message is done with: it is never given again.  mode: as the queue's, for this one.
 
         In Mode.FLUSH an acknowledgement that the machine's failure takes back has the message given again.
@@ -435,7 +437,8 @@ class Queue:
             raise PoisonedError(f"the queue {self._manager.path} failed: {self._failure}") from self._failure
 
 
-def _is_synced(mode: Mode) -> bool:
+def _is_synced(mode: Mode | str) -> bool:
+    mode = member(Mode, mode, "mode")
     if mode not in (Mode.SYNC, Mode.FLUSH):
         raise ValueError(f"a queue knows Mode.SYNC and Mode.FLUSH, not {mode!r}")
     return mode is Mode.SYNC

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol, Self
 
 from binlog.errors import FullError, StateError
+from binlog.format.values import plain_bytes
 
 
 class Placed(Protocol):
@@ -35,7 +36,7 @@ class QueueTransaction:
     def put(self, message: bytes) -> None:
         """Have a message be put with the commit.  Raises: StateError; TypeError."""
         self._check()
-        self._messages.append(message if type(message) is bytes else memoryview(message).tobytes())
+        self._messages.append(message if type(message) is bytes else plain_bytes(message))
 
     def ack(self, message: Placed) -> None:
         """Have a message be acknowledged with the commit.  Raises: StateError."""

@@ -18,6 +18,7 @@ from binlog.errors import BinlogError, ClosedError, FullError, PoisonedError, St
 from binlog.format.paging.names import PAGE_ID_MAX
 from binlog.format.paging.page_record import NO_TRANSACTION
 from binlog.format.problem import Problem
+from binlog.format.values import plain_bytes
 from binlog.paging.addresses import AddressFolder, last_known_id
 from binlog.paging.found_pages import find_pages
 from binlog.paging.options import PagingOptions, Policy
@@ -318,7 +319,7 @@ class PagingStore:
     def _append_slowly(self, message: bytes, tx_id: int) -> int | None:
         self._refuse()
         if type(message) is not bytes:
-            message = memoryview(message).tobytes()
+            message = plain_bytes(message)
         if len(message) > MESSAGE_BYTES_MAX:
             raise ValueError(f"a message of {len(message)} bytes; {MESSAGE_BYTES_MAX} are possible")
         return uninterrupted(partial(self._append_under_mutex, message, tx_id))

@@ -100,8 +100,7 @@ def _moment_from(_: click.Context, __: click.Parameter, value: str | None) -> da
 
 def moment_of(since: binlog.Since) -> datetime:
     """The same as a datetime in UTC."""
-    moment = since.time
-    return moment.astimezone(UTC) if isinstance(moment, datetime) else datetime.fromtimestamp(moment, UTC)
+    return datetime.fromtimestamp(0, UTC) + timedelta(microseconds=since.time_ns // 1000)
 
 
 def day_from(_: click.Context, __: click.Parameter, value: str | None) -> tuple[datetime, datetime] | None:

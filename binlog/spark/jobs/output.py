@@ -20,11 +20,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import binlog
-from binlog.errors import StateError
+from binlog.errors import NotFoundError, StateError
 from binlog.spark.options import local_path
+
+_E = TypeVar("_E", bound=enum.Enum)
 
 STREAM_METADATA = "_spark_metadata"
 """The folder in which a stream notes what it has written; Spark reads no other file of that output."""
@@ -76,6 +78,11 @@ class Output:
     mode: SaveMode = SaveMode.ERROR
     compression: str | None = None
 
+    def __post_init__(self) -> None:
+        """Take the words for a format and a mode too.  Raises: TypeError, ValueError."""
+        object.__setattr__(self, "format", _member(Format, self.format, "format"))
+        object.__setattr__(self, "mode", _member(SaveMode, self.mode, "mode"))
+
     def local(self) -> Path | None:
         """The folder on this machine, or None for a URI of somewhere else.  Raises: ValueError."""
         return None if "://" in self.path and not self.path.startswith("file:") else Path(local_path(self.path))
@@ -94,10 +101,26 @@ class Output:
         if path is not None and path.exists():
             if self.mode is SaveMode.ERROR and not _is_empty(path):
                 raise StateError(f"{path} is there already")
-            if self.mode is SaveMode.OVERWRITE and path.is_dir() and binlog.file_sizes(path):
+            if self.mode is SaveMode.OVERWRITE and path.is_dir() and _holds_log(path):
                 raise StateError(f"{path} holds a log; that is not overwritten")
             if (path / STREAM_METADATA).exists():
                 raise StateError(f"{path} is what a stream writes; what others add to it, Spark does not read")
+
+
+def _member(kind: type[_E], value: object, name: str) -> _E:
+    words = {each.value: each for each in kind}
+    found = value if isinstance(value, kind) else words.get(value.lower()) if isinstance(value, str) else None
+    if found is None:
+        error = ValueError if isinstance(value, str) else TypeError
+        raise error(f"{name} is a {kind.__name__}, or one of {', '.join(map(repr, words))}, not {value!r}")
+    return found
+
+
+def _holds_log(path: Path) -> bool:
+    try:
+        return bool(binlog.file_sizes(path))
+    except NotFoundError:
+        return False
 
 
 @dataclass(frozen=True)

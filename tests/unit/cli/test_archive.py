@@ -60,7 +60,8 @@ def test_what_was_left_is_told_and_is_1(tmp_path: Path, capfd: pytest.CaptureFix
 
 
 @pytest.mark.parametrize(
-    "wrong", [["--keep-last", "-1"], ["--keep-age", "1m"], ["--level", "0"], ["--level", "20"], ["--dictionary", "yes"]]
+    "wrong",
+    [["--keep-last", "-1"], ["--keep-age", "1mo"], ["--level", "0"], ["--level", "20"], ["--dictionary", "yes"]],
 )
 def test_what_cannot_be_meant_is_2(log: Path, wrong: list[str], capfd: pytest.CaptureFixture[str]) -> None:
     fill(log, [b"one"], [b"two"])

@@ -48,10 +48,10 @@ def test_amounts_have_units(log: Path, keep: str, left: int) -> None:
     "wrong",
     [
         [],
-        ["--keep-bytes", "10GB"],
+        ["--keep-bytes", "10GBB"],
         ["--keep-bytes", "-1"],
         ["--keep-bytes", "99999999P"],
-        ["--keep-age", "1m"],
+        ["--keep-age", "1mo"],
         ["--keep-age", "99999999w"],
         ["--before", "2"],
         ["--before", "9:256"],

@@ -117,7 +117,7 @@ def test_without_an_index_the_files_times_tell(log: Path) -> None:
     assert next(Reader(log, Sequence(555))) == written[555][0]
 
 
-@pytest.mark.parametrize("wrong", [True, "1", None, 1.5, Since])
+@pytest.mark.parametrize("wrong", [True, b"1:256", None, 1.5, Since])
 def test_a_start_of_another_type_is_refused(log: Path, wrong: object) -> None:
     with Writer(log), pytest.raises(TypeError):
         Reader(log, wrong)  # type: ignore[arg-type]

@@ -233,7 +233,7 @@ def test_intervals_that_cannot_be_are_refused(wrong: dict[str, float]) -> None:
 
 
 def test_what_is_not_a_mode_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="9"):
+    with pytest.raises(TypeError, match="not 9"):
         Writer(tmp_path / "log", mode=9)  # type: ignore[call-overload]
     assert not (tmp_path / "log").exists()
 
