@@ -16,6 +16,7 @@ from typing import NamedTuple
 from binlog.commitlog.commit_log import CommitLog
 from binlog.commitlog.consume_queue import ConsumeQueue
 from binlog.commitlog.consume_queues import ConsumeQueues
+from binlog.commitlog.half_copies import group_copies
 from binlog.commitlog.message import Appended, Message
 from binlog.commitlog.waiting import Find, own_queue, to_go_on, to_wait, went_on
 from binlog.errors import CorruptError, FullError, GoneError, NotFoundError, StateError
@@ -75,8 +76,11 @@ class Transactions:
         self._ending: dict[int, Half] = {}
         # All of both by queue offset, and some that are in neither any more.
         self._order: list[int] = []
-        # What is being prepared gets no lower queue offsets.
+        # What is being prepared gets no lower queue offsets; and from there on a later process must look, see `_look`.
         self._floors: list[int] = []
+        # By the queue offset of a half message: those of the copies that a broker made before it, and the other way.
+        self._older: dict[int, list[int]] = {}
+        self._newest: dict[int, int] = {}
 
     def prepare(self, message: Message) -> Half:
         """Append a half message.  Raises: as an append of the message would."""
@@ -144,15 +148,16 @@ class Transactions:
     def _end(self, half: Half, *, committed: bool) -> Appended:
         with self._mutex:
             self._look()
-            found = self._halves.get(half.queue_offset)
+            found = self._halves.get(self._newest.get(half.queue_offset, half.queue_offset))
             if found is None:
                 raise StateError(f"half message {half.queue_offset} is not pending")
             if found.offset < self._log.files.min_offset:
                 raise NotFoundError(f"half message {half.queue_offset} has expired")
-            half = self._ending[half.queue_offset] = self._halves.pop(half.queue_offset)
+            half = self._ending[found.queue_offset] = self._halves.pop(found.queue_offset)
         try:
             messages = [self._committed(half)] if committed else []
-            appended = self._append([*messages, self._ended(half)])
+            numbers = [*self._older.get(half.queue_offset, []), half.queue_offset]
+            appended = self._append([*messages, *self._ended(numbers)])
         except (ValueError, FullError, NotFoundError, GoneError, CorruptError):
             # Nothing was appended.  After any other error that is not known, and it counts as ended until the store is
             # opened again.
@@ -168,12 +173,15 @@ class Transactions:
         flag = message.system_flag & ~TRANSACTION | COMMIT
         return message._replace(system_flag=flag, prepared_offset=half.offset)
 
-    def _ended(self, half: Half) -> Message:
-        """What tells that it was ended, and how far back one need look for those that were not."""
+    def _ended(self, numbers: list[int]) -> list[Message]:
+        """What tells that these were ended, and how far back one need look for those that were not.
+
+        A message for each, for RocketMQ 4 reads one number in it.
+        """
         with self._mutex:
             lowest = min([self._lowest(), *self._floors])
         properties = pack_properties({TAGS: ENDED_TAG, LOWEST_HALF: str(lowest)})
-        return Message(ENDED_TOPIC, str(half.queue_offset).encode(), properties)
+        return [Message(ENDED_TOPIC, str(number).encode(), properties) for number in numbers]
 
     def _lowest(self) -> int:
         start = self._log.files.min_offset
@@ -189,7 +197,10 @@ class Transactions:
         heapq.heappush(self._order, half.queue_offset)
 
     def _look(self) -> None:
-        """Find those that the store has, before the first one of this process."""
+        """Find those that the store has, before the first one of this process.
+
+        A transaction that was ended through an older copy is known by that copy alone: the floor keeps it in sight.
+        """
         if self._looked:
             return
         for half in self._pending_in_store():
@@ -200,16 +211,25 @@ class Transactions:
         halves_queue, ended_queue = self._queues.get(HALF_TOPIC, 0), self._queues.get(ENDED_TOPIC, 0)
         if halves_queue is None:
             return []
-        messages = self._messages(halves_queue, _lowest_half(self._log, ended_queue))
-        found = {message.queue_offset: message for message in messages}
-        if found and ended_queue is not None:
-            for number in self._ended_numbers(ended_queue, min(message.offset for message in found.values())):
-                found.pop(number, None)
-        return [
-            Half(message.queue_offset, message.offset, message.store_ms)
-            for message in found.values()
-            if not went_on(message, [own_queue(message)[0], DELAY_TOPIC], self._find)
-        ]
+        halves = list(self._messages(halves_queue, _lowest_half(self._log, ended_queue)))
+        ended: set[int] = set()
+        if halves and ended_queue is not None:
+            ended.update(self._ended_numbers(ended_queue, halves[0].offset))
+        pending: list[Half] = []
+        for copies in group_copies(halves):
+            numbers = [each.queue_offset for each in copies]
+            if any(each.queue_offset in ended or self._went_on(each) for each in copies):
+                if not ended.issuperset(numbers):
+                    self._floors.append(numbers[0])
+                continue
+            newest = copies[-1]
+            self._older[newest.queue_offset] = numbers[:-1]
+            self._newest.update(dict.fromkeys(numbers, newest.queue_offset))
+            pending.append(Half(newest.queue_offset, newest.offset, newest.store_ms))
+        return pending
+
+    def _went_on(self, half: StoredMessage) -> bool:
+        return went_on(half, [own_queue(half)[0], DELAY_TOPIC], self._find)
 
     def _ended_numbers(self, queue: ConsumeQueue, log_start: int) -> Iterator[int]:
         """Which half messages were ended, by what lies behind an offset of the log."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from binlog.commitlog.message import Message
 from binlog.errors import CorruptError
 from binlog.format.commitlog.host import pack_host
-from binlog.format.commitlog.message import QUEUE_ID_MAX, StoredMessage
+from binlog.format.commitlog.message import COMMIT, QUEUE_ID_MAX, StoredMessage
 from binlog.format.commitlog.names import is_topic
 from binlog.format.commitlog.properties import (
     REAL_QUEUE_ID,
@@ -80,10 +80,11 @@ def again(stored: StoredMessage, properties: dict[str, str]) -> Message:
 
 
 def went_on(stored: StoredMessage, topics: Iterable[str], find: Find) -> bool:
-    """Whether a message that waited has gone to one of these topics."""
+    """Whether a message that waited has gone to one of these topics, as ours or a RocketMQ broker has it go."""
     key = parse_properties(stored.properties).get(UNIQUE_KEY)
     return key is not None and any(
         parse_properties(found.properties).get(WAITED_AT) == str(stored.offset)
+        or (found.transaction == COMMIT and found.prepared_offset == stored.offset)
         for topic in topics
         for found in find(topic, key, stored.store_ms)
     )
