@@ -7,7 +7,7 @@ problem: the next writer finishes it.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
 from binlog.errors import BinlogError, CorruptError, NotFoundError
@@ -66,6 +66,7 @@ def _check(directory: LogDirectory, only: int | None) -> Iterator[Problem]:
         # Which files are the log's cannot be told, nor whether a file is one that is opened.
         yield problem_of(error, directory.path)
         return
+    set_aside = directory.set_aside()
     last = numbers[-1] if numbers else None
     if only is not None:
         numbers = [number for number in numbers if number < only][-1:] + ([only] if only in numbers else [])
@@ -80,6 +81,7 @@ def _check(directory: LogDirectory, only: int | None) -> Iterator[Problem]:
                 header = directory.believe(settled)
                 if wanted:
                     yield from _check_witnesses(file, settled, header)
+                    yield from _check_set_aside(directory, header, set_aside.get(number, ()))
                     yield from _check_one(directory, file, header)
         except NotFoundError:
             before = None  # retention removed it since the listing
@@ -119,7 +121,6 @@ def _check_witnesses(file: OpenedFile, settled: LogHeader, believed: LogHeader) 
 
 def _check_one(directory: LogDirectory, file: OpenedFile, header: LogHeader) -> Iterator[Problem]:
     """Everything within one file."""
-    yield from _check_set_aside(directory, header)
     lost = [] if file.archive is None else list(file.archive.lost_frames())
     yield from (Problem(each.path, each.offset, each.rule, each.text) for each in lost)
     yield from _check_index(directory, file, header, lost)
@@ -164,14 +165,14 @@ def _check_index(
         index.close()
 
 
-def _check_set_aside(directory: LogDirectory, header: LogHeader) -> Iterator[Problem]:
+def _check_set_aside(directory: LogDirectory, header: LogHeader, names: Iterable[str]) -> Iterator[Problem]:
     """Records that were acknowledged and are lost: as long as what is left of them lies there, somebody may want it."""
-    for name in sorted(directory.names()):
-        number, start, end = damaged_file_range(name) or (0, 0, 0)
+    for name in names:
+        _, start, end = damaged_file_range(name) or (0, 0, 0)
         # What recovery sets aside was never acknowledged, and lies behind the tail of the file that it was cut from.
-        if number == header.number and start < header.own_tail:
+        if start < header.own_tail:
             text = f"the records from {start} to {end} were damaged and are set aside in {name}; fillers stand there"
-            yield Problem(directory.file_path(number), start, "set-aside", text, end)
+            yield Problem(directory.file_path(header.number), start, "set-aside", text, end)
 
 
 def _check_blocks(header: LogHeader, path: str) -> Iterator[Problem]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
+from itertools import islice, pairwise
 
 from binlog.errors import CorruptError, NotFoundError, VersionError
 from binlog.format.log_header import LogHeader, Status
@@ -17,6 +18,7 @@ from binlog.format.names import (
     NUMBER_MAX,
     archive_file_name,
     archive_file_number,
+    damaged_file_range,
     log_file_name,
     log_file_number,
 )
@@ -102,9 +104,17 @@ class LogDirectory:
 
     def _missed(self, found: list[int]) -> bool:
         """Whether a file is there that belongs among those found, or before them."""
-        first, last = found[0], found[-1]
-        among = set(range(first, last)) - set(found) if last - first >= len(found) else set()
-        return any(self.exists(number) for number in (first - 1, *sorted(among)[:_LOOK_FOR_MAX]) if number)
+        # One by one: of a log with files 1 and 99999999 all numbers in between are lacking.
+        among = (number for before, after in pairwise(found) for number in range(before + 1, after))
+        return any(self.exists(number) for number in (found[0] - 1, *islice(among, _LOOK_FOR_MAX)) if number)
+
+    def set_aside(self) -> dict[int, list[str]]:
+        """The names of what was set aside, in order, by the file that it was taken from: from one listing."""
+        found: dict[int, list[str]] = {}
+        for name in sorted(self.names()):
+            if (taken := damaged_file_range(name)) is not None:
+                found.setdefault(taken[0], []).append(name)
+        return found
 
     def opened(self, number: int) -> OpenedFile:
         """A log file to read, or its archive.  Raises: as `open`; CorruptError for an archive."""

@@ -125,18 +125,19 @@ def prune(
             sync_directory(directory.fd, directory.path)
             _sweep(directory, damaged=damaged)
         pruned = []
+        set_aside = directory.set_aside() if damaged else {}
         mixed = any(file.header.mixed for file in files)
         for closed in _removable(files, retention, mixed=mixed, now_ns=time.time_ns()):
             if mixed and is_written(directory, closed.file.header.number):
                 break
-            found = _told(directory, closed, damaged=damaged)
+            found = _told(directory, closed, set_aside.get(closed.file.header.number, []))
             if not dry_run and not _remove(directory, closed.file, found.names):
                 break
             pruned.append(found)
         return pruned
     finally:
         directory.close()
-
+    """A file with what goes with it: its archive or what is left of making one, its index, and what was set aside."""
 
 def _removable(files: Sequence[ListedFile], retention: Retention, *, mixed: bool, now_ns: int) -> Iterator[ClosedFile]:
     """The files that may go, oldest first."""
@@ -148,11 +149,13 @@ def _removable(files: Sequence[ListedFile], retention: Retention, *, mixed: bool
         yield closed
 
 
-def _told(directory: LogDirectory, closed: ClosedFile, *, damaged: bool) -> Pruned:
+def _told(directory: LogDirectory, closed: ClosedFile, set_aside: list[str]) -> Pruned:
+    """A file with what goes with it: archive, what is left of making one, index, and those names of what was set aside."""
     file = closed.file
     number = file.header.number
     own = archive_file_name(number) if file.archived else log_file_name(number)
-    sidecars = [name for name in _sidecars(directory.names(), number, damaged=damaged) if name != own]
+    with_it = [archive_file_name(number), archive_draft_name(number), index_file_name(number)]
+    sidecars = sorted([*(name for name in with_it if name != own and directory.has(name)), *set_aside])
     return Pruned(
         number=number,
         names=(own, *sidecars),
@@ -160,17 +163,6 @@ def _told(directory: LogDirectory, closed: ClosedFile, *, damaged: bool) -> Prun
         closed_ns=closed.closed_ns,
         disk_bytes=file.disk_bytes + sum(_disk_bytes(directory, name) for name in sidecars),
     )
-
-
-def _sidecars(names: list[str], number: int, *, damaged: bool) -> list[str]:
-    """What goes with a file: its archive, what is left of making one, its index, and if told what was set aside."""
-    with_it = (archive_file_name(number), archive_draft_name(number), index_file_name(number))
-    found = [name for name in names if name in with_it]
-    for name in names if damaged else []:
-        taken = damaged_file_range(name)
-        if taken is not None and taken[0] == number:
-            found.append(name)
-    return sorted(found)
 
 
 def _disk_bytes(directory: LogDirectory, name: str) -> int:
@@ -210,10 +202,9 @@ def _remove(directory: LogDirectory, file: ListedFile, names: Sequence[str]) -> 
 
 def _sweep(directory: LogDirectory, *, damaged: bool) -> None:
     """Remove what went with files that are gone: whoever removed those died at it."""
-    names = directory.names()
     lowest = min(directory.numbers(), default=0)
-    for name in names:
+    for name in directory.names():
         taken = damaged_file_range(name) if damaged else None
         number = taken[0] if taken is not None else index_file_number(name) or archive_draft_number(name)
-        if number is not None and number < lowest and name in _sidecars(names, number, damaged=damaged):
+        if number is not None and number < lowest:
             remove_file(directory.fd, name, os.path.join(directory.path, name))
