@@ -74,21 +74,23 @@ struct binlog_index {
     uint64_t kept_time_ns;
     int64_t kept_since_ns;
     uint32_t kept_count;
-    uint8_t kept[1024]; /* BINLOG_INDEX_KEPT_MAX of them */
+    uint8_t kept[1280]; /* BINLOG_INDEX_KEPT_MAX of them */
 };
 enum binlog_index_stop {
     BINLOG_INDEX_END = 0, /* all that were given */
     BINLOG_INDEX_SHORT,   /* a range leads past the data */
     BINLOG_INDEX_CHAIN,   /* an entry does not follow from the one before it */
     BINLOG_INDEX_CRC,     /* the data are not what was written */
-    BINLOG_INDEX_RECORDS  /* they are, and no records fill them */
+    BINLOG_INDEX_RECORDS, /* they are, and they are not as many records as the entry says */
+    BINLOG_INDEX_ENTRY    /* the entry does not have its own checksum */
 };
 /* Where a verification has come to. */
 struct binlog_index_state {
     uint64_t end, sequence, time_ns; /* of what was verified; the sequence of the record that follows */
     int counted;                     /* the sequence is known exactly, else it is the lowest that can be */
     int stop;
-    uint32_t crc; /* going on from what it was, of all that entries were made for */
+    uint32_t seed; /* of the checksums of entries */
+    uint32_t crc;  /* going on from what it was, of all that entries were made for */
 };
 int64_t binlog_index_build(const uint8_t *data, size_t bytes, int to_end, struct binlog_index_state *state,
                            uint8_t *entries, int64_t count_max);

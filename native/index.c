@@ -70,19 +70,39 @@ static int entries_write(struct entries *entries)
     return 0;
 }
 
-static int entries_add(struct entries *entries, uint64_t offset, uint64_t bytes, uint64_t count, uint32_t crc)
+/* What an entry tells of its range. */
+struct range_facts {
+    uint64_t sequence, offset, time_ns, bytes, records;
+    uint32_t crc;
+};
+
+static void entry_pack(uint8_t *at, uint32_t seed, const struct range_facts *facts)
+{
+    put_u64(at + INDEX_ENTRY_SEQUENCE, facts->sequence);
+    put_u64(at + INDEX_ENTRY_OFFSET, facts->offset);
+    put_u64(at + INDEX_ENTRY_TIME_NS, facts->time_ns);
+    put_u32(at + INDEX_ENTRY_RANGE_BYTES, (uint32_t)facts->bytes);
+    put_u32(at + INDEX_ENTRY_RANGE_CRC, facts->crc);
+    put_u32(at + INDEX_ENTRY_RECORD_COUNT, (uint32_t)facts->records);
+    put_u32(at + INDEX_ENTRY_ENTRY_CRC, binlog_crc32c(seed, at, INDEX_ENTRY_ENTRY_CRC));
+}
+
+static int entry_holds(const uint8_t *at, uint32_t seed)
+{
+    return get_u32(at + INDEX_ENTRY_ENTRY_CRC) == binlog_crc32c(seed, at, INDEX_ENTRY_ENTRY_CRC);
+}
+
+/* count, records: of the file before the range, and in it. */
+static int entries_add(struct entries *entries, uint64_t offset, uint64_t bytes, uint64_t count, uint64_t records,
+                       uint32_t crc)
 {
     int result;
     if (bytes > UINT32_MAX)
         return -EFBIG;
     if (entries->count == ENTRIES_AT_ONCE && (result = entries_write(entries)) != 0)
         return result;
-    uint8_t *at = entries->bytes + entries->count++ * INDEX_ENTRY_BYTES;
-    put_u64(at + INDEX_ENTRY_SEQUENCE, first_sequence(entries->file) + count);
-    put_u64(at + INDEX_ENTRY_OFFSET, offset);
-    put_u64(at + INDEX_ENTRY_TIME_NS, entries->time_ns);
-    put_u32(at + INDEX_ENTRY_RANGE_BYTES, (uint32_t)bytes);
-    put_u32(at + INDEX_ENTRY_RANGE_CRC, crc);
+    const struct range_facts facts = {first_sequence(entries->file) + count, offset, entries->time_ns, bytes, records, crc};
+    entry_pack(entries->bytes + entries->count++ * INDEX_ENTRY_BYTES, entries->file->seed, &facts);
     return 0;
 }
 
@@ -113,7 +133,7 @@ static int entries_add_run(struct entries *entries, const uint8_t *data, const s
         uint64_t bytes = range_length(data, run->end - at, &records);
         if (bytes == 0)
             return -EBADMSG;
-        int result = entries_add(entries, at, bytes, count, binlog_crc32c(0, data, bytes));
+        int result = entries_add(entries, at, bytes, count, records, binlog_crc32c(0, data, bytes));
         if (result != 0)
             return result;
         at += bytes;
@@ -163,7 +183,7 @@ static int find_end(const struct binlog_file *file, struct binlog_index *index, 
     index->file_bytes = 0;
     if (file_bytes < INDEX_HEADER_BYTES)
         return -ESTALE;
-    file_bytes -= file_bytes % INDEX_ENTRY_BYTES; /* what is left of an entry is written over */
+    file_bytes -= (file_bytes - INDEX_HEADER_BYTES) % INDEX_ENTRY_BYTES; /* what is left of an entry is written over */
     if (file_bytes == INDEX_HEADER_BYTES) {
         index->end = LOG_HEADER_BYTES;
         index->time_ns = 0;
@@ -173,7 +193,7 @@ static int find_end(const struct binlog_file *file, struct binlog_index *index, 
         uint64_t offset = get_u64(last + INDEX_ENTRY_OFFSET);
         index->end = offset + get_u32(last + INDEX_ENTRY_RANGE_BYTES);
         index->time_ns = get_u64(last + INDEX_ENTRY_TIME_NS);
-        if (offset < LOG_HEADER_BYTES || index->end <= offset || index->end > tail ||
+        if (!entry_holds(last, file->seed) || offset < LOG_HEADER_BYTES || index->end <= offset || index->end > tail ||
             get_u64(last + INDEX_ENTRY_SEQUENCE) < first_sequence(file))
             return -EBADMSG;
     }
@@ -206,10 +226,11 @@ static int entries_add_known(struct entries *entries, const struct index_commit 
 
     if (group->bytes > 0 && length + group->bytes <= BINLOG_INDEX_RANGE_BYTES) {
         crc = binlog_crc32c_rest(commit->crc_after, crc, tail - before->from);
-        return entries_add(entries, before->from, tail - before->from, before->count, crc);
+        uint64_t records = commit->count + group->units - before->count;
+        return entries_add(entries, before->from, tail - before->from, before->count, records, crc);
     }
     if (length > 0)
-        result = entries_add(entries, before->from, length, before->count,
+        result = entries_add(entries, before->from, length, before->count, commit->count - before->count,
                              binlog_crc32c_rest(commit->crc_before, crc, length));
     if (result != 0 || group->bytes == 0 || leaves_group(commit, length))
         return result;
@@ -255,13 +276,16 @@ static int keep(struct binlog_file *file, const struct live *live, const struct 
     }
     if (live->tail - index->kept_from > BINLOG_INDEX_RANGE_BYTES)
         return 0;
-    uint8_t *at = index->kept + index->kept_count++ * INDEX_ENTRY_BYTES;
     index->kept_time_ns = time_from(index->kept_time_ns);
-    put_u64(at + INDEX_ENTRY_SEQUENCE, first_sequence(file) + index->from_count);
-    put_u64(at + INDEX_ENTRY_OFFSET, index->from);
-    put_u64(at + INDEX_ENTRY_TIME_NS, index->kept_time_ns);
-    put_u32(at + INDEX_ENTRY_RANGE_BYTES, (uint32_t)length);
-    put_u32(at + INDEX_ENTRY_RANGE_CRC, binlog_crc32c_rest(commit->crc_after, index->from_crc, length));
+    const struct range_facts facts = {
+        first_sequence(file) + index->from_count,
+        index->from,
+        index->kept_time_ns,
+        length,
+        live->record_count - index->from_count,
+        binlog_crc32c_rest(commit->crc_after, index->from_crc, length),
+    };
+    entry_pack(index->kept + index->kept_count++ * INDEX_ENTRY_BYTES, file->seed, &facts);
     index->kept_end = live->tail;
     return 1;
 }
@@ -355,12 +379,9 @@ int64_t binlog_index_build(const uint8_t *data, size_t bytes, int to_end, struct
         uint64_t length = range_length(data + at, bytes - at, &records);
         if (length == 0 || length > UINT32_MAX || (at + length == bytes && !to_end && length < BINLOG_INDEX_RANGE_BYTES))
             break;
-        put_u64(entries + INDEX_ENTRY_SEQUENCE, state->sequence);
-        put_u64(entries + INDEX_ENTRY_OFFSET, state->end);
-        put_u64(entries + INDEX_ENTRY_TIME_NS, state->time_ns);
-        put_u32(entries + INDEX_ENTRY_RANGE_BYTES, (uint32_t)length);
         uint32_t crc = binlog_crc32c(0, data + at, length);
-        put_u32(entries + INDEX_ENTRY_RANGE_CRC, crc);
+        const struct range_facts facts = {state->sequence, state->end, state->time_ns, length, records, crc};
+        entry_pack(entries, state->seed, &facts);
         state->crc = binlog_crc32c_rest(crc, state->crc, length);
         state->sequence += records;
         state->end += length;
@@ -391,10 +412,14 @@ int64_t binlog_index_verify(const uint8_t *entries, int64_t count, const uint8_t
     int64_t done = 0;
 
     for (state->stop = BINLOG_INDEX_END; done < count; done++, entries += INDEX_ENTRY_BYTES) {
-        uint64_t length = get_u32(entries + INDEX_ENTRY_RANGE_BYTES), records = 1;
+        uint64_t length = get_u32(entries + INDEX_ENTRY_RANGE_BYTES), records = get_u32(entries + INDEX_ENTRY_RECORD_COUNT);
         uint64_t time_ns = get_u64(entries + INDEX_ENTRY_TIME_NS);
+        state->stop = BINLOG_INDEX_ENTRY;
+        if (!entry_holds(entries, state->seed))
+            break;
         state->stop = BINLOG_INDEX_CHAIN;
-        if (get_u64(entries + INDEX_ENTRY_OFFSET) != state->end || length == 0 || time_ns < state->time_ns ||
+        if (get_u64(entries + INDEX_ENTRY_OFFSET) != state->end || records == 0 || records > length / RECORD_BYTES ||
+            time_ns < state->time_ns ||
             (state->counted ? get_u64(entries + INDEX_ENTRY_SEQUENCE) != state->sequence
                             : get_u64(entries + INDEX_ENTRY_SEQUENCE) < state->sequence))
             break;
@@ -405,12 +430,12 @@ int64_t binlog_index_verify(const uint8_t *entries, int64_t count, const uint8_t
         if (data && binlog_crc32c(0, data + at, length) != get_u32(entries + INDEX_ENTRY_RANGE_CRC))
             break;
         state->stop = BINLOG_INDEX_RECORDS;
-        if (data && (records = whole_records(data + at, length)) == 0)
+        if (data && whole_records(data + at, length) != records)
             break;
         state->stop = BINLOG_INDEX_END;
         state->end += length;
         state->sequence = get_u64(entries + INDEX_ENTRY_SEQUENCE) + records;
-        state->counted = data != NULL;
+        state->counted = 1;
         state->time_ns = time_ns;
         at += length;
     }

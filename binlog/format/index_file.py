@@ -1,8 +1,8 @@
 """The index of a log file: a sidecar that can be made again from the log file, and is never believed over it.
 
-A header of 32 bytes, then entries of 32 bytes.  Each tells of a range of whole records; the ranges follow one another
-from the log file's first record on.  An entry never lies across a 512-byte sector, so after a power cut each is there
-or is not; where the entries stop to follow one another, the index ends.
+A header of 32 bytes, then entries of 40 bytes.  Each tells of a range of whole records; the ranges follow one another
+from the log file's first record on.  Each entry has a checksum of its own, so one that a power cut tore, or of which a
+bit is flipped, is told from what was written.
 """
 
 from __future__ import annotations
@@ -11,9 +11,11 @@ import sys
 from array import array
 from typing import NamedTuple
 
+from binlog.format.crc import crc32c
 from binlog.format.layout import Field, Layout
+from binlog.format.log_header import block_seed
 
-VERSION = 1
+VERSION = 2
 RANGE_BYTES_MAX = 1 << 16
 MAGIC = b"BINLOGIX"
 
@@ -33,21 +35,26 @@ INDEX_HEADER = Layout(
 INDEX_ENTRY = Layout(
     "index_entry",
     "An entry of an index",
-    size=32,
+    size=40,
     fields=(
         Field("sequence", "u64", "the sequence number of the range's first record"),
         Field("offset", "u64", "where in the log file the range starts"),
         Field("time_ns", "u64", "when the whole range was in the file, nanoseconds since 1970 UTC; never goes back"),
         Field("range_bytes", "u32", "of the range: whole records"),
         Field("range_crc", "u32", "CRC-32C of the range"),
+        Field("record_count", "u32", "records in the range"),
+        Field(
+            "entry_crc", "u32", "CRC-32C of the 36 bytes before, seeded with uuid and number as the log file's slots"
+        ),
     ),
 )
 
 HEADER_BYTES = INDEX_HEADER.size
 ENTRY_BYTES = INDEX_ENTRY.size
-# Of 64 bits, in an entry: sequence, offset, time, and a last one of the range's bytes and its CRC.
-_WORDS = 4
-assert INDEX_ENTRY.format == ">QQQII"
+# Of 64 bits, in an entry: sequence, offset, time, one of the range's bytes and its CRC, and one of the rest.
+_WORDS = 5
+assert INDEX_ENTRY.format == ">QQQIIII"
+_ENTRY_CRC = INDEX_ENTRY.offset("entry_crc")
 
 
 class IndexEntry(NamedTuple):
@@ -58,20 +65,47 @@ class IndexEntry(NamedTuple):
     time_ns: int
     range_bytes: int
     range_crc: int
+    record_count: int
 
     @property
     def end(self) -> int:
         """Where the range ends, and the next one starts."""
         return self.offset + self.range_bytes
 
-    def pack(self) -> bytes:
-        """The entry's 32 bytes."""
-        return INDEX_ENTRY.pack(self._asdict())
+    @property
+    def next_sequence(self) -> int:
+        """The sequence number of the record that follows the range."""
+        return self.sequence + self.record_count
+
+    def pack(self, seed: int) -> bytes:
+        """The entry's 40 bytes.  seed: see `entry_seed`."""
+        data = INDEX_ENTRY.pack({**self._asdict(), "entry_crc": 0})[:_ENTRY_CRC]
+        return data + crc32c(data, seed).to_bytes(4, "big")
 
 
-def parse_entry(data: bytes | memoryview, at: int = 0) -> IndexEntry:
-    """The entry that lies at `at`, whatever it says."""
-    return IndexEntry(*INDEX_ENTRY.unpack(data, at).values())
+def entry_seed(*, number: int, uuid: bytes) -> int:
+    """What the checksums of a log file's entries start from, so that an entry of another file never fits."""
+    return block_seed(uuid, number)
+
+
+def parse_entry(data: bytes | memoryview, seed: int, at: int = 0) -> IndexEntry | None:
+    """The entry that lies at `at`; None if it is not whole, or does not have its checksum."""
+    if len(data) < at + ENTRY_BYTES:
+        return None
+    values = INDEX_ENTRY.unpack(data, at)
+    if values.pop("entry_crc") != crc32c(data[at : at + _ENTRY_CRC], seed):
+        return None
+    return IndexEntry(**values)
+
+
+def entry_offsets(entries: bytes | memoryview) -> array[int]:
+    """Where the ranges of whole entries start, whatever they say."""
+    words = array("Q")
+    words.frombytes(entries)
+    offsets = words[1::_WORDS]
+    if sys.byteorder == "little":
+        offsets.byteswap()
+    return offsets
 
 
 def entry_columns(entries: bytes | memoryview) -> tuple[array[int], array[int], array[int], list[int]]:
@@ -80,8 +114,8 @@ def entry_columns(entries: bytes | memoryview) -> tuple[array[int], array[int], 
     words.frombytes(entries)
     if sys.byteorder == "little":
         words.byteswap()
-    sequences, offsets, times_ns, last = (words[number::_WORDS] for number in range(_WORDS))
-    return sequences, offsets, times_ns, [offset + (word >> 32) for offset, word in zip(offsets, last, strict=True)]
+    sequences, offsets, times_ns, sizes = (words[number::_WORDS] for number in range(4))
+    return sequences, offsets, times_ns, [offset + (word >> 32) for offset, word in zip(offsets, sizes, strict=True)]
 
 
 def pack_header(*, number: int, uuid: bytes) -> bytes:

@@ -325,5 +325,6 @@ def _reaches(index: Index, header: LogHeader) -> bool:
     """Whether an index of the file goes up to its tail."""
     if not index.fits(header):
         return False
-    end = index.entry(index.count - 1).end if index.count else header.first_offset
+    last = index.entry(index.count - 1) if index.count else None
+    end = header.first_offset if not index.count else None if last is None else last.end
     return end == header.tail

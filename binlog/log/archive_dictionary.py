@@ -31,21 +31,20 @@ def choose_dictionary(fd: int, header: LogHeader, index: Index, *, level: int, p
     frame_bytes = frame_bytes_for(header.tail)
     if header.tail < max(_FILE_BYTES_MIN, 4 * _FRAMES_TRIED * frame_bytes) or index.count < 4 * _FRAMES_TRIED:
         return b""
-    tried = [
-        index.entry((2 * number + 1) * index.count // (2 * _FRAMES_TRIED)).offset for number in range(_FRAMES_TRIED)
-    ]
+    middles = [index.entry((2 * number + 1) * index.count // (2 * _FRAMES_TRIED)) for number in range(_FRAMES_TRIED)]
+    tried = [entry.offset for entry in middles if entry is not None]
     samples: list[bytes] = []
     for number in range(_RANGES_TRAINED):
         entry = index.entry(number * index.count // _RANGES_TRAINED)
         # What it is tried on must be new to it.
-        if not any(at - RANGE_BYTES_MAX < entry.offset < at + frame_bytes for at in tried):
+        if entry is not None and not any(at - RANGE_BYTES_MAX < entry.offset < at + frame_bytes for at in tried):
             samples += _records(fd, entry, path)
     dictionary = train(samples, DICTIONARY_BYTES)
     if not dictionary:
         return b""
     frames = [read_at(fd, min(frame_bytes, header.tail - at), at, path) for at in tried]
     without, with_it = (_size(frames, Compressor(level, each)) for each in (b"", dictionary))
-    whole = header.tail / sum(map(len, frames))
+    whole = header.tail / max(sum(map(len, frames)), 1)
     return dictionary if with_it * whole + len(dictionary) < SMALLER * without * whole else b""
 
 

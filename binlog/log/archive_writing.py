@@ -18,7 +18,7 @@ from binlog.format.index_file import INDEX_ENTRY
 from binlog.format.log_header import HEADER_BYTES, LogHeader
 from binlog.log.header_reading import read_header
 from binlog.log.index import Index, index_path
-from binlog.log.index_check import Contradiction, IndexCheck, Verified
+from binlog.log.index_check import Contradiction, DamagedRange, IndexCheck, Verified
 from binlog.storage.archive_content import ArchiveContent
 from binlog.storage.content import Content
 from binlog.storage.files import forget, read_at, sync, write_at
@@ -36,7 +36,7 @@ def verified(index: Index, content: Content, header: LogHeader, path: str) -> It
             yield found
         elif isinstance(found, Contradiction):
             raise CorruptError(index_path(path), found.offset, "index", found.text)
-        else:
+        elif isinstance(found, DamagedRange):
             text = f"the bytes from {found.start} to {found.end} are not those that were written there"
             raise CorruptError(path, found.start, "index-crc", text)
     if check.end != header.tail:
@@ -54,7 +54,7 @@ def frames(ranges: Iterator[Verified], skipped: int, frame_bytes: int) -> Iterat
         data = memoryview(found.data)
         at, first = 0, min(skipped, len(data))
         skipped -= first
-        for *_, size, _ in struct.iter_unpack(INDEX_ENTRY.format, found.entries):
+        for _, _, _, size, *_ in struct.iter_unpack(INDEX_ENTRY.format, found.entries):
             held = len(piece) + at - first
             if held > 0 and held + size > frame_bytes:
                 piece += data[first:at]

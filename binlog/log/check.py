@@ -18,7 +18,7 @@ from binlog.log.chain import walk
 from binlog.log.directory import LogDirectory
 from binlog.log.header_reading import check_size, read_header, settled_header
 from binlog.log.index import index_path, open_index
-from binlog.log.index_check import DamagedRange, IndexCheck
+from binlog.log.index_check import Contradiction, DamagedRange, IndexCheck
 from binlog.log.opened_file import OpenedFile
 from binlog.storage.content import Content, LostFrameError
 
@@ -159,7 +159,7 @@ def _check_index(
                     continue
                 text = f"the bytes from {found.start} to {found.end} are not those that were written there"
                 yield Problem(path, found.start, "index-crc", text, found.end)
-            else:
+            elif isinstance(found, Contradiction):
                 yield Problem(index_path(path), found.offset, "index", found.text)
     finally:
         index.close()

@@ -37,7 +37,8 @@ class Drafted:
 
     path: of the file.  record_count: of all of it.  end: where the last record ends, so the file's size.
     crc: CRC-32C of the records with their lengths.  durable: whether it was synced.
-    entries: those of the index of a log file whose records these are, counted from 0 and without a time.
+    entries: those of the index of a log file whose records these are, counted from 0, with neither a time nor the
+        checksum that they will have there.
     """
 
     path: str
@@ -117,7 +118,7 @@ class Draft:
         self._fd = -1  # what `close` finds where making it fails
         self._end = self._written_out = FIRST_OFFSET
         self._count = 0
-        self._ranges = Ranges(FIRST_OFFSET, 0)
+        self._ranges = Ranges(FIRST_OFFSET, 0, seed=0)
         self._entries = bytearray()
         self._small = bytearray()  # what is still to have an entry, for one for each of such batches would be too many
         folder_fd = open_directory(os.path.dirname(self.path))

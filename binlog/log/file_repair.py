@@ -31,7 +31,7 @@ from binlog.log.directory import LogDirectory
 from binlog.log.evidence import FileEvidence
 from binlog.log.index import index_path, open_index
 from binlog.log.index_building import IndexWriting
-from binlog.log.index_check import Contradiction, DamagedRange, IndexCheck
+from binlog.log.index_check import Contradiction, DamagedRange, IndexCheck, Unproven
 from binlog.log.recovery import Recovery
 from binlog.log.recovery_table import Action, Verdict
 from binlog.log.witnesses import heal, is_unproven
@@ -152,6 +152,14 @@ class FileRepair:
             check = IndexCheck(index, self._fd, header, self._path)
             found = list(check.run())
             damaged = [each for each in found if isinstance(each, DamagedRange)]
+            # Of what no sound entry tells the lengths must, and the entries around it say how many records there are.
+            unproven = [each for each in found if isinstance(each, Unproven)]
+            damaged += [
+                DamagedRange(each.start, each.end, each.record_count)
+                for each in unproven
+                if self._lengths_tell(each, header) != each.record_count
+            ]
+            damaged.sort(key=lambda each: each.start)
             return damaged, check.end, any(isinstance(each, Contradiction) for each in found) or index.blank
         finally:
             index.close()
@@ -160,11 +168,15 @@ class FileRepair:
         """The records that were in a damaged range: the next entry tells, or their lengths, if those are sound."""
         if damaged.record_count is not None:
             return damaged.record_count
+        return self._lengths_tell(damaged, header)
+
+    def _lengths_tell(self, part: DamagedRange | Unproven, header: LogHeader) -> int | None:
+        """How many records their lengths lead through; None where they do not lead to the end."""
         try:
-            count, end = walk(self._fd, damaged.start, damaged.end, header.tail, self._path)
+            count, end = walk(self._fd, part.start, part.end, header.tail, self._path)
         except CorruptError:
             return None
-        return count if end == damaged.end else None
+        return count if end == part.end else None
 
     def _fill(self, damaged: DamagedRange, count: int) -> None:
         start, end = damaged.start, damaged.end
@@ -196,16 +208,17 @@ class FileRepair:
         index = open_index(self._directory.fd, self._number, self._path)
         if index is None:
             return
-        number = index.count_before(start)
+        number, seed = index.count_before(start), index.seed
         index.close()
         path = index_path(self._path)
         writing = IndexWriting(self._directory.fd, self._number, self._path, self._fd)
         try:
             data = read_at(writing.fd, ENTRY_BYTES, entry_offset(number), path)
-            crc = crc32c(read_at(self._fd, end - start, start, self._path))
-            entry = parse_entry(data)._replace(range_crc=crc)
-            write_at(writing.fd, entry.pack(), entry_offset(number), path)
-            sync(writing.fd, path)
+            entry = parse_entry(data, seed)
+            if entry is not None and (entry.offset, entry.end) == (start, end):
+                crc = crc32c(read_at(self._fd, end - start, start, self._path))
+                write_at(writing.fd, entry._replace(range_crc=crc).pack(seed), entry_offset(number), path)
+                sync(writing.fd, path)
         finally:
             writing.close()
 

@@ -1,8 +1,8 @@
 """Reading a log file's index, and finding places by it.
 
 Invariant: the index is never believed over the log file.  A place that it gives was proven by the log file's own
-bytes: those of the range there and of the one before it have their CRCs, records fill both exactly, and they are as
-many as the next entries say.  Where that fails, the index gives no place, and the file is read from its first record.
+bytes: the entry has its own checksum, the bytes of its range have theirs, and as many records fill them exactly.  Where
+that fails, the index gives no place, and the file is read from its first record.
 """
 
 from __future__ import annotations
@@ -16,11 +16,14 @@ from binlog.errors import BinlogError, CorruptError
 from binlog.format.index_file import (
     ENTRY_BYTES,
     HEADER_BYTES,
+    INDEX_HEADER,
     MAGIC,
     RANGE_BYTES_MAX,
+    VERSION,
     IndexEntry,
     entry_count,
     entry_offset,
+    entry_seed,
     pack_header,
     parse_entry,
 )
@@ -30,6 +33,11 @@ from binlog.format.record import LENGTH_BYTES
 from binlog.storage.content import Content
 from binlog.storage.files import flags_to_open, read_at, sync
 from binlog.storage.ranges import Ranges, RangeStop
+
+_INFINITE = 1 << 64
+# So many damaged entries in a row are looked past for a sound one.
+_DAMAGED_MAX = 64
+_VERSION_AT = INDEX_HEADER.offset("version")
 
 
 class IndexedPlace(NamedTuple):
@@ -50,6 +58,10 @@ class Index:
         self._path = path
         self.header = read_at(fd, HEADER_BYTES, 0, path)
         self.count = entry_count(os.fstat(fd).st_size)
+        self.seed = 0
+        if len(self.header) == HEADER_BYTES:
+            values = INDEX_HEADER.unpack(self.header)
+            self.seed = entry_seed(number=values["number"], uuid=values["uuid"])
 
     def fits(self, header: LogHeader) -> bool:
         """Whether it is the index of the log file with this header."""
@@ -57,18 +69,40 @@ class Index:
 
     @property
     def blank(self) -> bool:
-        """Whether no whole header was written yet, or came to the disk before a power cut."""
+        """Whether it counts as none: no whole header came to the disk, or its entries are of an earlier version."""
         cut = len(self.header) < HEADER_BYTES and MAGIC.startswith(self.header[: len(MAGIC)])
-        return cut or self.header.count(0) == len(self.header)
+        return cut or self.header.count(0) == len(self.header) or self._is_earlier
+
+    @property
+    def _is_earlier(self) -> bool:
+        version = int.from_bytes(self.header[_VERSION_AT : _VERSION_AT + 2], "big")
+        return self.named and 0 < version < VERSION
 
     @property
     def named(self) -> bool:
         """Whether it begins as an index does, of whatever log file."""
         return self.header.startswith(MAGIC)
 
-    def entry(self, index: int) -> IndexEntry:
-        """An entry, counted from 0, whatever it says."""
-        return parse_entry(read_at(self._fd, ENTRY_BYTES, entry_offset(index), self._path).ljust(ENTRY_BYTES, b"\0"))
+    def entry(self, index: int) -> IndexEntry | None:
+        """An entry, counted from 0; None if it does not have its checksum."""
+        return parse_entry(read_at(self._fd, ENTRY_BYTES, entry_offset(index), self._path), self.seed)
+
+    def sound(self, index: int) -> tuple[int, IndexEntry] | None:
+        """The first entry from this one on that has its checksum, and which it is; None if none is near."""
+        for number in range(index, min(index + _DAMAGED_MAX, self.count)):
+            entry = self.entry(number)
+            if entry is not None:
+                return number, entry
+        return None
+
+    def key(self, name: str) -> Callable[[int], int]:
+        """What to search entries by: a field's value, or that of the next sound entry for one that is damaged."""
+
+        def value(index: int) -> int:
+            found = self.sound(index)
+            return _INFINITE if found is None else int(getattr(found[1], name))
+
+        return value
 
     def entries(self, first: int, count: int) -> bytes:
         """The bytes of some entries."""
@@ -81,7 +115,7 @@ class Index:
 
     def count_before(self, offset: int) -> int:
         """How many entries tell of ranges that end at or before an offset."""
-        return bisect_right(range(self.count), offset, key=lambda index: self.entry(index).end)
+        return bisect_right(range(self.count), offset, key=self.key("end"))
 
     def close(self) -> None:
         """Give the descriptor back."""
@@ -128,22 +162,20 @@ class IndexSearch:
 
     def before(self, offset: int) -> IndexedPlace | None:
         """The last place known that is not beyond `offset`."""
-        return self._start_of(lambda index, count: bisect_right(range(count), offset, key=_key(index, "offset")) - 1)
+        return self._start_of(lambda index, count: bisect_right(range(count), offset, key=index.key("offset")) - 1)
 
     def before_sequence(self, sequence: int) -> IndexedPlace | None:
         """The last place known whose sequence is not higher than `sequence`."""
-        return self._start_of(
-            lambda index, count: bisect_right(range(count), sequence, key=_key(index, "sequence")) - 1
-        )
+        return self._start_of(lambda index, count: bisect_right(range(count), sequence, key=index.key("sequence")) - 1)
 
     def after(self, offset: int) -> IndexedPlace | None:
         """The first place known that is beyond `offset`."""
-        place = self._start_of(lambda index, count: bisect_right(range(count), offset, key=_key(index, "offset")))
+        place = self._start_of(lambda index, count: bisect_right(range(count), offset, key=index.key("offset")))
         return place if place is not None and place.offset > offset else None
 
     def after_sequence(self, sequence: int) -> IndexedPlace | None:
         """The first place known whose sequence is higher."""
-        place = self._start_of(lambda index, count: bisect_right(range(count), sequence, key=_key(index, "sequence")))
+        place = self._start_of(lambda index, count: bisect_right(range(count), sequence, key=index.key("sequence")))
         return place if place is not None and place.sequence > sequence else None
 
     def since(self, time_ns: int) -> IndexedPlace | None:
@@ -151,7 +183,7 @@ class IndexSearch:
 
         It is the index's end where all that it knows is older.
         """
-        return self._start_of(lambda index, count: bisect_left(range(count), time_ns, key=_key(index, "time_ns")))
+        return self._start_of(lambda index, count: bisect_left(range(count), time_ns, key=index.key("time_ns")))
 
     def last_time_ns(self) -> int | None:
         """When the last range was in the file, where the index reaches the file's tail, and it is proven; else None."""
@@ -179,26 +211,22 @@ class IndexSearch:
         return IndexedPlace(ranges.end, ranges.sequence)
 
     def _proven(self, number: int) -> tuple[IndexEntry, Ranges] | None:
-        """The entry, and what follows it, where the log file's bytes prove both it and the one before it."""
+        """The entry, and what follows it, where the log file's bytes prove it."""
         header, index = self._header, self._index
-        if index is None:
+        entry = None if index is None else index.entry(number)
+        if index is None or entry is None or not header.first_offset <= entry.offset < entry.end <= header.tail:
             return None
-        first = max(number - 1, 0)
-        data = index.entries(first, number - first + 2)
-        entries = [parse_entry(data, at) for at in range(0, len(data), ENTRY_BYTES)]
-        proven, following = entries[: number - first + 1], entries[number - first + 1 :]
-        begins = (header.first_offset, header.first_sequence)
-        if len(proven) <= number - first or (first == 0 and (proven[0].offset, proven[0].sequence) != begins):
+        if number == 0 and (entry.offset, entry.sequence) != (header.first_offset, header.first_sequence):
             return None
-        ranges = Ranges(proven[0].offset, proven[0].sequence)
-        for entry in proven:
-            if not header.first_offset <= entry.offset == ranges.end < entry.end <= header.tail:
-                return None
-            if ranges.verify(entry.pack(), self._range(entry)) != (1, RangeStop.END):
-                return None
+        ranges = Ranges(entry.offset, entry.sequence, seed=index.seed)
+        if ranges.verify(entry.pack(index.seed), self._range(entry)) != (1, RangeStop.END):
+            return None
+        following = index.entry(number + 1) if number + 1 < index.count else None
         # What lies beyond the tail may be left from before a power cut.
-        known = [(entry.offset, entry.sequence) for entry in following if any(entry) and entry.end <= header.tail]
-        return (proven[-1], ranges) if known in ([], [(ranges.end, ranges.sequence)]) else None
+        goes_on = following is None or following.end > header.tail
+        if following is not None and not goes_on:
+            goes_on = (following.offset, following.sequence) == (ranges.end, ranges.sequence)
+        return (entry, ranges) if goes_on else None
 
     def _range(self, entry: IndexEntry) -> bytes:
         """The range's bytes, none where it is larger than one can be, or its archive is damaged."""
@@ -213,7 +241,3 @@ class IndexSearch:
             if LENGTH_BYTES + int.from_bytes(length, "big") != entry.range_bytes:
                 return b""
         return read_at(self._content, entry.range_bytes, entry.offset, self._path)
-
-
-def _key(index: Index, name: str) -> Callable[[int], int]:
-    return lambda number: int(getattr(index.entry(number), name))

@@ -17,17 +17,20 @@ from binlog.format.index_file import (
     ENTRY_BYTES,
     HEADER_BYTES,
     INDEX_ENTRY,
+    INDEX_HEADER,
     IndexEntry,
+    entry_count,
     entry_offset,
+    entry_seed,
     pack_header,
     parse_entry,
 )
 from binlog.format.log_header import LogHeader
 from binlog.format.names import index_file_name
 from binlog.format.record import LENGTH_BYTES, RECORD_BYTES_FORMAT_MAX
-from binlog.log.chain import walk
 from binlog.log.index import Index, index_path
 from binlog.storage.boot import boot_id
+from binlog.storage.checksum import crc32c
 from binlog.storage.content import Content
 from binlog.storage.descriptor import Descriptor
 from binlog.storage.file_access import access_like
@@ -39,6 +42,7 @@ CATCH_UP_BYTES_MAX = 16 << 20
 _READ_BYTES = 1 << 20
 _TIME_AT = INDEX_ENTRY.offset("time_ns")
 _SEQUENCE_AT = INDEX_ENTRY.offset("sequence")
+_CRC_AT = INDEX_ENTRY.offset("entry_crc")
 # Of another boot's index the last entries are looked at one by one: those that may not have come to the disk.
 _LOOK_BACK = 1 << 15
 
@@ -96,7 +100,7 @@ class IndexWriting:
         ranges = self._ranges(header, tail)
         if bytes_max is not None and tail - ranges.end > bytes_max:
             return False
-        times = Ranges(ranges.end, ranges.sequence, self._time_ns(self._last()))
+        times = Ranges(ranges.end, ranges.sequence, self._time_ns(self._last()), seed=self._seed())
         at = os.fstat(self.fd).st_size
         for entries in build_entries(self._content, times, tail, self._data_path):
             write_at(self.fd, entries, at, self.path)
@@ -114,28 +118,37 @@ class IndexWriting:
         first_sequence: what their sequences are counted from.
         time_ns: a time by which the records are there, where the file may have changed for the last time before that.
         """
-        time_ns = max(self._time_ns(self._last()), time_ns)
+        time_ns, seed = max(self._time_ns(self._last()), time_ns), self._seed()
         for at in range(0, len(entries), ENTRY_BYTES):
             entries[at + _TIME_AT : at + _TIME_AT + 8] = time_ns.to_bytes(8, "big")
-            if first_sequence:
-                own = slice(at + _SEQUENCE_AT, at + _SEQUENCE_AT + 8)
-                entries[own] = (first_sequence + int.from_bytes(entries[own], "big")).to_bytes(8, "big")
+            own = slice(at + _SEQUENCE_AT, at + _SEQUENCE_AT + 8)
+            entries[own] = (first_sequence + int.from_bytes(entries[own], "big")).to_bytes(8, "big")
+            crc = crc32c(memoryview(entries)[at : at + _CRC_AT], seed)
+            entries[at + _CRC_AT : at + ENTRY_BYTES] = crc.to_bytes(4, "big")
         write_at(self.fd, entries, os.fstat(self.fd).st_size, self.path)
 
     def _ranges(self, header: LogHeader, tail: int) -> Ranges:
         """Where the index ends."""
         last = self._last()
-        ranges = Ranges(header.first_offset, header.first_sequence)
+        ranges = Ranges(header.first_offset, header.first_sequence, seed=self._seed())
         if last is not None:
-            count, _ = walk(self._content, last.offset, last.end, tail, self._data_path)
-            ranges.move(last.end, last.sequence + count)
+            ranges.move(last.end, last.next_sequence)
         return ranges
 
     def _last(self) -> IndexEntry | None:
-        size = os.fstat(self.fd).st_size
-        if size <= HEADER_BYTES:
+        """The last entry, None for none.  Raises: CorruptError where it does not hold: nothing can follow it."""
+        count = entry_count(os.fstat(self.fd).st_size)
+        if count == 0:
             return None
-        return parse_entry(read_at(self.fd, ENTRY_BYTES, size - ENTRY_BYTES, self.path))
+        at = entry_offset(count - 1)
+        entry = parse_entry(read_at(self.fd, ENTRY_BYTES, at, self.path), self._seed())
+        if entry is None:
+            raise CorruptError(self.path, at, "index", "its last entry does not have its checksum")
+        return entry
+
+    def _seed(self) -> int:
+        values = INDEX_HEADER.unpack(read_at(self.fd, HEADER_BYTES, 0, self.path).ljust(HEADER_BYTES, b"\0"))
+        return entry_seed(number=values["number"], uuid=values["uuid"])
 
     def _time_ns(self, last: IndexEntry | None) -> int:
         """The earliest time at which all that has no entry yet is known to have been in the file."""
@@ -181,11 +194,14 @@ def _sound_count(index: Index, header: LogHeader, tail: int) -> int:
     """How many entries to keep: those up to the tail, and of another boot's as far as the last ones follow on."""
     count = index.count
     if count and header.boot_id == boot_id():
-        before = index.entry(count - 2).end if count > 1 else header.first_offset
-        last = index.entry(count - 1)
-        if before == last.offset < last.end <= tail:
+        before, last = index.entry(count - 2) if count > 1 else None, index.entry(count - 1)
+        end = header.first_offset if count == 1 else None if before is None else before.end
+        if last is not None and end == last.offset < last.end <= tail:
             return count
     count = index.count_before(tail)
     first = max(count - _LOOK_BACK, 0)
-    end = header.first_offset if first == 0 else index.entry(first).offset
-    return first + Ranges(end, header.first_sequence).follow(index.entries(first, count - first), tail)
+    while first and index.entry(first) is None:
+        first -= 1
+    begins = index.entry(first) if first else None
+    ranges = Ranges(header.first_offset if begins is None else begins.offset, header.first_sequence, seed=index.seed)
+    return first + ranges.follow(index.entries(first, count - first), tail)

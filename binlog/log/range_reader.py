@@ -15,7 +15,7 @@ from binlog.log.batch import Batch
 from binlog.log.directory import LogDirectory
 from binlog.log.file_reader import FileReader
 from binlog.log.index import open_index
-from binlog.log.index_check import Contradiction, DamagedRange, IndexCheck, Verified
+from binlog.log.index_check import DamagedRange, IndexCheck, Unproven, Verified
 from binlog.log.large_record import too_large
 from binlog.log.reader import RECORD_BYTES_MAX
 from binlog.storage.content import LostFrameError
@@ -89,10 +89,16 @@ class RangeReader:
         header = self._file.header
         late = min(self.end, header.own_tail) if header.ours and header.closed else self.end
         at, sequence = yield from self._verified(late)
-        while at < self.end:
-            if at >= late:
-                sequence = None  # another program added it after the close
-            stop = late if at < late else self.end
+        if at < late:
+            at, sequence = yield from self._plain(at, late, sequence)
+        if at < self.end:
+            yield from self._plain(at, self.end, None)  # another program added it after the close
+
+    def _plain(
+        self, at: int, stop: int, sequence: int | None
+    ) -> Generator[Stretch | DamagedRange, None, tuple[int, int | None]]:
+        """What no index tells of, up to `stop`; returns where that ends, and the sequence number there."""
+        while at < stop:
             try:
                 found = self._file.read(at, sequence, records_max=_RECORDS_MAX, bytes_max=min(_BYTES_MAX, stop - at))
             except LostFrameError as lost:
@@ -102,9 +108,10 @@ class RangeReader:
             batch = Batch.of(found)
             at += batch.offsets[-1]
             if at > stop:
-                raise ValueError(f"no record of file {header.number} ends at {stop}")
+                raise ValueError(f"no record of file {self._file.number} ends at {stop}")
             sequence = None if batch.first_sequence is None else batch.first_sequence + len(batch)
             yield Stretch(batch, array("Q"), array("Q"))
+        return at, sequence
 
     def _verified(self, end: int) -> Generator[Stretch | DamagedRange, None, tuple[int, int | None]]:
         """As far as the index goes; returns where that is, and the sequence number there."""
@@ -116,13 +123,15 @@ class RangeReader:
                 if self.start < end and check.begin(self.start):
                     at = check.end
                     for found in check.walk(end):
-                        if isinstance(found, Contradiction):
-                            break
                         if isinstance(found, Verified):
                             yield self._stretch(found, at, end)
                             at = check.end
-                        else:
+                        elif isinstance(found, DamagedRange):
                             yield found
+                            at = found.end
+                        elif isinstance(found, Unproven):
+                            sequence = check.sequence if header.ours else None
+                            yield from self._plain(max(at, self.start), min(found.end, end), sequence)
                             at = found.end
                     if at > self.start:
                         return min(at, end), check.sequence if header.ours else None

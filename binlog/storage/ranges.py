@@ -18,21 +18,24 @@ class RangeStop(enum.IntEnum):
     END = lib.BINLOG_INDEX_END  # all entries hold
     SHORT = lib.BINLOG_INDEX_SHORT  # a range leads past the data given
     CHAIN = lib.BINLOG_INDEX_CHAIN  # an entry does not follow from the one before it
+    ENTRY = lib.BINLOG_INDEX_ENTRY  # an entry does not have its own checksum
     CRC = lib.BINLOG_INDEX_CRC  # the data are not what was written
-    RECORDS = lib.BINLOG_INDEX_RECORDS  # the CRC holds, and no records fill the range
+    RECORDS = lib.BINLOG_INDEX_RECORDS  # the CRC holds, and the records are not as many as the entry says
 
 
 class Ranges:
     """Goes through ranges that follow one another.
 
     end: where the next one starts.  sequence: of the record there; None for any.
+    seed: of the checksums of entries (format/index_file.py).
     """
 
     __slots__ = ("_state",)
 
-    def __init__(self, end: int, sequence: int | None, time_ns: int = 0) -> None:
+    def __init__(self, end: int, sequence: int | None, time_ns: int = 0, *, seed: int) -> None:
         self._state: Any = ffi.new("struct binlog_index_state *")
         self._state.time_ns = time_ns
+        self._state.seed = seed
         self.move(end, sequence)
 
     def move(self, end: int, sequence: int | None) -> None:

@@ -176,7 +176,7 @@ def _state(log: Path) -> dict[str, bytes]:
     for path in sorted(log.iterdir()):
         data = bytearray(path.read_bytes())
         index = path.suffix == ".idx"
-        times = [(at, at + 8) for at in range(48, len(data), 32)]
+        times = [part for at in range(48, len(data), 40) for part in ((at, at + 8), (at + 20, at + 24))]
         for start, stop in [(16, 32), *times] if index else ((56, 64), (104, 120), (124, 128), (132, 192)):
             data[start:stop] = bytes(stop - start)
         state[re.sub("[0-9a-f]{16}", "random", path.name)] = bytes(data)

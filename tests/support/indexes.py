@@ -17,14 +17,21 @@ class Entry(NamedTuple):
     time_ns: int
     size: int
     crc: int
+    record_count: int
 
 
 def index_entries(log: Path, number: int = 1) -> list[Entry]:
     """The entries of one file's index, whatever they say."""
     data = (log / f"{number:08d}.idx").read_bytes()
-    assert data[:16] == struct.pack(">8sHHI", b"BINLOGIX", 1, 0, number)
+    assert data[:16] == struct.pack(">8sHHI", b"BINLOGIX", 2, 0, number)
     assert data[16:32] == (log / f"{number:08d}.dat").read_bytes()[32:48]
-    return [Entry(*values) for values in struct.iter_unpack(">QQQII", data[32 : len(data) // 32 * 32])]
+    seed = crc32c(data[16:32] + data[12:16])
+    found = []
+    for at in range(32, len(data) - 39, 40):
+        *values, crc = struct.unpack_from(">QQQIIII", data, at)
+        assert crc == crc32c(data[at : at + 36], seed)
+        found.append(Entry(*values))
+    return found
 
 
 def check_entries(log: Path, number: int = 1) -> int:
@@ -43,5 +50,6 @@ def check_entries(log: Path, number: int = 1) -> int:
             records += 1
         assert at == entry.offset + entry.size <= tail
         assert entry.size <= 65536 or records == 1
+        assert records == entry.record_count
         sequence += records
     return int(tail) - at

@@ -5,47 +5,58 @@ from hypothesis import strategies as st
 
 from binlog.format.index_file import (
     ENTRY_BYTES,
-    HEADER_BYTES,
     RANGE_BYTES_MAX,
     IndexEntry,
     entry_columns,
     entry_count,
     entry_offset,
+    entry_offsets,
+    entry_seed,
     pack_header,
     parse_entry,
 )
 from binlog.format.names import damaged_file_name, damaged_file_range, index_file_name
+from binlog.storage.checksum import crc32c
 from binlog.storage.native import lib
 
 
 def test_an_index_has_exactly_these_bytes() -> None:
     """Written out by hand: a change of any of them is another version."""
     assert pack_header(number=7, uuid=bytes(range(16))) == b"BINLOGIX" + bytes.fromhex(
-        "0001 0000 00000007 000102030405060708090a0b0c0d0e0f"
+        "0002 0000 00000007 000102030405060708090a0b0c0d0e0f"
     )
-    entry = IndexEntry(sequence=1, offset=256, time_ns=2, range_bytes=12, range_crc=0xAABBCCDD)
-    data = bytes.fromhex("0000000000000001 0000000000000100 0000000000000002 0000000c aabbccdd")
-    assert entry.pack() == data
-    assert parse_entry(b"x" + data, 1) == entry
-    assert entry.end == 268
+    entry = IndexEntry(sequence=1, offset=256, time_ns=2, range_bytes=12, range_crc=0xAABBCCDD, record_count=2)
+    data = bytes.fromhex("0000000000000001 0000000000000100 0000000000000002 0000000c aabbccdd 00000002")
+    seed = entry_seed(number=7, uuid=bytes(range(16)))
+    assert seed == crc32c(bytes(range(16)) + bytes.fromhex("00000007"))
+    data += crc32c(data, seed).to_bytes(4, "big")
+    assert entry.pack(seed) == data
+    assert parse_entry(b"x" + data, seed, 1) == entry
+    assert (entry.end, entry.next_sequence) == (268, 3)
 
 
-def test_no_entry_lies_across_a_sector() -> None:
-    assert 512 % ENTRY_BYTES == HEADER_BYTES % ENTRY_BYTES == 0
+@given(st.integers(0, 8 * ENTRY_BYTES - 1))
+def test_an_entry_of_which_a_bit_is_flipped_is_none(bit: int) -> None:
+    data = bytearray(IndexEntry(1, 256, 2, 12, 0xAABBCCDD, 2).pack(5))
+    assert parse_entry(data, 5) is not None
+    assert parse_entry(data, 6) is None
+    data[bit // 8] ^= 1 << bit % 8
+    assert parse_entry(data, 5) is None
 
 
 def test_what_is_left_of_an_entry_is_none() -> None:
-    assert [entry_count(size) for size in (0, 31, 32, 63, 64, 95, 96)] == [0, 0, 0, 0, 1, 1, 2]
-    assert entry_offset(2) == 96
+    assert [entry_count(size) for size in (0, 31, 32, 71, 72, 111, 112)] == [0, 0, 0, 0, 1, 1, 2]
+    assert entry_offset(2) == 112
 
 
 _WORD = st.integers(0, 2**64 - 1)
 _HALF = st.integers(0, 2**32 - 1)
 
 
-@given(st.lists(st.builds(IndexEntry, _WORD, _WORD, _WORD, _HALF, _HALF), max_size=20))
+@given(st.lists(st.builds(IndexEntry, _WORD, _WORD, _WORD, _HALF, _HALF, _HALF), max_size=20))
 def test_the_columns_of_entries_are_what_they_say(entries: list[IndexEntry]) -> None:
-    sequences, offsets, times_ns, ends = entry_columns(memoryview(b"".join(entry.pack() for entry in entries)))
+    sequences, offsets, times_ns, ends = entry_columns(memoryview(b"".join(entry.pack(0) for entry in entries)))
+    assert entry_offsets(b"".join(entry.pack(0) for entry in entries)) == offsets
     found = list(zip(sequences, offsets, times_ns, ends, strict=True))
     assert found == [(entry.sequence, entry.offset, entry.time_ns, entry.end) for entry in entries]
 

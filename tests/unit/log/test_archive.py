@@ -157,7 +157,7 @@ def test_an_index_is_completed_before(log: Path, how: str) -> None:
 
 
 def index_entries_of_archive(path: Path) -> list[tuple[int, ...]]:
-    return list(struct.iter_unpack(">QQQII", path.read_bytes()[32:]))
+    return list(struct.iter_unpack(">QQQIIII", path.read_bytes()[32:]))
 
 
 def test_what_cannot_have_an_index_stays(log: Path) -> None:

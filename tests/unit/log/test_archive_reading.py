@@ -22,6 +22,7 @@ import binlog
 from binlog import Dictionary, Mode, RangeReader, Reader, Ref, Sequence, Since, Start, Stretch, Writer
 from binlog.errors import FullError, GoneError
 from binlog.format.crc import crc32c
+from binlog.format.index_file import IndexEntry, entry_seed
 from binlog.log.late import KEEP_SECONDS
 from tests.support.archives import FRAME_BYTES, archive_path, archived, fill, frames_of, names, small_frames, unpacked
 from tests.support.indexes import index_entries
@@ -241,7 +242,9 @@ def test_another_programs_first_records_lie_in_two_frames(log: Path, sizes: list
     at, entries = 248, []
     for number, record in enumerate(records):
         framed = struct.pack(">I", len(record)) + record
-        entries.append(struct.pack(">QQQII", number, at, 1, len(framed), crc32c(framed)))
+        entries.append(
+            IndexEntry(number, at, 1, len(framed), crc32c(framed), 1).pack(entry_seed(number=1, uuid=bytes(16)))
+        )
         at += len(framed)
     (log / "00000001.idx").write_bytes((log / "00000001.idx").read_bytes()[:32] + b"".join(entries))
     assert binlog.check(log) == []

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from binlog import Batch, Draft, Drafted
 from binlog.errors import AccessError, CorruptError, FullError
-from binlog.format.index_file import parse_entry
+from binlog.format.index_file import ENTRY_BYTES, parse_entry
 from binlog.log import draft as draft_module
 from binlog.storage.checksum import crc32c
 
@@ -63,8 +63,9 @@ def test_entries_tell_of_all_records(tmp_path: Path, sizes: list[tuple[int, int]
     data = path.read_bytes() or bytes(256)
     assert drafted.crc == crc32c(data[256:])
     at, sequence = 256, 0
-    for start in range(0, len(drafted.entries), 32):
-        entry = parse_entry(drafted.entries, start)
+    for start in range(0, len(drafted.entries), ENTRY_BYTES):
+        entry = parse_entry(drafted.entries, 0, start)
+        assert entry is not None
         assert (entry.offset, entry.sequence) == (at, sequence)
         assert entry.range_crc == crc32c(data[at : entry.end])
         assert entry.range_bytes <= 1 << 16

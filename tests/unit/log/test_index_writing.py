@@ -153,7 +153,7 @@ def test_an_index_cut_while_a_writer_has_it_open_is_completed(log: Path) -> None
         for number in range(10):
             writer.append(b"%d" % number)
         writer.sync()
-        os.truncate(log / "00000001.idx", 32 + 3 * 32 + 5)
+        os.truncate(log / "00000001.idx", 32 + 3 * 40 + 5)
         writer.append(b"more")
         writer.sync()
         assert check_entries(log) == 0

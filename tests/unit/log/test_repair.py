@@ -187,7 +187,7 @@ def test_a_file_whose_live_block_and_slots_are_gone_is_salvaged_by_its_index(tmp
 def test_indexes_that_are_missing_behind_or_wrong_are_made_whole(tmp_path: Path) -> None:
     _write(tmp_path, files=3)
     (tmp_path / "00000001.idx").unlink()
-    os.truncate(tmp_path / "00000002.idx", 32 * 5)
+    os.truncate(tmp_path / "00000002.idx", 32 + 40 * 4)
     with open(tmp_path / "00000003.idx", "r+b") as file:
         os.pwrite(file.fileno(), b"\x01", 32 * 4)
     assert _rules(tmp_path) == ["index"]
