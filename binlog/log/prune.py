@@ -137,7 +137,7 @@ def prune(
         return pruned
     finally:
         directory.close()
-    """A file with what goes with it: its archive or what is left of making one, its index, and what was set aside."""
+
 
 def _removable(files: Sequence[ListedFile], retention: Retention, *, mixed: bool, now_ns: int) -> Iterator[ClosedFile]:
     """The files that may go, oldest first."""
@@ -150,7 +150,7 @@ def _removable(files: Sequence[ListedFile], retention: Retention, *, mixed: bool
 
 
 def _told(directory: LogDirectory, closed: ClosedFile, set_aside: list[str]) -> Pruned:
-    """A file with what goes with it: archive, what is left of making one, index, and those names of what was set aside."""
+    """A file with what goes with it: its archive or what is left of making one, its index, and what was set aside."""
     file = closed.file
     number = file.header.number
     own = archive_file_name(number) if file.archived else log_file_name(number)
