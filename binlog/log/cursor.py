@@ -116,6 +116,12 @@ class Cursor:
         """What to wait on, right after `ready` said no; None where there is no file yet."""
         return None if self._place is None else self._place.file.doorbell_and_seen()
 
+    def wake(self) -> None:
+        """End a `wait` that another thread is in, or is about to begin: so it may take more than one call."""
+        place = self._place
+        if place is not None:
+            place.file.wake()
+
     def close(self) -> None:
         """Give everything back."""
         if self._place is not None:

@@ -57,6 +57,11 @@ class FileReader:
             self._doorbell = Doorbell(self.content, LOG_HEADER.offset("doorbell"))
         return self._doorbell, self.known.bell_before
 
+    def wake(self) -> None:
+        """Wake whoever waits for the bell."""
+        if self._doorbell is not None:
+            self._doorbell.wake()
+
     def wait(self, timeout: float, offset: int, sequence: int | None) -> Found | None:
         """Wait until the bell rings, for `timeout` seconds at most; may return early.
 

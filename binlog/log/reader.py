@@ -13,6 +13,7 @@ from binlog.format.record import RECORD_BYTES_FORMAT_MAX
 from binlog.format.ref import Ref
 from binlog.format.values import byte_count
 from binlog.log.batch import Batch, Entry
+from binlog.log.calls import Calls
 from binlog.log.cursor import Cursor
 from binlog.log.directory import LogDirectory
 from binlog.log.start import Place, Start, place_from
@@ -36,7 +37,7 @@ class Reader(BatchIterator):
     record_bytes_max: a larger record is refused with FullError, 64 MiB unless told.
 
     Iterating gives each record as an Entry and stops when it has caught up; it goes on later from there.  Only
-    published records are ever seen.  Needs no permission to write.  For one thread at a time, closing included; a
+    published records are ever seen.  Needs no permission to write.  For one thread at a time, but for `close`; a
     forked child may go on with its copy.
     Raises: NotFoundError if there is no such directory; AccessError, CorruptError, VersionError; ValueError for a ref
     or sequence where no record lies; GoneError for one into a file that was removed.
@@ -55,8 +56,8 @@ class Reader(BatchIterator):
             raise ValueError(f"record_bytes_max is 0 to {RECORD_BYTES_FORMAT_MAX}, not {record_bytes_max}")
         start = place_from(start)
         super().__init__(Ref, Entry)
-        self._closed = False
         self._cursor = Cursor(LogDirectory(path), start, follow=follow, record_bytes_max=record_bytes_max)
+        self._calls = Calls(self._cursor)
 
     if TYPE_CHECKING:
 
@@ -65,14 +66,14 @@ class Reader(BatchIterator):
 
     def _refill(self) -> bool:
         """Load the next records, of which `__next__` gives one after the other; whether there were any."""
-        self._check_open()
-        self._settle()
-        # All that takes time comes before anything changes: Ctrl-C may strike anywhere in it.
-        found = self._cursor.read(_RECORDS_MAX, _BYTES_MAX)
-        if found is None:
-            return False
-        self._load(*found)
-        return True
+        with self._calls:
+            self._settle()
+            # All that takes time comes before anything changes: Ctrl-C may strike anywhere in it.
+            found = self._cursor.read(_RECORDS_MAX, _BYTES_MAX)
+            if found is None:
+                return False
+            self._load(*found)
+            return True
 
     def read_batch(self, *, records_max: int = _RECORDS_MAX, bytes_max: int = _BYTES_MAX) -> Batch:
         """Many records at once: those of one file that are there now; an empty batch where the reader has caught up.
@@ -83,71 +84,81 @@ class Reader(BatchIterator):
         """
         if records_max < 1 or bytes_max < 1:
             raise ValueError("records_max and bytes_max are 1 or more")
-        self._check_open()
-        self._settle()
-        found = self._cursor.read(records_max, bytes_max)
-        if found is None:
-            return _no_records(self._cursor.position)
-        batch = Batch.of(found)
-        sequence = batch.first_sequence
-        self._cursor.advance(batch.next_ref.offset, None if sequence is None else sequence + len(batch))
-        return batch
+        with self._calls:
+            self._settle()
+            found = self._cursor.read(records_max, bytes_max)
+            if found is None:
+                return _no_records(self._cursor.position)
+            batch = Batch.of(found)
+            sequence = batch.first_sequence
+            self._cursor.advance(batch.next_ref.offset, None if sequence is None else sequence + len(batch))
+            return batch
 
     def tail(self, timeout: float | None = None) -> Iterator[Entry]:
-        """Iterate, and wait for more at the end: for ever, or until nothing came for `timeout` seconds."""
-        while True:
-            for entry in self:  # noqa: UP028 - `yield from` would close the reader with the generator
-                yield entry
-            if not self.wait(timeout):
-                return
+        """Iterate, and wait for more at the end: until nothing came for `timeout` seconds, or until `close`."""
+        self._check_open()
+        try:
+            while True:
+                for entry in self:  # noqa: UP028 - `yield from` would close the reader with the generator
+                    yield entry
+                if not self.wait(timeout):
+                    return
+        except ClosedError:
+            return
 
     async def __aiter__(self) -> AsyncIterator[Entry]:
         """Iterate in asyncio, and wait for more at the end without blocking the event loop.
 
-        One thread waits for all readers of a process.  With follow=False it ends where no more can come.
+        One thread waits for all readers of a process.  Ends with `close`, and with follow=False where no more can come.
         """
         import asyncio
 
         from binlog.storage.bell_watcher import watch
 
-        while True:
-            for count, entry in enumerate(self):
-                yield entry
-                if count % _ENTRIES_A_TURN == 0:
-                    await asyncio.sleep(0)  # while there is much to read, other tasks get their turns
-            self._settle()
-            if self._cursor.ready():
-                continue
-            if self._cursor.finished:
-                return
-            bell = self._cursor.doorbell_and_seen()
-            if bell is None:
-                await asyncio.sleep(self._cursor.look_seconds)
-            else:
-                await watch(*bell, self._cursor.look_seconds)
+        self._check_open()
+        try:
+            while True:
+                for count, entry in enumerate(self):
+                    yield entry
+                    if count % _ENTRIES_A_TURN == 0:
+                        await asyncio.sleep(0)  # while there is much to read, other tasks get their turns
+                with self._calls:
+                    self._settle()
+                    if self._cursor.ready():
+                        continue
+                    if self._cursor.finished:
+                        return
+                    bell, seconds = self._cursor.doorbell_and_seen(), self._cursor.look_seconds
+                if bell is None:
+                    await asyncio.sleep(seconds)
+                else:
+                    await watch(*bell, seconds)
+        except ClosedError:
+            return
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until there is a record to read; whether there is.
 
         False after `timeout` seconds, and at once where none can come any more (follow=False).
-        Raises: as `read_batch`.
+        Raises: as `read_batch`; ClosedError also where another thread closes the reader meanwhile.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
-        self._check_open()
-        if self._left:
+        with self._calls:
+            if self._left:
+                return True
+            self._settle()
+            while not self._cursor.ready():
+                left = self._cursor.look_seconds
+                if deadline is not None:
+                    left = min(left, deadline - time.monotonic())
+                if left <= 0 or self._cursor.finished:
+                    return False
+                found = self._cursor.wait(left)
+                self._check_open()
+                if found is not None:
+                    self._load(*found)
+                    break
             return True
-        self._settle()
-        while not self._cursor.ready():
-            left = self._cursor.look_seconds
-            if deadline is not None:
-                left = min(left, deadline - time.monotonic())
-            if left <= 0 or self._cursor.finished:
-                return False
-            found = self._cursor.wait(left)
-            if found is not None:
-                self._load(*found)
-                break
-        return True
 
     @property
     def next_ref(self) -> Ref:
@@ -157,19 +168,21 @@ class Reader(BatchIterator):
         An exception from a signal handler (Ctrl-C) may come between a record's leaving the reader and its reaching you;
         whoever goes on after one does so from `Entry.next_ref` of the last record handled.
         """
-        self._check_open()
-        at = self._next
-        if at is not None and self._left and self._cursor.in_order:
-            return Ref(at[0], at[1])
-        self._settle()
-        return self._cursor.position
+        with self._calls:
+            at = self._next
+            if at is not None and self._left and self._cursor.in_order:
+                return Ref(at[0], at[1])
+            self._settle()
+            return self._cursor.position
 
     def close(self) -> None:
-        """Close the reader; a second call does nothing."""
-        if not self._closed:
-            self._closed = True
-            self._unload()
-            self._cursor.close()
+        """Close the reader; a second call does nothing.
+
+        Any thread may call it, and so may a signal handler.  `tail` and asynchronous iteration end then, and a call in
+        progress raises ClosedError.  Blocks until such a call of another thread has ended, which it wakes.
+        """
+        self._calls.close()
+        self._unload()
 
     def __enter__(self) -> Self:
         self._check_open()
@@ -181,7 +194,7 @@ class Reader(BatchIterator):
         self.close()
 
     def _check_open(self) -> None:
-        if self._closed:
+        if self._calls.closed:
             raise ClosedError("the reader is closed")
 
     def _settle(self) -> None:

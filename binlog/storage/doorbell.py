@@ -104,6 +104,7 @@ class Doorbell:
         self.shared = False
         self.closed = True
         if bell != ffi.NULL and self._generation == fork_generation():
+            lib.binlog_bell_wake(bell)  # the thread of bell_watcher.py, which then sees that it is closed
             lib.binlog_bell_unmap(bell, self._offset)
 
     def __del__(self) -> None:
