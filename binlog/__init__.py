@@ -3,6 +3,22 @@
 from typing import TYPE_CHECKING, Any
 
 from binlog import errors
+from binlog.errors import (
+    AccessError,
+    BinlogError,
+    BusyError,
+    ClosedError,
+    CorruptError,
+    FullError,
+    GoneError,
+    InternalError,
+    NotFoundError,
+    PoisonedError,
+    StateError,
+    TimedOutError,
+    UnknownOutcomeError,
+    VersionError,
+)
 from binlog.format.problem import Problem
 from binlog.format.ref import Ref
 from binlog.format.values import parse_bytes, parse_seconds
@@ -14,6 +30,7 @@ from binlog.log.index_check import DamagedRange
 from binlog.log.once import Turn
 from binlog.log.options import Background
 from binlog.log.parts import forward, narrow, split
+from binlog.log.places import Lag, lag
 from binlog.log.prune import Pruned, prune
 from binlog.log.range_reader import RangeReader, Stretch
 from binlog.log.reader import Reader
@@ -31,9 +48,14 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "AccessError",
     "Archived",
     "Background",
     "Batch",
+    "BinlogError",
+    "BusyError",
+    "ClosedError",
+    "CorruptError",
     "DamagedRange",
     "Dictionary",
     "Draft",
@@ -41,9 +63,15 @@ __all__ = [
     "Entry",
     "FileStat",
     "FileSystem",
+    "FullError",
+    "GoneError",
+    "InternalError",
+    "Lag",
     "LogStat",
     "Mode",
+    "NotFoundError",
     "Paging",
+    "PoisonedError",
     "Problem",
     "Pruned",
     "RangeReader",
@@ -54,14 +82,19 @@ __all__ = [
     "Sequence",
     "Since",
     "Start",
+    "StateError",
     "Stretch",
+    "TimedOutError",
     "Turn",
+    "UnknownOutcomeError",
+    "VersionError",
     "Writer",
     "archive",
     "check",
     "errors",
     "file_sizes",
     "forward",
+    "lag",
     "narrow",
     "open_paging",
     "open_queue",

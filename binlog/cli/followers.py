@@ -6,8 +6,10 @@ import os
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import PurePath
 
 import binlog
+from binlog.cli.amounts import size_text, things_text
 from binlog.cli.position import read_position
 from binlog.errors import BinlogError
 
@@ -31,6 +33,26 @@ class Lag:
     bytes: int | None = None
     updated: float | None = None
     problem: str | None = None
+
+
+def behind_text(lag: Lag) -> str:
+    """How far behind a follower is, in words."""
+    if lag.problem is not None:
+        return lag.problem
+    records = "" if lag.records is None else f"{things_text(lag.records, 'record')}, "
+    return f"{records}{size_text(lag.bytes or 0)} behind"
+
+
+def lag_object(lag: Lag) -> dict[str, object]:
+    """A follower as --json prints it."""
+    return {
+        "name": PurePath(lag.name).name,
+        "position": lag.name,
+        "ref": None if lag.ref is None else str(lag.ref),
+        "records_behind": lag.records,
+        "bytes_behind": lag.bytes,
+        "problem": lag.problem,
+    }
 
 
 class Followers:
@@ -84,35 +106,17 @@ class Followers:
             return Lag(name, problem="holds no ref")
         if ref is None:
             return Lag(name, problem="no position yet")
-        left = bytes_after(ref, log)
+        left = log.bytes_after(ref)
         if left is None:
             return Lag(name, ref, updated=updated, problem="its file is not there")
         records = None
         if left == 0:
             records = 0
-        elif (end := _end_sequence(log)) is not None:
+        elif (end := log.end_sequence) is not None:
             counter = self._counters.setdefault(path, _Counter(self._directory))
             at = counter.sequence_of(ref, log, deadline)
             records = None if at is None else max(end - at, 0)
         return Lag(name, ref, records, left, updated)
-
-
-def bytes_after(ref: binlog.Ref, log: binlog.LogStat) -> int | None:
-    """The bytes of the log from the ref on, with the records' lengths; None where its file is not there."""
-    if all(file.number != ref.number for file in log.files):
-        return None
-    return sum(
-        max(file.tail - (ref.offset if file.number == ref.number else file.first_offset), 0)
-        for file in log.files
-        if file.number >= ref.number
-    )
-
-
-def _end_sequence(log: binlog.LogStat) -> int | None:
-    last = log.files[-1]
-    if last.first_sequence is None or last.record_count is None:
-        return None
-    return last.first_sequence + last.record_count
 
 
 class _Counter:

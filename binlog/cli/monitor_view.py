@@ -17,7 +17,7 @@ from binlog.cli.amounts import count_text, duration_text, size_text, time_text
 from binlog.cli.followers import Lag
 from binlog.cli.log_watch import Snapshot
 from binlog.cli.output import printable
-from binlog.cli.stat import disk_bytes, record_count, state_text
+from binlog.cli.stat import state_text
 
 _BARS = "▁▂▃▄▅▆▇█"
 _BARS_ASCII = "_.:-=+*#"
@@ -64,7 +64,7 @@ def _tail_line(snapshot: Snapshot) -> str:
     log = snapshot.log
     tail = "no files yet" if log.tail is None else f"tail {log.tail}"
     idle = "" if snapshot.idle_seconds is None else f"   last record {duration_text(snapshot.idle_seconds)} ago"
-    return f"{tail}   records {count_text(record_count(log))}   on disk {size_text(disk_bytes(log))}{idle}"
+    return f"{tail}   records {count_text(log.record_count)}   on disk {size_text(log.disk_bytes)}{idle}"
 
 
 def _rate_line(snapshot: Snapshot, width: int, *, ascii_only: bool) -> str:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
+from contextlib import closing
 
 import click
 
 import binlog
 from binlog.cli.amounts import count_text, size_text, time_text
 from binlog.cli.exits import opening
-from binlog.cli.options import directory_argument, json_option, need_log
+from binlog.cli.followers import Followers, behind_text, lag_object
+from binlog.cli.options import directory_argument, json_option, need_log, path_type
 from binlog.cli.output import printable, write_line
 from binlog.cli.records import object_line
 from binlog.cli.tables import write_table
@@ -20,8 +22,17 @@ _COLUMNS = ("FILE", "STATE", "RECORDS", "FIRST SEQUENCE", "TAIL", "DURABLE", "ON
 
 @click.command("stat", short_help="Show the files.")
 @directory_argument
+@click.option(
+    "--position",
+    "positions",
+    type=path_type(),
+    multiple=True,
+    metavar="FILE",
+    help="Show how far behind the follower is that keeps its position in FILE, as 'binlog tail --position FILE' does. "
+    "Those called *.position in DIR are shown anyway. May be given several times.",
+)
 @json_option('Print one JSON object: path, tail, sums in bytes and records, and "files" with one for each file.')
-def command(directory: str, as_json: bool) -> None:
+def command(directory: str, positions: tuple[str, ...], as_json: bool) -> None:
     """Show the files of the log in DIR: open, closed or archived, how many records, how large.
 
     TAIL is the offset in bytes where the next record of the file will lie, DURABLE the one up to which a sync is known
@@ -31,25 +42,18 @@ def command(directory: str, as_json: bool) -> None:
     with opening():
         need_log(directory)
         log = binlog.stat(directory)
+    with closing(Followers(directory, positions)) as followers:
+        lags = followers.lags(log)
     if as_json:
-        write_line(object_line(as_object(log)))
+        write_line(object_line({**as_object(log), "followers": [lag_object(lag) for lag in lags]}))
         return
-    counts = f"records {count_text(record_count(log))}, on disk {size_text(disk_bytes(log))}"
+    counts = f"records {count_text(log.record_count)}, on disk {size_text(log.disk_bytes)}"
     write_line(f"{printable(log.path)}: tail {log.tail}, {counts}")
     if notes := list(_notes(log)):
         write_line("; ".join(notes))
     write_table(_COLUMNS, [_row(file) for file in log.files])
-
-
-def record_count(log: binlog.LogStat) -> int | None:
-    """The records of all files, or None where one does not tell."""
-    counts = [file.record_count for file in log.files]
-    return None if None in counts else sum(count for count in counts if count is not None)
-
-
-def disk_bytes(log: binlog.LogStat) -> int:
-    """What all files take on the disk."""
-    return log.disk_bytes
+    for lag in lags:
+        write_line(printable(f"{lag.name}: {'' if lag.ref is None else f'{lag.ref}, '}{behind_text(lag)}"))
 
 
 def _notes(log: binlog.LogStat) -> Iterator[str]:
@@ -72,8 +76,8 @@ def as_object(log: binlog.LogStat) -> dict[str, object]:
     return {
         "path": log.path,
         "tail": None if log.tail is None else str(log.tail),
-        "record_count": record_count(log),
-        "disk_bytes": disk_bytes(log),
+        "record_count": log.record_count,
+        "disk_bytes": log.disk_bytes,
         "used_bytes": log.used_bytes,
         "prepared_bytes": log.prepared_bytes,
         "unsynced_bytes": log.unsynced_bytes,

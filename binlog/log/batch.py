@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import NamedTuple, Protocol
 
-from binlog.errors import FullError
+from binlog.errors import FullError, StateError
 from binlog.format.record import LENGTH_BYTES, RECORD_BYTES_FORMAT_MAX
 from binlog.format.ref import Ref
 from binlog.format.values import plain_bytes
@@ -26,8 +27,18 @@ The places are a Batch's offsets as bytes, of which a memoryview is still to be 
 """
 
 
+class Places(Protocol):
+    """What a log tells of a place."""
+
+    def sequence(self, ref: Ref) -> int | None:
+        """Return the sequence number of the record there."""
+
+    def time(self, ref: Ref) -> datetime:
+        """Return when the record was in the file."""
+
+
 class Entry(NamedTuple):
-    """A record and where it lies."""
+    """A record and where it lies.  Of one that a Reader gave, `sequence` and `time` are looked up when asked for."""
 
     ref: Ref
     data: bytes
@@ -36,6 +47,34 @@ class Entry(NamedTuple):
     def next_ref(self) -> Ref:
         """Where this record ends: a reader that starts there goes on after it."""
         return Ref(self.ref.number, self.ref.offset + LENGTH_BYTES + len(self.data))
+
+    @property
+    def sequence(self) -> int | None:
+        """How many records of the log came before it; None if another program made the file.
+
+        Each use reads the log's index: some 0.1 ms.  Raises: GoneError if the file was removed; StateError for an entry
+        that no Reader gave; AccessError, CorruptError.
+        """
+        return self._known_places().sequence(self.ref)
+
+    @property
+    def time(self) -> datetime:
+        """When it was in the file, in UTC, as the index tells: of its commit, or of 64 KiB of records together.
+
+        Of a record that is not in the index yet, and in a file that has none, it is when the file was last written to.
+        Each use reads the log's index: some 0.1 ms.  Raises: as `sequence`.
+        """
+        return self._known_places().time(self.ref)
+
+    def __reduce__(self) -> tuple[type[Entry], tuple[Ref, bytes]]:
+        return Entry, (self.ref, self.data)
+
+    def _known_places(self) -> Places:
+        # Of the type of a log's entries: see places.py.
+        places: Places | None = getattr(self, "_places", None)
+        if places is None:
+            raise StateError("this entry was not given by a Reader, so its log is not known")
+        return places
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +94,14 @@ class Batch:
     data: bytes | memoryview
     offsets: memoryview
     first_sequence: int | None
+    _entry_type: type[Entry] = field(default=Entry, repr=False, compare=False)
 
     @classmethod
-    def of(cls, found: Found) -> Batch:
+    def of(cls, found: Found, entry_type: type[Entry] = Entry) -> Batch:
         """What was found, without the bytes that were read after its last record."""
         number, offset, data, places, sequence = found
         offsets = memoryview(places).cast("I")
-        return cls(number, offset, data[: offsets[-1]], offsets, sequence)
+        return cls(number, offset, data[: offsets[-1]], offsets, sequence, entry_type)
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -76,7 +116,7 @@ class Batch:
 
     def entries(self) -> list[Entry]:
         """Each record with its ref."""
-        return list(self._iterate(BatchIterator(Ref, Entry)))
+        return list(self._iterate(BatchIterator(Ref, self._entry_type)))
 
     @property
     def next_ref(self) -> Ref:

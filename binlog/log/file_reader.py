@@ -152,6 +152,10 @@ class FileReader:
         """
         return self._places(lambda search: search.since(time_ns))[0]
 
+    def time_ns_at(self, offset: int) -> int | None:
+        """When the record at `offset` is known to have been in the file; None where that is not known."""
+        return self._search(lambda search: search.time_ns_at(offset))
+
     def last_time_ns(self) -> int | None:
         """When the file's last records are known to have been in it; None where that is not known."""
         return self._search(lambda search: search.last_time_ns())

@@ -185,6 +185,15 @@ class IndexSearch:
         """
         return self._start_of(lambda index, count: bisect_left(range(count), time_ns, key=index.key("time_ns")))
 
+    def time_ns_at(self, offset: int) -> int | None:
+        """When the record at `offset` was in the file, where the index knows and the file's bytes prove it."""
+        count = self._count()
+        if self._index is None or count == 0:
+            return None
+        number = bisect_right(range(count), offset, key=self._index.key("offset")) - 1
+        proven = self._proven(number) if number >= 0 else None
+        return None if proven is None or offset >= proven[0].end else proven[0].time_ns
+
     def last_time_ns(self) -> int | None:
         """When the last range was in the file, where the index reaches the file's tail, and it is proven; else None."""
         count = self._count()

@@ -16,6 +16,7 @@ from binlog.log.batch import Batch, Entry
 from binlog.log.calls import Calls
 from binlog.log.cursor import Cursor
 from binlog.log.directory import LogDirectory
+from binlog.log.places import Lag, entry_type, lag
 from binlog.log.start import Place, Start, place_from
 from binlog.storage.native import BatchIterator
 
@@ -55,7 +56,9 @@ class Reader(BatchIterator):
         if not 0 <= record_bytes_max <= RECORD_BYTES_FORMAT_MAX:
             raise ValueError(f"record_bytes_max is 0 to {RECORD_BYTES_FORMAT_MAX}, not {record_bytes_max}")
         start = place_from(start)
-        super().__init__(Ref, Entry)
+        self._path = os.fspath(path)
+        self._entry_type = entry_type(path)
+        super().__init__(Ref, self._entry_type)
         self._cursor = Cursor(LogDirectory(path), start, follow=follow, record_bytes_max=record_bytes_max)
         self._calls = Calls(self._cursor)
 
@@ -89,7 +92,7 @@ class Reader(BatchIterator):
             found = self._cursor.read(records_max, bytes_max)
             if found is None:
                 return _no_records(self._cursor.position)
-            batch = Batch.of(found)
+            batch = Batch.of(found, self._entry_type)
             sequence = batch.first_sequence
             self._cursor.advance(batch.next_ref.offset, None if sequence is None else sequence + len(batch))
             return batch
@@ -159,6 +162,18 @@ class Reader(BatchIterator):
                     self._load(*found)
                     break
             return True
+
+    @property
+    def path(self) -> str:
+        """The log's directory, as it was given."""
+        return self._path
+
+    def lag(self) -> Lag:
+        """Return how many records and bytes of the log are still to be read, now.
+
+        Reads the headers of its files.  Raises: GoneError, CorruptError, AccessError, VersionError, ClosedError.
+        """
+        return lag(self._path, self.next_ref)
 
     @property
     def next_ref(self) -> Ref:

@@ -87,6 +87,30 @@ class LogStat:
         return sum(known) if known else None
 
     @property
+    def record_count(self) -> int | None:
+        """The records of all files; None if one does not tell, for another program writes to it."""
+        counts = [file.record_count for file in self.files]
+        return None if None in counts else sum(count for count in counts if count is not None)
+
+    @property
+    def end_sequence(self) -> int | None:
+        """The sequence number of the record that comes next; None if the last file does not tell."""
+        last = self.files[-1] if self.files else None
+        if last is None or last.first_sequence is None or last.record_count is None:
+            return None
+        return last.first_sequence + last.record_count
+
+    def bytes_after(self, ref: Ref) -> int | None:
+        """The bytes of the log from a ref on, with the records' lengths; None if its file is not there."""
+        if all(file.number != ref.number for file in self.files):
+            return None
+        return sum(
+            max(file.tail - (ref.offset if file.number == ref.number else file.first_offset), 0)
+            for file in self.files
+            if file.number >= ref.number
+        )
+
+    @property
     def tail(self) -> Ref | None:
         """Where the next record will lie, or None for a log with no files yet."""
         if not self.files:

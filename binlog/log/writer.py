@@ -293,6 +293,11 @@ class Writer(QuickWriter, Generic[_Place]):
         """
         self._open_session().drain(confirm=True)
 
+    @property
+    def path(self) -> str:
+        """The log's directory, as it was given."""
+        return self._directory.path
+
     def close(self) -> None:
         """Close the writer, once everything appended is durable, in whatever mode; a second call does nothing.
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import binlog
 from binlog.cli.main import main
 from tests.unit.cli.running import fill, run
 
@@ -52,3 +53,18 @@ def test_what_lies_beside_the_files_is_told(log: Path, capfd: pytest.CaptureFixt
     assert told["prepared_bytes"] == sum(file["prepared_bytes"] for file in told["files"]) > 0
     assert told["used_bytes"] == 2 * (256 + 7)
     assert (told["unsynced_bytes"], told["staged_bytes"]) == (0, None)
+
+
+def test_stat_tells_how_far_behind_followers_are(log: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    refs = fill(log, [b"1", b"2", b"3"])
+    elsewhere = log.parent / "worker"
+    elsewhere.write_text(f"{refs[1]}\n")
+    (log / "audit.position").write_text(f"{binlog.stat(log).tail}\n")
+    assert main(["stat", "--position", str(elsewhere), str(log)]) == 0
+    assert capfd.readouterr().out.splitlines()[-2:] == [
+        f"{elsewhere}: {refs[1]}, 2 records, 10 B behind",
+        f"audit.position: {binlog.stat(log).tail}, 0 records, 0 B behind",
+    ]
+    assert main(["stat", "--json", "--position", str(elsewhere), str(log)]) == 0
+    told = json.loads(capfd.readouterr().out)["followers"]
+    assert [(each["name"], each["records_behind"]) for each in told] == [("worker", 2), ("audit.position", 0)]
