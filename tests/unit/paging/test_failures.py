@@ -239,11 +239,11 @@ def test_who_is_told_of_a_failed_sync_while_another_thread_notes_it_finds_all_re
 ) -> None:
     create, noting, noted = addresses.create_file, threading.Event(), threading.Event()
 
-    def slowly(directory_fd: int, name: str, path: str, *, mode: int | None) -> int:
+    def slowly(directory_fd: int, name: str, path: str) -> int:
         if name == FAILED_FILE:
             noting.set()
             noted.wait()
-        return create(directory_fd, name, path, mode=mode)
+        return create(directory_fd, name, path)
 
     with paging_that_fails(tmp_path / "paging") as (_, store):
         store.start_paging()
