@@ -7,7 +7,8 @@ every flipped bit of a record shows.  In JBoss Messaging's layouts a check that 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from binlog.format.journal.file_header import SECTOR_BYTES, ZEROS_BEHIND, FileHeader, JournalLayout, aligned
@@ -38,7 +39,11 @@ class Scanned(Protocol):
 
 def file_problems(path: str, header: FileHeader, data: bytes, scan: Scanned) -> Iterator[Problem]:
     """What is wrong, in the order of the file.  data: the whole file."""
-    gaps = [gap for gap in scan.gaps if not _is_padding(data, *gap, header)]
+    gaps = [
+        gap
+        for gap in scan.gaps
+        if not _is_padding(data, *gap, header) and not _is_hole(data, *gap, header, scan.doubts)
+    ]
     for start, stop in gaps[:_GAPS_MAX]:
         yield Problem(path, start, "gap", _UNFINISHED, stop)
     if more := gaps[_GAPS_MAX:]:
@@ -135,6 +140,19 @@ def _is_one_bit_off(data: bytes, at: int, header: FileHeader) -> bool:
             return True
         changed[place] ^= mask
     return False
+
+
+def _is_hole(data: bytes, start: int, stop: int, header: FileHeader, doubts: Sequence[int]) -> bool:
+    """Whether JBoss Messaging may have gone on at the next block, and left what an earlier use of the file had there.
+
+    Not where a record of this use begins, nor where one would but for a damaged kind, or a bit of its file id.
+    """
+    if header.layout is JournalLayout.NATIVE or not any(stop == aligned(start, each) for each in _ALIGNMENTS[1:]):
+        return False
+    head = int.from_bytes(data[start + 1 : start + _HEAD_BYTES_MIN]) ^ header.record_id
+    is_damaged = head == 0 or (head & (head - 1) == 0 and Kind.ADD <= data[start] <= Kind.ROLLBACK)
+    place = bisect_left(doubts, start)
+    return not is_damaged and not (place < len(doubts) and doubts[place] < stop)
 
 
 def _is_padding(data: bytes, start: int, stop: int, header: FileHeader) -> bool:

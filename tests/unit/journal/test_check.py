@@ -313,3 +313,23 @@ def look_once(path: Path) -> int:
     for record_id in there - {1}:
         assert (record_id ^ 1 if record_id % 2 == 0 else record_id - 1) in there
     return max(there, default=0)
+
+
+@pytest.mark.parametrize("begins", [64, 512, 530])
+def test_holes_that_jboss_messaging_left_in_a_file_it_used_again_are_no_damage(tmp_path: Path, begins: int) -> None:
+    """With asynchronous files it writes on at the next block of 512; there lies what an earlier use wrote."""
+    header, earlier = FileHeader(JournalLayout.JBM, 9), FileHeader(JournalLayout.JBM, 3)
+    old = pack_record(JournalRecord(Kind.ADD, 0, 5, 1, bytes(40)), earlier, 0)
+    write_file(tmp_path, FileHeader(JournalLayout.JBM, 8), [JournalRecord(Kind.ADD, 0, 1, 1, b"before")])
+    first = pack_record(JournalRecord(Kind.ADD, 0, 2, 1, bytes(begins - 26)), header, 4)
+    hole = (old[-17:] + old * 20)[: -(4 + len(first)) % 512]
+    file = write_file(tmp_path, header, [first, hole, JournalRecord(Kind.ADD, 0, 3, 1, b"at the next block")])
+    assert check_journal(tmp_path) == []
+    loaded = reload(tmp_path, replace(SMALL, layout=JournalLayout.JBM))
+    assert ([record.record_id for record in loaded.records], loaded.problems) == ([1, 2, 3], [])
+    data = bytearray(file.read_bytes())
+    for at, mask in ((4, 0x40), (4 + len(first) - 1, 1), (8, 1)):  # the kind, the check, the file's id
+        data[at] ^= mask
+        file.write_bytes(data)
+        assert [problem.rule for problem in check_journal(tmp_path)] == ["gap"]
+        data[at] ^= mask
