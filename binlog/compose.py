@@ -60,13 +60,15 @@ def open_queue(
     *,
     mode: Mode | str = Mode.SYNC,
     memory_bytes: int = MEMORY_BYTES,
+    deliveries_max: int | None = None,
     options: PagingOptions | None = None,
     journal_options: JournalOptions | None = None,
 ) -> Queue:
     """Open the queue in a folder, which is made where there is none, in one that is there; close it in the end.
 
     mode: Mode.SYNC or Mode.FLUSH, how far a message is when `put` has returned.  memory_bytes: of messages that nobody
-    has got yet; what is beyond stays in pages.  options: of the pages; with page_count_max, of which there must be two,
+    has got yet; what is beyond stays in pages.  deliveries_max: a message given so often, and not acknowledged,
+    is put into `Queue.dead_letters`; None for no limit.  options: of the pages; with page_count_max, two or more,
     `put` waits or raises queue.Full.  journal_options: of the journal that says which transactions were committed.
     Raises: BusyError; AccessError; CorruptError; VersionError; FullError; PoisonedError; ValueError.
     """
@@ -80,7 +82,7 @@ def open_queue(
         opening.enter_context(journal)
         manager = PagingManager(path, options, store=journal, stored=journal.load())
         opening.enter_context(manager)
-        queue = Queue(manager, mode=mode, memory_bytes=memory_bytes, close=journal.close)
+        queue = Queue(manager, mode=mode, memory_bytes=memory_bytes, deliveries_max=deliveries_max, close=journal.close)
         opening.pop_all()
     return queue
 

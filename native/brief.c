@@ -6,7 +6,9 @@
 
 #include "binlog.h"
 
+#include <errno.h>
 #include <stdint.h>
+#include <unistd.h>
 
 /* Some thirty microseconds. */
 #define HELD_BYTES_MAX ((Py_ssize_t)1 << 18)
@@ -29,6 +31,24 @@ PyObject *binlog_fork_generation_now(PyObject *module, PyObject *unused)
 {
     (void)module, (void)unused;
     return PyLong_FromUnsignedLong(generation());
+}
+
+/* write_brief(fd, data, offset): a pwrite(2) of a few bytes, to the page cache; 0, or the error's number. */
+PyObject *binlog_write_brief(PyObject *module, PyObject *args)
+{
+    int fd;
+    Py_buffer data;
+    long long offset;
+    ssize_t done;
+
+    (void)module;
+    if (!PyArg_ParseTuple(args, "iy*L:write_brief", &fd, &data, &offset))
+        return NULL;
+    do
+        done = pwrite(fd, data.buf, (size_t)data.len, (off_t)offset);
+    while (done < 0 && errno == EINTR);
+    PyBuffer_Release(&data);
+    return PyLong_FromLong(done < 0 ? errno : done == data.len ? 0 : ENOSPC);
 }
 
 /* crc32c(data, crc=0): CRC-32C of `data`, going on from `crc`. */

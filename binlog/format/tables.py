@@ -17,6 +17,7 @@ from binlog.format.journal.file_header import JBM_HEADER, JOURNAL_END, JOURNAL_H
 from binlog.format.journal.record import JOURNAL_COUNT, JOURNAL_RECORDS
 from binlog.format.layout import Layout
 from binlog.format.log_header import COMMIT_SLOT, LOG_HEADER
+from binlog.format.pagestore.deliveries_file import PAGESTORE_DELIVERIES, PAGESTORE_DELIVERY
 from binlog.format.pagestore.free_map import FREE_MAP
 from binlog.format.pagestore.index import INDEX_PAGE, QUEUE_ENTRY, ROOT_ENTRY, ROOT_ENTRY_END
 from binlog.format.pagestore.log import LOG_ACTION, LOG_RECORD, LOG_START
@@ -25,6 +26,7 @@ from binlog.format.pagestore.page import PAGE_CHECK as PAGESTORE_CHECK
 from binlog.format.pagestore.prepared import PREPARED_ENTRY, PREPARED_HEAD
 from binlog.format.pagestore.swap import SWAP_RECORD
 from binlog.format.paging.acks_file import ACK_RECORD, ACKS_HEADER
+from binlog.format.paging.deliveries_file import DELIVERIES_HEADER, DELIVERY
 from binlog.format.paging.page_file import PAGE_HEADER
 from binlog.format.paging.page_record import JBM_PAGE_RECORD, PAGE_CHECK, PAGE_END, PAGE_RECORD
 from binlog.format.paging.store_records import PAGE_PLACE, PAGE_SETTLED, PAGE_TRANSACTION
@@ -39,10 +41,10 @@ _SHARED: tuple[Layout, ...] = (
 _ARCHIVE = (ARCHIVE_START, SKIPPABLE, ARCHIVE_FACTS, SEEK_ENTRY, SEEK_FOOTER)
 _COMMIT_LOG = (BLANK, STORE_CHECKPOINT, STORE_SIDECAR, POOL_BUFFER)
 _JOURNAL = (JBM_HEADER, JOURNAL_HEADER, JOURNAL_END, JOURNAL_COUNT)
-_PAGING = (PAGE_HEADER, ACKS_HEADER, PAGE_TRANSACTION, PAGE_PLACE, PAGE_SETTLED)
+_PAGING = (PAGE_HEADER, ACKS_HEADER, DELIVERIES_HEADER, DELIVERY, PAGE_TRANSACTION, PAGE_PLACE, PAGE_SETTLED)
 _PAGESTORE = (
     MESSAGE_PAGE, PAGESTORE_CHECK, INDEX_PAGE, QUEUE_ENTRY, ROOT_ENTRY, ROOT_ENTRY_END, LOG_START, FREE_MAP,
-    PREPARED_HEAD, PREPARED_ENTRY, SWAP_RECORD
+    PREPARED_HEAD, PREPARED_ENTRY, PAGESTORE_DELIVERIES, PAGESTORE_DELIVERY, SWAP_RECORD
 )  # fmt: skip
 LAYOUTS: tuple[Layout, ...] = (*_SHARED, *_ARCHIVE, *_COMMIT_LOG, *_JOURNAL, *_PAGING, *_PAGESTORE)
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from binlog.errors import CorruptError
-from binlog.format.pagestore.log import MARK_BYTES, RECORDS_AT, LogRecord, LogStart, parse_record
+from binlog.format.pagestore.log import MARK_BYTES, RECORDS_AT, LogRecord, LogStart, parse_record, said_bytes
+
+_LOOKED_AT_TIMES = 16
 
 
 class Records:
@@ -34,10 +36,17 @@ class Records:
 
 
 def _is_followed(data: bytes, at: int, start: LogStart, path: str) -> bool:
-    """Whether a record lies behind this place that was written when what is here was on the disk."""
+    """Whether a record lies behind this place that was written when what is here was on the disk.
+
+    Bytes that begin a record again and again, and are none, are taken for damage once looking at them takes longer than
+    reading the log some times.
+    """
     mark = start.salt[:MARK_BYTES]
-    place = at
+    place, left = at, _LOOKED_AT_TIMES * len(data)
     while (place := data.find(mark, place + 1)) >= 0:
+        left -= said_bytes(data, place)
+        if left < 0:
+            return True
         try:
             record, _ = parse_record(data, place, start, path)
         except CorruptError:

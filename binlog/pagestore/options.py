@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from binlog.format.pagestore.index import NAME_BYTES_MAX
 from binlog.format.pagestore.page import PAGE_BYTES_MAX, PAGE_BYTES_MIN, is_page_size
+from binlog.format.pagestore.prepared import PREPARED_QUEUE
 from binlog.format.values import settle
 from binlog.storage.group_commit import Mode
 
@@ -21,12 +23,16 @@ class PageStoreOptions:
     cache_pages: so many pages are kept in memory, but for those that changed and whose changes are not on the disk yet.
     log_bytes: a checkpoint is made once the log has so many.  mode: of a commit that is not told otherwise, Mode.SYNC
     or Mode.FLUSH.
+    deliveries_max: a message that was given so often, and not removed, is put into the queue `dead_letters`, which is
+    made when it is needed; None for no limit.
     """
 
     page_bytes: int | None = None
     cache_pages: int = 16_384
     log_bytes: int = 32 << 20
     mode: Mode = Mode.SYNC
+    deliveries_max: int | None = None
+    dead_letters: str = "dead-letters"
 
     def __post_init__(self) -> None:
         """Take words for a mode and sizes too.  Raises: TypeError, ValueError."""
@@ -35,6 +41,9 @@ class PageStoreOptions:
             "page_bytes": self.page_bytes is not None and not is_page_size(self.page_bytes),
             "cache_pages": self.cache_pages < CACHE_PAGES_MIN,
             "log_bytes": not LOG_BYTES_MIN <= self.log_bytes <= LOG_BYTES_MAX,
+            "deliveries_max": self.deliveries_max is not None and self.deliveries_max < 1,
+            "dead_letters": not 1 <= len(self.dead_letters.encode()) <= NAME_BYTES_MAX
+            or self.dead_letters == PREPARED_QUEUE,
             "mode": self.mode not in (Mode.SYNC, Mode.FLUSH),
         }
         if bad := [f"{name}={getattr(self, name)!r}" for name, is_bad in wrong.items() if is_bad]:

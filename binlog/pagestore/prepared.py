@@ -13,7 +13,7 @@ from binlog.errors import NotFoundError, StateError
 from binlog.format.pagestore.prepared import PREPARED_QUEUE, PreparedRecord, Xid, check_xid, parse_prepared
 from binlog.pagestore.changes import Changes
 from binlog.pagestore.messages import read_message
-from binlog.pagestore.queues import Added, Queues, put_message
+from binlog.pagestore.queues import Added, Queues, put_messages
 from binlog.pagestore.transaction import PRIORITY, Put, State, Taken, Transaction
 
 
@@ -80,7 +80,7 @@ class PreparedTransactions:
         def tell(changes: Changes, added: Added) -> Added:
             record = PreparedRecord(xid, time.time_ns() // 1_000_000, _names(added), _names(gets))
             records.append(record)
-            return put_message(changes, Put((PREPARED_QUEUE,), record.pack(), PRIORITY, 0), [queue])
+            return put_messages(changes, [Put((PREPARED_QUEUE,), record.pack(), PRIORITY, 0)], [[queue]])
 
         added = self._queues.exchange([], transaction.puts, transaction.tx_id, then=tell)
         for each, entry in added:

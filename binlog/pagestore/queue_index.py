@@ -189,13 +189,12 @@ class QueueIndex:
         self.parts[1].number = page.number
         del self.parts[0], self.first_keys[0]
 
-    def count_delivery(self, changes: Changes, key: int) -> None:
-        """A message was given, and came back.  Raises: NotFoundError; CorruptError; AccessError."""
+    def count_deliveries(self, changes: Changes, key: int, count: int) -> None:
+        """A message was given so often, and came back.  Raises: NotFoundError; CorruptError; AccessError."""
         _, page, slot = self._find(key, changes.cache)
         at = entry_at(slot) + DELIVERY_COUNT_AT
         content = changes.touch(page, at, _DELIVERY_COUNT.size)
-        (count,) = _DELIVERY_COUNT.unpack_from(content, at)
-        _DELIVERY_COUNT.pack_into(content, at, min(count + 1, (1 << 31) - 1))
+        _DELIVERY_COUNT.pack_into(content, at, min(count, (1 << 31) - 1))
 
     def _find(self, key: int, cache: Cache) -> tuple[Part, Page, int]:
         part = self.parts[self.place(key)]

@@ -8,17 +8,29 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 
-from binlog.errors import AccessError, BinlogError, CorruptError, FullError, InternalError, NotFoundError, StateError
+from binlog.errors import (
+    AccessError,
+    BinlogError,
+    CorruptError,
+    FullError,
+    InternalError,
+    NotFoundError,
+    PoisonedError,
+    StateError,
+)
 from binlog.format.pagestore.index import IndexHead, QueueEntry, RootEntry
 from binlog.format.pagestore.page import content_bytes
 from binlog.pagestore.cache import Cache
 from binlog.pagestore.changes import Changes
+from binlog.pagestore.deliveries import Deliveries
 from binlog.pagestore.free_pages import FreePages
 from binlog.pagestore.messages import free_message, read_message, write_message
+from binlog.pagestore.options import PageStoreOptions
 from binlog.pagestore.queue import Queue
 from binlog.pagestore.root_index import RootIndex
 from binlog.pagestore.transaction import Message, Put, State, Taken, Transaction
 from binlog.pagestore.transaction_log import TransactionLog
+from binlog.storage.delayed import Delayed
 
 # Messages of a queue that is deleted are removed so many at a time.
 _REMOVED_TOGETHER = 1000
@@ -29,8 +41,13 @@ Added = list[tuple[Queue, QueueEntry]]
 class Queues:
     """See above.  first_pages: of all queues' indexes, by their names."""
 
-    def __init__(self, cache: Cache, free: FreePages, log: TransactionLog) -> None:
+    def __init__(
+        self, cache: Cache, free: FreePages, log: TransactionLog, deliveries: Deliveries, options: PageStoreOptions
+    ) -> None:
         """Raises: CorruptError; AccessError."""
+        self.deliveries = deliveries
+        self._options = options
+        self._delayed: Delayed[Taken] = Delayed()
         self.cache = cache
         self.free = free
         self.log = log
@@ -65,6 +82,7 @@ class Queues:
         root = self.root.copy()
         self.change(change)
         self._take_root(root)
+        self.deliveries.forget_queue(self.first_pages[name])
         return True
 
     def _take_root(self, root: RootIndex) -> None:
@@ -77,6 +95,7 @@ class Queues:
         Raises: NotFoundError; StateError where a transaction has a message of it; FullError; CorruptError; AccessError.
         """
         queue = self.get(name)
+        self._end_delays()
         if queue.taken != queue.unreadable:
             raise StateError(f"a transaction has a message of the queue {name!r}")
         while queue.unreadable:
@@ -95,6 +114,7 @@ class Queues:
         self.change(change)
         del self._queues[name]
         self._take_root(root)
+        self.deliveries.forget_queue(queue.index.first_page)
         return True
 
     def _remove_some(self, queue: Queue) -> None:
@@ -117,9 +137,22 @@ class Queues:
         """
         transaction.check()
         queue = self.get(name)
-        entry = queue.next()
+        for each, due in self._delayed.take_due():
+            each.give_back(due)
+        while (entry := self._next(queue)) is not None and self._is_dead(queue, entry.delivery_count):
+            queue.take(entry)
+            if not self._bury(queue, entry, 0):
+                break
         if entry is None:
             return None
+        return self._give(transaction, queue, entry)
+
+    def _next(self, queue: Queue) -> QueueEntry | None:
+        entry = queue.next()
+        return None if entry is None else self.deliveries.known(queue.index.first_page, entry)
+
+    def _give(self, transaction: Transaction, queue: Queue, entry: QueueEntry) -> Message:
+        name = queue.name
         try:
             body = read_message(self.cache, entry.message_page)
         except CorruptError as error:
@@ -128,6 +161,11 @@ class Queues:
             raise CorruptError(error.path, error.offset, error.rule, text) from error
         except AccessError:
             queue.pass_over(entry)
+            raise
+        try:
+            self.deliveries.give(queue.index.first_page, entry)
+        except PoisonedError as error:
+            self.log.fail(error)
             raise
         queue.take(entry)
         transaction.taken.append((queue, entry))
@@ -138,6 +176,7 @@ class Queues:
         """Have the transaction have a message.  Raises: as `take_next`, and NotFoundError where another has it."""
         transaction.check()
         queue = self.get(name)
+        self._end_delays()
         entry = queue.index.entry(key, self.cache)
         if key in queue.unreadable:
             queue.unreadable.discard(key)
@@ -159,19 +198,53 @@ class Queues:
         transaction.end(State.COMMITTED)
         return did_something
 
-    def roll_back(self, transaction: Transaction) -> None:
+    def roll_back(self, transaction: Transaction, delay: float = 0.0) -> None:
         """Have nothing of it be there.  Raises: StateError."""
         transaction.check()
-        self.come_back(transaction.taken, transaction.tx_id)
+        self.come_back(transaction.taken, transaction.tx_id, delay)
         transaction.end(State.ROLLED_BACK)
 
-    def come_back(self, taken: list[Taken], tx_id: int) -> None:
-        """Messages that a transaction had can be got again, and tell that they were given once more."""
+    def come_back(self, taken: list[Taken], tx_id: int, delay: float = 0.0) -> None:
+        """Messages that a transaction had can be got again, and tell that they were given once more.
+
+        delay: after so many seconds.
+        """
         if not taken:
             return
-        self._count_deliveries(taken, tx_id)
-        for queue, entry in taken:
+        counts = [self._count_of(queue, entry) for queue, entry in taken]
+        self._count_deliveries(taken, counts, tx_id)
+        for (queue, entry), count in zip(taken, counts, strict=True):
+            if self._is_dead(queue, count) and self._bury(queue, entry, tx_id):
+                continue
+            if delay:
+                self._delayed.add(delay, (queue, entry))
+            elif entry.key in queue.taken:
+                queue.give_back(entry)
+
+    def _count_of(self, queue: Queue, entry: QueueEntry) -> int:
+        """How often a message was given that comes back."""
+        return max(entry.delivery_count + 1, self.deliveries.known(queue.index.first_page, entry).delivery_count)
+
+    def _end_delays(self) -> None:
+        for queue, entry in self._delayed.take_all():
             queue.give_back(entry)
+
+    def _is_dead(self, queue: Queue, count: int) -> bool:
+        limit = self._options.deliveries_max
+        return limit is not None and count >= limit and queue.name != self._options.dead_letters
+
+    def _bury(self, queue: Queue, entry: QueueEntry, tx_id: int) -> bool:
+        """Have a message, which somebody has, be a dead letter; False, and it waits, if that cannot be done now."""
+        name = self._options.dead_letters
+        try:
+            self.create(name)
+            body = read_message(self.cache, entry.message_page)
+            self.exchange([(queue, entry)], [Put((name,), body, entry.priority, entry.expiration)], tx_id)
+        except (FullError, CorruptError, AccessError):
+            if entry.key in queue.taken:
+                queue.give_back(entry)
+            return False
+        return True
 
     def exchange(
         self,
@@ -200,14 +273,14 @@ class Queues:
                 removed[page] = count = removed.get(page, 0) + 1
                 if entry_counts.get(page, 1) == count:
                     free_message(changes, page)
-            for put, queues in zip(puts, into, strict=True):
-                added.extend(put_message(changes, put, queues))
+            added.extend(put_messages(changes, puts, into))
             if then is not None:
                 added.extend(then(changes, list(added)))
 
         self.change(change, tx_id=tx_id)
         for queue, entry in taken:
             queue.removed(entry.key)
+            self.deliveries.forget(queue.index.first_page, entry.key)
         for queue, entry in added:
             queue.added(entry)
         if self._entry_counts is not None:
@@ -232,11 +305,11 @@ class Queues:
             self._entry_counts = counts
         return counts
 
-    def _count_deliveries(self, taken: list[Taken], tx_id: int) -> None:
+    def _count_deliveries(self, taken: list[Taken], counts: list[int], tx_id: int) -> None:
         def change(changes: Changes) -> None:
-            for queue, entry in taken:
+            for (queue, entry), count in zip(taken, counts, strict=True):
                 changes.use(queue)
-                queue.index.count_delivery(changes, entry.key)
+                queue.index.count_deliveries(changes, entry.key, count)
 
         try:
             self.change(change, tx_id=tx_id)
@@ -279,14 +352,34 @@ class Queues:
             self.log.fail(error)
 
 
-def put_message(changes: Changes, put: Put, queues: list[Queue]) -> Added:
-    """One message, into one queue or several, which share its pages."""
-    page = write_message(changes, put.body)
-    sharer_count = len(queues) if len(queues) > 1 else 0
+def put_messages(changes: Changes, puts: list[Put], into: list[list[Queue]]) -> Added:
+    """Put messages into their queues; one whose bytes another queue has been given is stored once, and shared."""
+    sharings = _sharings(puts)
+    pages: dict[int, int] = {}
     added = []
-    for queue in queues:
-        changes.use(queue)
-        entry = QueueEntry(1, put.priority, 0, put.expiration, queue.index.max_key + 1, page, sharer_count)
-        queue.index.add(changes, entry)
-        added.append((queue, entry))
+    for put, queues, sharing in zip(puts, into, sharings, strict=True):
+        page = pages.get(id(sharing))
+        if page is None:
+            page = pages[id(sharing)] = write_message(changes, put.body)
+        sharer_count = len(sharing) if len(sharing) > 1 else 0
+        for queue in queues:
+            changes.use(queue)
+            entry = QueueEntry(1, put.priority, 0, put.expiration, queue.index.max_key + 1, page, sharer_count)
+            queue.index.add(changes, entry)
+            added.append((queue, entry))
     return added
+
+
+def _sharings(puts: list[Put]) -> list[set[str]]:
+    """For each message the queues that have it in one place; a queue that has it twice has it in two."""
+    if len(puts) < 2:
+        return [set(put.queues) for put in puts]
+    last: dict[bytes, set[str]] = {}
+    sharings = []
+    for put in puts:
+        sharing = last.get(put.body)
+        if sharing is None or not sharing.isdisjoint(put.queues):
+            sharing = last[put.body] = set()
+        sharing.update(put.queues)
+        sharings.append(sharing)
+    return sharings

@@ -48,7 +48,14 @@ class Redo:
         return content.ljust(self._content_bytes, b"\0")
 
     def mark(self, free: FreePages) -> None:
-        """Have what is free be so.  Raises: FullError."""
+        """Have what is free be so.  Raises: CorruptError for a page that no store of these pages has; FullError.
+
+        The lowest free page is used first, so that each page behind the map's last one has its own action in the log.
+        """
+        beyond = [number for number in self.pages if number >= free.page_count]
+        if beyond and max(beyond) >= free.page_count + len(beyond):
+            text = f"page {max(beyond)} changes, and the store has {free.page_count} and {len(beyond)} new ones"
+            raise CorruptError(self._path, 0, "page", text)
         for number in sorted(self.pages):
             while number >= free.page_count:
                 free.give(free.take_behind())

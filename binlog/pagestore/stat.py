@@ -12,6 +12,7 @@ from binlog.format.pagestore.index import QueueEntry, RootEntry, parse_queue_pag
 from binlog.format.pagestore.names import LOCK_FILE
 from binlog.format.pagestore.page import NONE, ROOT_PAGE, parse_message_page
 from binlog.format.pagestore.prepared import PREPARED_QUEUE, parse_prepared
+from binlog.pagestore.deliveries import read_counts, with_count
 from binlog.pagestore.inspection import StoreLook, look_at
 from binlog.pagestore.prepared import PreparedTransaction
 from binlog.pagestore.transaction import Message
@@ -19,11 +20,16 @@ from binlog.storage.sole_owner import find_owner
 
 
 class QueueStat(NamedTuple):
-    """A queue.  message_count: with those that prepared transactions have.  index_pages: of its index."""
+    """A queue.
+
+    message_count: with those that prepared transactions have.  index_pages: of its index.  given_count: of its
+    messages, those that were given to somebody.
+    """
 
     name: str
     message_count: int
     index_pages: int
+    given_count: int
 
 
 class PageStoreStat(NamedTuple):
@@ -64,21 +70,25 @@ def read_queue(path: str | os.PathLike[str], queue: str, count: int | None = Non
         found = [entry for entry in _root(look) if entry.name == queue]
         if not found:
             raise NotFoundError(f"there is no queue {queue!r}")
-        return [_message(look, queue, entry) for entry in islice(_valid(look, found[0]), count)]
+        counts = read_counts(look.folder, look.directory_fd)
+        entries = (with_count(counts, found[0].first_page, entry) for entry in _valid(look, found[0]))
+        return [_message(look, queue, entry) for entry in islice(entries, count)]
 
     return look_at(path, work)
 
 
 def _stat(look: StoreLook) -> PageStoreStat:
     queues, prepared = [], []
+    counts = read_counts(look.folder, look.directory_fd)
     for queue in _root(look):
         pages = list(_pages(look, queue))
         if queue.name == PREPARED_QUEUE:
             bodies = [_message(look, queue.name, entry).body for entry in _valid(look, queue)]
             prepared = [PreparedTransaction(*parse_prepared(body, look.page_path)) for body in bodies]
         else:
-            count = sum(1 for page in pages for entry in page if entry.valid)
-            queues.append(QueueStat(queue.name, count, len(pages)))
+            found = [with_count(counts, queue.first_page, each) for page in pages for each in page if each.valid]
+            given_count = sum(1 for entry in found if entry.delivery_count)
+            queues.append(QueueStat(queue.name, len(found), len(pages), given_count))
     is_owned, holder = find_owner(look.folder, look.directory_fd, LOCK_FILE)
     free = look.free
     return PageStoreStat(

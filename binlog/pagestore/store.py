@@ -21,6 +21,7 @@ from binlog.format.pagestore.prepared import PREPARED_QUEUE, Xid
 from binlog.format.values import member
 from binlog.pagestore.backup import Backup
 from binlog.pagestore.checkpoint import begin_generation, next_start
+from binlog.pagestore.deliveries import Deliveries
 from binlog.pagestore.options import PageStoreOptions
 from binlog.pagestore.prepared import PreparedTransaction, PreparedTransactions
 from binlog.pagestore.queues import Queues
@@ -101,7 +102,8 @@ class PageStore:
             self._log = TransactionLog(
                 self.path, self._files.log_fd, self._files.start, self._mutex, options.log_bytes, self._checkpoint
             )
-            self._content = Queues(self._cache, self._free, self._log)
+            self._deliveries = Deliveries(self.path, directory_fd)
+            self._content = Queues(self._cache, self._free, self._log, self._deliveries, options)
             self._prepared = PreparedTransactions(self._content)
             self._steps = Undisturbed("binlog page store step")
             self._log.begin()
@@ -247,6 +249,7 @@ class PageStore:
             try:
                 self._log.stop()
             finally:
+                self._deliveries.close()
                 self._files.close()
                 self._ownership.release()
                 os.close(self._directory_fd)
@@ -300,8 +303,8 @@ class PageStore:
 
         self._durably(prepare)
 
-    def _roll_back(self, transaction: Transaction) -> None:
-        self._step(partial(self._content.roll_back, transaction))
+    def _roll_back(self, transaction: Transaction, delay: float = 0.0) -> None:
+        self._step(partial(self._content.roll_back, transaction, delay))
 
     def _give_up(self, transaction: Transaction) -> None:
         """Roll it back if that can be, for something else was raised already."""

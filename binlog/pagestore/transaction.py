@@ -12,6 +12,7 @@ from binlog.format.pagestore.index import QueueEntry
 from binlog.format.pagestore.prepared import Xid
 from binlog.format.values import plain_bytes
 from binlog.pagestore.queue import Queue
+from binlog.storage.delayed import check_delay
 from binlog.storage.group_commit import Mode
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ class Message(NamedTuple):
     """A message of a queue.
 
     key: of the messages of the queue, each has a larger one than those that were put before.
-    delivery_count: so often it was got before, and the transaction was rolled back.
+    delivery_count: so often it was got before, also by processes that died.
     expiration: what who put it said of it, 0 for nothing.
     """
 
@@ -111,7 +112,9 @@ class Transaction:
     def get(self, queue: str) -> Message | None:
         """The next message of a queue, which the commit removes; None where nobody else left one.
 
-        It is that of the highest priority, and of these that with the lowest key.
+        It is that of the highest priority, and of these that with the lowest key.  That it is given is written first,
+        so its `delivery_count` survives the process; nothing is synced.  One that was given `deliveries_max` times
+        before is put into the dead letters instead.
         Raises: CorruptError or AccessError where that cannot be read: it stays, nobody has it, and the next call goes
         on behind it, until the store is opened anew (see `PageStore.unreadable`).  NotFoundError; StateError;
         ClosedError; PoisonedError.
@@ -152,17 +155,20 @@ class Transaction:
         self.check()
         self._store._commit(self, mode)
 
-    def rollback(self) -> None:
+    def rollback(self, *, delay: float = 0.0) -> None:
         """Have nothing of it be there; what it got can be got again, and tells that it was given once more.
 
-        Raises: StateError; ClosedError; PoisonedError.
+        delay: it can be got after so many seconds, and at once after the next opening.
+        One that was given `deliveries_max` times is a dead letter then.
+        Raises: ValueError; StateError; ClosedError; PoisonedError.
         """
+        check_delay(delay)
         if self.state is State.PREPARED and self.xid is not None:
             self._store.rollback_prepared(self.xid)
             self.state = State.ROLLED_BACK
             return
         self.check()
-        self._store._roll_back(self)
+        self._store._roll_back(self, delay)
 
     def check(self) -> None:
         """Raises: StateError where it has ended."""

@@ -19,6 +19,7 @@ from binlog.format.paging.acks_file import Ack
 from binlog.paging.open_files import OpenFiles
 from binlog.paging.page import READ_BYTES, Chunk, Page
 from binlog.paging.page_acks import PageAcks
+from binlog.paging.page_deliveries import PageDeliveries
 from binlog.paging.page_transaction import PageTransaction
 from binlog.paging.removal import PageRemoval
 from binlog.paging.settling import PageSettling, outcome_in
@@ -26,6 +27,7 @@ from binlog.paging.sifting import sift
 from binlog.paging.store import PagingStore
 from binlog.paging.transactions import PageTransactions
 from binlog.storage.native import fork_generation
+from binlog.storage.page_records import Mark
 from binlog.storage.undisturbed import uninterrupted
 
 _NUMBER = (1 << 32) - 1
@@ -70,6 +72,7 @@ class PageCursor:
         self._returned: deque[tuple[PageAcks, int, int]] = deque()
         self._read_through: set[int] = set()
         self._acks: dict[int, PageAcks] = {}
+        self.deliveries = PageDeliveries(store.folder, store.find)
         self._open_files = OpenFiles(_OPEN_FILES_MAX)
         self._touched: dict[PageAcks, None] = {}
         self._syncing = threading.Lock()
@@ -147,6 +150,7 @@ class PageCursor:
         with self._mutex:
             self._is_closed = True
             all_acks = list(self._acks.values())
+        self.deliveries.close()
         failures = []
         for acks in all_acks:
             try:
@@ -167,8 +171,14 @@ class PageCursor:
                 if page.page_id > at:
                     count += self._left(page)
                 elif page.page_id == at:
-                    count += max(page.count() - number, 0)
+                    count += self._left_from(page, number)
             return count
+
+    def _left_from(self, page: Page, number: int) -> int:
+        """How many messages of a page were not acknowledged, from one on."""
+        acks = self._acks.get(page.page_id)
+        ahead = max(page.count() - number, 0)
+        return ahead if acks is None else acks.marks(number, ahead).count(Mark.NONE)
 
     def left_count(self) -> int:
         """How many messages were not acknowledged; those of transactions that were not committed until they are read.
@@ -355,6 +365,7 @@ class PageCursor:
     def _forget(self, page: Page) -> None:
         """A page has gone, durably."""
         self._read_through.discard(page.page_id)
+        self.deliveries.forget(page.page_id)
         with self._mutex:
             acks = self._acks.pop(page.page_id, None)
         if acks is not None:

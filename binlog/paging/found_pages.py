@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from binlog.format.paging.names import ACKS_END, PAGE_END, acks_name, page_name
+from binlog.format.paging.names import ACKS_END, DELIVERIES_END, PAGE_END, acks_name, page_name
 from binlog.paging.addresses import AddressFolder
 from binlog.paging.page import Page
 from binlog.paging.page_acks import remove_acks
+from binlog.paging.page_deliveries import remove_deliveries
 
 
 def find_pages(folder: AddressFolder, processed: int, complete: Collection[int]) -> list[Page]:
@@ -36,6 +37,9 @@ def find_pages(folder: AddressFolder, processed: int, complete: Collection[int])
             remove_acks(folder, page_id)
         elif has_failed:
             folder.write_anew(acks_name(page_id))
+    for page_id in folder.ids(DELIVERIES_END):
+        if page_id not in there:
+            remove_deliveries(folder, page_id)
     if has_failed:
         folder.recovered()
     return pages

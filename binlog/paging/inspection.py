@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 from binlog.errors import BinlogError, NotFoundError
 from binlog.format.paging.acks_file import parse_acks
-from binlog.format.paging.names import INVALID_ACKS_END, INVALID_END, LOCK_FILE, PAGE_END, acks_name
-from binlog.format.paging.page_file import SALT_BYTES
+from binlog.format.paging.names import DELIVERIES_END, INVALID_ACKS_END, INVALID_END, LOCK_FILE, PAGE_END, acks_name
 from binlog.format.paging.page_record import NO_TRANSACTION
 from binlog.format.problem import Problem, problem_of
 from binlog.paging.addresses import AddressFolder, find_folders
 from binlog.paging.page import Page
+from binlog.paging.page_deliveries import read_deliveries
 from binlog.storage.failures import own_errors
 from binlog.storage.files import content_bytes, open_file, open_named_directory, read_at
 
@@ -32,6 +33,7 @@ class PageLook(NamedTuple):
 
     ended: nothing is added to it any more.  acked_count: messages that were acknowledged outside of transactions, or
     in one that is in tx_acks.  tx_counts, tx_acks: messages and acknowledgements by their transactions.
+    deliveries: how often messages were given that were, by their numbers.
     """
 
     page_id: int
@@ -43,6 +45,7 @@ class PageLook(NamedTuple):
     ended: bool
     tx_counts: dict[int, int]
     tx_acks: dict[int, int]
+    deliveries: dict[int, int]
 
 
 class AddressLook(NamedTuple):
@@ -88,11 +91,22 @@ def check_paging(path: str | os.PathLike[str]) -> list[Problem]:
     return look_at_paging(path).problems
 
 
-def read_pages(path: str | os.PathLike[str], address: str) -> Iterator[tuple[int, int, bytes, int]]:
-    """Each message in the pages of an address: its page's id, its number, itself, and its transaction's id.
+def read_given(path: str | os.PathLike[str], address: str) -> dict[tuple[int, int], int]:
+    """How often messages of an address were given that were, by their pages' ids and their numbers.
 
-    Also those that were acknowledged, or that nobody committed.  Raises: NotFoundError; AccessError.
+    Raises: as `read_pages`.
     """
+    found: dict[tuple[int, int], int] = {}
+    with _folder_of(path, address) as folder:
+        for page_id in folder.ids(DELIVERIES_END):
+            with suppress(NotFoundError):  # it went meanwhile
+                counts = read_deliveries(Page.found(folder, page_id)).counts
+                found.update(((page_id, number), count) for number, count in counts.items())
+    return found
+
+
+@contextmanager
+def _folder_of(path: str | os.PathLike[str], address: str) -> Iterator[AddressFolder]:
     for where, file in find_folders(os.path.abspath(path), []):
         if file.address == address:
             folder = AddressFolder(where, file)
@@ -100,13 +114,22 @@ def read_pages(path: str | os.PathLike[str], address: str) -> Iterator[tuple[int
     else:
         raise NotFoundError(f"{os.fspath(path)} has no address {address!r}")
     try:
+        yield folder
+    finally:
+        folder.close()
+
+
+def read_pages(path: str | os.PathLike[str], address: str) -> Iterator[tuple[int, int, bytes, int]]:
+    """Each message in the pages of an address: its page's id, its number, itself, and its transaction's id.
+
+    Also those that were acknowledged, or that nobody committed.  Raises: NotFoundError; AccessError.
+    """
+    with _folder_of(path, address) as folder:
         for page_id in folder.ids(PAGE_END):
             try:
                 yield from _messages(Page.found(folder, page_id))
             except NotFoundError:
                 continue  # it went meanwhile
-    finally:
-        folder.close()
 
 
 def _messages(page: Page) -> Iterator[tuple[int, int, bytes, int]]:
@@ -161,7 +184,9 @@ def _look(page: Page, acks_data: bytes, problems: list[Problem]) -> PageLook:
         file_bytes = content_bytes(fd)
     finally:
         os.close(fd)
-    return PageLook(page.page_id, page.path, file_bytes, count, size, acked, ended, tx_counts, tx_acks)
+    given = read_deliveries(page)
+    problems += given.problems
+    return PageLook(page.page_id, page.path, file_bytes, count, size, acked, ended, tx_counts, tx_acks, given.counts)
 
 
 def _read_acks(folder: AddressFolder, page_id: int) -> bytes:
@@ -182,8 +207,7 @@ def _acks(
 ) -> tuple[int, dict[int, int]]:
     """How many messages of a page were acknowledged, and by which transactions how often."""
     path = os.path.join(page.folder.path, acks_name(page.page_id))
-    salt = (page.header.salt if page.header else b"") or bytes(SALT_BYTES)
-    found = parse_acks(data, page.page_id, salt, path)
+    found = parse_acks(data, page.page_id, page.identity(), path)
     if page.header is not None:
         problems += found.problems
     marks = bytearray(message_count)

@@ -13,11 +13,13 @@ from binlog.errors import BinlogError, FullError, NotFoundError
 from binlog.format.paging.names import invalid_name, page_name
 from binlog.format.paging.page_file import PAGE_HEADER, SALT_BYTES, PageHeader, PageLayout, parse_page_header
 from binlog.format.paging.page_record import (
+    IDENTITY_BYTES,
     JBM_PAGE_RECORD,
     NO_TRANSACTION,
     PAGE_END,
     PageEnd,
     PageMessage,
+    jbm_identity,
     pack_page_end,
     page_bytes,
     parse_page_end,
@@ -102,7 +104,8 @@ class Page:
         try:
             if header := page.header.pack():
                 write_at(page._fd, header, 0, page.path)
-            page.writer = page.written_by = PageWriter(page._fd, page_id, salt, page.header.size, page_bytes)
+            room = page_bytes - (PAGE_END.size if salt else 0)
+            page.writer = page.written_by = PageWriter(page._fd, page_id, salt, page.header.size, room)
         except BaseException:
             os.close(page._fd)
             remove_file(folder.directory_fd, page_name(page_id), page.path)
@@ -124,6 +127,24 @@ class Page:
             page.release()
         page.was_found = True
         return page
+
+    def identity(self) -> bytes:
+        """What tells this page from another of its number, for the files beside it: the salt, if it has one.
+
+        A page of JBoss Messaging's has none: then a hash of its first message, for a page that JBoss Messaging made
+        later may have the same number.  Raises: AccessError.
+        """
+        if self.header is not None and self.header.salt:
+            return self.header.salt
+        try:
+            fd = open_file(self.folder.directory_fd, page_name(self.page_id), self.path, writable=False)
+        except NotFoundError:
+            return bytes(SALT_BYTES)
+        try:
+            start = read_at(fd, IDENTITY_BYTES, 0, self.path)
+        finally:
+            os.close(fd)
+        return jbm_identity(start)
 
     def _look_at(self, fd: int) -> None:
         """Read how it begins and ends."""

@@ -18,7 +18,6 @@ from functools import partial
 from binlog.errors import BinlogError, ClosedError, GoneError, NotFoundError, PoisonedError, StateError
 from binlog.format.paging.acks_file import ACKS_HEADER, Ack, FoundAcks, pack_acks_header, parse_acks
 from binlog.format.paging.names import acks_name, invalid_acks_name
-from binlog.format.paging.page_file import SALT_BYTES
 from binlog.format.paging.page_record import NO_TRANSACTION
 from binlog.format.problem import Problem
 from binlog.paging.addresses import AddressFolder
@@ -51,7 +50,7 @@ class PageAcks:
         self.problems: list[Problem] = []
         self._folder = page.folder
         self._path = os.path.join(page.folder.path, acks_name(page.page_id))
-        self._salt = (page.header.salt if page.header else b"") or bytes(SALT_BYTES)
+        self._salt = page.identity()
         self._message_count = page.message_count_max if page.message_count is None else page.message_count
         self._writer = AckWriter(self._salt)
         self._append = self._writer.append

@@ -2,12 +2,6 @@
 
 Every message is put into a page at once, so that it survives the process, and never written again.  While there is
 room in memory it is given from there; what is beyond is read from its page, many messages at a time.
-
-Invariants
-- The queue is direct, or not.  While it is, all messages up to the place `_last` are in `_ready` or were given, and
-  none is behind it; while it is not, those that are not in `_ready` are yet to be read by the cursor.
-- It ceases to be direct under the mutex; it becomes so under `_reading` and the mutex, when nothing is left to read.
-- `_ready` is taken from without a lock: a deque's `popleft` is one step.
 """
 
 from __future__ import annotations
@@ -15,39 +9,29 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterable
-from itertools import count
+from functools import partial
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import Self
 
-from binlog.errors import AccessError, BinlogError, ClosedError, FullError, GoneError, PoisonedError, StateError
+from binlog.errors import BinlogError, ClosedError, FullError, PoisonedError, StateError
 from binlog.format.problem import Problem
 from binlog.format.values import byte_count, member
-from binlog.paging.joining import Joining
 from binlog.paging.manager import PagingManager
 from binlog.paging.page_transaction import Outcome, PageTransaction
+from binlog.paging.queue_memory import Message, QueueMemory
 from binlog.paging.queue_transaction import QueueTransaction
 from binlog.paging.shared_sync import SharedSync
+from binlog.storage.delayed import check_delay, retry_delay
 from binlog.storage.group_commit import Mode
 from binlog.storage.native import fork_generation
 
 ADDRESS = "queue"
+DEAD_ADDRESS = "queue.dead"
 MEMORY_BYTES = 16 << 20
-# What a message takes in memory besides its bytes: its object, their object, its place.
-_AROUND_BYTES = 160
-# Messages go to memory again once no more than this part of the limit is used.
-_RESUME_RATIO = 0.75
 
 
-class Message(NamedTuple):
-    """A message of a queue.  place: by it it is acknowledged; the later one was put has the larger one."""
-
-    place: int
-    body: bytes
-
-
-class Queue:
+class Queue(QueueMemory):
     """A queue in a folder, for this process, whose threads may share it; `binlog.open_queue` opens one.
 
     What was put and not acknowledged is given again, in its order, after the queue was opened anew.  It is a context
@@ -64,34 +48,28 @@ class Queue:
         *,
         mode: Mode | str = Mode.SYNC,
         memory_bytes: int = MEMORY_BYTES,
+        deliveries_max: int | None = None,
         close: Callable[[], None] | None = None,
+        dead_of: Queue | None = None,
     ) -> None:
         """manager: started; the queue stops it.  memory_bytes: of messages that nobody has got yet, about.
 
-        close: called when the manager was stopped.  Raises: ValueError; and as `PagingManager.store`.
+        deliveries_max: a message that was given so often, and not acknowledged, is put into `dead_letters`.
+        close: called when the manager was stopped.  dead_of: whose dead letters it has, which stops the manager.
+        Raises: ValueError; and as `PagingManager.store`.
         """
         memory_bytes = byte_count(memory_bytes, "memory_bytes")
-        if memory_bytes < 0:
-            raise ValueError(f"memory_bytes={memory_bytes!r}")
+        if deliveries_max is not None and deliveries_max < 1:
+            raise ValueError(f"deliveries_max={deliveries_max!r}")
         self._is_synced = _is_synced(mode)
-        self._manager = manager
+        super().__init__(manager, ADDRESS if dead_of is None else DEAD_ADDRESS, memory_bytes)
+        self._mode = mode
+        self._dead_of = dead_of
+        self._dead: Queue | None = None
+        self._burying = threading.Lock()
+        self._deliveries_max = deliveries_max
         self._close = close
-        self._store = manager.store(ADDRESS)
-        self._cursor = manager.cursor(ADDRESS)
         self._append = self._store.append
-        self._generation = fork_generation()
-        self._memory_bytes = self._room = memory_bytes
-        self._ready: deque[Message] = deque()
-        self._mutex = threading.Lock()
-        self._reading = threading.Lock()
-        self._arrived = threading.Condition(self._mutex)
-        self._joining = Joining(self._mutex)
-        self._waiting = 0
-        self._committing = 0
-        self._is_direct = not self._store.page_count
-        self._last: int | None = None
-        self._is_closed = False
-        self._failure: BinlogError | None = None
         self._put_sync = SharedSync(self._store.sync)
         self._ack_sync = SharedSync(self._cursor.sync)
         self._store.start_paging()
@@ -131,17 +109,22 @@ class Queue:
         self.put(message, block=False, mode=mode)
 
     def get(self, block: bool = True, timeout: float | None = None) -> Message:
-        """The message that comes next; nobody else gets it before the queue is opened anew.  Nothing is written.
+        """The message that comes next; nobody else gets it before the queue is opened anew.
 
+        That it is given is written first, so that its `delivery_count` survives the process.  Nothing is synced.
+        A message that was given `deliveries_max` times before is put into `dead_letters` instead.
         Raises: queue.Empty where there is none, and `timeout` seconds were too few; ClosedError; PoisonedError;
         AccessError; StateError in a forked child; ValueError.
         """
         if fork_generation() != self._generation:
             self._refuse()
+        if self._delayed:
+            self._take_due()
         try:
-            return self._ready.popleft()
+            message = self._ready.popleft()
         except IndexError:
             return self._get_slowly(block, timeout)
+        return message if self._give(message) else self._get_slowly(block, timeout)
 
     def get_nowait(self) -> Message:
         """As `get`, which waits for none to be put."""
@@ -168,29 +151,56 @@ class Queue:
             if self._joining.waiting_count:
                 self._joining.changed()
 
-    def nack(self, message: Message) -> None:
-        """Give a message back that was got and not acknowledged: it comes next.
+    def nack(self, message: Message, *, delay: float | None = None) -> None:
+        """Give a message back that was got and not acknowledged; one that was given `deliveries_max` times is dead.
 
-        Raises: StateError; ClosedError; PoisonedError.
+        delay: it comes again after so many seconds, before all others; if none is said, at once the first time, then
+        after 0.1 s, and after twice as long each time, a minute at most.  The queue opened anew gives it at once.
+        Blocks: for one that is dead as a transaction's commit does.
+        Raises: ValueError; StateError; ClosedError; PoisonedError; for one that is dead as a transaction's commit.
         """
         self._refuse()
+        check_delay(delay)
+        again = message._replace(delivery_count=message.delivery_count + 1)
+        if self._is_dead(again):
+            self._bury(again)
+            return
+        seconds = retry_delay(again.delivery_count) if delay is None else delay
         with self._mutex:
             self._check()
-            self._ready.appendleft(message)
+            if seconds:
+                self._delayed.add(seconds, again)
+            else:
+                self._ready.appendleft(again)
             self._arrived.notify()
+
+    @property
+    def dead_letters(self) -> Queue:
+        """The queue of messages that were given too often; it is closed with this one.
+
+        Raises: StateError for one that is such a queue; FullError; AccessError; ClosedError; PoisonedError.
+        """
+        self._refuse()
+        if self._dead_of is not None:
+            raise StateError("this is the queue of dead letters")
+        with self._burying:
+            if self._dead is None:
+                self._dead = Queue(self._manager, mode=self._mode, memory_bytes=self._memory_bytes, dead_of=self)
+            return self._dead
 
     def transaction(self) -> QueueTransaction:
         """A transaction: of what is put and acknowledged with it all is there once it is committed, or nothing."""
-        return QueueTransaction(self._commit)
+        return QueueTransaction(partial(self._commit, self))
 
     def qsize(self) -> int:
         """How many messages nobody has got yet, about: after a crash also some that were never committed may count."""
         self._refuse()
-        return len(self._ready) + (0 if self._is_direct else self._cursor.unread_count())
+        return len(self._ready) + len(self._delayed) + (0 if self._is_direct else self._cursor.unread_count())
 
     def empty(self) -> bool:
         """Whether `get_nowait` would now find none.  Blocks: for reading, where none is in memory."""
         self._refuse()
+        self._take_due()
         self._refill()
         return not self._ready
 
@@ -240,8 +250,14 @@ class Queue:
                 return
             self._is_closed = True
             self._ready.clear()
+            self._delayed.clear()
             self._arrived.notify_all()
             self._joining.changed_held()
+        if self._dead_of is not None:
+            return  # whose manager goes on
+        with self._burying:
+            if self._dead is not None:
+                self._dead.close()
         try:
             self._manager.stop()
         finally:
@@ -278,38 +294,6 @@ class Queue:
             self._arrived.notify()
         return place is not None
 
-    def _offer(self, place: int, body: bytes) -> None:
-        """Have a message be given from memory, where there is room for it.  The mutex is held, and it is direct."""
-        self._room -= len(body) + _AROUND_BYTES
-        if self._room < 0 and not self._measure():
-            self._cursor.seek(place)
-            self._is_direct = False
-            return
-        self._last = place
-        self._ready.append(Message(place, body if type(body) is bytes else bytes(memoryview(body))))
-
-    def _measure(self) -> bool:
-        """Whether others have taken enough out of memory meanwhile.
-
-        That is asked only when so much was put as there was room for: so it need not be counted who takes what.
-        """
-        used = sum(len(message.body) + _AROUND_BYTES for message in self._ready.copy())
-        self._room = self._memory_bytes - used
-        return used <= self._memory_bytes * _RESUME_RATIO and self._room > 0
-
-    def _read_from_last(self) -> None:
-        """Something was raised: what is behind the last message that is in memory may be in a page.  Mutex held."""
-        if not self._is_direct:
-            return
-        if self._last is not None:
-            try:
-                self._cursor.seek(self._last + 1)
-            except GoneError:
-                following = self._store.following(self._last >> 32)
-                if following is not None:
-                    self._cursor.seek(following.page_id << 32)
-        self._is_direct = False
-
     def _put_later(self, message: bytes, block: bool, timeout: float | None) -> None:
         """Put a message for which there may be no page yet.  Raises: queue.Full; and as `put`."""
         end = _end_of(timeout)
@@ -323,15 +307,23 @@ class Queue:
         self._refuse()
         end = _end_of(timeout if block else None)
         while True:
+            self._take_due()
             self._refill()
             try:
-                return self._ready.popleft()
+                message = self._ready.popleft()
             except IndexError:
                 self._check()
+            else:
+                if self._give(message):
+                    return message
+                continue
             wait = None if end is None else end - time.monotonic()
             if not block or (wait is not None and wait <= 0):
                 raise queue.Empty
             with self._mutex:
+                due = self._delayed.wait_seconds()
+                if due is not None:
+                    wait = due if wait is None else min(wait, due)
                 # Who puts looks at `_waiting` under the mutex; what was put before is seen here.
                 self._waiting += 1
                 try:
@@ -340,50 +332,43 @@ class Queue:
                 finally:
                     self._waiting -= 1
 
-    def _refill(self) -> None:
-        """Read more messages from pages, where they do not come from memory."""
+    def _is_dead(self, message: Message) -> bool:
+        return self._deliveries_max is not None and message.delivery_count >= self._deliveries_max
+
+    def _give(self, message: Message) -> bool:
+        """Count that a message is given; False if it was given too often, and is dead now.
+
+        Where that raises, it comes next.
+        """
         try:
-            self._read_pages()
-        except PoisonedError as error:
-            self._fail(error)
-            raise
-        except AccessError:
-            self._check()  # who closed it meanwhile closed what is read
-            raise
-
-    def _read_pages(self) -> None:
-        with self._reading:
-            if self._ready or self._is_direct or self._is_closed:
-                return
-            run = self._cursor.read()
-            if run is None:
-                with self._mutex:
-                    run = self._cursor.read()  # nobody adds any meanwhile
-                    if run is None:
-                        if not self._committing:
-                            self._room = self._memory_bytes
-                            self._last = None
-                            self._is_direct = True
-                        return
-            self._ready.extend(map(Message, count(run.place), run.messages))
-            if self._is_closed or self._failure is not None:
-                self._ready.clear()
-        if self._waiting:
+            if self._is_dead(message):
+                self._bury(message)
+                return False
+            self._cursor.deliveries.count(message.place, message.delivery_count + 1)
+        except BaseException as error:
             with self._mutex:
-                self._arrived.notify(len(run.messages))
+                self._ready.appendleft(message)
+            if isinstance(error, PoisonedError):
+                self._fail(error)
+            raise
+        return True
 
-    def _commit(self, messages: Iterable[bytes], acked: Iterable[tuple[int, int]]) -> None:
-        """All of it, durably, or nothing.  acked: places, and how many messages from there on."""
+    def _bury(self, message: Message) -> None:
+        """Put a message into the dead letters, and acknowledge it here, in one transaction."""
+        self._commit(self.dead_letters, (message.body,), ((message.place, 1),))
+
+    def _commit(self, into: Queue, messages: Iterable[bytes], acked: Iterable[tuple[int, int]]) -> None:
+        """All of it, durably, or nothing.  into: where messages go.  acked: places here, and how many from there on."""
         self._refuse()
         transaction = self._begin()
-        with self._mutex:
-            self._committing += 1
+        with into._mutex:
+            into._committing += 1
         try:
-            with self._mutex:
+            with into._mutex:
                 # They are read once it is committed, and others behind them not before.
-                self._read_from_last()
+                into._read_from_last()
                 for message in messages:
-                    self._store.append(message, transaction)
+                    into._store.append(message, transaction)
             for place, message_count in acked:
                 self._cursor.ack(place, message_count, transaction)
             transaction.commit()
@@ -401,10 +386,10 @@ class Queue:
                 raise queue.Full from error
             raise
         finally:
-            with self._mutex:
-                self._committing -= 1
-                self._arrived.notify_all()
-                self._joining.changed_held()
+            with into._mutex:
+                into._committing -= 1
+                into._arrived.notify_all()
+            self._joining.changed()
 
     def _begin(self) -> PageTransaction:
         try:
@@ -412,29 +397,6 @@ class Queue:
         except PoisonedError as error:
             self._fail(error)
             raise
-
-    def _fail(self, error: BinlogError) -> None:
-        """Have all that follows be refused: what the disk has is not known."""
-        with self._mutex:
-            self._failure = self._failure or error
-            self._ready.clear()
-            self._arrived.notify_all()
-            self._joining.changed_held()
-
-    def _refuse(self) -> None:
-        """Before a mutex is taken, which somebody may hold for ever in a forked child.  Raises: StateError."""
-        if fork_generation() != self._generation:
-            raise StateError(f"the queue {self._manager.path} is the parent process's")
-        self._check()
-
-    def _check(self) -> None:
-        if self._is_closed:
-            raise ClosedError(f"the queue {self._manager.path} was closed")
-        self._check_failure()
-
-    def _check_failure(self) -> None:
-        if self._failure is not None:
-            raise PoisonedError(f"the queue {self._manager.path} failed: {self._failure}") from self._failure
 
 
 def _is_synced(mode: Mode | str) -> bool:

@@ -17,6 +17,7 @@ from binlog.errors import FullError
 from binlog.format.paging.store_records import PagePlace, StoreRecord
 from binlog.paging.page import Page
 from binlog.paging.page_acks import PageAcks, remove_acks
+from binlog.paging.page_deliveries import remove_deliveries
 from binlog.paging.settling import PageSettling
 from binlog.paging.store import PagingStore
 from binlog.paging.transactions import PageTransactions
@@ -69,6 +70,7 @@ class PageRemoval:
             self._stalled.append(page)
             return
         self._store.forget(page)
+        remove_deliveries(page.folder, page.page_id)
         page.folder.sync()
         # Until here what was acknowledged is made durable by a sync of that: the page was there.
         self._forget(page)

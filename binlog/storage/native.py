@@ -46,6 +46,7 @@ try:
         store_mapped,
         wait_and_read,
         walk_messages,
+        write_brief,
     )
 except ModuleNotFoundError as error:
     if not (error.name or "").startswith("binlog."):
@@ -87,6 +88,7 @@ __all__ = [
     "store_mapped",
     "wait_and_read",
     "walk_messages",
+    "write_brief",
 ]
 
 _result = lib.binlog_fork_setup()

@@ -12,7 +12,7 @@ from binlog.cli.records import object_line
 from binlog.cli.tables import write_table
 from binlog.pagestore import PageStoreStat, stat_page_store
 
-_NAMES = ("QUEUE", "MESSAGES", "INDEX PAGES")
+_NAMES = ("QUEUE", "MESSAGES", "GIVEN", "INDEX PAGES")
 
 
 @click.command("stat", short_help="Show pages and queues.")
@@ -21,7 +21,8 @@ _NAMES = ("QUEUE", "MESSAGES", "INDEX PAGES")
 def command(directory: str, as_json: bool) -> None:
     """Show how many pages the store in DIR has, and its queues.
 
-    MESSAGES are with those that prepared transactions have, which 'binlog pagestore xa' shows.
+    MESSAGES are with those that prepared transactions have, which 'binlog pagestore xa' shows; GIVEN are those of them
+    that were given to somebody.
     """
     with opening():
         found = stat_page_store(directory)
@@ -38,7 +39,10 @@ def command(directory: str, as_json: bool) -> None:
         f"generation {found.generation}, {things_text(found.record_count, 'record')} in the log; "
         f"{things_text(len(found.prepared), 'prepared transaction')}"
     )
-    rows = [(queue.name, count_text(queue.message_count), count_text(queue.index_pages)) for queue in found.queues]
+    rows = [
+        (each.name, count_text(each.message_count), count_text(each.given_count), count_text(each.index_pages))
+        for each in found.queues
+    ]
     write_table(_NAMES, rows, left=_NAMES[:1])
 
 

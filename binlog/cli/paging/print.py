@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import islice
 
 import click
@@ -10,7 +11,7 @@ from binlog.cli.exits import CommandError, ExitCode, opening
 from binlog.cli.options import directory_argument, json_option
 from binlog.cli.output import write
 from binlog.cli.records import content_json, lines
-from binlog.paging import look_at_paging, read_pages
+from binlog.paging import DEAD_ADDRESS, QUEUE_ADDRESS, look_at_paging, read_given, read_pages
 
 _AT_ONCE = 256
 _Found = tuple[int, int, bytes, int]
@@ -21,8 +22,8 @@ _Found = tuple[int, int, bytes, int]
 @click.option("--address", metavar="A", help="Whose messages; needed where there are several addresses.")
 @click.option("--count", type=click.IntRange(min=0), metavar="N", help="Print so many at most.")
 @json_option(
-    'Print a JSON object for each message: page, number, tx_id (-1 for none), and it as "text", or as "base64" where '
-    "it is not UTF-8."
+    "Print a JSON object for each message: page, number, tx_id (-1 for none), how often it was given, and it as "
+    '"text", or as "base64" if it is not UTF-8.'
 )
 def command(directory: str, address: str | None, count: int | None, as_json: bool) -> None:
     """Print the messages that are in the pages of an address in DIR, a line each, in their order.
@@ -31,25 +32,31 @@ def command(directory: str, address: str | None, count: int | None, as_json: boo
     message that contains a newline takes several lines; --json keeps it in one.
     """
     with opening():
-        found = islice(read_pages(directory, address or _only_address(directory)), count)
+        name = address or _main_address(directory)
+        given = read_given(directory, name) if as_json else {}
+        found = islice(read_pages(directory, name), count)
         first = list(islice(found, _AT_ONCE))
     while first:
-        write(_json_lines(first) if as_json else lines(message for _, _, message, _ in first))
+        write(_json_lines(first, given) if as_json else lines(message for _, _, message, _ in first))
         first = list(islice(found, _AT_ONCE))
 
 
-def _only_address(directory: str) -> str:
+def _main_address(directory: str) -> str:
+    """The only address there is, or a queue's, not that of its dead letters."""
     addresses = [found.address for found in look_at_paging(directory).addresses]
+    if sorted(addresses) == [QUEUE_ADDRESS, DEAD_ADDRESS]:
+        return QUEUE_ADDRESS
     if len(addresses) != 1:
         text = f"{directory} has {len(addresses)} addresses; --address takes one of them"
         raise CommandError(text, ExitCode.CANNOT_OPEN)
     return addresses[0]
 
 
-def _json_lines(messages: list[_Found]) -> bytes:
-    return "".join(map(_json_line, messages)).encode()
+def _json_lines(messages: list[_Found], given: Mapping[tuple[int, int], int]) -> bytes:
+    return "".join(_json_line(each, given.get(each[:2], 0)) for each in messages).encode()
 
 
-def _json_line(found: _Found) -> str:
+def _json_line(found: _Found, given: int) -> str:
     page_id, number, message, tx_id = found
-    return f'{{"page":{page_id},"number":{number},"tx_id":{tx_id},{content_json(message)}}}\n'
+    head = f'"page":{page_id},"number":{number},"tx_id":{tx_id},"deliveries":{given}'
+    return f"{{{head},{content_json(message)}}}\n"

@@ -14,7 +14,7 @@ from binlog.cli.records import object_line
 from binlog.cli.tables import write_table
 from binlog.paging import AddressLook, PageLook, look_at_paging
 
-_PAGES = ("PAGE", "MESSAGES", "BYTES", "ACKED", "OF TX", "SIZE")
+_PAGES = ("PAGE", "MESSAGES", "BYTES", "ACKED", "GIVEN", "OF TX", "SIZE")
 
 
 @click.command("stat", short_help="Show addresses and their pages.")
@@ -23,7 +23,8 @@ _PAGES = ("PAGE", "MESSAGES", "BYTES", "ACKED", "OF TX", "SIZE")
 def command(directory: str, as_json: bool) -> ExitCode:
     """Show each address in DIR and its pages, each of which is read.
 
-    ACKED are messages that were acknowledged, OF TX those that were put with a transaction, whatever became of it.
+    ACKED are messages that were acknowledged, GIVEN those that were given to somebody, OF TX those that were put with
+    a transaction, whatever became of it.
     '+' behind the number of a page: messages may still be added to it, or its process died before it had ended it.
     What is damaged is told last, and it exits with 1.
     """
@@ -57,6 +58,7 @@ def _row(page: PageLook) -> tuple[str, ...]:
         count_text(page.message_count),
         size_text(page.message_bytes),
         count_text(page.acked_count),
+        count_text(len(page.deliveries)),
         count_text(sum(page.tx_counts.values())),
         size_text(page.file_bytes),
     )

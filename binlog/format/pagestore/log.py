@@ -77,6 +77,8 @@ PageAction = tuple[int, int, int, int, bytes | bytearray]
 Of an INSERT or UPDATE the zeros at the end of the part are left out.
 """
 
+# What a record of SwiftMQ's log begins with: START, COMMIT, ABORT.
+_SWIFTMQ_STARTS = (b"\0\0\0\1", b"\0\0\0\2", b"\0\0\0\3")
 _CRC = struct.Struct(">I")
 _PLACE = struct.Struct(">8sQ")
 _HEAD = struct.Struct(">4sB3sIIQQ")
@@ -139,6 +141,9 @@ def parse_log_start(data: bytes, path: str) -> LogStart:
     if len(data) < LOG_START.size:
         raise CorruptError(path, 0, "header", f"of the header only {len(data)} bytes are there")
     found = LOG_START.unpack(data)
+    if data[:4] in _SWIFTMQ_STARTS:
+        text = "this is a store of SwiftMQ's own, whose log has no checks; only its pages are laid out as ours are"
+        raise CorruptError(path, 0, "swiftmq", text)
     if found["magic"] != _MAGIC or found["crc"] != crc32c(data[:_START_CRC_AT]):
         raise CorruptError(path, 0, "header_crc", "the header is not what was written")
     if found["version"] != VERSION:
@@ -188,6 +193,14 @@ def parse_record(data: bytes, at: int, start: LogStart, path: str, base: int = 0
     if crc != crc32c(body, crc32c(data[place : place + _CRC_AT], check_seed(start.salt, at))):
         raise CorruptError(path, at, "check", "the record is not what was written")
     return LogRecord(tx_id, synced, _parse_actions(body, count, start.page_bytes, at, path)), base + end
+
+
+def said_bytes(data: bytes, at: int) -> int:
+    """How many bytes the record at an offset takes by what it says, of those that are there."""
+    if at + LOG_RECORD.size > len(data):
+        return 0
+    size: int = _HEAD.unpack_from(data, at)[4]
+    return min(LOG_RECORD.size + size, len(data) - at)
 
 
 def _parse_actions(body: bytes, count: int, page_bytes: int, at: int, path: str) -> tuple[Action, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 PAGE_FILE = "page.db"
 LOG_FILE = "transaction.log"
 LOCK_FILE = "pagestore.lock"
+DELIVERIES_FILE = "messages.given"
 # Of a file that is being made; it is renamed once it is whole.
 NEW_END = ".new"
 # Of the pages of a backup that is being made.

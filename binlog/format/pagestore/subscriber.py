@@ -11,7 +11,13 @@ from binlog.format.crc import crc32c
 
 SUBSCRIBER_END = ".durable"
 _VERSION = 1
+_DOT = ord(".")
 _NAME_DIGITS = 40
+# Nothing that is escaped has this, or a tilde.
+_BETWEEN = "$"
+_NAME_CHARACTERS_MAX = 200
+_BEGINNING_CHARACTERS = 120
+_PLAIN = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.")
 
 
 class DurableSubscriber(NamedTuple):
@@ -39,9 +45,20 @@ class DurableSubscriber(NamedTuple):
 
 
 def subscriber_file_name(client_id: str, name: str) -> str:
-    """A hash of both, so that no character of either means anything in it, and no two pairs give one text."""
-    key = json.dumps([client_id, name]).encode()
-    return hashlib.sha256(key).hexdigest()[:_NAME_DIGITS] + SUBSCRIBER_END
+    """Both, escaped, so that no two pairs give one name; the beginning of that and a hash, if it is too long."""
+    text = f"{_escaped(client_id)}{_BETWEEN}{_escaped(name)}"
+    if len(text) > _NAME_CHARACTERS_MAX:
+        key = json.dumps([client_id, name]).encode()
+        text = f"{text[:_BEGINNING_CHARACTERS]}~{hashlib.sha256(key).hexdigest()[:_NAME_DIGITS]}"
+    return text + SUBSCRIBER_END
+
+
+def _escaped(text: str) -> str:
+    """Letters and digits of ASCII, and some others, as they are; the rest, and a first dot, as %XX of their UTF-8."""
+    data = text.encode("utf-8", "surrogatepass")
+    return "".join(
+        chr(byte) if byte in _PLAIN and (place or byte != _DOT) else f"%{byte:02X}" for place, byte in enumerate(data)
+    )
 
 
 def parse_subscriber(data: bytes, file_name: str, path: str) -> DurableSubscriber:

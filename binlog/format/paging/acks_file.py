@@ -28,7 +28,7 @@ ACKS_HEADER = Layout(
         Field("magic", "bytes:8", "`BINLOGPA`", const=_MAGIC),
         Field("version", "u32", "a reader refuses a version it does not know", const=VERSION),
         Field("page_id", "u64", "of the page whose messages are acknowledged"),
-        Field("salt", f"bytes:{SALT_BYTES}", "of that page; zeros where it has none"),
+        Field("salt", f"bytes:{SALT_BYTES}", "of that page; see below for a page of `jbm`"),
         Field("crc", "u32", "CRC-32C of 0..27"),
     ),
 )

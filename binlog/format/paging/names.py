@@ -14,13 +14,14 @@ FAILED_FILE = "failed"
 NEW_END = ".new"
 PAGE_END = ".page"
 ACKS_END = ".acks"
+DELIVERIES_END = ".deliveries"
 # Of a page in which something is damaged, and of which all that can be read was used.
 INVALID_END = ".invalidPage"
 # Of acknowledgements that are none of their page's.
 INVALID_ACKS_END = ".invalidAcks"
 PAGE_ID_MAX = 999_999_999
 
-_NUMBERED = re.compile(r"(\d{9})(\.page|\.acks)", re.ASCII)
+_NUMBERED = re.compile(r"(\d{9})(\.page|\.acks|\.deliveries)", re.ASCII)
 
 
 def page_name(page_id: int) -> str:
@@ -31,6 +32,11 @@ def page_name(page_id: int) -> str:
 def acks_name(page_id: int) -> str:
     """The name of the file with what was acknowledged of a page."""
     return f"{page_id:09d}{ACKS_END}"
+
+
+def deliveries_name(page_id: int) -> str:
+    """The name of the file that says how often messages of a page were given."""
+    return f"{page_id:09d}{DELIVERIES_END}"
 
 
 def invalid_name(page_id: int) -> str:

@@ -10,13 +10,14 @@ JBoss Messaging's: `{`, how many bytes follow, the transaction, the message, `}`
 
 from __future__ import annotations
 
+import hashlib
 import struct
 from typing import NamedTuple
 
 from binlog.errors import CorruptError
 from binlog.format.crc import crc32c
 from binlog.format.layout import Field, Layout
-from binlog.format.paging.page_file import PageHeader
+from binlog.format.paging.page_file import SALT_BYTES, PageHeader
 
 NO_TRANSACTION = -1
 _OPENS = ord("{")
@@ -68,6 +69,10 @@ JBM_PAGE_RECORD = Layout(
 _TX_BYTES = 8
 _PLACE = struct.Struct(">8sQ")
 _CRC_AT = PAGE_RECORD.offset("crc")
+
+
+# So much of a page of JBoss Messaging's tells it from others.
+IDENTITY_BYTES = 512
 
 
 class PageMessage(NamedTuple):
@@ -174,3 +179,15 @@ def _parse_jbm(data: bytes, at: int, path: str) -> tuple[PageMessage, int]:
 
 def _crc(data: bytes, header: PageHeader, at: int) -> int:
     return crc32c(data, crc32c(_PLACE.pack(header.salt, at)))
+
+
+def jbm_identity(start: bytes) -> bytes:
+    """What tells a page of JBoss Messaging's from others of its number: a hash of its first record; zeros for none.
+
+    start: so many bytes as IDENTITY_BYTES that the page begins with, or all.
+    """
+    if len(start) < JBM_PAGE_RECORD.size:
+        return bytes(SALT_BYTES)
+    following: int = JBM_PAGE_RECORD.unpack(start)["following_bytes"]
+    end = JBM_PAGE_RECORD.offset("tx_id") + max(following, 0) + 1
+    return hashlib.sha256(start[: min(end, IDENTITY_BYTES)]).digest()[:SALT_BYTES]

@@ -52,7 +52,7 @@ def test_stat_shows_pages_and_queues_beside_the_owner_too(path: Path, capfd: pyt
     lines = _say(capfd, "stat", path).splitlines()
     assert lines[0].endswith("free; nobody has it")
     assert lines[1].endswith("0 records in the log; 1 prepared transaction")
-    assert [line.split() for line in lines[3:]] == [["orders", "30", "1"], ["paid", "2", "1"]]
+    assert [line.split() for line in lines[3:]] == [["orders", "30", "1", "1"], ["paid", "2", "0", "1"]]
     with PageStore(path) as store:
         put(store, b"more")
         assert "has it" in _say(capfd, "stat", path)

@@ -46,11 +46,13 @@ def test_stat_has_a_line_for_each_page(path: Path, capfd: pytest.CaptureFixture[
     assert [line.split()[:2] for line in lines[1:]] == [["PAGE", "MESSAGES"], ["1", "5"], ["2", "4"]]
     (found,) = map(json.loads, _say(capfd, "stat", path, "--json").splitlines())
     assert [page["acked_count"] for page in found["pages"]] == [2, 0]
+    assert [len(page["deliveries"]) for page in found["pages"]] == [2, 0]
 
 
 def test_print_has_a_line_for_each_message(path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     found = list(map(json.loads, _say(capfd, "print", path, "--json").splitlines()))
     assert [(each["page"], each["number"]) for each in found] == [(1, n) for n in range(5)] + [(2, n) for n in range(4)]
+    assert [each["deliveries"] for each in found] == [1, 1, *[0] * 7]
     assert [each.get("text") for each in found] == [*(f"{n}" * 150 for n in range(8)), None]
     assert [each["tx_id"] == -1 for each in found] == [True] * 8 + [False]
     assert _say(capfd, "print", path, "--count", 2, "--address", "queue").splitlines() == ["0" * 150, "1" * 150]

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from binlog.errors import AccessError, BusyError, ClosedError, NotFoundError, StateError
-from binlog.pagestore import PageStore, check_page_store
+from binlog.errors import AccessError, BusyError, ClosedError, CorruptError, NotFoundError, StateError
+from binlog.pagestore import PageStore, check_page_store, stat_page_store
 from tests.support.checkout import ROOT
 from tests.support.descriptors import count_descriptors, descriptors_before
 from tests.support.pagestores import QUEUE, SMALL, drain, page_store, peek, put
@@ -126,3 +126,15 @@ print(count)
     with PageStore(tmp_path, SMALL) as store:
         assert peek(store) == [b"%d" % number for number in range(10, int(done.stdout))] + [b"behind"]
     assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] == resource.RLIM_INFINITY
+
+
+def test_a_store_of_swiftmqs_own_is_refused_by_name_and_unchanged(tmp_path: Path) -> None:
+    """Its log begins with START, which has a number of its generation."""
+    (tmp_path / "page.db").write_bytes(bytes(4 * 2048))
+    (tmp_path / "transaction.log").write_bytes((1).to_bytes(4) + (7).to_bytes(8) + bytes(4096))
+    before = {each.name: each.read_bytes() for each in tmp_path.iterdir()}
+    for call in (lambda: PageStore(tmp_path), lambda: stat_page_store(tmp_path)):
+        with pytest.raises(CorruptError, match="SwiftMQ's own"):
+            call()
+    assert [problem.rule for problem in check_page_store(tmp_path)] == ["swiftmq"]
+    assert {each.name: each.read_bytes() for each in tmp_path.iterdir() if each.suffix != ".lock"} == before

@@ -42,7 +42,20 @@ def test_a_file_by_its_text() -> None:
     text = ONE.pack().decode()
     assert list(json.loads(text)) == ["version", "client_id", "name", "topic", "selector", "no_local", "crc"]
     assert ONE.file_name == subscriber_file_name("client", "prices")
-    assert subscriber_file_name("a", "b$c") != subscriber_file_name("a$b", "c")
+    assert ONE.file_name == "client$prices.durable"
+    assert subscriber_file_name("a", "b$c") == "a$b%24c.durable"
+    assert subscriber_file_name("a$b", "c") == "a%24b$c.durable"
+    assert subscriber_file_name("..", "Ä/~") == "%2E.$%C3%84%2F%7E.durable"
+    long = [subscriber_file_name("c" * 300, name) for name in ("one", "two")]
+    assert long[0] != long[1]
+    assert all(name.startswith("c" * 120) and len(name) < 200 for name in long)
+
+
+@given(st.lists(st.tuples(st.text(max_size=300), st.text(max_size=300)), unique=True, min_size=2, max_size=5))
+def test_no_two_subscribers_have_one_file(pairs: list[tuple[str, str]]) -> None:
+    names = [subscriber_file_name(*pair) for pair in pairs]
+    assert len(set(names)) == len(pairs)
+    assert all("/" not in name and not name.startswith(".") and len(name) <= 255 for name in names)
 
 
 @given(st.builds(DurableSubscriber, st.text(), st.text(), st.text(), st.none() | st.text(), st.booleans()), st.data())

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from binlog.errors import NotFoundError, StateError
-from binlog.pagestore import PageStore, PageStoreOptions, Transaction
+from binlog.pagestore import PageStore, PageStoreOptions, Transaction, check_page_store
 from binlog.storage.group_commit import Mode
 from tests.support.checkout import ROOT
 from tests.support.pagestores import QUEUE, SMALL, after_kill, drain, page_store, peek, put, take
@@ -247,3 +247,33 @@ def test_what_is_flushed_survives_a_process_and_a_checkpoint_makes_it_durable(tm
             transaction.put(QUEUE, b"synced")
             transaction.commit(mode=Mode.SYNC)
         assert store._log.durable == store._log.end
+
+
+def test_a_message_that_one_transaction_puts_into_several_queues_is_stored_once(tmp_path: Path) -> None:
+    """In its order in each queue; one that a queue has twice is stored for each of the two."""
+    body, other = b"b" * 50_000, b"between"
+    with PageStore(tmp_path / "one") as store:
+        store.create_queue("a")
+        with store.transaction() as transaction:
+            transaction.put("a", body)
+        once = store._free.page_count - store._free.free_count
+    with PageStore(tmp_path / "s") as store:
+        for name in ("a", "b", "c"):
+            store.create_queue(name)
+        with store.transaction() as transaction:
+            transaction.put("a", body)
+            transaction.put("b", other)
+            transaction.put("b", bytes(bytearray(body)), priority=4)
+            transaction.put_shared(("c",), body)
+            transaction.put("a", body)
+        used = store._free.page_count - store._free.free_count
+        assert once * 2 - 3 < used < once * 2 + 6  # twice, not four times
+        assert check_page_store(tmp_path / "s") == []
+        found: dict[str, list[bytes]] = {}
+        for name in ("a", "b", "c"):
+            with store.transaction() as transaction:
+                while (message := transaction.get(name)) is not None:
+                    found.setdefault(name, []).append(message.body)
+            assert check_page_store(tmp_path / "s") == []
+        assert found == {"a": [body, body], "b": [other, body], "c": [body]}
+        assert store._free.page_count - store._free.free_count < 10

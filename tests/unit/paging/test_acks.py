@@ -13,9 +13,11 @@ import pytest
 from binlog import Mode, open_queue
 from binlog.errors import ClosedError, FullError, GoneError, PoisonedError
 from binlog.format.paging.names import PAGE_END
+from binlog.format.paging.page_file import PageLayout
 from binlog.paging import addresses as addresses_module
 from binlog.paging import page as page_module
 from binlog.paging import page_acks as page_acks_module
+from binlog.paging.inspection import check_paging
 from binlog.paging.manager import PagingManager
 from binlog.paging.options import PagingOptions
 from tests.support.descriptors import count_descriptors, descriptors_before
@@ -331,3 +333,49 @@ def test_acknowledgements_of_what_a_power_cut_took_count_for_no_other_message(tm
         assert taken(opened) == bodies(5)
         assert taken(opened) == []
     assert not list(died.glob(f"*/*{PAGE_END}"))
+
+
+@pytest.mark.parametrize("left", ["page", "acks"])
+def test_acknowledgements_do_not_count_for_a_page_that_another_program_made_later(tmp_path: Path, left: str) -> None:
+    """JBoss Messaging counts its pages from 1 again, and knows no files beside them."""
+    options = PagingOptions(page_bytes=4096, layout=PageLayout.JBM)
+    with paging(tmp_path, options) as (opened, store):
+        store.start_paging()
+        for number in range(5):
+            store.page(b"ours %d" % number)
+        cursor = opened.manager.cursor(ADDRESS)
+        run = cursor.read()
+        assert run is not None
+        cursor.ack(run.place, 3)
+    (page,) = tmp_path.glob("*/000000001.page")
+    if left == "acks":  # of a page of which another process acknowledged all, and died before it had removed these
+        page.unlink()
+    theirs = [
+        b"{" + (8 + len(body)).to_bytes(4) + b"\xff" * 8 + body + b"}" for body in (b"one", b"two", b"three", b"4")
+    ]
+    page.write_bytes(b"".join(theirs))
+    assert [problem.rule for problem in check_paging(tmp_path)] == ["acks_header"]
+    with paging(tmp_path, options) as (opened, _):
+        run = opened.manager.cursor(ADDRESS).read()
+        assert run is not None
+        assert run.messages == [b"one", b"two", b"three", b"4"]
+
+
+def test_acknowledgements_of_a_page_of_jboss_messagings_layout_count_as_it_grows(tmp_path: Path) -> None:
+    options = PagingOptions(page_bytes=4096, layout=PageLayout.JBM)
+    with paging(tmp_path, options) as (opened, store):
+        store.start_paging()
+        cursor = opened.manager.cursor(ADDRESS)
+        store.page(b"0")
+        run = cursor.read()
+        assert run is not None
+        cursor.ack(run.place)
+        for number in range(1, 5):
+            store.page(b"%d" % number)
+        died = crashed(tmp_path)
+    for path in (died, tmp_path):
+        assert check_paging(path) == []
+        with paging(path, options) as (opened, _):
+            run = opened.manager.cursor(ADDRESS).read()
+            assert run is not None
+            assert run.messages == [b"1", b"2", b"3", b"4"]

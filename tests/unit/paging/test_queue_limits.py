@@ -16,9 +16,10 @@ import pytest
 from binlog import Mode
 from binlog.compose import open_queue
 from binlog.errors import FullError
+from binlog.format.paging.names import PAGE_END
 from binlog.paging.options import PagingOptions, Policy
 from binlog.paging.queue import Queue
-from tests.support.queues import SECONDS, bodies, taken
+from tests.support.queues import SECONDS, SMALL, bodies, taken
 
 
 def test_a_limit_on_pages_makes_the_queue_full_until_a_page_goes(folder: Path) -> None:
@@ -153,3 +154,12 @@ def test_a_transaction_for_which_there_may_be_no_more_pages_finds_the_queue_full
         q._manager.drain()
         transaction.commit()
         assert taken(q) == [b"last" * 30]
+
+
+def test_no_page_is_larger_than_was_asked_for_once_it_has_ended(folder: Path) -> None:
+    with open_queue(folder, mode=Mode.FLUSH, options=SMALL) as q:
+        for number in range(400):
+            q.put(b"m" * (number % 97))
+    sizes = [page.stat().st_size for page in folder.glob(f"*/*{PAGE_END}")]
+    assert len(sizes) > 5
+    assert max(sizes) <= SMALL.page_bytes

@@ -1,0 +1,140 @@
+"""How often messages were given that nobody has removed: in memory, and in a file that is written before one is given.
+
+Invariants
+- A record is with the kernel before its message is given, so it survives the process.  Nothing is synced: a power cut
+  may take counts, and never a message.
+- A record for which there is no room, or no descriptor, is not written: that keeps nobody from taking messages.
+- Once a queue is made or deleted the file has no record of its first page, which another queue may get.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+
+from binlog.errors import AccessError, FullError, NotFoundError
+from binlog.format.pagestore.deliveries_file import (
+    COUNT_MAX,
+    PAGESTORE_DELIVERIES,
+    PAGESTORE_DELIVERY,
+    SALT_BYTES,
+    Given,
+    pack_deliveries_start,
+    pack_given,
+    parse_deliveries,
+)
+from binlog.format.pagestore.index import QueueEntry
+from binlog.format.pagestore.names import DELIVERIES_FILE, NEW_END
+from binlog.storage.failures import NO_SPACE, own_errors, write_failure
+from binlog.storage.files import content_bytes, create_file, open_file, read_at, remove_file, write_at
+from binlog.storage.native import write_brief
+
+_BYTES_MAX = 1 << 20
+
+Counts = dict[tuple[int, int], tuple[int, int]]
+"""Of messages, by their queue's first page and their key: the first page, and how often they were given."""
+
+
+class Deliveries:
+    """Those of a store.  The mutex of the store is held."""
+
+    def __init__(self, folder: str, directory_fd: int) -> None:
+        """Raises: AccessError."""
+        self._folder = folder
+        self._directory_fd = directory_fd
+        self._path = os.path.join(folder, DELIVERIES_FILE)
+        self._counts = read_counts(folder, directory_fd)
+        self._fd = -1
+        self._salt = b""
+        self._end = 0
+
+    def known(self, queue_page: int, entry: QueueEntry) -> QueueEntry:
+        """The entry with how often its message was given, also by processes that died."""
+        return with_count(self._counts, queue_page, entry)
+
+    def give(self, queue_page: int, entry: QueueEntry) -> None:
+        """A message is about to be given, once more than its entry says.  Raises: PoisonedError; AccessError."""
+        count = min(entry.delivery_count + 1, COUNT_MAX)
+        self._counts[queue_page, entry.key] = entry.message_page, count
+        if self._fd < 0 or self._end > max(_BYTES_MAX, 2 * PAGESTORE_DELIVERY.size * len(self._counts)):
+            self._write_anew()
+            return
+        record = pack_given(Given(queue_page, entry.message_page, entry.key, count), self._salt, self._end)
+        # It keeps the interpreter's lock: see docs/decisions/0023-threads-take-turns.md.
+        failure = write_brief(self._fd, record, self._end)
+        if not failure:
+            self._end += len(record)
+        elif failure not in NO_SPACE:
+            raise write_failure(failure, self._path)
+
+    def forget(self, queue_page: int, key: int) -> None:
+        """A message was removed, or its entry says how often it was given."""
+        self._counts.pop((queue_page, key), None)
+
+    def forget_queue(self, queue_page: int) -> None:
+        """A page begins, or ends, to be that of a queue.  Raises: PoisonedError; AccessError."""
+        for each in [each for each in self._counts if each[0] == queue_page]:
+            del self._counts[each]
+        if self._counts or self._fd >= 0 or self._is_there():
+            self._write_anew()
+
+    def close(self) -> None:
+        """Close the file."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def _is_there(self) -> bool:
+        return os.access(DELIVERIES_FILE, os.F_OK, dir_fd=self._directory_fd)
+
+    def _write_anew(self) -> None:
+        """A file that has nothing but what counts, in place of the other."""
+        salt, at = os.urandom(SALT_BYTES), PAGESTORE_DELIVERIES.size
+        parts = [pack_deliveries_start(salt)]
+        for (queue_page, key), (page, count) in self._counts.items():
+            parts.append(pack_given(Given(queue_page, page, key, count), salt, at))
+            at += PAGESTORE_DELIVERY.size
+        name = DELIVERIES_FILE + NEW_END
+        self.close()
+        try:
+            remove_file(self._directory_fd, name, self._path)
+            fd = create_file(self._directory_fd, name, self._path)
+        except (FullError, AccessError):
+            return  # for want of room or of a descriptor: the next one that is given tries it again
+        try:
+            write_at(fd, b"".join(parts), 0, self._path)
+            with own_errors(self._path, "naming the file"):
+                os.rename(name, DELIVERIES_FILE, src_dir_fd=self._directory_fd, dst_dir_fd=self._directory_fd)
+        except BaseException as error:
+            os.close(fd)
+            with suppress(AccessError):
+                remove_file(self._directory_fd, name, self._path)
+            if isinstance(error, (FullError, AccessError)):
+                return
+            raise
+        self._fd, self._salt, self._end = fd, salt, at
+
+
+def with_count(counts: Counts, queue_page: int, entry: QueueEntry) -> QueueEntry:
+    """The entry with how often its message was given, also by processes that died."""
+    page, count = counts.get((queue_page, entry.key), (0, 0))
+    if page != entry.message_page or count <= entry.delivery_count:
+        return entry
+    return entry._replace(delivery_count=count)
+
+
+def read_counts(folder: str, directory_fd: int) -> Counts:
+    """What the file says.  Raises: AccessError."""
+    path = os.path.join(folder, DELIVERIES_FILE)
+    try:
+        fd = open_file(directory_fd, DELIVERIES_FILE, path, writable=False)
+    except NotFoundError:
+        return {}
+    try:
+        data = read_at(fd, content_bytes(fd), 0, path)
+    finally:
+        os.close(fd)
+    counts: Counts = {}
+    for given in parse_deliveries(data):
+        counts[given.queue_page, given.key] = given.message_page, given.times
+    return counts

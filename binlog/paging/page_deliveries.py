@@ -1,0 +1,139 @@
+"""How often messages were given: a file beside each page, in which a count is written before its message is given.
+
+Invariants
+- A count is with the kernel before the message is given, so it survives the process.  Nothing is synced: a power cut
+  may take counts, and never a message.
+- A count for which there is no room, or no descriptor, is not written: that keeps nobody from taking messages.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+
+from binlog.errors import AccessError, FullError, NotFoundError
+from binlog.format.paging.deliveries_file import (
+    FoundDeliveries,
+    delivery_at,
+    pack_deliveries_header,
+    pack_delivery,
+    parse_deliveries,
+)
+from binlog.format.paging.names import deliveries_name
+from binlog.paging.addresses import AddressFolder
+from binlog.paging.page import Page
+from binlog.storage.failures import NO_SPACE, write_failure
+from binlog.storage.files import content_bytes, create_file, open_file, read_at, remove_file, write_at
+from binlog.storage.native import write_brief
+
+_OPEN_MAX = 16
+_NUMBER = (1 << 32) - 1
+_NO_COUNTS: Mapping[int, int] = {}
+
+
+class PageDeliveries:
+    """Those of all pages of a store.  Any thread may count."""
+
+    def __init__(self, folder: AddressFolder, find: Callable[[int], Page | None]) -> None:
+        """find: gives a page that is there, by its id."""
+        self._folder = folder
+        self._find = find
+        self._mutex = threading.Lock()
+        self._open: OrderedDict[int, tuple[int, bytes]] = OrderedDict()
+        self._counts: tuple[int, Mapping[int, int]] = (0, _NO_COUNTS)
+
+    def counts(self, page_id: int) -> Mapping[int, int]:
+        """How often messages of a page were given, by their numbers; only of a page that an earlier process left.
+
+        Raises: AccessError.
+        """
+        known, counts = self._counts
+        if known == page_id:
+            return counts
+        page = self._find(page_id)
+        counts = read_deliveries(page).counts if page is not None and page.was_found else _NO_COUNTS
+        self._counts = page_id, counts
+        return counts
+
+    def count(self, place: int, count: int) -> None:
+        """A message is about to be given, for the `count`-th time.  Raises: PoisonedError; AccessError."""
+        page_id, number = place >> 32, place & _NUMBER
+        with self._mutex:
+            found = self._open.get(page_id) or self._open_file(page_id)
+            if found is None:
+                return
+            fd, salt = found
+            # It keeps the interpreter's lock: see docs/decisions/0023-threads-take-turns.md.
+            failure = write_brief(fd, pack_delivery(number, count, salt), delivery_at(number))
+            if failure and failure not in NO_SPACE:
+                raise write_failure(failure, self._path(page_id))
+
+    def forget(self, page_id: int) -> None:
+        """A page has gone."""
+        with self._mutex:
+            self._close_file(page_id)
+
+    def close(self) -> None:
+        """Close all files; what was counted is with the kernel."""
+        with self._mutex:
+            for page_id in list(self._open):
+                self._close_file(page_id)
+
+    def _open_file(self, page_id: int) -> tuple[int, bytes] | None:
+        """The file of a page; None if the page is gone, or there is no room for one."""
+        page = self._find(page_id)
+        if page is None or page.is_complete:
+            return None
+        while len(self._open) >= _OPEN_MAX:
+            self._close_file(next(iter(self._open)))
+        try:
+            fd = self._open_whole(page, deliveries_name(page_id), self._path(page_id))
+        except (FullError, AccessError):
+            return None
+        self._open[page_id] = fd, page.identity()
+        return self._open[page_id]
+
+    def _open_whole(self, page: Page, name: str, path: str) -> int:
+        directory_fd = self._folder.directory_fd
+        if read_deliveries(page).is_whole:
+            return open_file(directory_fd, name, path, writable=True)
+        remove_file(directory_fd, name, path)
+        fd = create_file(directory_fd, name, path)
+        try:
+            write_at(fd, pack_deliveries_header(page.page_id, page.identity()), 0, path)
+        except BaseException:
+            os.close(fd)
+            remove_file(directory_fd, name, path)
+            raise
+        return fd
+
+    def _close_file(self, page_id: int) -> None:
+        found = self._open.pop(page_id, None)
+        if found is not None:
+            os.close(found[0])
+
+    def _path(self, page_id: int) -> str:
+        return os.path.join(self._folder.path, deliveries_name(page_id))
+
+
+def read_deliveries(page: Page) -> FoundDeliveries:
+    """How often the messages of a page were given.  Raises: AccessError."""
+    folder, name = page.folder, deliveries_name(page.page_id)
+    path = os.path.join(folder.path, name)
+    try:
+        fd = open_file(folder.directory_fd, name, path, writable=False)
+    except NotFoundError:
+        return FoundDeliveries({}, False, [])
+    try:
+        data = read_at(fd, content_bytes(fd), 0, path)
+    finally:
+        os.close(fd)
+    return parse_deliveries(data, page.page_id, page.identity(), path)
+
+
+def remove_deliveries(folder: AddressFolder, page_id: int) -> None:
+    """Remove the deliveries of a page that is gone.  Raises: AccessError."""
+    name = deliveries_name(page_id)
+    remove_file(folder.directory_fd, name, os.path.join(folder.path, name))

@@ -1,0 +1,229 @@
+"""Messages of a page store that are given again: with a count that survives the process, a delay, and not for ever."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from binlog.cli.main import main
+from binlog.format.pagestore.names import DELIVERIES_FILE
+from binlog.pagestore import PageStore, PageStoreOptions, Xid, check_page_store, read_queue
+from binlog.pagestore import deliveries as module
+from binlog.storage.group_commit import Mode
+from tests.support.journals import flip
+
+OPTIONS = PageStoreOptions(mode=Mode.FLUSH, deliveries_max=5)
+
+
+def _dies(path: Path, work: Callable[[PageStore], object]) -> None:
+    """Have a process open the store, do something, and be killed."""
+    child = os.fork()
+    if child == 0:
+        try:
+            kept = work(PageStore(path, OPTIONS))
+            assert kept is not None
+        finally:
+            os.kill(os.getpid(), signal.SIGKILL)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+
+
+def _filled(path: Path, *bodies: bytes) -> Path:
+    with PageStore(path, OPTIONS) as store:
+        store.create_queue("q")
+        with store.transaction() as transaction:
+            for body in bodies:
+                transaction.put("q", body)
+    return path
+
+
+def _get(store: PageStore, queue: str = "q") -> object:
+    transaction = store.transaction()
+    return transaction, transaction.get(queue)
+
+
+def _get_and_checkpoint(store: PageStore) -> object:
+    kept = _get(store)
+    store.checkpoint()
+    return kept
+
+
+def test_a_message_that_kills_its_process_is_counted_and_dead_in_the_end(tmp_path: Path) -> None:
+    path = _filled(tmp_path / "s", b"poison", b"other")
+    for count in range(5):
+        _dies(path, _get)
+        assert check_page_store(path) == []
+        assert [message.delivery_count for message in read_queue(path, "q")] == [count + 1, 0]
+    with PageStore(path, OPTIONS) as store:
+        with store.transaction() as transaction:
+            got = transaction.get("q")
+            assert got is not None
+            assert (got.body, got.delivery_count) == (b"other", 0)
+        assert store.waiting_count("q") == 0
+        with store.transaction() as transaction:
+            dead = transaction.get("dead-letters")
+            assert dead is not None
+            assert (dead.body, dead.delivery_count) == (b"poison", 0)
+    assert check_page_store(path) == []
+
+
+def test_the_commands_show_what_was_given(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = _filled(tmp_path / "s", b"one", b"two")
+    _dies(path, _get)
+    assert main(["pagestore", "stat", str(path), "--json"]) == 0
+    assert json.loads(capfd.readouterr().out)["queues"][0]["given_count"] == 1
+    assert main(["pagestore", "print", str(path), "q", "--json"]) == 0
+    assert [json.loads(line)["delivery_count"] for line in capfd.readouterr().out.splitlines()] == [1, 0]
+
+
+def test_deaths_and_rollbacks_are_counted_together(tmp_path: Path) -> None:
+    path = _filled(tmp_path / "s", b"one")
+    _dies(path, _get)
+    with PageStore(path, OPTIONS) as store:
+        transaction = store.transaction()
+        got = transaction.get("q")
+        assert got is not None
+        assert got.delivery_count == 1
+        transaction.rollback(delay=0)
+    _dies(path, _get)
+    _dies(path, _get_and_checkpoint)
+    assert [message.delivery_count for message in read_queue(path, "q")] == [4]
+
+
+def test_a_delay_is_waited_for_and_others_are_got_meanwhile(tmp_path: Path) -> None:
+    path = _filled(tmp_path / "s", b"poison", b"other")
+    with PageStore(path, OPTIONS) as store:
+        for turn in range(2):
+            transaction = store.transaction()
+            got = transaction.get("q")
+            assert got is not None
+            assert (got.body, got.delivery_count) == (b"poison", turn)
+            began = time.monotonic()
+            transaction.rollback(delay=turn * 0.5)
+        assert store.waiting_count("q") == 1
+        with store.transaction() as transaction:
+            other = transaction.get("q")
+            assert other is not None
+            assert other.body == b"other"
+        while (found := _get(store))[1] is None:  # type: ignore[index]
+            assert time.monotonic() - began < 20
+        assert time.monotonic() - began >= 0.5
+        found[0].rollback(delay=60)  # type: ignore[index]
+        assert _get(store)[1] is None  # type: ignore[index]
+        for wrong in (-1.0, float("nan")):
+            with pytest.raises(ValueError, match="delay"):
+                store.transaction().rollback(delay=wrong)
+        store.delete_queue("q")  # what waits is nobody's
+    assert check_page_store(path) == []
+
+
+def test_a_message_is_dead_when_it_comes_back_for_the_last_time(tmp_path: Path) -> None:
+    path = _filled(tmp_path / "s", b"poison")
+    options = PageStoreOptions(mode=Mode.FLUSH, deliveries_max=2, dead_letters="dead")
+    with PageStore(path, options) as store:
+        for turn in range(2):
+            assert ("dead" in store.queues) is False
+            transaction = store.transaction()
+            assert transaction.get("q") is not None, turn
+            transaction.rollback(delay=0)
+        assert (store.waiting_count("q"), store.waiting_count("dead")) == (0, 1)
+        for _ in range(4):  # dead letters do not die
+            transaction = store.transaction()
+            assert transaction.get("dead") is not None
+            transaction.rollback(delay=0)
+    with pytest.raises(ValueError, match="deliveries_max"):
+        PageStoreOptions(deliveries_max=0)
+    assert check_page_store(path) == []
+
+
+def test_a_shared_message_dies_in_one_queue_only(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    with PageStore(path, PageStoreOptions(mode=Mode.FLUSH, deliveries_max=1)) as store:
+        for name in ("a", "b"):
+            store.create_queue(name)
+        with store.transaction() as transaction:
+            transaction.put_shared(("a", "b"), b"shared" * 1000)
+        transaction = store.transaction()
+        assert transaction.get("a") is not None
+        transaction.rollback()
+        with store.transaction() as transaction:
+            for name in ("b", "dead-letters"):
+                got = transaction.get(name)
+                assert got is not None
+                assert (got.body, got.delivery_count) == (b"shared" * 1000, 0)
+    assert check_page_store(path) == []
+
+
+def test_what_a_prepared_transaction_got_is_counted_as_it_comes_back(tmp_path: Path) -> None:
+    path = _filled(tmp_path / "s", b"one")
+    xid = Xid(1, b"x")
+
+    def prepare(store: PageStore) -> object:
+        transaction = store.transaction()
+        transaction.get("q")
+        transaction.prepare(xid)
+        return transaction
+
+    _dies(path, _get)
+    _dies(path, prepare)
+    with PageStore(path, OPTIONS) as store:
+        store.rollback_prepared(xid)
+        assert read_queue(path, "q")[0].delivery_count == 2
+
+
+def test_no_count_is_of_a_message_in_a_queue_that_was_made_later(tmp_path: Path) -> None:
+    """It has the pages and the keys of the one that was deleted."""
+    path = _filled(tmp_path / "s", b"one")
+    _dies(path, _get)
+    with PageStore(path, OPTIONS) as store:
+        store.delete_queue("q")
+    _filled(path, b"one")
+    assert [message.delivery_count for message in read_queue(path, "q")] == [0]
+    with PageStore(path, OPTIONS) as store, store.transaction() as transaction:
+        got = transaction.get("q")
+        assert got is not None
+        assert got.delivery_count == 0
+
+
+def test_the_file_does_not_grow_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_BYTES_MAX", 4096)
+    path = _filled(tmp_path / "s", *[b"%d" % number for number in range(10)])
+    with PageStore(path, OPTIONS) as store:
+        kept = _get(store)
+        for _ in range(1000):
+            with store.transaction() as transaction:
+                got = transaction.get("q")
+                assert got is not None
+                transaction.put("q", got.body)
+        assert (path / DELIVERIES_FILE).stat().st_size <= 4096 + 64
+        assert kept is not None
+        assert read_queue(path, "q")[0].delivery_count == 1
+
+
+@pytest.mark.parametrize("at", [0, 20, 32, 63])
+def test_what_is_damaged_in_the_file_counts_for_nothing(tmp_path: Path, at: int) -> None:
+    path = _filled(tmp_path / "s", b"one", b"two")
+    _dies(path, lambda store: [_get(store), _get(store)])
+    flip(path / DELIVERIES_FILE, at)
+    counts = [message.delivery_count for message in read_queue(path, "q")]
+    assert counts == ([0, 0] if at < 32 else [0, 1])
+    with PageStore(path, OPTIONS) as store:
+        kept = [_get(store) for _ in range(2)]
+        found = [each[1].delivery_count for each in kept]  # type: ignore[index]
+    assert found == counts
+    assert [message.delivery_count for message in read_queue(path, "q")] == [count + 1 for count in counts]
+
+
+def test_without_room_messages_are_given_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = _filled(tmp_path / "s", b"one", b"two")
+    with PageStore(path, OPTIONS) as store:
+        kept = [_get(store)]
+        with monkeypatch.context() as patched:
+            patched.setattr(module, "write_brief", lambda *_: 28)  # ENOSPC
+            kept.append(_get(store))
+        assert all(each[1] is not None for each in kept)  # type: ignore[index]

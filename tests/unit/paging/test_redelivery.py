@@ -1,0 +1,249 @@
+"""Messages that are given again: after a delay, with a count that survives the process, and not for ever."""
+
+from __future__ import annotations
+
+import errno
+import os
+import queue
+import signal
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from binlog import Mode, open_queue
+from binlog.errors import ClosedError, PoisonedError, StateError
+from binlog.format.paging.deliveries_file import DELIVERIES_HEADER, delivery_at
+from binlog.format.paging.names import DELIVERIES_END
+from binlog.paging import page_deliveries
+from binlog.paging.inspection import check_paging, look_at_paging, read_given
+from binlog.paging.queue import Queue
+from binlog.storage.delayed import retry_delay
+from tests.support.journals import flip
+from tests.support.queues import SECONDS, SMALL, bodies, copied, taken
+
+
+def _dies(folder: Path, work: Callable[[Queue], object]) -> None:
+    """Have a process open the queue, do something, and be killed."""
+    child = os.fork()
+    if child == 0:
+        try:
+            work(open_queue(folder, mode=Mode.FLUSH, options=SMALL, deliveries_max=5))
+        finally:
+            os.kill(os.getpid(), signal.SIGKILL)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+
+
+def _filled(folder: Path, count: int) -> Path:
+    with open_queue(folder, mode=Mode.FLUSH, options=SMALL) as q:
+        for body in bodies(count):
+            q.put(body)
+    return folder
+
+
+def test_a_message_that_is_given_back_again_and_again_does_not_keep_the_others(folder: Path) -> None:
+    with open_queue(folder, mode=Mode.FLUSH) as q:
+        for body in bodies(2):
+            q.put(body)
+        poison = q.get()
+        found: list[bytes] = []
+        while len(found) < 1:
+            q.nack(poison)
+            got = q.get(timeout=SECONDS)
+            if got.place == poison.place:
+                poison = got
+            else:
+                found.append(got.body)
+        assert found == bodies(2)[1:]
+        assert poison.delivery_count == 1
+        assert q.qsize() == 1
+        with pytest.raises(queue.Empty):
+            q.get(timeout=0.001)
+        assert q.get(timeout=SECONDS).delivery_count == 2
+
+
+def test_each_delay_is_twice_as_long_up_to_a_minute() -> None:
+    delays = [retry_delay(count) for count in range(1, 40)]
+    assert delays[:4] == [0.0, 0.1, 0.2, 0.4]
+    assert delays[-1] == 60.0
+    assert delays == sorted(delays)
+
+
+def test_a_delay_is_waited_for_also_by_those_who_wait_already(folder: Path) -> None:
+    with open_queue(folder, mode=Mode.FLUSH) as q:
+        q.put(b"later")
+        got = q.get()
+        found: list[tuple[float, int]] = []
+
+        def wait() -> None:
+            message = q.get(timeout=SECONDS)
+            found.append((time.monotonic(), message.delivery_count))
+
+        waiting = threading.Thread(target=wait)
+        waiting.start()
+        began = time.monotonic()
+        q.nack(got, delay=0.2)
+        assert q.empty()
+        assert q.qsize() == q.unacknowledged_count == 1
+        waiting.join()
+        ((at, count),) = found
+        assert at - began >= 0.2
+        assert count == 1
+        for wrong in (-1, float("nan"), float("inf")):
+            with pytest.raises(ValueError, match="delay"):
+                q.nack(got, delay=wrong)
+
+
+def test_those_that_were_given_back_come_in_the_order_in_which_they_are_due(folder: Path) -> None:
+    with open_queue(folder, mode=Mode.FLUSH) as q:
+        for body in bodies(3):
+            q.put(body)
+        first, second, third = q.get(), q.get(), q.get()
+        q.nack(first, delay=0.02)
+        q.nack(second, delay=0.01)
+        q.nack(third, delay=0)
+        assert [q.get(timeout=SECONDS).place for _ in range(3)] == [third.place, second.place, first.place]
+
+
+def test_a_message_that_kills_its_process_is_counted_and_dead_in_the_end(folder: Path) -> None:
+    _filled(folder, 100)
+    for count in range(5):
+        _dies(folder, lambda q: q.get())
+        assert check_paging(folder) == []
+        assert read_given(folder, "queue") == {(1, 0): count + 1}
+    with open_queue(folder, mode=Mode.FLUSH, options=SMALL, deliveries_max=5) as q:
+        got = q.get()
+        assert (got.body, got.delivery_count) == (bodies(100)[1], 0)
+        q.ack(got)
+        dead = q.dead_letters.get(timeout=SECONDS)
+        assert (dead.body, dead.delivery_count) == (bodies(1)[0], 0)
+        assert q.unacknowledged_count == 98
+    with open_queue(folder, mode=Mode.FLUSH, options=SMALL, deliveries_max=5) as q:
+        assert taken(q) == bodies(98, first=2)
+        assert taken(q.dead_letters) == bodies(1)
+    assert check_paging(folder) == []
+
+
+def test_counts_are_of_each_message_through_kills_in_all_pages(folder: Path) -> None:
+    _filled(folder, 200)
+
+    def work(q: Queue) -> None:
+        for number in range(120):
+            got = q.get()
+            if number % 3 == 0:
+                q.nack(got, delay=0)
+                q.get()
+            if number % 2 == 0:
+                q.ack(got)
+
+    _dies(folder, work)
+    with open_queue(folder, mode=Mode.FLUSH, options=SMALL) as q:
+        found = {}
+        while not q.empty():
+            got = q.get()
+            found[got.body] = got.delivery_count
+    expected = {
+        body: 0 if number >= 120 else 1 + (number % 3 == 0)
+        for number, body in enumerate(bodies(200))
+        if number >= 120 or number % 2
+    }
+    assert found == expected
+
+
+def test_a_message_is_dead_when_it_is_given_back_for_the_last_time(folder: Path) -> None:
+    with open_queue(folder, deliveries_max=2) as q:
+        q.put(b"poison")
+        q.put(b"other")
+        q.nack(q.get())
+        assert q.dead_letters.empty()
+        q.nack(q.get())
+        assert q.get().body == b"other"
+        assert q.dead_letters.qsize() == 1
+        died = copied(folder)
+    with open_queue(died, deliveries_max=2) as q:
+        dead = q.dead_letters
+        assert taken(dead) == [b"poison"]
+        assert taken(q) == [b"other"]
+        with pytest.raises(StateError):
+            _ = dead.dead_letters
+    with pytest.raises(ClosedError):
+        dead.get()
+    with pytest.raises(ValueError, match="deliveries_max"):
+        open_queue(folder, deliveries_max=0)
+
+
+def test_a_death_between_two_steps_of_burying_leaves_the_message_once(folder: Path) -> None:
+    with open_queue(folder, deliveries_max=1) as q:
+        q.put(b"poison")
+        q.nack(q.get())
+    for _ in range(2):
+        with open_queue(folder, deliveries_max=1) as q:
+            assert q.empty()
+            assert q.dead_letters.unacknowledged_count == 1
+
+
+def test_counts_go_with_their_page(folder: Path) -> None:
+    _filled(folder, 200)
+    with open_queue(folder, mode=Mode.FLUSH, options=SMALL) as q:
+        assert taken(q) == bodies(200)
+        q._manager.drain()
+        assert list(folder.rglob(f"*{DELIVERIES_END}")) == []
+    left = next(folder.glob("*/address.txt")).parent / f"000000099{DELIVERIES_END}"
+    left.write_bytes(b"of a page that has gone")
+    with open_queue(folder, options=SMALL):
+        assert not left.exists()
+
+
+@pytest.mark.parametrize("at", [0, DELIVERIES_HEADER.size - 1, delivery_at(0), delivery_at(0) + 7])
+def test_a_count_that_is_damaged_is_told_and_counts_as_none(folder: Path, at: int) -> None:
+    _filled(folder, 3)
+    _dies(folder, lambda q: (q.get(), q.get()))
+    (file,) = folder.rglob(f"*{DELIVERIES_END}")
+    flip(file, at)
+    rules = {problem.rule for problem in check_paging(folder)}
+    assert rules == {"deliveries_header" if at < DELIVERIES_HEADER.size else "delivery_crc"}
+    with open_queue(folder, mode=Mode.FLUSH, options=SMALL) as q:
+        counts = [q.get().delivery_count for _ in range(3)]
+    assert counts == ([0, 0, 0] if at < DELIVERIES_HEADER.size else [0, 1, 0])
+    assert check_paging(folder) == []
+    (page,) = look_at_paging(folder).addresses[0].pages
+    assert page.deliveries == {0: 1, 1: counts[1] + 1, 2: 1}
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
+def test_a_full_disk_keeps_nobody_from_taking_messages(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    with open_queue(folder, mode=Mode.FLUSH) as q:
+        for body in bodies(2):
+            q.put(body)
+        q.get()
+        with monkeypatch.context() as patched:
+            patched.setattr(page_deliveries, "write_brief", lambda *_: number)
+            if number == errno.ENOSPC:
+                assert q.get().body == bodies(2)[1]
+                return
+            with pytest.raises(PoisonedError):
+                q.get()
+        with pytest.raises(PoisonedError):
+            q.get()
+        with pytest.raises(PoisonedError):
+            q.close()
+
+
+def test_the_size_is_right_at_once_after_opening_anew(folder: Path) -> None:
+    _filled(folder, 300)
+    with open_queue(folder, mode=Mode.FLUSH, options=SMALL) as q:
+        for number in range(150):
+            got = q.get()
+            if number % 2:
+                q.ack(got)
+    with open_queue(folder, mode=Mode.FLUSH, options=SMALL) as q:
+        left = 225
+        while left:
+            assert q.qsize() == left
+            q.get()
+            left -= 1
+        assert q.qsize() == 0
