@@ -19,6 +19,8 @@ int binlog_fork_setup(void);
 uint32_t binlog_fork_generation(void);
 int binlog_fd_open(int directory, const char *name, int flags);
 int binlog_fd_close(int fd);
+uint64_t binlog_fd_serial(int fd);
+int binlog_fd_close_serial(int fd, uint64_t serial);
 
 /* mapping.c: files mapped for writing */
 void *binlog_map(int fd, size_t bytes);
@@ -58,9 +60,10 @@ enum binlog_index_limits {
     BINLOG_INDEX_GAP_BYTES = 1048576,
     BINLOG_INDEX_KEPT_MAX = 32
 };
-/* index.c: the index of an open file, as its writers in one process know it.  Python sets `fd`, and all else to 0. */
+/* index.c: the index of an open file, as its writers in one process know it.  Python sets `fd` and which file that is, and all else to 0. */
 struct binlog_index {
     int fd;              /* -1 for none */
+    uint64_t device, inode;
     uint32_t from_crc;   /* the header's running CRC at `from` */
     uint64_t file_bytes; /* its size, with nothing but whole entries, 0 where it is not known */
     uint64_t end;        /* where the last entry's range ends */
@@ -97,6 +100,17 @@ int64_t binlog_index_build(const uint8_t *data, size_t bytes, int to_end, struct
 int64_t binlog_index_verify(const uint8_t *entries, int64_t count, const uint8_t *data, size_t bytes,
                             struct binlog_index_state *state);
 
+/* place.c: where an open log file lies.  Python fills it in; `changed_ns` and `looked_ns` are 0 at first. */
+struct binlog_place {
+    uint64_t device, inode; /* the file's */
+    int directory;          /* the descriptor of its directory ... */
+    uint64_t directory_device, directory_inode;
+    int at;           /* the name is looked up from here, AT_FDCWD for a path */
+    const char *name; /* NULL for none, which holds always */
+    int64_t changed_ns, looked_ns; /* the directory's time of change, and when the name was looked up */
+};
+int binlog_fd_is(int fd, uint64_t device, uint64_t inode);
+
 /* An open log file, as its writers in one process know it.  Python fills it in under the file's lock. */
 struct binlog_file {
     int fd;
@@ -114,6 +128,7 @@ struct binlog_file {
     int step;               /* where the last commit that failed did so */
     void *bell;             /* mapped, or NULL */
     uint8_t *buffer;        /* the group: what is checked is what is written */
+    struct binlog_place place;
     struct binlog_index index;
 };
 int binlog_index_flush(struct binlog_file *file); /* index.c */

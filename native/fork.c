@@ -21,18 +21,32 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static pthread_mutex_t table_mutex = PTHREAD_MUTEX_INITIALIZER;
-static int *table;
+static struct entry {
+    int fd;
+    uint64_t device, inode, serial;
+} *table;
+static uint64_t last_serial;
 static size_t table_count, table_room;
 static volatile uint32_t *not_forked; /* 1 here, 0 in a child */
 static uint32_t generation;
 
+/* Closes a descriptor that is still what was opened: a program that closed all it had, as a daemon does, may have given its
+ * number to a file of its own. */
+static int close_own(const struct entry *entry)
+{
+    if (!binlog_fd_is(entry->fd, entry->device, entry->inode))
+        return 0;
+    return close(entry->fd) == 0 ? 0 : -errno;
+}
+
 static void start_generation(void)
 {
     for (size_t i = 0; i < table_count; i++)
-        close(table[i]);
+        close_own(&table[i]);
     table_count = 0;
     generation++;
     *not_forked = 1;
@@ -79,12 +93,20 @@ uint32_t binlog_fork_generation(void)
     return generation;
 }
 
+/* Forgets a descriptor that was closed behind our back, and whose number was given to another file. */
+static void forget(int fd)
+{
+    for (size_t i = 0; i < table_count; i++)
+        if (table[i].fd == fd)
+            table[i--] = table[--table_count];
+}
+
 static int make_room(void)
 {
     if (table_count < table_room)
         return 0;
     size_t room = table_room ? 2 * table_room : 16;
-    int *larger = realloc(table, room * sizeof *table);
+    struct entry *larger = realloc(table, room * sizeof *table);
     if (!larger)
         return -ENOMEM;
     table = larger;
@@ -99,14 +121,39 @@ int binlog_fd_open(int directory, const char *name, int flags)
     pthread_mutex_lock(&table_mutex);
     int result = make_room();
     if (result == 0) {
+        struct stat status;
         result = openat(directory, name, flags);
-        if (result >= 0)
-            table[table_count++] = result;
-        else
+        if (result < 0)
             result = -errno;
+        else if (fstat(result, &status) == 0) {
+            forget(result);
+            table[table_count++] = (struct entry){result, status.st_dev, status.st_ino, ++last_serial};
+        } else {
+            int failed = -errno;
+            close(result);
+            result = failed;
+        }
     }
     pthread_mutex_unlock(&table_mutex);
     return result;
+}
+
+/* Which of all that were registered a descriptor is: its number alone may be another one's by the time it is closed. */
+uint64_t binlog_fd_serial(int fd)
+{
+    uint64_t serial = 0;
+    pthread_mutex_lock(&table_mutex);
+    for (size_t i = 0; i < table_count; i++)
+        if (table[i].fd == fd)
+            serial = table[i].serial;
+    pthread_mutex_unlock(&table_mutex);
+    return serial;
+}
+
+/* Closes the descriptor with this serial; nothing if it was closed behind our back. */
+int binlog_fd_close_serial(int fd, uint64_t serial)
+{
+    return binlog_fd_serial(fd) == serial ? binlog_fd_close(fd) : 0;
 }
 
 int binlog_fd_close(int fd)
@@ -114,9 +161,10 @@ int binlog_fd_close(int fd)
     int result = -EBADF;
     pthread_mutex_lock(&table_mutex);
     for (size_t i = 0; i < table_count; i++) {
-        if (table[i] == fd) {
+        if (table[i].fd == fd) {
+            struct entry entry = table[i];
             table[i] = table[--table_count];
-            result = close(fd) == 0 ? 0 : -errno;
+            result = close_own(&entry);
             break;
         }
     }

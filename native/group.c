@@ -22,7 +22,7 @@
 
 #include "big_endian.h"
 #include "commit.h"
-#include "file_status.h"
+#include "place.h"
 #include "segment.h"
 
 #define AWAIT_NS ((int64_t)20 * 1000 * 1000)
@@ -36,12 +36,10 @@ static int is_busy(int result)
 }
 
 /* 0 where file and segment are as a commit leaves them; BINLOG_LOOK for anything else, which Python looks at; or -errno. */
-static int look_at(const struct binlog_file *file, const struct binlog_segment *segment, uint8_t *header,
+static int look_at(struct binlog_file *file, const struct binlog_segment *segment, uint8_t *header,
                    struct live *live)
 {
-    uint64_t file_bytes;
-    int named;
-    if (file_status(file->fd, &file_bytes, &named) != 0 || !named) /* what is written to a file without a name is lost */
+    if (!place_leads(&file->place)) /* nobody would find what is written to a file without its name */
         return BINLOG_LOOK;
     int result = commit_read_header(file->fd, header);
     if (result != 0)
@@ -52,12 +50,21 @@ static int look_at(const struct binlog_file *file, const struct binlog_segment *
     return live_is_plain(file, header, live) ? 0 : BINLOG_LOOK;
 }
 
-/* Waits for the file's lock, -EAGAIN once the time of `own` is up.  In a mixed log nobody of ours asks for it in the first
- * BREATH_NS of each BREATH_PERIOD_NS: a program that polls for it, and never queues, finds it free then, however many of ours
- * are at it.  The clock is the whole kernel's (in a time namespace of its own a process breathes at other times, and takes
- * from the others' breath). */
+/* Whether the descriptor was not closed behind our back.  A lock of whatever has its number now would be another's. */
+static int is_ours(const struct binlog_file *file)
+{
+    return !file->place.name || binlog_fd_is(file->fd, file->place.device, file->place.inode);
+}
+
+/* Waits for the file's lock, -EAGAIN once the time of `own` is up, BINLOG_LOOK if the descriptor is not ours any more.
+ *
+ * In a mixed log nobody of ours asks for it in the first BREATH_NS of each BREATH_PERIOD_NS: a program that polls for it, and
+ * never queues, finds it free then, however many of ours are at it.  The clock is the whole kernel's (in a time namespace of
+ * its own a process breathes at other times, and takes from the others' breath). */
 static int lock_in_turn(const struct binlog_file *file, const struct binlog_append *own)
 {
+    if (!is_ours(file))
+        return BINLOG_LOOK;
     int64_t phase = file->queue ? segment_now_ns() % BREATH_PERIOD_NS : BREATH_NS;
     struct timespec rest = {.tv_nsec = BREATH_NS - phase};
     if (phase < BREATH_NS && nanosleep(&rest, NULL) != 0)
@@ -244,8 +251,10 @@ static int lock_in_doubt(const struct binlog_file *file, struct binlog_segment *
                          const struct binlog_append *own)
 {
     int result = lock_as_deputy(file, segment, own);
-    if (result == -EAGAIN)
-        result = file->queue ? lock_in_turn(file, own) : binlog_try_lock(file->fd);
+    if (result == -EAGAIN && !file->queue)
+        result = is_ours(file) ? binlog_try_lock(file->fd) : BINLOG_LOOK;
+    else if (result == -EAGAIN)
+        result = lock_in_turn(file, own);
     return is_busy(result) ? -EAGAIN : result;
 }
 
@@ -324,6 +333,8 @@ int binlog_append(struct binlog_file *file, struct binlog_segment *segment, stru
     own->ticket = -1;
     own->outcome = 0;
     own->step = 0;
+    if (!is_ours(file))
+        return BINLOG_LOOK;
     int can_stage = own->timeout_ns != 0 && segment && segment->ring >= 0;
     int taken = file->queue || (can_stage && atomic_load_explicit(&segment->shared->led, memory_order_relaxed));
     int result = taken ? -EAGAIN : binlog_try_lock(file->fd);

@@ -176,6 +176,8 @@ static int find_end(const struct binlog_file *file, struct binlog_index *index, 
     int named;
     uint8_t last[INDEX_ENTRY_BYTES];
 
+    if (!binlog_fd_is(index->fd, index->device, index->inode)) /* closed behind our back: another file has its number */
+        return -ESTALE;
     if (file_status(index->fd, &file_bytes, &named) != 0 || !named)
         return -ESTALE;
     if (file_bytes == index->file_bytes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from binlog.errors import CorruptError, GoneError, NotFoundError
+from binlog.errors import AccessError, CorruptError, GoneError, NotFoundError
 from binlog.format.log_header import FIRST_OFFSET, LOG_HEADER
 from binlog.format.names import NUMBER_FIRST
 from binlog.format.ref import Ref
@@ -25,6 +25,9 @@ _LOOK_SECONDS = 5.0
 _LOOK_SECONDS_MIXED = 0.05
 
 
+# How often a reader at the end of an open file sees that the file and the directory are still there.
+_THERE_SECONDS = 1.0
+
 # A batch's offsets have 32 bits, and one record may be 2 GiB long.
 _RECORDS_MOST = 1 << 30
 _BYTES_MOST = 1 << 30
@@ -41,6 +44,7 @@ class Cursor:
         self._place: Place | None = None
         self._late = LateRecords()
         self._read_from: Place | None = None
+        self._looked = time.monotonic()
         if not self._open_start() and not isinstance(start, Ref):
             # The end of a log with no files yet is its beginning: what comes is after it, and after now.
             if isinstance(start, Sequence) and start.number:
@@ -53,6 +57,8 @@ class Cursor:
         See Reader.read_batch for what is raised.
         """
         place = self._ready_place()
+        if place is not None and self._open_lost():
+            place = self._ready_place()
         if place is None:
             return None
         self._read_from = place
@@ -82,6 +88,7 @@ class Cursor:
     @property
     def position(self) -> Ref:
         """Where the next record in order will be read."""
+        self._open_lost()
         place = self._place
         if place is None:
             return self._start if isinstance(self._start, Ref) else Ref(NUMBER_FIRST, FIRST_OFFSET)
@@ -130,6 +137,14 @@ class Cursor:
         self.directory.close()
 
     def _ready_place(self) -> Place | None:
+        try:
+            return self._find_ready()
+        except (CorruptError, AccessError):
+            if not self._open_lost():  # what was read is of another file
+                raise
+        return self._find_ready()
+
+    def _find_ready(self) -> Place | None:
         while True:
             place = self._place
             if place is None:
@@ -143,12 +158,48 @@ class Cursor:
             if late is not None:
                 return late
             if not place.file.known.closed:
-                if self._was_closed(place):
+                if self._was_closed(place) or self._has_more_after_all(place):
                     continue
                 return None
             if not self._follow:
                 return None
             self._move_on(place)
+
+    def _open_lost(self) -> bool:
+        """Open again what was closed behind our back, as a daemon closes all descriptors; whether it was.
+
+        Raises: GoneError.
+        """
+        place, lost = self._place, not self.directory.intact
+        if lost:
+            self.directory.check_there()
+        if place is None or place.file.intact:
+            return lost
+        self.directory.check_there()
+        try:
+            file = self._open(place.file.number)
+        except NotFoundError:
+            raise GoneError(f"{place.file.path}: the file was removed while its descriptor was closed") from None
+        self._late.close()
+        self._late = LateRecords()
+        self._place = Place(file, place.offset, place.sequence)
+        self._read_from = None
+        return True
+
+    def _has_more_after_all(self, place: Place) -> bool:
+        """Raise GoneError if an open file has lost its name: what is appended from now on goes elsewhere.
+
+        Looked for now and then; true if there is more to read after all.
+        """
+        if time.monotonic() - self._looked < _THERE_SECONDS:
+            return False
+        self._looked = time.monotonic()
+        if place.file.check_named():
+            return False
+        if place.look() or place.file.known.closed:
+            return True  # others closed it and went on meanwhile, and it was pruned or archived
+        text = "the open file was moved away or removed, or another one has its name"
+        raise GoneError(f"{place.file.path}: {text}; what is appended now is not in it")
 
     def _was_closed(self, place: Place) -> bool:
         """Whether a file whose status says that it is open is closed, for the next one that it names is in use."""
@@ -160,6 +211,7 @@ class Cursor:
         try:
             file = self._open(header.next_number)
         except NotFoundError:
+            self.directory.check_there()
             if not self.directory.exists(place.file.number):
                 text = f"file {header.next_number} and those before it were removed while they were being read"
                 raise GoneError(f"{place.file.path}: {text}") from None
@@ -183,6 +235,7 @@ class Cursor:
         while self._place is None:
             numbers = self.directory.numbers()
             if not numbers:
+                self.directory.check_there()
                 return False
             try:
                 self._place = self._starting_place(numbers)

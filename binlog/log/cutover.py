@@ -44,7 +44,7 @@ class Cutover:
             return  # somebody was quicker, as most are where many meet a limit at once
         if not header.ours:
             self._counts.sequence_after(header, file.fd)
-        if self._prepared is not None and self._prepared.number != number:
+        if self._prepared is not None and not (self._prepared.number == number and self._prepared.intact):
             self.discard()
         if self._prepared is None:
             self._prepared = PreparedFile(
@@ -78,7 +78,7 @@ class Cutover:
         return self._counts.sequence_after(header, file.fd)
 
     def _name_prepared(self, file: WritableFile, header: LogHeader, number: int) -> bool:
-        if self._prepared is None or self._prepared.number != number:
+        if self._prepared is None or self._prepared.number != number or not self._prepared.intact:
             self.discard()
             self._prepared = PreparedFile(
                 self._directory, number, file_bytes=self._file_bytes, access=file.access(self._permissions)

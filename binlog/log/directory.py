@@ -11,7 +11,7 @@ import os
 from contextlib import suppress
 from itertools import islice, pairwise
 
-from binlog.errors import CorruptError, NotFoundError, VersionError
+from binlog.errors import AccessError, CorruptError, GoneError, NotFoundError, VersionError
 from binlog.format.log_header import LogHeader, Status
 from binlog.format.names import (
     NUMBER_FIRST,
@@ -30,7 +30,8 @@ from binlog.log.witnesses import Following, believe_status, believe_tail
 from binlog.storage.boot import boot_id
 from binlog.storage.failures import own_errors
 from binlog.storage.file_access import FileAccess, access_like, access_of_directory
-from binlog.storage.files import content_bytes, list_names, open_file, open_named_directory
+from binlog.storage.files import content_bytes, list_names, open_directory, open_file, open_named_directory
+from binlog.storage.identity import AT_FDCWD, Identity, close_own, identity_of, is_identity
 
 # Of the numbers that a listing lacks, so many are looked for: a log has no gaps, so there is hardly ever one.
 _LOOK_FOR_MAX = 64
@@ -40,7 +41,7 @@ _LISTINGS_MAX = 100
 
 
 class LogDirectory:
-    """A directory held open, so that a rename above it leads nobody astray.
+    """A directory held open, so that no name is looked up in another one; see `check_there` for one that was moved.
 
     A forked child may go on using it: it has no lock, and its one position, that of a listing, is never used.
     """
@@ -49,6 +50,74 @@ class LogDirectory:
         self.path = os.fspath(path)
         self.fd = -1  # what `close` finds where opening fails
         self.fd = open_named_directory(self.path)
+        self.identity = identity_of(self.fd)
+        # Not normalized: `link/..` is not where the link is.
+        self._absolute = self.path if os.path.isabs(self.path) else os.path.join(os.getcwd(), self.path)
+        self._root = os.stat("/")
+
+    @property
+    def intact(self) -> bool:
+        """Whether the descriptor was not closed behind our back."""
+        return is_identity(self.fd, self.identity)
+
+    def check_there(self) -> None:
+        """Raise GoneError if the path does not lead to this directory any more.
+
+        If the descriptor was closed behind our back, as a daemon does, the directory is opened again.
+        """
+        if not self.intact:
+            try:
+                fd = open_directory(self._absolute)
+            except AccessError as error:
+                raise GoneError(f"{self.path}: the directory is not there any more") from error
+            if identity_of(fd) != self.identity:
+                os.close(fd)
+                raise GoneError(f"{self.path}: another directory has this path now")
+            self.fd = fd
+        elif os.fstat(self.fd).st_nlink == 0:
+            raise GoneError(f"{self.path}: the directory was removed")
+        elif not self._leads_here():
+            raise GoneError(f"{self.path}: the directory was moved or replaced; this path does not lead to it any more")
+
+    def _leads_here(self) -> bool:
+        """Whether the path leads here, or cannot be followed from where this process is by now."""
+        if (there := self._at_path()) is None:
+            return not os.path.samestat(os.stat("/"), self._root)
+        return there == self.identity or not os.path.samestat(os.stat("/"), self._root)
+
+    def _at_path(self) -> Identity | None:
+        try:
+            status = os.stat(self._absolute)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError:
+            return self.identity  # after setuid(2), say, this process may not look there
+        return Identity(status.st_dev, status.st_ino)
+
+    def place_of(self, name: str) -> tuple[int, str]:
+        """From where, and by what name, the compiled code looks for a file: by its path, if that can be followed."""
+        try:
+            status = os.stat(self._absolute)
+        except OSError:
+            return self.fd, name
+        followed = Identity(status.st_dev, status.st_ino) == self.identity
+        return (AT_FDCWD, os.path.join(self._absolute, name)) if followed else (self.fd, name)
+
+    def check_leads_to(self, number: int, identity: Identity) -> bool:
+        """As `leads_to`, by way of the path.  Raises: GoneError, as `check_there`."""
+        with suppress(OSError):
+            status = os.stat(os.path.join(self._absolute, log_file_name(number)), follow_symlinks=False)
+            if Identity(status.st_dev, status.st_ino) == identity:
+                return True
+        self.check_there()
+        return self.leads_to(number, identity)
+
+    def leads_to(self, number: int, identity: Identity) -> bool:
+        """Whether the name of a log file leads to the file that was opened by it."""
+        with suppress(FileNotFoundError):
+            status = os.stat(log_file_name(number), dir_fd=self.fd, follow_symlinks=False)
+            return Identity(status.st_dev, status.st_ino) == identity
+        return False
 
     def access(self) -> FileAccess:
         """Owner, group and mode of the newest log file, or of the first one of a log without files."""
@@ -217,7 +286,7 @@ class LogDirectory:
         """Give the directory back."""
         fd, self.fd = self.fd, -1
         if fd >= 0:
-            os.close(fd)
+            close_own(fd, self.identity)
 
     def __del__(self) -> None:
         self.close()

@@ -23,6 +23,7 @@ from binlog.log.options import WriterOptions
 from binlog.storage.failures import own_errors
 from binlog.storage.file_access import access_of_directory
 from binlog.storage.files import create_file, flags_to_open, open_directory
+from binlog.storage.identity import close_own, identity_of
 from binlog.storage.native import lib
 from binlog.storage.ranges import Ranges
 
@@ -126,6 +127,7 @@ class Draft:
             # It stays its maker's, who alone may have the log adopt it; the log then gives it another owner.
             access = access_of_directory(folder_fd)._replace(owner=os.geteuid())
             self._fd = create_file(folder_fd, os.path.basename(self.path), self.path, access)
+            self._identity = identity_of(self._fd)
         finally:
             os.close(folder_fd)
 
@@ -173,7 +175,7 @@ class Draft:
         """Give the file back.  It stays where it is."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
-            os.close(fd)
+            close_own(fd, self._identity)
 
     def __enter__(self) -> Self:
         return self

@@ -35,11 +35,12 @@ class FileReader:
 
     def __init__(self, directory: LogDirectory, number: int, *, record_bytes_max: int) -> None:
         self.number = number
-        self._directory_fd = directory.fd
+        self._directory = directory
         self._record_bytes_max = record_bytes_max
         self._doorbell: Doorbell | None = None
         self._opened: OpenedFile | None = None  # what `close` finds where opening fails
         self._opened = directory.opened(number)
+        self.identity = self._opened.identity
         self.path = self._opened.path
         self.content = self._opened.content
         self.known = KnownHeader(number, self.path, directory.believe)
@@ -49,6 +50,15 @@ class FileReader:
     def header(self) -> LogHeader:
         """The header last read, in full; `known` tells what is asked for most with less work."""
         return self.known.header
+
+    @property
+    def intact(self) -> bool:
+        """Whether the descriptor was not closed behind our back."""
+        return self._opened is not None and self._opened.intact
+
+    def check_named(self) -> bool:
+        """Whether the name of the file still leads to it.  Raises: GoneError if the directory went."""
+        return self._directory.check_leads_to(self.number, self.identity)
 
     def doorbell_and_seen(self) -> tuple[Doorbell, int]:
         """The bell to wait on, and its value as it was before the last look."""
@@ -167,7 +177,7 @@ class FileReader:
         return [first] if found is None else [found, first]
 
     def _search(self, find: Callable[[IndexSearch], _Found | None]) -> _Found | None:
-        index = open_index(self._directory_fd, self.number, self.path)
+        index = open_index(self._directory.fd, self.number, self.path)
         if index is None:
             return None
         try:

@@ -71,6 +71,11 @@ class IndexWriting:
         """The index's descriptor."""
         return self._descriptor.fd
 
+    @property
+    def intact(self) -> bool:
+        """Whether its descriptor was not closed behind our back."""
+        return self._descriptor.intact
+
     def cut(self, header: LogHeader, tail: int) -> bool:
         """Take away what cannot be there; whether this is an index to go on with.
 

@@ -7,12 +7,15 @@ header_reading says.  What C believes, that would believe as well.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 
 from binlog.errors import CorruptError
 from binlog.format.log_header import LOG_HEADER, Flag, LogHeader, block_seed, parse_log_header
 from binlog.log.header_reading import settled_bytes
 from binlog.storage.content import Content
+from binlog.storage.failures import failure
+from binlog.storage.identity import Identity, identity_of, is_identity
 from binlog.storage.native import ffi, lib
 
 _TAIL = LOG_HEADER.offset("tail")
@@ -48,6 +51,7 @@ class KnownHeader:
         """Read it for the first time.  Raises: CorruptError; VersionError; AccessError."""
         header, data = settled_bytes(content, self._number, self._path)
         self._content = content
+        self._identity = identity_of(content) if isinstance(content, int) else Identity(0, 0)
         # Without a descriptor the C is unsure of everything, and asks us: an archive's header never changes.
         self._known.fd = content if isinstance(content, int) else -1
         self._known.seed = block_seed(header.uuid, self._number)
@@ -97,6 +101,8 @@ class KnownHeader:
         return self.closed
 
     def _look_carefully(self) -> None:
+        if isinstance(self._content, int) and not is_identity(self._content, self._identity):
+            raise failure(errno.EBADF, self._path, "reading")
         before = self.header
         header, data = settled_bytes(self._content, self._number, self._path, known=before)
         if header.tail < before.tail:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections import deque
 
+from binlog.errors import AccessError, CorruptError
 from binlog.log.place import Place
 
 KEEP_SECONDS = 10.0
@@ -44,12 +45,21 @@ class LateRecords:
         if not self.mixed and now - self._looked < _LOOK_SECONDS:
             return None
         self._looked = now
-        for _, place in self._left:
-            if place.look():
-                return place
+        for each in list(self._left):
+            if self._has_more(each):
+                return each[1]
         while len(self._left) > 1 and (now - self._left[0][0] > KEEP_SECONDS or len(self._left) > _FILES_MAX):
             self._left.popleft()[1].file.close()  # it was looked at just now
         return None
+
+    def _has_more(self, left: tuple[float, Place]) -> bool:
+        try:
+            return left[1].look()
+        except (CorruptError, AccessError):
+            if left[1].file.intact:
+                raise
+            self._left.remove(left)  # closed behind our back, as a daemon closes all descriptors
+            return False
 
     def close(self) -> None:
         """Give the files back."""

@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING, Self
 
 from binlog.storage.content import Content
+from binlog.storage.identity import close_own, identity_of, is_identity
 
 if TYPE_CHECKING:
     from binlog.storage.archive_content import ArchiveContent
@@ -18,10 +19,11 @@ class OpenedFile:
     fd: of whichever it is, to ask the file system with; offsets in an archive are not those of the log file.
     """
 
-    __slots__ = ("archive", "content", "fd", "path")
+    __slots__ = ("archive", "content", "fd", "identity", "path")
 
     def __init__(self, fd: int, path: str, archive: ArchiveContent | None = None) -> None:
         self.fd = fd
+        self.identity = identity_of(fd)
         self.path = path
         self.archive = archive
         self.content: Content = fd if archive is None else archive
@@ -39,13 +41,18 @@ class OpenedFile:
         """When the log file was last written to: an archive has its time."""
         return os.fstat(self.fd).st_mtime_ns
 
+    @property
+    def intact(self) -> bool:
+        """Whether the descriptor was not closed behind our back."""
+        return is_identity(self.fd, self.identity)
+
     def close(self) -> None:
         """Give it back; a second call does nothing."""
         fd, self.fd = self.fd, -1
         if self.archive is not None:
             self.archive.close()
         elif fd >= 0:
-            os.close(fd)
+            close_own(fd, self.identity)
 
     def __enter__(self) -> Self:
         return self

@@ -23,6 +23,13 @@ def settle_orphans(directory: LogDirectory, segment: Segment, header: LogHeader)
         segment.drop()
 
 
+def settle_of_another_log(segment: Segment) -> None:
+    """As `settle_orphans`, for the segment of a log that was moved away: nothing tells what is in its file."""
+    note = segment.note()
+    if note.state != NOTE_IDLE:
+        segment.resolve(Outcome.STAGED_AGAIN if note.state == NOTE_GATHERING else Outcome.UNKNOWN)
+
+
 def outcome(note: Note, header: LogHeader, evidence: Evidence) -> Outcome:
     """Whether the note's group is in the file, by what the file says once it was settled."""
     if note.state == NOTE_GATHERING:

@@ -18,6 +18,7 @@ from binlog.log.directory import LogDirectory
 from binlog.storage.boot import boot_id
 from binlog.storage.file_access import FileAccess
 from binlog.storage.files import allocate, create_file, link_file, remove_file, sync, write_at
+from binlog.storage.identity import close_own, identity_of, is_identity
 from binlog.storage.native import fork_generation
 
 
@@ -32,12 +33,18 @@ class PreparedFile:
         self._name = prepared_file_name(number)
         self._path = os.path.join(directory.path, self._name)
         self._fd = create_file(directory.fd, self._name, self._path, access)
+        self._identity = identity_of(self._fd)
         self._named = False
         try:
             self._allocate(file_bytes)
         except BaseException:
             self.discard()
             raise
+
+    @property
+    def intact(self) -> bool:
+        """Whether the descriptor was not closed behind our back."""
+        return is_identity(self._fd, self._identity)
 
     def give_name(self, *, log_uuid: bytes, first_sequence: int, epoch: int = 0, flags: int = 0) -> bool:
         """Write the header, sync it, and give the file its name; False where the name is taken."""
@@ -59,7 +66,7 @@ class PreparedFile:
         fd, self._fd = self._fd, -1
         if fd < 0:
             return
-        os.close(fd)
+        close_own(fd, self._identity)
         if not self._named and self._generation == fork_generation():
             remove_file(self._directory.fd, self._name, self._path)
 

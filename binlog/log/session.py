@@ -36,7 +36,7 @@ from binlog.log.directory import LogDirectory
 from binlog.log.draft import Drafted
 from binlog.log.once import Turn
 from binlog.log.options import WriterOptions
-from binlog.log.orphans import settle_orphans
+from binlog.log.orphans import settle_of_another_log, settle_orphans
 from binlog.log.succession import Succession
 from binlog.log.writable_file import WritableFile, write_close
 from binlog.storage.files import FileSystem, refuse_remote
@@ -93,6 +93,7 @@ class Session(QuickSession):
         self._busy_thread: int | None = None
         self._closed = False
         self._reopen = True
+        directory.check_there()  # after a fork, or if all descriptors were closed, ours may be another file's
         self._poison: PoisonedError | None = None
         self._file: WritableFile | None = None
         self._segment: Segment | None = None
@@ -360,6 +361,7 @@ class Session(QuickSession):
 
     def _run(self, action: _Action[_Result], prepare: Callable[[WritableFile], None] | None) -> _Result:
         while True:
+            self._drop_lost()
             file = self._file = self._file or self._succession.find(reopen=self._reopen)
             if prepare is not None:
                 prepare(file)
@@ -401,6 +403,8 @@ class Session(QuickSession):
                 _inside.remove(own)
             # The name of a file that was removed may lead to another one by now; bytes written to this one would be
             # seen by nobody.
+            if removed:
+                file.sync_moved()
             following = None if removed else self._succession.after(file)
             file.wake()
             self._leave()
@@ -412,6 +416,14 @@ class Session(QuickSession):
         if file.ours:
             file.commits.arm(self, self._append_spare)
         return result
+
+    def _drop_lost(self) -> None:
+        """Let go of what was closed behind our back, as a daemon closes all descriptors, so that it is opened again."""
+        if self._file is not None and not self._file.intact:
+            self._leave()
+        if self._segment is not None and not self._segment.intact:
+            self._stage_in(0, None)
+            self._segment, self._segment_sought = None, False
 
     def _look_for_failure(self, file: WritableFile) -> None:
         """Refuse a file that a failing disk did not let say that it is poisoned; on opening anew, have it say so."""
@@ -434,6 +446,8 @@ class Session(QuickSession):
         """Join the segment, or see to what a leader that died left in it; the header as it is then."""
         if not header.ours:
             return header
+        if self._segment is not None and self._segment.uuid != header.uuid:
+            header = self._leave_segment(self._segment, file)
         segment = self._joined(file, header)
         if segment is None:
             return header
@@ -450,6 +464,16 @@ class Session(QuickSession):
                 self._segment, self._segment_sought = None, False
                 return self._with_segment(file, header)
         return header
+
+    def _leave_segment(self, segment: Segment, file: WritableFile) -> LogHeader:
+        """Go on without the segment of a log that was moved away, once what was staged there is in the new log."""
+        settle_of_another_log(segment)
+        file.drain(segment, confirm=False)
+        segment.wake()
+        segment.retire()
+        self._stage_in(0, None)
+        self._segment, self._segment_sought = None, False
+        return file.header()
 
     def _refuse_own_lock(self) -> None:
         """Raise StateError where this thread holds a lock through another writer, for it might wait for it for ever.

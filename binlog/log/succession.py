@@ -37,6 +37,7 @@ class Succession:
         """
         directory = self._directory
         while True:
+            directory.check_there()
             numbers = directory.numbers()
             try:
                 if not numbers:

@@ -45,6 +45,7 @@ from binlog.storage.failures import failure
 from binlog.storage.file_access import FileAccess, access_like
 from binlog.storage.files import allocate, read_at, sync, write_at
 from binlog.storage.group_commit import Append, CommitFile, commit_foreign
+from binlog.storage.identity import Identity, is_identity
 from binlog.storage.locks import try_lock, unlock
 from binlog.storage.native import lib
 from binlog.storage.ranges import Ranges
@@ -83,7 +84,7 @@ class WritableFile:
         self._prepare_bytes = prepare_bytes
         self._descriptor = Descriptor(directory.fd, log_file_name(number), self.path)
         status = os.fstat(self._descriptor.fd)
-        self._identity = (status.st_dev, status.st_ino)
+        self._identity = Identity(status.st_dev, status.st_ino)
         self._doorbell = Doorbell(self.fd, _BELL)
         self._vouched = False
         self._index: IndexWriting | None = None
@@ -93,9 +94,19 @@ class WritableFile:
         self.commits = CommitFile(self.fd, number, self.path, prepare_bytes=prepare_bytes, strict=strict)
 
     @property
-    def identity(self) -> tuple[int, int]:
+    def identity(self) -> Identity:
         """What tells the file from every other on this machine: device and inode."""
         return self._identity
+
+    @property
+    def intact(self) -> bool:
+        """Whether the descriptor is still the file's, and was not closed behind our back."""
+        return is_identity(self.fd, self._identity)
+
+    def sync_moved(self) -> None:
+        """Put on stable storage what is in a file that was moved away, for nobody else will.  Raises: PoisonedError."""
+        if self.intact and os.fstat(self.fd).st_nlink:
+            self.sync()
 
     def access(self, permissions: int | None = None) -> FileAccess:
         """Owner, group and mode of the files that are made beside it.  permissions: the mode to use instead."""
@@ -110,10 +121,13 @@ class WritableFile:
         """The header, once the file is as a commit or a cutover leaves it; what a death left is put right.
 
         reopen: whether a failed write or sync may be dealt with, by sealing the file, or is still to be refused.
-        Raises: GoneError where the file has lost its name; PoisonedError; CorruptError; VersionError; FullError.
+        Raises: GoneError if the name, or the path of the directory, leads elsewhere; PoisonedError; CorruptError;
+        VersionError; FullError.
         """
-        if os.fstat(self.fd).st_nlink == 0:
-            raise GoneError(f"{self.path} was removed")
+        self._directory.check_there()
+        if not self._directory.leads_to(self.number, self._identity):
+            raise GoneError(f"{self.path} was removed, or moved away")
+        self.commits.watch(self._identity, self._directory.fd, self._directory.identity, *self._place())
         found, header = self._directory.believed_header(self.fd, self.number)
         same_boot = header.boot_id == boot_id()
         verdict = decide(header, FileEvidence(self.fd, self.path), same_boot=same_boot, vouched=self._vouched)
@@ -126,7 +140,7 @@ class WritableFile:
             reason = os.strerror(header.poison_errno)
             raise PoisonedError(f"{self.path}: a write or sync failed before ({reason}); open the log again to recover")
         heal(self.fd, found, header, self.path)
-        lost = self._index is not None and not self.commits.index_followed
+        lost = self._index is not None and not (self.commits.index_followed and self._index.intact)
         if lost or verdict.action is not Action.KEEP or self._index_epoch != header.epoch:
             self._cut_index(header, verdict.tail)
         recovery = Recovery(self._directory, self.number, self.fd)
@@ -148,6 +162,9 @@ class WritableFile:
             self.commits.know(header, self._doorbell)
             self._follow_with_index(header)
         return header
+
+    def _place(self) -> tuple[int, str]:
+        return self._directory.place_of(log_file_name(self.number))
 
     def _settle_turns(self, header: LogHeader, recovery: Recovery) -> LogHeader:
         """Settle what whoever died here was appending as a turn, and only then take the flag back."""
@@ -199,6 +216,8 @@ class WritableFile:
     def complete_index(self, header: LogHeader, *, bytes_max: int | None = CATCH_UP_BYTES_MAX) -> bool:
         """Make what entries are missing; False where they cannot be made, or are of more than so many bytes."""
         self.commits.flush_index()
+        if self._index is not None and not self._index.intact:
+            return False  # the next to settle the file opens it again
         try:
             return self._index is not None and self._index.catch_up(header, header.tail, bytes_max=bytes_max)
         except (BinlogError, OSError):
@@ -406,7 +425,7 @@ class WritableFile:
 
     def close(self) -> None:
         """Close the descriptor, and so free its lock."""
-        if self.commits.index_keeps and try_lock(self.fd):
+        if self.commits.index_keeps and self.intact and try_lock(self.fd):
             self.commits.flush_index()
             unlock(self.fd)
         self._forget_index()

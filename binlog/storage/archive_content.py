@@ -36,6 +36,7 @@ from binlog.format.log_header import FIRST_OFFSET_FOREIGN, HEADER_BYTES, LOG_HEA
 from binlog.format.record import LENGTH_BYTES
 from binlog.storage.content import LostFrameError
 from binlog.storage.files import read_at
+from binlog.storage.identity import close_own, identity_of
 from binlog.storage.zstd import Decompressor, FrameError, checksum_of
 
 
@@ -48,6 +49,7 @@ class ArchiveContent:
 
     def __init__(self, fd: int, path: str) -> None:
         self.fd = fd
+        self._identity = identity_of(fd)
         self.path = path
         self._end: ArchiveEnd | None = None
         self._decompressor = Decompressor()
@@ -224,7 +226,7 @@ class ArchiveContent:
         """Give the archive back."""
         fd, self.fd = self.fd, -1
         if fd >= 0:
-            os.close(fd)
+            close_own(fd, self._identity)
 
     def __del__(self) -> None:
         self.close()

@@ -6,6 +6,7 @@ import os
 
 from binlog.errors import InternalError
 from binlog.storage.files import check_regular, flags_to_open, opening_failure
+from binlog.storage.identity import identity_of, is_identity
 from binlog.storage.native import fork_generation, lib
 
 
@@ -15,25 +16,32 @@ class _Registered:
     There the number may by then belong to another file, so `inherited` is to be asked before any use.
     """
 
-    __slots__ = ("_generation", "fd")
+    __slots__ = ("_generation", "_identity", "_serial", "fd")
 
     def __init__(self, directory_fd: int, name: str, flags: int, path: str) -> None:
         self._generation = fork_generation()
         self.fd = lib.binlog_fd_open(directory_fd, os.fsencode(name), flags)
         if self.fd < 0:
             raise opening_failure(-self.fd, path)
+        self._serial = lib.binlog_fd_serial(self.fd)
+        self._identity = identity_of(self.fd)
 
     @property
     def inherited(self) -> bool:
         """Whether it was opened by a parent, and so is closed here."""
         return self._generation != fork_generation()
 
+    @property
+    def intact(self) -> bool:
+        """Whether it is still open on what it was opened of, and was not closed behind our back."""
+        return is_identity(self.fd, self._identity)
+
     def close(self) -> None:
-        """Close it, which also frees its lock.  Does nothing where it is inherited or closed."""
+        """Close it, which also frees its lock.  Does nothing where it is inherited or closed, by whomever."""
         fd, self.fd = self.fd, -1
         if fd < 0 or self.inherited:
             return
-        result = lib.binlog_fd_close(fd)
+        result = lib.binlog_fd_close_serial(fd, self._serial)
         if result != 0:
             raise InternalError(f"closing descriptor {fd}: {os.strerror(-result)}")
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import enum
 import errno
+import os
 
 from binlog.errors import BinlogError, UnknownOutcomeError
 from binlog.format.log_header import LOG_HEADER, Flag, LogHeader, block_seed
@@ -14,6 +15,7 @@ from binlog.format.record import LENGTH_BYTES, frame
 from binlog.storage.boot import boot_id
 from binlog.storage.doorbell import Doorbell
 from binlog.storage.failures import NO_SPACE, failure, poisoned
+from binlog.storage.identity import Identity, identity_of
 from binlog.storage.locks import busy
 from binlog.storage.native import QuickSession, address, ffi, lib
 from binlog.storage.segment import Segment
@@ -117,6 +119,17 @@ class CommitFile:
         if lib.binlog_file_init(self.core) != 0:
             raise MemoryError("no memory for a group of records")
 
+    def watch(self, own: Identity, directory_fd: int, directory: Identity, at: int, name: str) -> None:
+        """Have each commit see that the descriptor, the directory and the name still are what they were.
+
+        at, name: where the file is looked for by name; see Directory.place_of.
+        """
+        self._name = ffi.new("char[]", os.fsencode(name))
+        self.core.place = {
+            "device": own.device, "inode": own.inode, "directory": directory_fd, "directory_device": directory.device,
+            "directory_inode": directory.inode, "at": at, "name": self._name,
+        }  # fmt: skip
+
     def know(self, header: LogHeader, doorbell: Doorbell) -> None:
         """Take the header, read under the lock, for what the next commit finds unless something happens meanwhile."""
         core = self.core
@@ -131,7 +144,8 @@ class CommitFile:
 
     def follow_with(self, index_fd: int) -> None:
         """Write the index from here on; its descriptor stays the caller's.  -1 for none."""
-        self.core.index = {"fd": index_fd}
+        own = identity_of(index_fd) if index_fd >= 0 else Identity(0, 0)
+        self.core.index = {"fd": index_fd, "device": own.device, "inode": own.inode}
 
     def flush_index(self) -> None:
         """Write what entries are kept for writing together.  The caller holds the file's lock."""

@@ -27,6 +27,7 @@ from dataclasses import dataclass, fields
 import posix_ipc
 
 from binlog.storage.file_access import FileAccess, give_access
+from binlog.storage.identity import identity_of, is_identity
 from binlog.storage.native import QuickSession, address, ffi, fork_generation, lib
 
 _ATTEMPTS = 8
@@ -71,9 +72,12 @@ NOTE_SLOTTED = int(lib.BINLOG_NOTE_SLOTTED)
 class Segment:
     """This process's hold on a segment, with a ring of its own once it has claimed one."""
 
-    def __init__(self, fd: int, core: object, name: str) -> None:
+    def __init__(self, fd: int, core: object, name: str, uuid: bytes) -> None:
+        self.uuid = uuid
         self._fd = fd
         self._name = name
+        self._serial = lib.binlog_fd_serial(fd)
+        self._identity = identity_of(fd)
         self._generation = fork_generation()
         self._retired = False
         self.core = core
@@ -113,7 +117,7 @@ class Segment:
         except BaseException:
             lib.binlog_fd_close(fd)
             raise
-        return cls(fd, core, name)
+        return cls(fd, core, name, uuid)
 
     def claim(self) -> bool:
         """Take a ring for this writer, under the open log file's lock and with nothing staged by the dead.
@@ -137,6 +141,11 @@ class Segment:
     def linked(self) -> bool:
         """Whether others still find the segment by its name."""
         return _leads_to(self._name, self._fd)
+
+    @property
+    def intact(self) -> bool:
+        """Whether its descriptor, and so its locks, were not closed behind our back."""
+        return is_identity(self._fd, self._identity)
 
     def arm(self, session: QuickSession) -> None:
         """Have the session lay records that nobody waits for into the ring, once it has one, until it is retired."""
@@ -192,11 +201,12 @@ class Segment:
         if core == ffi.NULL or self._generation != fork_generation():
             return  # a forked child: the descriptor is closed and the mapping is not there
         try:
-            if self._retired:
+            if self._retired and self.intact:
                 self._leave(core)
         finally:
             lib.binlog_segment_unmap(core)
-            lib.binlog_fd_close(self._fd)  # which gives back every lock; what is staged stays for the next
+            # Which gives back every lock; what is staged stays for the next.
+            lib.binlog_fd_close_serial(self._fd, self._serial)
 
     def _leave(self, core: object) -> None:
         """Give the ring back, and remove the segment where nobody else has one and nothing is staged."""

@@ -1,0 +1,75 @@
+/* Whether a descriptor, and the name of a log file, still lead to the file that was opened.
+ *
+ * Facts relied on:
+ * - close(2): a program that closes descriptors that it does not know may close ours; the number then names another file.
+ * - rename(2), unlink(2): they change the directory, and so its time of change (inode(7), st_ctim).  A kernel before Linux 6.13
+ *   gives changes within one tick of CLOCK_REALTIME_COARSE the same time, so that a time of this very tick says nothing.
+ * - A directory that is itself renamed changes too; one above it does not, so the whole path is looked up now and then.
+ */
+#include "place.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <time.h>
+
+#define LOOK_NS ((int64_t)100 * 1000 * 1000)
+
+struct found {
+    uint64_t device, inode;
+    int64_t changed_s;
+    uint32_t changed_ns;
+};
+
+/* 0 or -errno.  name: "" for the descriptor itself.  The times of a log file are not asked for: see file_status.c. */
+static int find(int at, const char *name, unsigned wanted, struct found *found)
+{
+    struct statx known;
+    struct stat status;
+    const int flags = AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW;
+    if (statx(at, name, flags, wanted, &known) == 0 && (known.stx_mask & wanted) == wanted) {
+        *found = (struct found){makedev(known.stx_dev_major, known.stx_dev_minor), known.stx_ino, known.stx_ctime.tv_sec,
+                                known.stx_ctime.tv_nsec};
+        return 0;
+    }
+    if (fstatat(at, name, &status, flags) != 0)
+        return -errno;
+    *found = (struct found){status.st_dev, status.st_ino, status.st_ctim.tv_sec, (uint32_t)status.st_ctim.tv_nsec};
+    return 0;
+}
+
+/* Whether `fd` is still the file with this device and inode. */
+int binlog_fd_is(int fd, uint64_t device, uint64_t inode)
+{
+    struct found found;
+    return fd >= 0 && find(fd, "", STATX_INO, &found) == 0 && found.device == device && found.inode == inode;
+}
+
+static int64_t clock_ns(clockid_t clock)
+{
+    struct timespec now;
+    clock_gettime(clock, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+/* Whether the name leads to the file, which it is looked up for only if the directory has changed, or after LOOK_NS. */
+int place_leads(struct binlog_place *place)
+{
+    struct found directory, file;
+    int64_t now = clock_ns(CLOCK_MONOTONIC_COARSE);
+    if (!place->name) /* nobody has said which */
+        return 1;
+    if (find(place->directory, "", STATX_INO | STATX_CTIME, &directory) != 0 ||
+        directory.device != place->directory_device || directory.inode != place->directory_inode)
+        return 0;
+    int64_t changed_ns = directory.changed_s * 1000000000 + directory.changed_ns;
+    if (changed_ns == place->changed_ns && now - place->looked_ns < LOOK_NS)
+        return 1;
+    int64_t tick_ns = clock_ns(CLOCK_REALTIME_COARSE); /* before the name is looked up: what changes after it has a later time */
+    if (find(place->at, place->name, STATX_INO, &file) != 0 || file.device != place->device || file.inode != place->inode)
+        return 0;
+    place->changed_ns = changed_ns < tick_ns ? changed_ns : -1;
+    place->looked_ns = now;
+    return 1;
+}
