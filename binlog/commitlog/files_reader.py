@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from bisect import bisect_right
 from collections import OrderedDict
@@ -23,8 +24,10 @@ class FilesReader:
     Raises, in making one: AccessError, NotFoundError where the folder is missing.
     """
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, *, open_max: int = _OPEN_FILES_MAX) -> None:
+        """open_max: how many of its files it keeps open."""
         self.folder = folder
+        self._open_max = open_max
         self._directory_fd = open_directory(folder)
         self._offsets: list[int] = []
         self._open: OrderedDict[int, int] = OrderedDict()
@@ -81,6 +84,17 @@ class FilesReader:
         with own_errors(self.folder, "asking for sizes"):
             return 512 * os.fstat(self._descriptor(start)).st_blocks
 
+    def skip_hole(self, offset: int) -> int:
+        """Return where data comes next in the file that has an offset, or where it ends.  Raises: NotFoundError."""
+        start = self.start_of(offset)
+        with own_errors(self.path_of(start), "looking for data"):
+            try:
+                return start + os.lseek(self._descriptor(start), offset - start, os.SEEK_DATA)
+            except OSError as error:
+                if error.errno != errno.ENXIO:
+                    raise
+                return max(start + self.file_bytes(start), offset)
+
     def pick(self, units: memoryview, bytes_max: int) -> tuple[bytes, int]:
         """The bytes of messages to which units of a queue lead, one behind the other, and how many they are.
 
@@ -96,7 +110,7 @@ class FilesReader:
         if fd is None:
             fd = open_file(self._directory_fd, mapped_file_name(start), self.path_of(start), writable=False)
             self._open[start] = fd
-            if len(self._open) > _OPEN_FILES_MAX:
+            if len(self._open) > self._open_max:
                 os.close(self._open.popitem(last=False)[1])
         self._open.move_to_end(start)
         return fd

@@ -28,7 +28,8 @@ from binlog.storage.files import (
     sync_directory,
     write_at,
 )
-from binlog.storage.mapping import Mapping, erase, write_zeros
+from binlog.storage.mapping import Mapping, erase, erase_data, write_zeros
+from binlog.storage.open_files import PooledFile, pooled_directory
 
 PAGE_BYTES = 4096
 _BLOCK_BYTES = 512  # stat(2), whatever the file system's are
@@ -67,18 +68,30 @@ class MappedFile:
     """
 
     def __init__(
-        self, directory_fd: int, folder: str, offset: int, file_bytes: int, *, buffer: Buffer | None = None
+        self,
+        folder: str | os.PathLike[str],
+        offset: int,
+        file_bytes: int,
+        *,
+        buffer: Buffer | None = None,
+        ahead_bytes: int | None = None,
+        directory: PooledFile | None = None,
     ) -> None:
-        """Open it, or make it: then its name and its size are durable, and its blocks are its own.
+        """Open the file in `folder`, or make it: then its name and its size are durable.
 
-        Its positions are 0.  Raises: CorruptError where it has another size.
+        Its positions are 0.
+        ahead_bytes: how much of it gets blocks at once as bytes are appended; None for all of it when it is made.
+        directory: the folder, if it is open already.
+        Raises: CorruptError where it has another size.
         """
         self.offset = offset
         self.file_bytes = file_bytes
-        self.path = os.path.join(folder, mapped_file_name(offset))
+        self.path = os.path.join(os.path.abspath(folder), mapped_file_name(offset))
         self.wrote = self.committed = self.flushed = 0
         self.store_ms = 0
-        self._directory_fd = directory_fd
+        self._name = mapped_file_name(offset)
+        self._directory = directory or pooled_directory(os.path.abspath(folder))
+        self._ahead_bytes = ahead_bytes
         self._buffer = buffer
         # Who commits or flushes may take long, and nobody who reads waits for that.
         self._putting = threading.Lock()
@@ -87,42 +100,53 @@ class MappedFile:
         self._life = Life.OPEN
         self._poison: PoisonedError | None = None
         self._ready = 0
-        name = mapped_file_name(offset)
+        self._made = False
+        self._file = PooledFile(self.path, self._open)
         try:
-            self._fd = open_file(directory_fd, name, self.path, writable=True)
-        except NotFoundError:
-            self._fd = create_file(directory_fd, name, self.path)
-        try:
-            self._size()
-            self._mapping = Mapping(self._fd, file_bytes, self.path)
+            with self._file as fd:
+                self._size(fd)
+                self._mapping = Mapping(fd, file_bytes, self.path)
         except BaseException:
-            os.close(self._fd)
+            self._file.close()
             raise
+        self._made = True
 
-    def _size(self) -> None:
-        status = os.fstat(self._fd)
+    def _open(self) -> int:
+        """Open it; the first time, make it if it is not there."""
+        with self._directory as directory_fd:
+            try:
+                return open_file(directory_fd, self._name, self.path, writable=True)
+            except NotFoundError:
+                if self._made:
+                    raise
+                return create_file(directory_fd, self._name, self.path)
+
+    def _size(self, fd: int) -> None:
+        status = os.fstat(fd)
         found = status.st_size
         if found == 0:
-            self._make()
+            self._make(fd)
         elif found != self.file_bytes:
             raise CorruptError(self.path, 0, "file_bytes", f"the file has {found} bytes, and not {self.file_bytes}")
-        elif status.st_blocks * _BLOCK_BYTES < self.file_bytes:
+        elif self._ahead_bytes is None and status.st_blocks * _BLOCK_BYTES < self.file_bytes:
             # Only where some are missing: giving blocks counts as writing, and old files go by when they were written.
-            allocate(self._fd, 0, self.file_bytes, self.path)
+            allocate(fd, 0, self.file_bytes, self.path)
 
-    def _make(self) -> None:
+    def _make(self, fd: int) -> None:
         """Give it its size and its blocks, durably."""
-        try:
-            # The size first: so after a crash it is empty, or as long as it should be.
-            with own_errors(self.path, "sizing the file"):
-                os.ftruncate(self._fd, self.file_bytes)
-            allocate(self._fd, 0, self.file_bytes, self.path)
-            sync(self._fd, self.path)
-        except BaseException:
-            # Without its blocks it would be taken for one that was there before.
-            remove_file(self._directory_fd, mapped_file_name(self.offset), self.path)
-            raise
-        sync_directory(self._directory_fd, self.path)
+        with self._directory as directory_fd:
+            try:
+                # The size first: so after a crash it is empty, or as long as it should be.
+                with own_errors(self.path, "sizing the file"):
+                    os.ftruncate(fd, self.file_bytes)
+                if self._ahead_bytes is None:
+                    allocate(fd, 0, self.file_bytes, self.path)
+                sync(fd, self.path)
+            except BaseException:
+                # Without its blocks it would be taken for one that was there before.
+                remove_file(directory_fd, self._name, self.path)
+                raise
+            sync_directory(directory_fd, self.path)
 
     @property
     def end(self) -> int:
@@ -142,8 +166,8 @@ class MappedFile:
     @property
     def modified(self) -> float:
         """When it was written last, in seconds since 1970 UTC."""
-        with own_errors(self.path, "asking for its times"):
-            return os.fstat(self._fd).st_mtime
+        with self._file as fd, own_errors(self.path, "asking for its times"):
+            return os.fstat(fd).st_mtime
 
     def append(self, data: bytes | bytearray | memoryview) -> bool:
         """Append the bytes, all or none; whether they fit.  Durable once they are flushed."""
@@ -205,8 +229,8 @@ class MappedFile:
             if self._buffer is None or stop == self.committed:
                 return self.committed
             self._check()
-            with self._poisoning():
-                write_at(self._fd, self._buffer.view(self.committed, stop), self.committed, self.path)
+            with self._poisoning(), self._file as fd:
+                write_at(fd, self._buffer.view(self.committed, stop), self.committed, self.path)
             self.committed = stop
             if stop == self.file_bytes:
                 self._buffer.give_back()
@@ -220,8 +244,8 @@ class MappedFile:
         with self._putting, self._mapped():
             stop = self.committed
             self._check()
-            with self._poisoning():
-                sync(self._fd, self.path)
+            with self._poisoning(), self._file as fd:
+                sync(fd, self.path)
             self.flushed = stop
             return stop
 
@@ -230,7 +254,8 @@ class MappedFile:
         if not self.hold():
             raise GoneError(f"{self.path} is being removed, or closed")
         try:
-            return read_soon_at(self._fd, max(min(size, self.committed - position), 0), position, self.path)
+            with self._file as fd:
+                return read_soon_at(fd, max(min(size, self.committed - position), 0), position, self.path)
         finally:
             self.release()
 
@@ -238,9 +263,12 @@ class MappedFile:
         """Have it end there, for good: what lies behind is erased, and that is synced.  For recovery."""
         with self._putting, self._mapped():
             self._check()
-            with self._poisoning():
-                erase(self._fd, position, self.file_bytes, self.path)
-                sync(self._fd, self.path)
+            with self._poisoning(), self._file as fd:
+                if self._ahead_bytes is None:
+                    erase(fd, position, self.file_bytes, self.path)
+                else:
+                    erase_data(fd, position, self.file_bytes, self.path)
+                sync(fd, self.path)
             self.wrote = self.committed = self.flushed = self._ready = position
 
     def write_anew(self, stop: int) -> None:
@@ -249,14 +277,15 @@ class MappedFile:
         A process that was killed leaves bytes that nobody has synced; and where a sync had failed, a second one would
         say that all is well without writing them (fsync(2)).
         """
-        before = os.fstat(self._fd)
-        with self._poisoning():
-            for at in range(0, stop, _ANEW_BYTES):
-                data = read_at(self._fd, min(_ANEW_BYTES, stop - at), at, self.path)
-                write_at(self._fd, data, at, self.path)
-            sync(self._fd, self.path)
-        with own_errors(self.path, "setting its times"):
-            os.utime(self._fd, ns=(before.st_atime_ns, before.st_mtime_ns))  # by which old files go
+        with self._file as fd:
+            before = os.fstat(fd)
+            with self._poisoning():
+                for at in range(0, stop, _ANEW_BYTES):
+                    data = read_at(fd, min(_ANEW_BYTES, stop - at), at, self.path)
+                    write_at(fd, data, at, self.path)
+                sync(fd, self.path)
+            with own_errors(self.path, "setting its times"):
+                os.utime(fd, ns=(before.st_atime_ns, before.st_mtime_ns))  # by which old files go
 
     def take_as_full(self) -> None:
         """Take all of it for appended and flushed, as it is for a file that was found."""
@@ -270,9 +299,9 @@ class MappedFile:
         """Have zeros up to `stop` at least, and their pages: a store must not be the one that finds the disk full."""
         if stop <= self._ready:
             return
-        start, stop = self._ready, min(stop + _AHEAD_BYTES, self.file_bytes)
-        with self._poisoning():
-            write_zeros(self._fd, start, stop, self.path)
+        start, stop = self._ready, min(stop + (self._ahead_bytes or _AHEAD_BYTES), self.file_bytes)
+        with self._poisoning(), self._file as fd:
+            write_zeros(fd, start, stop, self.path)
             self._mapping.populate(start, stop - start)
         self._ready = stop
 
@@ -312,13 +341,16 @@ class MappedFile:
 
     def remove(self) -> None:
         """Remove its name, held or not; who holds it goes on reading.  Durable with the folder's next sync."""
-        remove_file(self._directory_fd, mapped_file_name(self.offset), self.path)
+        if self._life is not Life.GONE:
+            self._file.keep()
+        with self._directory as directory_fd:
+            remove_file(directory_fd, self._name, self.path)
 
     def _leave(self) -> None:
         if self._life is Life.LEAVING and self._holds == 0:
             self._life = Life.GONE
             self._mapping.close()
-            os.close(self._fd)
+            self._file.close()
             # What could not be committed stays in the buffer, for who opens the store next.
             if self._buffer is not None and self.committed == self.wrote:
                 self._buffer.give_back()

@@ -15,8 +15,9 @@ from binlog.commitlog.mapped_file import Buffer, MappedFile
 from binlog.errors import CorruptError, PoisonedError, StateError
 from binlog.format.commitlog.names import mapped_file_name, mapped_file_offset
 from binlog.storage.failures import own_errors
-from binlog.storage.files import open_directory, remove_file, sync_directory
+from binlog.storage.files import remove_file, sync_directory
 from binlog.storage.native import fork_generation
+from binlog.storage.open_files import pooled_directory
 
 # A file that is held is removed all the same once it is so long due.
 FORCED_SECONDS = 120.0
@@ -28,17 +29,24 @@ class MappedFileQueue:
     flushed_where, committed_where: up to where all is flushed, and committed; offsets of the whole.
     flushed_ms: the `store_ms` of the file that was flushed last, as it was before; 0 for none.
     buffer: called for a new file, with its offset; the memory to append to, or None where there is none to be had.
+    ahead_bytes: as a MappedFile has it.
     """
 
     def __init__(
-        self, folder: str, file_bytes: int, *, buffer: Callable[[int], Buffer | None] = lambda offset: None
+        self,
+        folder: str | os.PathLike[str],
+        file_bytes: int,
+        *,
+        buffer: Callable[[int], Buffer | None] = lambda offset: None,
+        ahead_bytes: int | None = None,
     ) -> None:
-        self.folder = folder
+        self.folder = os.path.abspath(folder)
         self.file_bytes = file_bytes
         self.flushed_where = self.committed_where = 0
         self.flushed_ms = 0
         self._buffer = buffer
-        self._directory_fd = open_directory(folder)
+        self._ahead_bytes = ahead_bytes
+        self._directory = pooled_directory(self.folder)
         self._files: tuple[MappedFile, ...] = ()
         self._leaving: dict[MappedFile, float] = {}
         self._ahead: MappedFile | None = None
@@ -76,23 +84,38 @@ class MappedFileQueue:
             found = [mapped_file_offset(name) for name in os.listdir(self.folder)]
         offsets = sorted(offset for offset in found if offset is not None)
         if offsets and self._empty(offsets[-1]):
-            remove_file(self._directory_fd, mapped_file_name(offsets.pop()), self.folder)
-            sync_directory(self._directory_fd, self.folder)
+            with self._directory as directory_fd:
+                remove_file(directory_fd, mapped_file_name(offsets.pop()), self.folder)
+                sync_directory(directory_fd, self.folder)
         for offset in offsets:
             if self._empty(offset):
                 path = os.path.join(self.folder, mapped_file_name(offset))
                 raise CorruptError(path, 0, "file_bytes", f"the file has 0 bytes, and not {self.file_bytes}")
-            file = MappedFile(self._directory_fd, self.folder, offset, self.file_bytes)
+            file = self._open(offset)
             file.take_as_full()
             self._files = (*self._files, file)
         if offsets:
             # A process that was killed leaves names that nobody has synced.
-            sync_directory(self._directory_fd, self.folder)
+            self._sync()
         self.flushed_where = self.committed_where = self.max_offset
 
     def _empty(self, offset: int) -> bool:
-        with own_errors(self.folder, "asking for sizes"):
-            return os.stat(mapped_file_name(offset), dir_fd=self._directory_fd).st_size == 0
+        with self._directory as directory_fd, own_errors(self.folder, "asking for sizes"):
+            return os.stat(mapped_file_name(offset), dir_fd=directory_fd).st_size == 0
+
+    def _open(self, offset: int, buffer: Buffer | None = None) -> MappedFile:
+        return MappedFile(
+            self.folder,
+            offset,
+            self.file_bytes,
+            buffer=buffer,
+            ahead_bytes=self._ahead_bytes,
+            directory=self._directory,
+        )
+
+    def _sync(self) -> None:
+        with self._directory as directory_fd:
+            sync_directory(directory_fd, self.folder)
 
     def last_file(self, offset: int = 0) -> MappedFile:
         """The one to append to, which is made where there is none or the last one is full.
@@ -129,7 +152,7 @@ class MappedFileQueue:
             raise PoisonedError(str(self._poison)) from self._poison
         buffer = self._buffer(start)
         try:
-            return MappedFile(self._directory_fd, self.folder, start, self.file_bytes, buffer=buffer)
+            return self._open(start, buffer)
         except BaseException as error:
             if buffer is not None:
                 buffer.give_back()
@@ -191,7 +214,7 @@ class MappedFileQueue:
                 self._remove(file)
             elif file.offset + file.committed > offset:
                 file.move(max(offset - file.offset, 0))
-        sync_directory(self._directory_fd, self.folder)
+        self._sync()
         self.flushed_where = self.committed_where = min(max(offset, self.min_offset), self.max_offset)
 
     def remove_first(self, wanted: Callable[[MappedFile], bool], count_max: int, pause: float = 0.0) -> int:
@@ -239,7 +262,7 @@ class MappedFileQueue:
     def _forget(self, file: MappedFile) -> None:
         file.remove()
         # Each name for itself: a power cut that brought back one before the others' would leave a gap between files.
-        sync_directory(self._directory_fd, self.folder)
+        self._sync()
         self._leaving.pop(file, None)
         self._files = tuple(each for each in self._files if each is not file)
 
@@ -250,9 +273,7 @@ class MappedFileQueue:
             self._ahead.shut_down()
         for file in self._files:
             file.shut_down()
-        fd, self._directory_fd = self._directory_fd, -1
-        if fd >= 0:
-            os.close(fd)
+        self._directory.close()
 
     def __iter__(self) -> Iterator[MappedFile]:
         return iter(self._files)

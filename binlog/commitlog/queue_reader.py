@@ -9,6 +9,8 @@ from binlog.commitlog.files_reader import FilesReader
 from binlog.errors import NotFoundError
 from binlog.format.commitlog.consume_queue import BLANK_UNIT, UNIT_BYTES, QueueUnit, parse_units
 
+_OPEN_FILES_MAX = 2  # a reader has many queues open
+
 
 class QueueReader:
     """The queue in `folder`.
@@ -26,7 +28,7 @@ class QueueReader:
         counts: Callable[[QueueUnit], bool],
         leads_there: Callable[[int, QueueUnit], bool] | None = None,
     ) -> None:
-        self._files = FilesReader(folder)
+        self._files = FilesReader(folder, open_max=_OPEN_FILES_MAX)
         self._counts = counts
         self._leads_there = leads_there
         self._left: tuple[int, int] = (0, 0)  # the last units that mean nothing: from where to before where

@@ -6,8 +6,8 @@ import errno
 import os
 import threading
 
-from binlog.errors import ClosedError, InternalError, StateError
-from binlog.storage.failures import failure, poisoned, write_failure
+from binlog.errors import AccessError, ClosedError, InternalError, StateError
+from binlog.storage.failures import failure, own_errors, poisoned, write_failure
 from binlog.storage.files import write_at
 from binlog.storage.native import address, ffi, fork_generation, lib, store_mapped
 
@@ -95,3 +95,18 @@ def erase(fd: int, start: int, stop: int, path: str) -> None:
         write_zeros(fd, start, stop, path)
     elif result != 0:
         raise write_failure(-result, path)
+
+
+def erase_data(fd: int, start: int, stop: int, path: str) -> None:
+    """As `erase`, but only where the file has blocks: a hole stays one.  Raises: FullError, PoisonedError."""
+    while start < stop:
+        try:
+            with own_errors(path, "looking for data"):
+                start = os.lseek(fd, start, os.SEEK_DATA)
+                end = min(os.lseek(fd, start, os.SEEK_HOLE), stop)
+        except AccessError as error:
+            if error.errno != errno.ENXIO:
+                raise
+            return  # nothing but a hole
+        erase(fd, start, end, path)
+        start = end

@@ -74,7 +74,7 @@ def _append(queue: MappedFileQueue, data: bytes) -> int:
 def _break(queue: MappedFileQueue) -> None:
     """Have every sync of the last file fail: /dev/null has none (EINVAL)."""
     null = os.open("/dev/null", os.O_WRONLY)
-    os.dup2(null, queue.files[-1]._fd)
+    os.dup2(null, queue.files[-1]._file.fd)
     os.close(null)
 
 

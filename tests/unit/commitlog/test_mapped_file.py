@@ -25,7 +25,7 @@ def directory_fd(tmp_path: Path) -> Iterator[int]:
 
 @pytest.fixture
 def file(directory_fd: int, tmp_path: Path) -> Iterator[MappedFile]:
-    made = MappedFile(directory_fd, str(tmp_path), 3 * _FILE_BYTES, _FILE_BYTES)
+    made = MappedFile(str(tmp_path), 3 * _FILE_BYTES, _FILE_BYTES)
     yield made
     made.shut_down()
 
@@ -98,7 +98,7 @@ def test_a_flush_is_due_after_so_many_pages_or_when_the_file_is_full(file: Mappe
 
 def test_what_is_in_a_buffer_is_in_the_file_once_it_is_committed(directory_fd: int, tmp_path: Path) -> None:
     buffer = _Buffer()
-    file = MappedFile(directory_fd, str(tmp_path), 0, _FILE_BYTES, buffer=buffer)
+    file = MappedFile(str(tmp_path), 0, _FILE_BYTES, buffer=buffer)
     path = tmp_path / f"{0:020d}"
     file.append(b"staged")
     assert (file.wrote, file.committed) == (6, 0)
@@ -134,14 +134,14 @@ def test_a_file_in_use_is_not_unmapped(file: MappedFile) -> None:
 def test_a_file_of_another_size_is_refused(directory_fd: int, tmp_path: Path) -> None:
     (tmp_path / f"{0:020d}").write_bytes(bytes(100))
     with pytest.raises(CorruptError, match="100 bytes") as caught:
-        MappedFile(directory_fd, str(tmp_path), 0, _FILE_BYTES)
+        MappedFile(str(tmp_path), 0, _FILE_BYTES)
     assert caught.value.rule == "file_bytes"
 
 
 def test_an_empty_file_of_that_name_is_taken_for_a_new_one(directory_fd: int, tmp_path: Path) -> None:
     """A crash between making the file and sizing it leaves one."""
     (tmp_path / f"{0:020d}").touch()
-    file = MappedFile(directory_fd, str(tmp_path), 0, _FILE_BYTES)
+    file = MappedFile(str(tmp_path), 0, _FILE_BYTES)
     assert file.append(b"data")
     file.shut_down()
 
@@ -183,7 +183,7 @@ def test_a_forked_child_cannot_write(file: MappedFile, tmp_path: Path) -> None:
 def test_a_failed_flush_is_the_files_last_and_moves_nothing(file: MappedFile) -> None:
     """A second sync would say that all is well, and the kernel has dropped the pages (fsync(2))."""
     file.append(b"data")
-    os.dup2(os.open("/dev/null", os.O_WRONLY), file._fd)  # of which no sync can be had: EINVAL
+    os.dup2(os.open("/dev/null", os.O_WRONLY), file._file.fd)  # of which no sync can be had: EINVAL
     with pytest.raises(PoisonedError):
         file.flush()
     assert file.flushed == 0
@@ -202,7 +202,7 @@ from binlog.errors import FullError
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))
 try:
-    MappedFile(os.open({str(tmp_path)!r}, os.O_RDONLY), {str(tmp_path)!r}, 0, {_FILE_BYTES})
+    MappedFile({str(tmp_path)!r}, 0, {_FILE_BYTES})
 except FullError as error:
     print(error)
 """
@@ -212,7 +212,7 @@ except FullError as error:
 
 
 def test_a_sync_writes_the_pages_that_were_stored_to_and_few_others(directory_fd: int, tmp_path: Path) -> None:
-    file = MappedFile(directory_fd, str(tmp_path), 0, 8 << 20)
+    file = MappedFile(str(tmp_path), 0, 8 << 20)
     file.append(b"with this one the pages ahead become due as well")
     file.flush()
     before = _written_bytes()
