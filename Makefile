@@ -5,7 +5,7 @@ PYTHON ?= python3
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo bench test quick crash canaries soak stress cluster-test model commitlog-golden asan ubsan tsan lint format-docs clean
+.PHONY: help demo bench test quick crash canaries soak stress cluster-test model commitlog-golden jpos asan ubsan tsan lint format-docs clean
 MAKEFLAGS += --no-builtin-rules
 
 # They would lead .venv's Python to another one's modules.
@@ -37,6 +37,7 @@ help:
 	@echo 'make cluster-test a Spark master and two workers here, killed in the middle of jobs (some minutes; ARGS="--help")'
 	@echo 'make model        the models of the protocol: the randomised one (ARGS="--help"), then Spin, which must be installed'
 	@echo 'make commitlog-golden  stores of ours for the real RocketMQ, and back (needs Maven; ARGS=--write: golden files anew)'
+	@echo 'make jpos         ingests beside the real binlog module (JPOS_SOURCE=a checkout of jPOS-EE; needs a Java compiler)'
 	@echo 'make asan         the tests that reach the C, under the address sanitizer (make ubsan: undefined behaviour)'
 	@echo 'make tsan         writers as threads, under the thread sanitizer'
 	@echo 'make lint         mypy --strict and ruff'
@@ -94,6 +95,10 @@ model:
 commitlog-golden:
 	$(set_up) test
 	@.venv/bin/python -m tests.interop.rocketmq $(ARGS)
+
+jpos:
+	$(set_up) test
+	@.venv/bin/python -m tests.interop.jpos_module '$(or $(JPOS_SOURCE),$(error make jpos JPOS_SOURCE=a checkout of jPOS-EE))' $(ARGS)
 
 asan:
 	$(set_up) test

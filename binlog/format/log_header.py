@@ -199,6 +199,19 @@ class LogHeader:
         return not self.ours or bool(self.flags & Flag.MIXED) or self.tail != self.own_tail
 
     @property
+    def ingesting(self) -> bool:
+        """Whether the file has all its records from an ingest that is under way, and nobody has appended to it.
+
+        While the file before it is open, it is not in the log yet.
+        """
+        return self.settled and bool(self.flags & Flag.ONCE) and not self.closed and self.confirmed_counter == 1
+
+    @property
+    def unused(self) -> bool:
+        """Whether the file can follow one that is still open: a cutover to it is under way, or its process died."""
+        return not self.closed and (self.tail == self.first_offset or self.ingesting)
+
+    @property
     def settled(self) -> bool:
         """Whether this one read vouches for its tail: our block is whole and names the same tail."""
         return self.ours and self.live_good and self.own_tail == self.tail

@@ -8,8 +8,8 @@ import re
 import secrets
 
 NUMBER_FIRST = 1
-JOINING_FILE = ".joining"
-"""Says behind which file of a log others lie that count once it is closed."""
+INGEST_FILE = ".ingest"
+"""The ingest that was decided and is not finished: see binlog/log/ingest_record.py."""
 
 NUMBER_MAX = 99_999_999  # eight digits; jPOS prints more, but a name of nine would no longer sort
 
@@ -19,6 +19,7 @@ _ARCHIVE_DRAFT = re.compile(r"\.([0-9]{8})\.dat\.zst\.new", re.ASCII)
 _INDEX_FILE = re.compile(r"([0-9]{8})\.idx", re.ASCII)
 _DAMAGED_FILE = re.compile(r"([0-9]{8})\.dat\.([0-9]{1,19})-([0-9]{1,19})\.damaged", re.ASCII)
 _ONCE_FILE = re.compile(r"[0-9a-f]{32}\.once(\.next)?", re.ASCII)
+_INGEST_PART = re.compile(r"\.ingest\.([0-9a-f]{16})\.([0-9]{8})", re.ASCII)
 _PREPARED_FILE = re.compile(r"\.([0-9]{8})\.dat\.[0-9a-f]{16}\.new", re.ASCII)
 
 
@@ -78,6 +79,20 @@ def prepared_file_number(name: str) -> int | None:
     """The number of a file being prepared, or left behind by a process that died at it; None for any other name."""
     match = _PREPARED_FILE.fullmatch(name)
     return int(match[1]) if match else None
+
+
+def ingest_part_name(identity: str, index: int) -> str:
+    """`.ingest.<16 hex digits>.00000000`: the first file of an ingest, before it is a file of the log.
+
+    identity: 16 hex digits, a random name of the ingest.
+    """
+    return f".ingest.{identity}.{index:08d}"
+
+
+def ingest_part(name: str) -> tuple[str, int] | None:
+    """The identity and the index in such a name; None for any other name."""
+    match = _INGEST_PART.fullmatch(name)
+    return (match[1], int(match[2])) if match else None
 
 
 def damaged_file_name(number: int, start: int, end: int) -> str:

@@ -19,6 +19,7 @@ from binlog.log.directory import LogDirectory
 from binlog.log.header_reading import check_size, read_header, settled_header
 from binlog.log.index import index_path, open_index
 from binlog.log.index_check import Contradiction, DamagedRange, IndexCheck
+from binlog.log.ingest_record import read_ingest
 from binlog.log.opened_file import OpenedFile
 from binlog.storage.content import Content, LostFrameError
 
@@ -60,12 +61,7 @@ def file_sizes(path: str | os.PathLike[str]) -> dict[int, int]:
 
 def _check(directory: LogDirectory, only: int | None) -> Iterator[Problem]:
     before: LogHeader | None = None
-    try:
-        numbers = directory.log_numbers()
-    except CorruptError as error:
-        # Which files are the log's cannot be told, nor whether a file is one that is opened.
-        yield problem_of(error, directory.path)
-        return
+    numbers = directory.log_numbers()
     set_aside = directory.set_aside()
     last = numbers[-1] if numbers else None
     if only is not None:
@@ -94,6 +90,11 @@ def _check(directory: LogDirectory, only: int | None) -> Iterator[Problem]:
         before = header
     if before is not None and only in (None, last):
         yield from _check_last(before, directory)
+    if only in (None, last):
+        try:
+            read_ingest(directory)
+        except CorruptError as error:
+            yield problem_of(error, directory.path)
 
 
 def _check_witnesses(file: OpenedFile, settled: LogHeader, believed: LogHeader) -> Iterator[Problem]:
@@ -205,8 +206,7 @@ def _succession_problems(before: LogHeader, header: LogHeader, directory: LogDir
         if not directory.exists(before.next_number):
             yield _missing_next(before, directory)
         return
-    in_use = header.closed or header.tail > header.first_offset
-    if not before.closed and (header.number != before.number + 1 or in_use):
+    if not before.closed and (header.number != before.number + 1 or not header.unused):
         text = f"file {before.number} is open, and is followed by file {header.number}, which is in use"
         yield Problem(directory.path_of(before.number), LOG_HEADER.offset("status"), "two-open", text)
     if not (before.ours and header.ours):

@@ -11,17 +11,28 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from typing import Protocol
 
 from binlog.errors import CorruptError, FullError
 from binlog.format.log_header import FIRST_OFFSET, Flag, LogHeader
 from binlog.format.names import NUMBER_MAX
 from binlog.log.directory import LogDirectory
 from binlog.log.header_reading import read_header, settled_header
-from binlog.log.joining import read_joining, remove_left_joining
-from binlog.log.prepared_file import PreparedFile, new_header, new_log_uuid, sweep
+from binlog.log.ingest_record import sweep_ingests
+from binlog.log.prepared_file import PreparedFile, new_header, sweep
 from binlog.log.sequence import RecordCounts
 from binlog.log.writable_file import WritableFile
 from binlog.storage.files import sync, sync_directory, write_at
+
+
+class NextFile(Protocol):
+    """A file that is complete but for its number: a PreparedFile, or one that already has records."""
+
+    def give_name(self, number: int, *, log_uuid: bytes | None, first_sequence: int, epoch: int, flags: int) -> bool:
+        """Write the header, durably, and give the file its name, durably; False if the name is taken.
+
+        log_uuid: None if no file of ours tells it.
+        """
 
 
 class Cutover:
@@ -51,20 +62,24 @@ class Cutover:
                 self._directory, number, file_bytes=self._file_bytes, access=file.access(self._permissions)
             )
 
-    def run(self, file: WritableFile, header: LogHeader) -> int:
-        """Cut over from `file`, whose lock is held and which is open; the number now open."""
+    def run(self, file: WritableFile, header: LogHeader, *, following: NextFile | None = None) -> int:
+        """Cut over from `file`, whose lock is held and which is open; the number now open.
+
+        following: what to go on in, instead of an empty file, unless the next number is taken.
+        """
         header = file.confirm(header)
+        names = self._directory.names()
+        sweep_ingests(self._directory, names)
         number = header.next_number or file.number + 1
         try:
-            if self._directory.exists(number) or not self._name_prepared(file, header, number):
+            if self._directory.exists(number) or not self._give_name(file, header, number, following):
                 self._adopt(file, header, number)
         finally:
             # Named, useless, or half written and not synced: it is never used again.
             self.discard()
         file.complete_index(header)
         file.close_at(header, number)
-        sweep(self._directory, number)
-        remove_left_joining(self._directory.fd, self._directory.path, file.number)
+        sweep(self._directory, number, names)
         return number
 
     def discard(self) -> None:
@@ -77,14 +92,18 @@ class Cutover:
         """The sequence number of the first record behind `file`, whose lock is held."""
         return self._counts.sequence_after(header, file.fd)
 
-    def _name_prepared(self, file: WritableFile, header: LogHeader, number: int) -> bool:
-        if self._prepared is None or self._prepared.number != number or not self._prepared.intact:
+    def _give_name(self, file: WritableFile, header: LogHeader, number: int, following: NextFile | None) -> bool:
+        prepared = self._prepared
+        if following is None and (prepared is None or prepared.number != number or not prepared.intact):
             self.discard()
             self._prepared = PreparedFile(
                 self._directory, number, file_bytes=self._file_bytes, access=file.access(self._permissions)
             )
-        return self._prepared.give_name(
-            log_uuid=self._log_uuid(header),
+        named = following or self._prepared
+        assert named is not None
+        return named.give_name(
+            number,
+            log_uuid=self.log_uuid(header),
             first_sequence=self.sequence_after(file, header),
             epoch=header.epoch,
             flags=Flag.MIXED if header.mixed else 0,
@@ -92,10 +111,6 @@ class Cutover:
 
     def _adopt(self, file: WritableFile, header: LogHeader, number: int) -> None:
         """Take over the next file that is there already, if it can be it; never replace it."""
-        if header.next_number == number and header.flags & Flag.ONCE:
-            joining = read_joining(self._directory.fd, self._directory.path)
-            if joining is not None and joining.after == file.number:
-                return  # it was decided that it joins the log, and it is complete
         path = self._directory.path_of(number)
         if not self._directory.is_file(number) and self._directory.exists(number):
             raise CorruptError(
@@ -107,12 +122,16 @@ class Cutover:
             found = self._directory.believe(read_header(fd, number, path))
             if found.closed or (found.ours and header.ours and found.uuid != header.uuid):
                 raise CorruptError(path, 0, "next-file", f"it cannot be the file that follows {file.path}")
-            if found.ours and found.tail == FIRST_OFFSET and found.pending is None:
+            sequence = self.sequence_after(file, header)
+            flags = Flag.MIXED if header.mixed else 0
+            if found.ingesting and found.first_sequence != sequence:
+                again = replace(found, first_sequence=sequence, flags=found.flags | flags)
+                write_at(fd, again.pack(), 0, path)
+                sync(fd, path)
+            elif found.ours and found.tail == FIRST_OFFSET and found.pending is None:
                 # Records may have come to the old file since this one was named; nobody writes here before the old
                 # file is closed, so its header may be written again.  (Where the close was lost with the power, the
                 # first commit here may be there, and not be published.)
-                sequence = self.sequence_after(file, header)
-                flags = Flag.MIXED if header.mixed else 0
                 again = new_header(
                     number, log_uuid=found.uuid, first_sequence=sequence, epoch=header.epoch, flags=flags
                 )
@@ -122,10 +141,10 @@ class Cutover:
         finally:
             os.close(fd)
 
-    def _log_uuid(self, header: LogHeader) -> bytes:
-        """The log's identity: that of the nearest file of ours, or a new one where another program made them all."""
+    def log_uuid(self, header: LogHeader) -> bytes | None:
+        """The log's identity: that of the nearest file of ours; None if another program made them all."""
         number = header.number
         while not header.ours and self._directory.exists(number - 1):
             number -= 1
             header = self._directory.read_header(number)
-        return header.uuid if header.ours else new_log_uuid()
+        return header.uuid if header.ours else None

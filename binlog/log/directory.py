@@ -12,7 +12,7 @@ from contextlib import suppress
 from itertools import islice, pairwise
 
 from binlog.errors import AccessError, CorruptError, GoneError, NotFoundError, VersionError
-from binlog.format.log_header import LogHeader, Status
+from binlog.format.log_header import LogHeader
 from binlog.format.names import (
     NUMBER_FIRST,
     NUMBER_MAX,
@@ -24,11 +24,9 @@ from binlog.format.names import (
 )
 from binlog.log.evidence import FileEvidence
 from binlog.log.header_reading import check_header, read_header, settled_header
-from binlog.log.joining import open_before
 from binlog.log.opened_file import OpenedFile
 from binlog.log.witnesses import Following, believe_status, believe_tail
 from binlog.storage.boot import boot_id
-from binlog.storage.failures import own_errors
 from binlog.storage.file_access import FileAccess, access_like, access_of_directory
 from binlog.storage.files import content_bytes, list_names, open_directory, open_file, open_named_directory
 from binlog.storage.identity import AT_FDCWD, Identity, close_own, identity_of, is_identity
@@ -141,20 +139,17 @@ class LogDirectory:
         return list_names(self.fd, self.path)
 
     def numbers(self) -> list[int]:
-        """The numbers of the log's files, archives among them, in order.  Raises: AccessError, CorruptError."""
+        """The numbers of the log's files, archives among them, in order.  Raises: AccessError."""
         found: list[int] = []
-        last: int | None = None
         for _ in range(_LISTINGS_MAX):
             found = self.listed()
-            # The marker first: where those behind it have joined by now, all of them have their names.
-            last = open_before(self.fd, self.path)
             # A listing of a large directory takes several calls, between which a file may have become an archive, or
-            # several files have joined the log, of which it has some.
+            # several cutovers may have happened, of whose files it has some.
             if found and self._missed(found):
                 continue
-            if last is not None or not found or not self.is_file(found[-1] + 1):
+            if not found or not self.is_file(found[-1] + 1):
                 break
-        return found if last is None else [number for number in found if number <= last]
+        return found
 
     def log_numbers(self) -> list[int]:
         """Return `numbers`, of which a log has one at least.
@@ -167,7 +162,7 @@ class LogDirectory:
         return found
 
     def listed(self) -> list[int]:
-        """The numbers in a listing, of files too that are not in the log yet, or never will be."""
+        """The numbers in one listing."""
         numbers = ((log_file_number(name) or archive_file_number(name)) for name in self.names())
         return sorted({number for number in numbers if number is not None})
 
@@ -199,28 +194,8 @@ class LogDirectory:
         return OpenedFile.of_archive(fd, path)
 
     def open(self, number: int, *, writable: bool = False) -> int:
-        """A descriptor of a log file that is none of an archive.
-
-        Raises: NotFoundError, also where it is not in the log yet; AccessError.
-        """
-        fd = open_file(self.fd, log_file_name(number), self.file_path(number), writable=writable)
-        try:
-            self.check_joined(fd, number)
-        except BaseException:
-            os.close(fd)
-            raise
-        return fd
-
-    def check_joined(self, fd: int, number: int) -> None:
-        """Raise NotFoundError where the file that `fd` was opened of, by its name, is not in the log."""
-        last = open_before(self.fd, self.path)
-        if last is not None and number > last:
-            raise NotFoundError(f"{self.file_path(number)} is not in the log yet")
-        with own_errors(self.path, "looking for a file"), suppress(FileNotFoundError):
-            there = os.stat(log_file_name(number), dir_fd=self.fd, follow_symlinks=False)
-            if os.path.samestat(there, os.fstat(fd)):
-                return
-        raise NotFoundError(f"{self.file_path(number)} was removed")
+        """A descriptor of a log file that is none of an archive.  Raises: NotFoundError; AccessError."""
+        return open_file(self.fd, log_file_name(number), self.file_path(number), writable=writable)
 
     def exists(self, number: int) -> bool:
         """Whether the file is there, or its archive."""
@@ -279,8 +254,7 @@ class LogDirectory:
             return Following.EMPTY  # there is a file; what it holds does not tell
         if found.ours and header.ours and found.uuid != header.uuid:
             return Following.MISSING  # another log's
-        in_use = found.status == Status.CLOSED or found.tail > found.first_offset
-        return Following.IN_USE if in_use else Following.EMPTY
+        return Following.EMPTY if found.unused else Following.IN_USE
 
     def close(self) -> None:
         """Give the directory back."""

@@ -59,6 +59,16 @@ class Turn:
         return Ref(self.number, self.start)
 
 
+def turn_of(values: object) -> Turn:
+    """The turn that parsed JSON says.  Raises: ValueError."""
+    if not isinstance(values, dict) or set(values) != set(Turn.__slots__):
+        raise ValueError("it has not the keys of a turn")
+    source, *numbers = (values[name] for name in Turn.__slots__)
+    if not isinstance(source, str) or not all(type(number) is int and number >= 0 for number in numbers):
+        raise ValueError("its values are not those of a turn")
+    return Turn(source, *numbers)
+
+
 class Turns:
     """The turns that stand beside a log.  access: of the files in which they stand.
 
@@ -77,7 +87,15 @@ class Turns:
 
     def begin(self, turn: Turn) -> None:
         """Have it stand as being appended, durably."""
-        name = next_file_name(once_file_name(turn.source))
+        self._write(turn, next_file_name(once_file_name(turn.source)))
+
+    def record(self, turn: Turn) -> None:
+        """Record a turn that is in the log as the last one of its source, durably, unless a later one is recorded."""
+        last = self.last(turn.source)
+        if last is None or last.turn < turn.turn:
+            self._write(turn, once_file_name(turn.source))
+
+    def _write(self, turn: Turn, name: str) -> None:
         draft = f".{name}"
         remove_file(self._directory.fd, draft, self._path(draft))
         fd = create_file(self._directory.fd, draft, self._path(draft), self._access)
@@ -115,8 +133,8 @@ class Turns:
         except NotFoundError:
             return None
         try:
-            return Turn(**json.loads(read_at(fd, _BYTES_MAX, 0, self._path(name))))
-        except (ValueError, TypeError) as error:
+            return turn_of(json.loads(read_at(fd, _BYTES_MAX, 0, self._path(name))))
+        except (ValueError, RecursionError) as error:
             raise CorruptError(self._path(name), 0, "once", f"it is no turn ({error})") from error
         finally:
             os.close(fd)

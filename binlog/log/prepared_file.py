@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import time
 import uuid
+from collections.abc import Iterable
 
 from binlog.errors import FullError
 from binlog.format.log_header import HEADER_BYTES, LogHeader, new_log_header
@@ -46,9 +47,17 @@ class PreparedFile:
         """Whether the descriptor was not closed behind our back."""
         return is_identity(self._fd, self._identity)
 
-    def give_name(self, *, log_uuid: bytes, first_sequence: int, epoch: int = 0, flags: int = 0) -> bool:
-        """Write the header, sync it, and give the file its name; False where the name is taken."""
-        header = new_header(self.number, log_uuid=log_uuid, first_sequence=first_sequence, epoch=epoch, flags=flags)
+    def give_name(
+        self, number: int, *, log_uuid: bytes | None, first_sequence: int, epoch: int = 0, flags: int = 0
+    ) -> bool:
+        """Write the header, sync it, and give the file its name; False where the name is taken.
+
+        log_uuid: None for a new one.
+        """
+        assert number == self.number, "it was prepared for another number"
+        header = new_header(
+            number, log_uuid=log_uuid or new_log_uuid(), first_sequence=first_sequence, epoch=epoch, flags=flags
+        )
         write_at(self._fd, header.pack(), 0, self._path)
         sync(self._fd, self._path)
         self._named = link_file(self._directory.fd, self._name, log_file_name(self.number), self._path)
@@ -87,9 +96,12 @@ def new_log_uuid() -> bytes:
     return uuid.uuid4().bytes
 
 
-def sweep(directory: LogDirectory, open_number: int) -> None:
-    """Remove the prepared files of numbers up to the open one's: their makers died, or can only lose the race."""
-    for name in directory.names():
+def sweep(directory: LogDirectory, open_number: int, names: Iterable[str]) -> None:
+    """Remove the prepared files of numbers up to the open one's: their makers died, or can only lose the race.
+
+    names: a listing of the directory.
+    """
+    for name in names:
         number = prepared_file_number(name)
         if number is not None and number <= open_number:
             remove_file(directory.fd, name, os.path.join(directory.path, name))

@@ -20,7 +20,6 @@ from binlog.format.log_header import HEADER_BYTES, LOG_HEADER, RECOVERED, Commit
 from binlog.format.names import damaged_file_name, prepared_file_name
 from binlog.log.chain import walk
 from binlog.log.directory import LogDirectory
-from binlog.log.joining import settle_joining
 from binlog.log.recovery_table import Action, Verdict
 from binlog.storage.boot import boot_id
 from binlog.storage.checksum import crc32c
@@ -145,8 +144,6 @@ class Recovery:
             header = self.write(_of_this_boot(replace(header, tail=verdict.tail)))
             sync(self._fd, self._path)
             return header
-        # Before it names the next file, which says that those there were decided to join.
-        settle_joining(self._directory.fd, self._directory.path, header.number, header.next_number)
         header = replace(header, next_number=header.number + 1)
         return self._confirmed(header, verdict.tail, header.own_tail)
 

@@ -19,21 +19,23 @@ from contextlib import suppress
 from typing import TypeVar
 
 from binlog.errors import (
+    AccessError,
     BinlogError,
     ClosedError,
     CorruptError,
+    FullError,
     GoneError,
     PoisonedError,
     StateError,
     UnknownOutcomeError,
 )
-from binlog.format.log_header import FIRST_OFFSET, LOG_HEADER, Flag, LogHeader
+from binlog.format.log_header import FIRST_OFFSET, LOG_HEADER, LogHeader
 from binlog.format.record import LENGTH_BYTES
-from binlog.log.adoption import Adoption
 from binlog.log.batch import Batch
 from binlog.log.cutover import Cutover
 from binlog.log.directory import LogDirectory
 from binlog.log.draft import Drafted
+from binlog.log.ingest import Ingest
 from binlog.log.once import Turn
 from binlog.log.options import WriterOptions
 from binlog.log.orphans import settle_of_another_log, settle_orphans
@@ -81,6 +83,12 @@ def _used_up(drafts: Iterable[Drafted]) -> Iterator[Batch]:
         draft.remove()
 
 
+def _check_room(file: WritableFile, header: LogHeader) -> None:
+    """Raise StateError if the open file cannot take records all or none."""
+    if not header.ours:
+        raise StateError(f"{file.path} was made by another program, and has no room for this; cut over first")
+
+
 class Session(QuickSession):
     """A writer's hold on a log, in one process."""
 
@@ -101,7 +109,7 @@ class Session(QuickSession):
         self._append_spare = Append(timeout=options.lock_timeout)  # for those that native/quick_append.c begins
         self._limits = options.limits()
         self._cutover = Cutover(directory, file_bytes=options.file_bytes_first, permissions=options.permissions)
-        self._adoption = Adoption(directory, permissions=options.permissions)
+        self._ingest = Ingest(directory, self._cutover, permissions=options.permissions)
         self._succession = Succession(directory, options, self._cutover)
         if options.file_system is FileSystem.LOCAL:
             refuse_remote(directory.fd, directory.path)
@@ -144,6 +152,7 @@ class Session(QuickSession):
         def append(file: WritableFile, header: LogHeader) -> Turn | None:
             if self._has_taken(file, header, source, turn):
                 return None
+            _check_room(file, header)
             runs = _framed(batches, self._options.record_bytes_max)
             return file.append_together(runs, self._segment, source=source, turn=turn)
 
@@ -158,30 +167,27 @@ class Session(QuickSession):
         def append(file: WritableFile, header: LogHeader) -> Turn | None:
             if self._has_taken(file, header, source, turn):
                 return None
-            # Another program may take a file that is still to join for the log's newest one.
-            others = header.mixed or self._options.strict or header.flags & Flag.STRICT
-            if others or not self._adoption.can_adopt(drafts):
+            if not self._ingest.can_take(drafts):
+                _check_room(file, header)
                 runs = _framed(_used_up(drafts), self._options.record_bytes_max)
                 return file.append_together(runs, self._segment, source=source, turn=turn)
-            return self._adopt(file, header, drafts, source=source, turn=turn)
+            return self._ingest_drafts(file, header, drafts, source=source, turn=turn)
 
         while (found := self._together(append)) is _CUT_OVER:
             pass
-        if found is not None:
-            with self._mutex:
-                if self._file is not None and self._file.number < found.number and not self._busy:
-                    # It is closed, and the newest is found by its name sooner than from one file to the next.
-                    self._leave()
+        try:
+            self.run(lambda file, header: None)  # which places the others of them
+        except (FullError, AccessError) as error:
+            text = f"{self.directory.path}: the drafts become files of the log once a writer can go on with it: {error}"
+            raise UnknownOutcomeError(text) from error
         return found
 
     def _has_taken(self, file: WritableFile, header: LogHeader, source: str | None, turn: int) -> bool:
-        """Whether a turn is in the log.  Raises: StateError where the open file can take none."""
-        if not header.ours:
-            raise StateError(f"{file.path} was made by another program, and has no room for this; cut over first")
-        last = None if source is None else file.last_turn(header, source)
+        """Whether a turn is in the log."""
+        last = None if source is None else self._last_turn(file, header, source)
         return last is not None and last.turn >= turn
 
-    def _adopt(
+    def _ingest_drafts(
         self, file: WritableFile, header: LogHeader, drafts: Sequence[Drafted], *, source: str | None, turn: int
     ) -> Turn:
         beyond = [number for number in self.directory.listed() if number > file.number]
@@ -191,11 +197,11 @@ class Session(QuickSession):
         if beyond:
             text = f"file {file.number} is open, and file {beyond[0]} lies behind a gap"
             raise CorruptError(file.path, LOG_HEADER.offset("next_number"), "missing-next", text)
-        header = file.confirm(header)
+        file.drain(self._segment, confirm=True)
         count = sum(draft.record_count for draft in drafts)
         first = drafts[0]
         found = Turn(source or "", turn, count, file.number + 1, FIRST_OFFSET, first.end, first.crc)
-        self._adoption.run(file, header, self._cutover.sequence_after(file, header), drafts, found)
+        self._ingest.begin(file, file.header(), drafts, found)
         return found
 
     def _together(self, append: _Action[Turn | None]) -> Turn | None:
@@ -209,7 +215,10 @@ class Session(QuickSession):
 
     def last_turn(self, source: str) -> Turn | None:
         """See Writer.last_turn."""
-        return self.run(lambda file, header: file.last_turn(header, source))
+        return self.run(lambda file, header: self._last_turn(file, header, source))
+
+    def _last_turn(self, file: WritableFile, header: LogHeader, source: str) -> Turn | None:
+        return self._ingest.unrecorded_turn(source) or file.last_turn(header, source)
 
     def _within_limits(self, place: tuple[int, int], size: int) -> tuple[int, int]:
         """The place of what was just appended, once the file is closed where that brought it to a limit."""
@@ -378,15 +387,15 @@ class Session(QuickSession):
                 if header.next_number and not header.closed:
                     # Whoever cut over died between naming the next file here and closing, or recovery sealed the file.
                     self._cutover.run(file, header)
-                elif not header.closed:
-                    if self._limits is not None:
-                        self._limits.know(header)
-                        self._limit = self._limits.offset
-                    result = action(file, self._with_segment(file, header))
-                    break
-                else:
+                elif header.closed:
                     # Whoever closed it may have died before the sync, or been told that it failed.
                     write_close(fd, header.next_number, file.path)
+                elif (found := self._ingest.go_on(file, header)) is not None:
+                    if self._limits is not None:
+                        self._limits.know(found)
+                        self._limit = self._limits.offset
+                    result = action(file, self._with_segment(file, found))
+                    break
             except GoneError:
                 removed = True
             except PoisonedError as error:

@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass
 
 from binlog.errors import NotFoundError
+from binlog.format.log_header import LogHeader
 from binlog.format.names import FileKind, file_kind
 from binlog.format.ref import Ref
 from binlog.log.directory import LogDirectory
@@ -128,12 +129,15 @@ def stat(path: str | os.PathLike[str]) -> LogStat:
     """
     directory = LogDirectory(path)
     try:
-        files = []
+        files: list[FileStat] = []
         for number in directory.numbers():
             try:
-                files.append(_file_stat(directory, number))
+                header, file = _file_stat(directory, number)
             except NotFoundError:
                 continue  # retention removed it since the listing
+            if header.ingesting and files and not files[-1].closed:
+                break  # its records are in the log once the file before it is closed
+            files.append(file)
         beside = dict.fromkeys(FileKind, 0)
         for name in directory.names():
             if (kind := file_kind(name)) is not None:
@@ -161,7 +165,7 @@ def _disk_bytes(directory: LogDirectory, name: str) -> int:
         return 0
 
 
-def _file_stat(directory: LogDirectory, number: int) -> FileStat:
+def _file_stat(directory: LogDirectory, number: int) -> tuple[LogHeader, FileStat]:
     with directory.opened(number) as file:
         path, archived = file.path, file.archive is not None
         header = directory.believe(settled_header(file.content, number, path))
@@ -169,7 +173,7 @@ def _file_stat(directory: LogDirectory, number: int) -> FileStat:
     ours = header.ours
     disk_bytes = 512 * status.st_blocks
     used_bytes = -(-header.tail // status.st_blksize) * status.st_blksize
-    return FileStat(
+    return header, FileStat(
         number=number,
         path=path,
         closed=header.closed,

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
 from dataclasses import replace
 
-from binlog.errors import AccessError, BinlogError, CorruptError, GoneError, NotFoundError
+from binlog.errors import AccessError, CorruptError, GoneError, NotFoundError
 from binlog.format.log_header import LOG_HEADER, Flag, LogHeader
-from binlog.format.names import NUMBER_FIRST, index_file_name
+from binlog.format.names import NUMBER_FIRST
 from binlog.log.cutover import Cutover
 from binlog.log.directory import LogDirectory
 from binlog.log.header_reading import read_header, settled_header
-from binlog.log.index_building import open_index_writing
-from binlog.log.joining import Joining, read_joining
 from binlog.log.options import WriterOptions
 from binlog.log.prepared_file import PreparedFile, new_log_uuid, sweep
 from binlog.log.writable_file import WritableFile, write_close
@@ -47,14 +44,13 @@ class Succession:
                 # that loses its name in a power cut is lost with it.
                 sync_directory(directory.fd, directory.path)
                 self._check_newest(numbers[-1])
-                self._settle_joined(numbers[-1], reopen=reopen)
                 if len(numbers) > 1 and directory.is_file(numbers[-2]):
                     # What is an archive was closed, and its close durable.
                     self._settle(numbers[-2], numbers[-1], reopen=reopen)
                 # In this order: the listing may be older than a removal, and what is prepared be of use then.
                 file = self._open(numbers[-1])
                 try:
-                    sweep(directory, file.number)
+                    sweep(directory, file.number, directory.names())
                 except BaseException:
                     file.close()
                     raise
@@ -84,13 +80,7 @@ class Succession:
 
     def _open(self, number: int) -> WritableFile:
         options = self._options
-        file = WritableFile(self._directory, number, prepare_bytes=options.prepare_bytes, strict=options.strict)
-        try:
-            self._directory.check_joined(file.fd, number)
-        except BaseException:
-            file.close()
-            raise
-        return file
+        return WritableFile(self._directory, number, prepare_bytes=options.prepare_bytes, strict=options.strict)
 
     def _make_first_file(self) -> None:
         options = self._options
@@ -101,7 +91,7 @@ class Succession:
             access=access_of_directory(self._directory.fd, options.permissions),
         )  # fmt: skip
         try:
-            prepared.give_name(log_uuid=new_log_uuid(), first_sequence=0)
+            prepared.give_name(NUMBER_FIRST, log_uuid=new_log_uuid(), first_sequence=0)
         finally:
             prepared.discard()
 
@@ -124,49 +114,6 @@ class Succession:
                 raise CorruptError(file.path, LOG_HEADER.offset("next_number"), "missing-next", text)
         finally:
             unlock(fd)
-            file.close()
-
-    def _settle_joined(self, newest: int, *, reopen: bool) -> None:
-        """Finish what a process left that died, or failed, when it had files join the log: see joining.py."""
-        directory = self._directory
-        joining = read_joining(directory.fd, directory.path)
-        if joining is None or newest <= joining.after or not directory.is_file(joining.after):
-            return
-        if not directory.read_header(joining.after).closed:
-            raise NotFoundError(f"{directory.file_path(newest)} was removed since the listing")
-        self._settle(joining.after, joining.after + 1, reopen=reopen)
-        # What nobody may write there, or retention has removed since, goes without an index; and where somebody has the
-        # last file's lock, it may be the process that is still writing them.
-        with suppress(BinlogError, OSError):
-            self._begin_indexes(joining)
-
-    def _begin_indexes(self, joining: Joining) -> None:
-        last = self._open(joining.last)
-        try:
-            lock(last.fd, last.path, 0)
-            for number in joining.numbers:
-                if not self._directory.has(index_file_name(number)):
-                    self._begin_index(number)
-        finally:
-            unlock(last.fd)
-            last.close()
-
-    def _begin_index(self, number: int) -> None:
-        """Begin the index of a file that joined without one, for `repair` to go on with.
-
-        Where the index tells no time, the file's last change does, which was before anybody could see what is in it.
-        """
-        file = self._open(number)
-        try:
-            os.utime(file.fd)
-            index = open_index_writing(self._directory.fd, number, file.path, file.fd)
-            if index is not None:
-                try:
-                    header = file.header()
-                    index.cut(header, header.first_offset)
-                finally:
-                    index.close()
-        finally:
             file.close()
 
     def _closed_and_cut(self, number: int, newest: int) -> bool:

@@ -26,13 +26,12 @@ from binlog.errors import (
 )
 from binlog.format.index_file import RANGE_BYTES_MAX
 from binlog.format.log_header import HEADER_BYTES, LOG_HEADER, PUBLISHED, Flag, LogHeader, Status
-from binlog.format.names import log_file_name
+from binlog.format.names import INGEST_FILE, index_file_name, log_file_name
 from binlog.format.ref import OFFSET_MAX
 from binlog.log.directory import LogDirectory
 from binlog.log.evidence import FileEvidence
 from binlog.log.header_reading import check_size, read_header, settled_header
 from binlog.log.index_building import CATCH_UP_BYTES_MAX, IndexWriting, open_index_writing
-from binlog.log.joining import remove_left_joining, settle_joining
 from binlog.log.once import Turn, Turns
 from binlog.log.recovery import Recovery
 from binlog.log.recovery_table import Action, decide
@@ -146,15 +145,8 @@ class WritableFile:
         recovery = Recovery(self._directory, self.number, self.fd)
         # Of a closed file there is nothing to settle: turns are settled in the open one.
         unsettled = not header.closed and (header.flags & Flag.ONCE or verdict.action is not Action.KEEP)
-        # Before the recovery, which may name the next file itself.
-        decided = unsettled and settle_joining(
-            self._directory.fd, self._directory.path, self.number, header.next_number
-        )
-        if not (unsettled or header.closed):
-            # A marker without the flag is none that a writer of ours has left.
-            remove_left_joining(self._directory.fd, self._directory.path, self.number + 1)
         header = recovery.carry_out(header, verdict, vouched=self._vouched)
-        if unsettled and not decided:
+        if unsettled:
             header = self._settle_turns(header, recovery)
         self._vouched = True
         self.ours = header.ours
@@ -167,9 +159,12 @@ class WritableFile:
         return self._directory.place_of(log_file_name(self.number))
 
     def _settle_turns(self, header: LogHeader, recovery: Recovery) -> LogHeader:
-        """Settle what whoever died here was appending as a turn, and only then take the flag back."""
+        """Settle the turn that a dead writer was appending, and only then clear the flag.
+
+        An ingest that is not finished keeps the flag, so that every writer goes on with it: see Ingest.
+        """
         self.turns.settle(lambda turn: self._is_there(turn, header))
-        if not header.ours or not header.flags & Flag.ONCE:
+        if not header.ours or not header.flags & Flag.ONCE or self._directory.has(INGEST_FILE):
             return header
         return recovery.write(replace(header, flags=header.flags & ~Flag.ONCE))
 
@@ -193,6 +188,11 @@ class WritableFile:
         self._forget_index()
         if not header.ours:
             return
+        if header.ingesting and not self._directory.has(index_file_name(self.number)):
+            # The writer that placed the file here died before it made the index.  Entries take the time of the file's
+            # last change, which must not be before others could see the records.
+            with suppress(OSError):
+                os.utime(self.fd)
         index = open_index_writing(self._directory.fd, self.number, self.path, self.fd)
         if index is None:
             return
@@ -289,6 +289,16 @@ class WritableFile:
         marked = replace(header, flags=header.flags | Flag.ONCE)
         write_at(self.fd, marked.published(), PUBLISHED.start, self.path)
         sync(self.fd, self.path)
+
+    def forget_once(self) -> LogHeader:
+        """Clear Flag.ONCE right after the file was settled; the header as it is then."""
+        header = self.header()
+        if not header.ours or not header.flags & Flag.ONCE:
+            return header
+        recovery = Recovery(self._directory, self.number, self.fd)
+        header = recovery.write(replace(header, flags=header.flags & ~Flag.ONCE))
+        self.commits.know(header, self._doorbell)
+        return header
 
     def last_turn(self, header: LogHeader, source: str) -> Turn | None:
         """The last turn of a source that is in the log; right after the file was settled."""

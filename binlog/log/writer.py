@@ -251,16 +251,17 @@ class Writer(QuickWriter, Generic[_Place]):
     def append_drafts(self, drafts: Iterable[Drafted], *, source: str | None = None, turn: int = 0) -> Turn | None:
         """Append the records of drafts, all or none of them, one draft after the other, and once as a source's turn.
 
-        Where all drafts are durable, belong to this user and lie on the log's file system, under the same mount, they
-        become the next files of the log as they are: nothing is read or copied, and nobody waits for more than some
-        syncs.  All of them are in the log at one moment, and the last one is the open file then.  Otherwise, and where
-        another program writes to the log too, or the order is strict, they are copied into the open file, as by
-        `append_batches`.
+        If all drafts are durable, belong to this user and are on the log's file system, under the same mount, they
+        become the next files of the log as they are: nothing is read or copied, and other writers wait for a few syncs
+        a file.  Readers may see the first files some milliseconds before the last one.  Once the first one is in the
+        log, the others follow, even if this process dies: another writer places them.  Otherwise the records are
+        copied into the open file, as by `append_batches`.
         source, turn: as in `append_turn`; without a source, nothing tells a second call from the first.
-        Returns where the records lie, as far as the first file has them; None where the turn is in the log.
-        Durable on return.  The drafts are used up then, and also where it fails.
-        Raises: as `append_batches`, or as `append_turn`; ValueError where one is given twice; NotFoundError or
-        AccessError for one that is gone or has changed, with nothing appended.
+        Returns where the records are, as far as the first file has them; None if the turn is in the log.
+        Durable on return.  The drafts are used up then, and also if it fails.
+        Raises: as `append_batches`, or as `append_turn`; UnknownOutcomeError if the log cannot take the next file now,
+        and will later; ValueError if one is given twice; NotFoundError or AccessError for one that is gone or has
+        changed, with nothing appended.
         """
         if source is not None:
             _check_turn(turn)

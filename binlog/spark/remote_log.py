@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
-from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from binlog import FileStat, Reader, Ref, Since, Stretch, split
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from binlog.spark.partitions import FileRange
 
 _LOG_NAME = re.compile(r"([0-9]{8})\.dat(\.zst)?", re.ASCII)
-_JOINING = ".joining"  # docs/format.md has what it says
 
 # What is looked through around the place for a cut: the more, the larger the records can be between which to cut.
 _AROUND_CUT_BYTES = (AROUND_BYTES, 16 * AROUND_BYTES)
@@ -39,23 +37,15 @@ def remote_files(url: str, *, open_too: bool) -> tuple[FileStat, ...]:
     Raises: ValueError, ImportError, AccessError, CorruptError, VersionError; StateError for an open file.
     """
     directory = RemoteDirectory(url)
-    while True:
-        names = directory.names()
-        numbers = _numbers(names)
-        with ThreadPoolExecutor(directory.at_once) as pool:
-            files = [file for file in pool.map(partial(_stat, directory), numbers) if file is not None]
-        # Of files that were joining the log as it was listed, some may have had no names yet.
-        if _JOINING not in names or _numbers(directory.names()) == numbers:
-            break
+    with ThreadPoolExecutor(directory.at_once) as pool:
+        numbers = _numbers(directory.names())
+        files = [file for file in pool.map(partial(_stat, directory), numbers) if file is not None]
     following = [file.number for file in files if not file.closed]
     if following and open_too:
         text = (
             f"{directory.url}: file {following[0]} is open, and a remote file system cannot tell how far it is written"
         )
         raise StateError(f"{text}: close it (binlog cutover), or leave it out with includeOpenFile=false")
-    if _JOINING in names:
-        # Those behind an open file are no part of the log, or not yet.
-        files = list(takewhile(lambda file: file.closed, files))
     closed = tuple(file for file in files if file.closed)
     fault = fault_between(closed)
     if fault is not None:

@@ -28,7 +28,8 @@ MODES = ("sync", "flush", "stage")
 """The modes of the workload `modes`, as binlog.Mode names them.  In any but `sync`, an append is acknowledged only by a
 later append in `sync` or a `sync()` of the same writer."""
 
-_SYNC_OF_HEADER, _SYNC_OF_CLOSE = range(2)  # of the open file, by one who makes a log and appends a turn as drafts
+# The syncs of log files by a process that makes a log and appends a turn as drafts.
+_SYNC_OF_HEADER, _SYNC_OF_CLOSE, _SYNC_OF_SECOND_CLOSE = range(3)
 _AFTER_RECOVERY = 20  # the writer of what is appended once a crashed log was opened; no other workload has so many
 
 
@@ -210,7 +211,7 @@ def drafts(log: Path, seed: str) -> None:
         told.close()
 
     if dies:
-        sync = chance.choice((_SYNC_OF_HEADER, _SYNC_OF_CLOSE, _SYNC_OF_CLOSE, _SYNC_OF_CLOSE))
+        sync = chance.choice((_SYNC_OF_HEADER, _SYNC_OF_CLOSE, _SYNC_OF_CLOSE, _SYNC_OF_SECOND_CLOSE))
         _killed(source, log, Strike(Action.KILL_BEFORE, sync, (Kind.DATA_SYNC,), names_end=".dat"))
         other()
     else:

@@ -63,6 +63,8 @@ def _hold(log: Path, others: int) -> None:
     assert binlog.check(log) == []
     for _ in range(others):
         _append(log, Acknowledged())
+    with Writer(log):
+        pass  # which finishes what was decided
     before = len(read_all(log))
     _take_turns(log, Acknowledged())
     found = read_all(log)

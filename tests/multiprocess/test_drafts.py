@@ -1,4 +1,4 @@
-"""Drafts that many processes add to a log at once, beside appends and cutovers: each set whole, once, at one moment."""
+"""Drafts that many processes add to a log at once, beside appends and cutovers: each set whole, once, in one place."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _look(log: Path) -> int:
     while True:
         with Reader(log) as reader:
             found = [entry.data for entry in reader]
-        _check_whole(found)
+        _check_whole(found, until=found[-1:])
         files = take_snapshot(log)
         counts = [file.record_count or 0 for file in files]
         assert [file.first_sequence for file in files[:-1]] == [
@@ -71,8 +71,15 @@ def _follow(log: Path) -> list[bytes]:
     raise AssertionError("it is never closed")
 
 
-def _check_whole(found: list[bytes]) -> None:
-    """Each turn's records are all there, next to each other and in order, and those of a publisher's turns rise."""
+def _check_whole(found: list[bytes], *, until: list[bytes] | None = None) -> None:
+    """Each turn's records are all there, next to each other and in order, and those of a publisher's turns rise.
+
+    until: the last record, of a turn whose last files may not be in the log yet.
+    """
+    if until and until[0].startswith(b"draft "):
+        publisher, turn, index = map(int, until[0].split()[1:])
+        assert (index + 1) % _RECORDS == 0, "a part of a file"
+        found = found + [_record(publisher, turn, rest) for rest in range(index + 1, _FILES * _RECORDS)]
     drafted = [tuple(map(int, record.split()[1:])) for record in found if record.startswith(b"draft ")]
     size = _FILES * _RECORDS
     turns = [drafted[start : start + size] for start in range(0, len(drafted), size)]

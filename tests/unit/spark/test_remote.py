@@ -185,19 +185,6 @@ def test_positions(log: Path, bucket: Any) -> None:
         read_all(startingPosition="4:256")
 
 
-def test_closed_files_behind_an_open_one_are_left_out_while_they_join(log: Path, bucket: Any) -> None:
-    """As a process leaves them that died before it closed the open one; without the marker, a file is missing."""
-    with Writer(log) as writer:
-        writer.cutover()
-    rows = upload(log, bucket, open_too=True)
-    opened = bucket.cat_file("/bucket/log/00000002.dat")
-    bucket.pipe_file("/bucket/log/00000002.dat", opened[:6] + bytes(2) + opened[8:20] + bytes(4) + opened[24:])
-    with pytest.raises(CorruptError, match="which is not there"):
-        read_all(includeOpenFile="false")
-    bucket.pipe_file("/bucket/log/.joining", b'{"after": 2, "last": 4}')
-    assert read_all(includeOpenFile="false") == [row for row in rows if row[0] < 2]
-
-
 def test_an_open_file_is_refused_or_left_out(log: Path, bucket: Any) -> None:
     rows = upload(log, bucket, open_too=True)
     with pytest.raises(StateError, match=f"{URL}: file 3 is open.*includeOpenFile=false"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -14,9 +15,9 @@ import binlog
 from binlog import Batch, Drafted, Mode, Reader, Ref, Since, Start, Writer
 from binlog import Sequence as SequenceNumber
 from binlog.errors import AccessError, ClosedError, CorruptError, FullError, StateError
-from binlog.log import adoption
-from binlog.log.joining import Joining, read_joining, write_joining
-from binlog.storage.file_access import access_of_directory
+from binlog.log import ingest
+from binlog.spark.snapshot import take_snapshot
+from binlog.storage import locks
 from tests.support.drafts import draft, drafts
 from tests.support.indexes import check_entries, index_entries
 from tests.support.logs import jpos_file, read_all
@@ -89,43 +90,47 @@ def test_what_is_appended_since_a_time_has_them(log: Path) -> None:
     with Writer(log) as writer:
         writer.append(b"before")
         made = drafts(log, [b"x" * 500] * 500, [b"y"])
-        name = adoption.Adoption._give_name
+        name = ingest.IngestedFile.give_name
         moments: list[float] = []
 
-        def named(self: adoption.Adoption, *arguments: object) -> None:
-            name(self, *arguments)  # type: ignore[arg-type]
+        def named(self: ingest.IngestedFile, number: int, **arguments: Any) -> bool:
+            found = name(self, number, **arguments)
             time.sleep(0.02)
             moments.append(time.time())
+            return found
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(adoption.Adoption, "_give_name", named)
+            patch.setattr(ingest.IngestedFile, "give_name", named)
             writer.append_drafts(made)
-    with Reader(log, Since(moments[-1])) as reader:
+    with Reader(log, Since(moments[0])) as reader:
         assert [entry.data[:1] for entry in reader] == [b"x"] * 500 + [b"y"]
 
 
-def test_nothing_of_them_is_seen_before_all_is(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    name = adoption.Adoption._give_name
+def test_a_file_of_them_is_in_the_log_once_the_one_before_it_is_closed(
+    log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = ingest.IngestedFile.give_name
     seen: list[list[bytes]] = []
 
-    def named(self: adoption.Adoption, *arguments: object) -> None:
-        name(self, *arguments)  # type: ignore[arg-type]
+    def named(self: ingest.IngestedFile, number: int, **arguments: Any) -> bool:
+        found = name(self, number, **arguments)
         seen.append(read_all(log))
-        assert len(binlog.stat(log).files) == 1
+        last = binlog.stat(log).files[-1]
+        assert (last.number, last.closed) == (number - 1, False)
+        assert binlog.stat(log).tail == Ref(number - 1, last.tail)
+        assert take_snapshot(log)[-1].number == number - 1
         assert binlog.check(log) == []
         with Reader(log, Start.END) as reader:
-            assert reader.next_ref == Ref(1, 266)
-        with pytest.raises(ValueError, match="there is no such file"):
-            Reader(log, Ref(2, 256))
-        assert binlog.prune(log, keep_bytes=0) == []
-        assert binlog.archive(log) == []
+            assert reader.next_ref == Ref(number - 1, last.tail)
+            assert list(reader) == []
+        return found
 
     with Writer(log) as writer:
         writer.append(b"before")
         made = drafts(log, [b"1"], [b"2"])
-        monkeypatch.setattr(adoption.Adoption, "_give_name", named)
+        monkeypatch.setattr(ingest.IngestedFile, "give_name", named)
         writer.append_drafts(made)
-    assert seen == [[b"before"], [b"before"]]
+    assert seen == [[b"before"], [b"before", b"1"]]
     assert read_all(log) == [b"before", b"1", b"2"]
 
 
@@ -215,19 +220,28 @@ def test_what_is_no_file_to_adopt_is_copied_or_told(log: Path, how: str) -> None
     assert binlog.check(log) == []
 
 
-def test_where_another_program_writes_they_are_copied(log: Path) -> None:
-    log.mkdir()
-    jpos_file(log, [b"theirs"])
+@pytest.mark.parametrize("only_theirs", [True, False])
+def test_beside_another_program_they_become_files_as_well(log: Path, only_theirs: bool) -> None:
+    """Also if no file of ours tells the log's UUID."""
+    if only_theirs:
+        log.mkdir()
+    else:
+        with Writer(log) as writer:
+            writer.cutover()
+        (log / "00000002.dat").unlink()
+    number = 1 if only_theirs else 2
+    jpos_file(log, [b"theirs"], number=number)
     with Writer(log) as writer:
-        made = drafts(log, [b"1"], [b"2"])
         with pytest.raises(StateError, match="cut over first"):
-            writer.append_drafts(made)
-        assert writer.cutover() == 2
-        turn = writer.append_drafts(made)
+            writer.append_drafts([draft(log / "aside", "small", [b"1"], durable_from=100)])
+        turn = writer.append_drafts(drafts(log, [b"1"], [b"2"]), source="s", turn=0)
         assert turn is not None
-        assert turn.number == 2
-    assert read_all(log) == [b"theirs", b"1", b"2"]
-    assert len(binlog.stat(log).files) == 2
+        assert turn.number == number + 1
+        assert writer.append_drafts(drafts(log, [b"1"], [b"2"]), source="s", turn=0) is None
+        writer.append(b"after")
+    assert read_all(log) == [b"theirs", b"1", b"2", b"after"]
+    assert [file.first_sequence for file in binlog.stat(log).files][number:] == [1, 2]
+    assert binlog.check(log) == []
 
 
 def test_an_empty_next_file_that_a_dead_cutover_left_comes_first(log: Path) -> None:
@@ -260,7 +274,7 @@ def test_permissions_and_limits_are_the_writers(log: Path) -> None:
 def test_no_more_numbers(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Writer(log) as writer:
         writer.append(b"before")
-        monkeypatch.setattr(adoption, "NUMBER_MAX", 2)
+        monkeypatch.setattr(ingest, "NUMBER_MAX", 2)
         with pytest.raises(FullError, match="no more file numbers"):
             writer.append_drafts(drafts(log, [b"1"], [b"2"]))
         assert writer.append_drafts(drafts(log, [b"1"])) is not None
@@ -268,61 +282,23 @@ def test_no_more_numbers(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_draft_that_goes_in_the_middle_leaves_nothing(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    name = adoption.Adoption._give_name
+    take = ingest.Ingest._take
     with Writer(log) as writer:
         writer.append(b"before")
         good, lost = drafts(log, [b"1"], [b"2"])
 
-        def named(self: adoption.Adoption, fd: int, each: Drafted, *arguments: object) -> None:
+        def taken(self: ingest.Ingest, each: Drafted, *arguments: Any) -> None:
             if each is lost:
                 os.unlink(lost.path)
-            name(self, fd, each, *arguments)  # type: ignore[arg-type]
+            take(self, each, *arguments)
 
-        monkeypatch.setattr(adoption.Adoption, "_give_name", named)
+        monkeypatch.setattr(ingest.Ingest, "_take", taken)
         with pytest.raises((AccessError, KeyError)):
             writer.append_drafts([good, lost], source="s", turn=1)
         assert sorted(path.name for path in log.iterdir()) == ["00000001.dat", "00000001.idx", "aside"]
         monkeypatch.undo()
         assert writer.append_drafts(drafts(log, [b"1"], [b"2"]), source="s", turn=1) is not None
     assert read_all(log) == [b"before", b"1", b"2"]
-
-
-@pytest.mark.parametrize(
-    "text", ["", "{}", '{"after": 1}', '{"after": 2, "last": 1}', '{"after": "1", "last": 2}', "[1]"]
-)
-def test_a_damaged_marker_is_told(log: Path, text: str) -> None:
-    with Writer(log) as writer:
-        writer.append(b"before")
-    (log / ".joining").write_text(text)
-    with pytest.raises(CorruptError, match="it names no files"):
-        Writer(log)
-    with pytest.raises(CorruptError, match="it names no files"):
-        Reader(log)
-    [problem] = binlog.check(log)
-    assert (problem.path, problem.rule) == (str(log / ".joining"), "joining")
-    (log / ".joining").unlink()
-    assert read_all(log) == [b"before"]
-
-
-@pytest.mark.parametrize("after", [1, 2, 9])
-def test_a_marker_that_was_left_behind_says_nothing_and_goes(log: Path, after: int) -> None:
-    with Writer(log) as writer:
-        writer.append(b"1")
-        writer.append_drafts(drafts(log, [b"2"], [b"3"]))
-    fd = os.open(log, os.O_RDONLY)
-    try:
-        write_joining(fd, str(log), Joining(after, after + 1), access_of_directory(fd))
-        assert read_all(log) == [b"1", b"2", b"3"]
-        with Writer(log) as writer:
-            writer.append(b"4")
-            writer.cutover()
-            writer.append(b"5")
-        if after < 3:
-            assert read_joining(fd, str(log)) is None
-    finally:
-        os.close(fd)
-    assert read_all(log) == [b"1", b"2", b"3", b"4", b"5"]
-    assert binlog.check(log) == []
 
 
 def test_a_draft_that_is_given_twice_is_refused(log: Path, tmp_path: Path) -> None:
@@ -341,19 +317,18 @@ def test_a_draft_that_is_given_twice_is_refused(log: Path, tmp_path: Path) -> No
 def test_a_draft_that_two_writers_take_at_once_is_in_one_log(
     log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The second one, which has opened it before the first had it, finds no file under the draft's name any more."""
-    name = adoption.Adoption._give_name
+    """The first one, which opened it before the second had it, finds no file under the draft's name."""
     with Writer(log) as writer, Writer(tmp_path / "other") as other:
         [made] = drafts(log, [b"1"])
 
-        def named(self: adoption.Adoption, *arguments: object) -> None:
-            monkeypatch.setattr(adoption.Adoption, "_give_name", name)
+        def locked(fd: int, path: str, timeout: float | None = None) -> None:
+            monkeypatch.undo()
             thread = threading.Thread(target=other.append_drafts, args=([made],))
             thread.start()
             thread.join()
-            name(self, *arguments)  # type: ignore[arg-type]
+            locks.lock(fd, path, timeout)
 
-        monkeypatch.setattr(adoption.Adoption, "_give_name", named)
+        monkeypatch.setattr(ingest, "lock", locked)
         with pytest.raises(AccessError, match="No such file or directory while looking for it again"):
             writer.append_drafts([made])
         writer.append(b"its own")

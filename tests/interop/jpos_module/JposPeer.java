@@ -1,0 +1,69 @@
+import java.io.BufferedReader;
+import java.io.IOException;
+import java.io.InputStreamReader;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Path;
+import org.jpos.binlog.BinLog;
+import org.jpos.binlog.BinLogReader;
+import org.jpos.binlog.BinLogWriter;
+
+/** Does what it is told, a line at a time, with the module's own writer and reader; it answers each line with "." last. */
+public final class JposPeer {
+    public static void main(String[] arguments) throws Exception {
+        BufferedReader lines = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        for (String line; (line = lines.readLine()) != null; ) {
+            String[] words = line.split(" ");
+            try {
+                if (words[0].equals("add")) {
+                    add(Path.of(words[1]), words[2], Integer.parseInt(words[3]), Integer.parseInt(words[4]));
+                } else {
+                    read(Path.of(words[1]));
+                }
+            } catch (Exception error) {
+                System.out.println("error " + error);
+            }
+            System.out.println(".");
+            System.out.flush();
+        }
+    }
+
+    /** Add so many records, with a cutover after each so many of them, by a writer that is opened for it. */
+    private static void add(Path directory, String name, int count, int cutoverEvery) throws Exception {
+        try (BinLogWriter writer = new BinLogWriter(directory)) {
+            for (int index = 0; index < count; index++) {
+                String record = name + "-" + index;
+                BinLog.Ref ref = writer.add(record.getBytes(StandardCharsets.UTF_8));
+                System.out.println(record + " " + ref.getFileNumber() + " " + ref.getOffset());
+                if (cutoverEvery > 0 && (index + 1) % cutoverEvery == 0) {
+                    cutOver(writer);
+                }
+            }
+        }
+    }
+
+    /** Cut over, if nobody else does so first: then the module finds the file closed, and says that it is "not open". */
+    private static void cutOver(BinLogWriter writer) throws IOException {
+        try {
+            writer.cutover();
+        } catch (IOException error) {
+            if (!String.valueOf(error.getMessage()).equals("BinLog not open")) {
+                throw error;
+            }
+        }
+    }
+
+    private static void read(Path directory) throws Exception {
+        try (BinLogReader reader = new BinLogReader(directory)) {
+            int number;
+            do { // its reader stops at a file that is closed and empty, and goes on if it is asked again
+                number = reader.getFileNumber();
+                while (reader.hasNext()) {
+                    byte[] record = reader.next().get();
+                    if (record.length > 0) { // the end of a header of ours reads as two empty records
+                        System.out.println(new String(record, StandardCharsets.UTF_8));
+                    }
+                }
+            } while (reader.getFileNumber() != number);
+        }
+    }
+}

@@ -1,0 +1,1 @@
+"""The binlog module of jPOS-EE itself, compiled from its source for one run, beside ours: see `make jpos`."""
