@@ -1,9 +1,10 @@
 """The thread that puts into the file what is staged, and syncs what is in the file, for records no caller waits for.
 
 It belongs to one writer, and starts with the first record of that kind; for a writer with limits on the open file,
-which it keeps as well, at once.  What it meets, such as a full disk or a failed sync, the writer's next call meets as
-well: so it tells nobody, and tries again.  As it has the time, it also sweeps away the shared memory of writers that
-were killed.
+which it keeps as well, at once.  If it meets an error, such as a full disk, a failed sync or a directory that was
+removed, it tries again, and no record is staged meanwhile: so the writer's next call meets the same error, and raises
+it.  The interpreter prints an error at its end.  As it has the time, the thread also sweeps away the shared memory of
+writers that were killed.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import time
 import weakref
 from contextlib import suppress
 
-from binlog.errors import BinlogError, ClosedError
+from binlog.errors import BinlogError, BusyError, ClosedError, PoisonedError
 from binlog.log.options import Background
 from binlog.log.session import Session
 from binlog.storage.native import fork_generation
@@ -50,7 +51,7 @@ class BackgroundThread:
         self.stop()
         session = self._session()
         if session is not None and self._generation == fork_generation():
-            _drain(session, confirm=True)
+            session.drain(confirm=True)
 
     def _run(self) -> None:
         sweep()
@@ -107,8 +108,10 @@ def _drain(session: Session, *, confirm: bool) -> None:
         session.drain(confirm=confirm)
     except ClosedError:
         raise
+    except BusyError:
+        return  # tried again; nothing is wrong
     except BinlogError:
-        return  # as the module says: the writer's next call meets the same
+        session.stage_no_more()
 
 
 def _keep_limits(session: Session) -> None:
@@ -125,8 +128,15 @@ _running: weakref.WeakSet[BackgroundThread] = weakref.WeakSet()
 
 @atexit.register
 def _finish_all() -> None:
+    failed: list[BinlogError] = []
     for thread in list(_running):
         try:
             thread.finish()
         except ClosedError:
             continue
+        except BinlogError as error:
+            failed.append(error)
+    if failed:
+        # The interpreter prints it: no caller is left who could be told.
+        text = "; ".join(map(str, failed))
+        raise PoisonedError(f"records that were staged or flushed may be lost with this process: {text}") from failed[0]

@@ -276,6 +276,14 @@ class Session(QuickSession):
         """Commit what is staged in all processes, and with `confirm` have everything in the open file synced."""
         self.run(lambda file, header: file.drain(self._segment, confirm=confirm))
 
+    def stage_no_more(self) -> None:
+        """Have no record staged until a call of the writer's has found all in order: what is staged would not get on.
+
+        For the background thread, which nobody hears: the next call meets what it met.
+        """
+        with self._mutex:
+            self._stage_in(0, None)
+
     def pending_bytes(self) -> tuple[int, int]:
         """Bytes staged, in all processes, and bytes in the open file that no sync covers; seen without the lock."""
         with self._mutex:

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -99,6 +100,35 @@ def test_a_writer_whose_directory_went_is_told_so_by_name(log: Path, mode: Mode,
         assert b"new" not in b"".join(path.read_bytes() for path in log.iterdir())
     with pytest.raises(GoneError) if mode is Mode.STAGE else pytest.MonkeyPatch.context():
         writer.close()
+
+
+@pytest.mark.parametrize("replace", ["shutil.rmtree(log)", "os.rename(log, log + '2'); os.mkdir(log)"])
+def test_who_only_stages_is_told_that_the_directory_went(log: Path, replace: str) -> None:
+    """The background thread met the error, told nobody, and appends returned for as long as the ring had room."""
+    _make(log)
+    writer = Writer(log, mode=Mode.STAGE)
+    writer.append(b"old")
+    writer.sync()
+    _elsewhere(replace, log)
+    deadline = time.monotonic() + 20
+    with pytest.raises(GoneError, match=f"^{log}: "):
+        _stage_until(writer, deadline)
+    with pytest.raises(GoneError, match=f"^{log}: "):
+        writer.close()
+
+
+def _stage_until(writer: Writer[binlog.Ref], deadline: float) -> None:
+    while time.monotonic() < deadline:
+        writer.append(b"new")
+        time.sleep(0.01)  # 20 s of records have room in the ring
+
+
+def test_what_fails_at_the_end_of_the_interpreter_is_told(log: Path) -> None:
+    _make(log)
+    code = "w = Writer(log, mode=Mode.STAGE); w.append(b'1'); w.sync(); w.append(b'2'); shutil.rmtree(log)"
+    script = f"import sys, shutil\nfrom binlog import Mode, Writer\nlog = sys.argv[1]\n{code}"
+    done = subprocess.run([sys.executable, "-c", script, str(log)], capture_output=True, text=True, check=True)
+    assert f"may be lost with this process: {log}: the directory was removed" in done.stderr
 
 
 def test_a_writer_is_told_that_a_directory_above_its_own_was_replaced(log: Path) -> None:
