@@ -177,8 +177,8 @@ class _Part:
 
 
 def _with_code(units: bytes, places: array[int], code: int) -> tuple[bytes, array[int]]:
-    """Those that have a tag code."""
-    kept = [at for at, unit in enumerate(parse_units(units)) if unit.tag_code == code]
+    """Those that have a tag code, or may have it."""
+    kept = [at for at, unit in enumerate(parse_units(units)) if unit.tag_code == code or unit.is_extended]
     parts = [units[at * UNIT_BYTES : (at + 1) * UNIT_BYTES] for at in kept]
     return b"".join(parts), array("q", [places[at] for at in kept])
 

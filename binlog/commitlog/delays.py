@@ -18,7 +18,7 @@ from binlog.commitlog.message import Appended, Message
 from binlog.commitlog.service import Service
 from binlog.commitlog.waiting import Find, own_queue, to_go_on, to_wait, went_on
 from binlog.errors import FullError, GoneError, NotFoundError, TimedOutError
-from binlog.format.commitlog.consume_queue import parse_units
+from binlog.format.commitlog.consume_queue import QueueUnit, parse_units
 from binlog.format.commitlog.message import PREPARED, ROLLBACK, TRANSACTION, StoredMessage
 from binlog.format.commitlog.properties import DELAY, parse_properties
 from binlog.format.commitlog.topics import DELAY_SECONDS, DELAY_TOPIC, HALF_TOPIC
@@ -156,11 +156,18 @@ class Delays:
         now_ms = time.time() * 1000
         last_ms = now_ms + 1000 * DELAY_SECONDS[level - 1] + _CLOCK_BACK_MS
         # In their order, for who counts them counts from the first.
-        due = list(itertools.takewhile(lambda unit: not now_ms < unit.tag_code <= last_ms, units))
+        due = list(itertools.takewhile(lambda unit: not now_ms < self._due_ms(unit, level) <= last_ms, units))
         if not due:
-            return min(max((units[0].tag_code - now_ms) / 1000, 0), _LOOK_SECONDS)
+            return min(max((self._due_ms(units[0], level) - now_ms) / 1000, 0), _LOOK_SECONDS)
         self._next[level] = index + self._pass_on([unit.offset for unit in due])
         return 0.0  # the other levels are next, and then what is left of this one
+
+    def _due_ms(self, unit: QueueUnit, level: int) -> int:
+        """When a message of a level is due."""
+        if not unit.is_extended:
+            return unit.tag_code
+        stored = self._stored(unit.offset)
+        return 0 if stored is None else stored.store_ms + 1000 * DELAY_SECONDS[level - 1]
 
     def _first(self, queue: ConsumeQueue, index: int) -> int:
         """The queue offset of the first message that did not go on yet."""

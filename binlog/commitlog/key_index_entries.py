@@ -124,7 +124,8 @@ class KeyIndexEntries:
         if count > 1:
             self._check_slots(file, newest, count, writing=writing)
             used = file.size.slots - newest.count(0)
-            if header["slot_count"] != used and not writing:
+            # RocketMQ counts a slot with each of its entries, before version 4.7.
+            if not used <= header["slot_count"] < count and not writing:
                 text = f"{header['slot_count']} slots in use, and they are {used}"
                 self._problems.append(Problem(file.path, KEY_INDEX_HEADER.offset("slot_count"), "index_header", text))
 

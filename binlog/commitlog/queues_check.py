@@ -153,7 +153,7 @@ class QueuesCheck:
         gone, there = self._still_there(key, start, units)
         missing: list[int] = []
         for index, (unit, other) in enumerate(itertools.zip_longest(units[gone:], there), start + gone):
-            if other == unit:
+            if other == unit or (other is not None and other.is_extended and other[:2] == unit[:2]):
                 continue
             if other is None or not any(other):
                 missing.append(index)

@@ -203,7 +203,10 @@ class StoreReader:
         if not units or units[0] == BLANK_UNIT or units[0].offset < self._log_start:
             index = max(index, queue.indexes(self._log_start).start)
             units = queue.units(index, count)
-        wanted = units if tag is None else [unit for unit in units if unit.tag_code == java_hash(tag)]
+        wanted = units
+        if tag is not None:
+            code = java_hash(tag)
+            wanted = [unit for unit in units if unit.tag_code == code or unit.is_extended]
         found = [self.read(unit.offset) for unit in wanted]
         if tag is not None:
             found = [message for message in found if parse_properties(message.properties).get(TAGS) == tag]

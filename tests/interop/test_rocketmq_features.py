@@ -9,13 +9,17 @@ from pathlib import Path
 import pytest
 
 from binlog.commitlog.check import check_store
+from binlog.commitlog.column_reader import ColumnReader
 from binlog.commitlog.message import Message
 from binlog.commitlog.store import MessageStore
 from binlog.commitlog.store_reader import StoreReader
 from binlog.errors import CorruptError, VersionError
+from binlog.format.commitlog.consume_queue import QUEUE_UNIT, parse_units
+from binlog.format.commitlog.topics import DELAY_TOPIC
 from tests.interop.rocketmq import golden
 from tests.interop.rocketmq.exchange import OPTIONS
-from tests.support.checked_stores import make
+from tests.support.checked_stores import make, overwrite
+from tests.support.waiting import until
 
 _UNKNOWN = [name for name in golden.FEATURES if name != "extended-queues"]
 _HIDES_MESSAGES = ["batch-queues", "rocksdb-queues"]
@@ -155,3 +159,32 @@ def test_files_of_another_size_are_refused_unchanged(folder: str, tmp_path: Path
     with (path / folder / name).open("ab") as file:
         file.write(bytes(20))
     _is_refused(path, CorruptError, "nothing was changed")
+
+
+def test_queues_with_extensions_are_read_written_and_checked(tmp_path: Path) -> None:
+    """Their units say where in `consumequeue_ext` the tag's hash is, and not what it is."""
+    path = golden.unpack_from(golden.FEATURES_ARCHIVE, "extended-queues", tmp_path)
+    assert check_store(path, key_slots=OPTIONS.key_index.slots) == []
+    for count in (5, 6):
+        with ColumnReader(path) as reader:
+            assert len(reader.pull("special", 0, 0, 10, tag="paid")[0]) == count
+            assert reader.pull("special", 0, 0, 10, tag="other")[0] == []
+            indexes = reader.queue_range("special", 0)
+            parts = list(reader.columns("special", 0, indexes, ["offset"], tag="paid"))
+            assert sum(part.count for part in parts) == count
+        with MessageStore(path, OPTIONS) as store:
+            store.append(Message.of("special", b"ours", tag="paid"))
+    assert check_store(path) == []
+
+
+def test_a_delayed_message_whose_unit_is_extended_waits(tmp_path: Path) -> None:
+    with MessageStore(tmp_path, OPTIONS) as store:
+        store.append(Message.of("t", b"later", delay_level=5))
+    (queue,) = (tmp_path / "consumequeue" / DELAY_TOPIC / "4").iterdir()
+    overwrite(queue, QUEUE_UNIT.offset("tag_code"), (-(2**63)).to_bytes(8, "big", signed=True))
+    with MessageStore(tmp_path, OPTIONS) as store:
+        until(lambda: store._delays._next.get(5) is not None)
+        (unit,) = parse_units(store._queues.get_or_make(DELAY_TOPIC, 4).read(0, 1))
+        assert unit.is_extended
+        assert store._delays._due_ms(unit, 5) == store.pull(DELAY_TOPIC, 4, 0, 1)[0].store_ms + 60_000
+        assert store.queue_range("t", 0) == range(0)

@@ -18,12 +18,18 @@ QUEUE_UNIT = Layout(
     fields=(
         Field("offset", "i64", "where the message lies in the commit log"),
         Field("message_bytes", "i32", "how many bytes it takes there; 0 where the queue ends"),
-        Field("tag_code", "i64", "Java's hash of its tag, 0 without one; of a delayed message, when it is due, in ms"),
+        Field(
+            "tag_code",
+            "i64",
+            "Java's hash of its tag, 0 without one; of a delayed message, when it is due, in ms; below -2147483648: "
+            "where in `consumequeue_ext` RocketMQ has either of them",
+        ),
     ),
 )
 
 UNIT_BYTES = QUEUE_UNIT.size
 UNITS_IN_FILE = 300_000
+_HASH_MIN = -(2**31)
 
 
 class QueueUnit(NamedTuple):
@@ -32,6 +38,11 @@ class QueueUnit(NamedTuple):
     offset: int
     message_bytes: int
     tag_code: int
+
+    @property
+    def is_extended(self) -> bool:
+        """Whether the tag code only says where RocketMQ keeps it, as with `enableConsumeQueueExt`."""
+        return self.tag_code < _HASH_MIN
 
     def pack(self) -> bytes:
         """The unit's 20 bytes."""

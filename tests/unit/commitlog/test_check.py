@@ -456,3 +456,13 @@ def test_files_of_chance_end_in_problems_and_nothing_else(store: Path) -> None:
             assert problem.offset >= 0
             assert os.path.lexists(problem.path)
         path.write_bytes(whole[path])
+
+
+@pytest.mark.parametrize("more", [0, 1, 100])
+def test_slots_as_old_versions_of_rocketmq_count_them(tmp_path: Path, more: int) -> None:
+    """Before version 4.7 they count a slot with each of its entries."""
+    path = make(tmp_path)
+    file = min((path / "index").iterdir())
+    count = KEY_INDEX_HEADER.unpack(file.read_bytes()[: KEY_INDEX_HEADER.size])["entry_count"]
+    overwrite(file, KEY_INDEX_HEADER.offset("slot_count"), (count - 1 + more).to_bytes(4, "big"))
+    assert [problem.rule for problem in check_store(path)] == ["index_header"] * (more > 0)
