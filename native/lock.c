@@ -24,7 +24,13 @@
 static int file_lock(int fd, int command, short type)
 {
     struct flock range = {.l_type = type, .l_whence = SEEK_SET, .l_start = 0, .l_len = 0, .l_pid = 0};
-    return fcntl(fd, command, &range) == 0 ? 0 : -errno;
+    int result = fcntl(fd, command, &range);
+    if (result != 0 && errno == EBADF && type == F_WRLCK) {
+        /* A file opened only to be read takes only a shared lock (fcntl(2)), which keeps writers out as well. */
+        range.l_type = F_RDLCK;
+        result = fcntl(fd, command, &range);
+    }
+    return result == 0 ? 0 : -errno;
 }
 
 int binlog_lock(int fd)

@@ -16,7 +16,7 @@ import time
 import weakref
 from contextlib import suppress
 
-from binlog.errors import BinlogError, BusyError, ClosedError, PoisonedError
+from binlog.errors import BinlogError, BusyError, ClosedError, PoisonedError, StateError
 from binlog.log.options import Background
 from binlog.log.session import Session
 from binlog.storage.native import fork_generation
@@ -36,8 +36,18 @@ class BackgroundThread:
         self._stopped = threading.Event()
         self._generation = fork_generation()
         self._thread = threading.Thread(target=self._run, name="binlog-background", daemon=True)
-        self._thread.start()
+        self._start()
         _running.add(self)
+
+    def _start(self) -> None:
+        """Raises: StateError where it cannot be started, or the process would be aborted because of it."""
+        if sys.version_info < (3, 12) and _in_a_subinterpreter():
+            text = "Python 3.11 aborts the process if a subinterpreter ends with a thread.  All but Mode.SYNC needs one"
+            raise StateError(f"{text}, and so do limits on the open file; use Mode.SYNC without limits, or Python 3.12")
+        try:
+            self._thread.start()
+        except RuntimeError as error:
+            raise StateError(f"all but Mode.SYNC needs a thread, and so do limits on the open file: {error}") from error
 
     def stop(self) -> None:
         """End the thread, once it has finished what it is at."""
@@ -121,6 +131,14 @@ def _keep_limits(session: Session) -> None:
         raise
     except BinlogError:
         return  # the same
+
+
+def _in_a_subinterpreter() -> bool:
+    try:
+        import _xxsubinterpreters as interpreters  # type: ignore[import-not-found, unused-ignore]
+    except ImportError:
+        return False
+    return bool(interpreters.get_current() != interpreters.get_main())
 
 
 _running: weakref.WeakSet[BackgroundThread] = weakref.WeakSet()

@@ -10,7 +10,7 @@ from binlog.format.ref import COUNT_MAX, OFFSET_MAX
 from binlog.log.evidence import FileEvidence
 from binlog.log.recovery_table import Action, decide, recovered
 from binlog.log.witnesses import believe_tail, is_unproven
-from binlog.storage.boot import boot_id
+from binlog.storage.boot import is_this_boot
 from binlog.storage.content import Content
 from binlog.storage.files import content_bytes, read_at
 
@@ -52,7 +52,7 @@ def settled_bytes(content: Content, number: int, path: str, known: LogHeader | N
         if header.settled or again:
             break
     evidence = FileEvidence(content, path)
-    same_boot = header.boot_id == boot_id()
+    same_boot = is_this_boot(header.boot_id)
     if header.ours and not (same_boot and header.live_good):
         believed = _recovered(header, evidence, content, path, same_boot=same_boot)
     else:

@@ -7,6 +7,7 @@ told.  See docs/decisions/0006-fillers-for-damaged-records.md for why the place 
 from __future__ import annotations
 
 import os
+from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
 from typing import NamedTuple
 
@@ -67,7 +68,7 @@ def repair(
     directory = LogDirectory(path)
     try:
         directory.log_numbers()
-        with only_owner(os.path.join(directory.path, LOCK_NAME), "repairs the log", directory.access()):
+        with _alone(directory, dry_run=dry_run):
             done = []
             numbers = directory.numbers()
             for number in numbers:
@@ -83,6 +84,13 @@ def repair(
             return done
     finally:
         directory.close()
+
+
+def _alone(directory: LogDirectory, *, dry_run: bool) -> AbstractContextManager[None]:
+    """Exclude other repairs, and archiving.  A dry run makes no lock file: a read-only mount would not take it."""
+    if dry_run:
+        return nullcontext()
+    return only_owner(os.path.join(directory.path, LOCK_NAME), "repairs the log", directory.access())
 
 
 def _repair_archive(directory: LogDirectory, number: int, *, dry_run: bool) -> list[Repair]:
@@ -102,7 +110,7 @@ def _open_and_close(path: str, lock_timeout: float | None, file_system: FileSyst
 
 def _repair_file(directory: LogDirectory, number: int, *, dry_run: bool, lock_timeout: float | None) -> list[Repair]:
     path = directory.file_path(number)
-    descriptor = Descriptor(directory.fd, log_file_name(number), path)
+    descriptor = Descriptor(directory.fd, log_file_name(number), path, writable=not dry_run)
     fd = descriptor.fd
     try:
         lock(fd, path, lock_timeout)

@@ -6,6 +6,7 @@ import uuid
 from functools import cache
 from pathlib import Path
 
+from binlog.errors import AccessError
 from binlog.storage.failures import own_errors
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -13,6 +14,22 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 @cache
 def boot_id() -> bytes:
-    """16 bytes that differ after each boot (random(4)).  It says "verify again"; it judges nothing by itself."""
-    with own_errors(str(_BOOT_ID), "reading the boot id"):
-        return uuid.UUID(_BOOT_ID.read_text(encoding="ascii").strip()).bytes
+    """16 bytes that differ after each boot (random(4)).  It says "verify again"; it judges nothing by itself.
+
+    Raises: AccessError where /proc is not there.
+    """
+    path = str(_BOOT_ID)
+    with own_errors(path, "reading the boot id"):
+        try:
+            return uuid.UUID(_BOOT_ID.read_text(encoding="ascii").strip()).bytes
+        except FileNotFoundError as error:
+            text = f"{path} is not there, and a writer needs it; mount /proc (mount -t proc proc /proc)"
+            raise AccessError(text, errno=error.errno, path=path) from error
+
+
+def is_this_boot(stored: bytes) -> bool:
+    """Whether a stored boot id is that of this boot, for a reader: without /proc it verifies again each time."""
+    try:
+        return stored == boot_id()
+    except AccessError:
+        return False

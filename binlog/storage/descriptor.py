@@ -50,12 +50,12 @@ class _Registered:
 
 
 class Descriptor(_Registered):
-    """A regular file that is there, open for reading and writing."""
+    """A regular file that is there, open for reading and writing, or for reading alone."""
 
     __slots__ = ()
 
-    def __init__(self, directory_fd: int, name: str, path: str) -> None:
-        super().__init__(directory_fd, name, flags_to_open(writable=True), path)
+    def __init__(self, directory_fd: int, name: str, path: str, *, writable: bool = True) -> None:
+        super().__init__(directory_fd, name, flags_to_open(writable=writable), path)
         try:
             check_regular(self.fd, path)
         except BaseException:

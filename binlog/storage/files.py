@@ -156,6 +156,9 @@ def opening_failure(number: int, path: str) -> BinlogError:
     """The error for the errno `number`, met while opening a file."""
     if number == errno.ENOENT:
         return NotFoundError(f"{path} is not there")
+    if number == errno.ELOOP:
+        text = f"{path} is a symbolic link, which is never followed; put the file itself there, or remove the link"
+        return AccessError(text, errno=number, path=path)
     return failure(number, path, "opening the file")
 
 

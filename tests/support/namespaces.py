@@ -13,6 +13,7 @@ from tests.support.children import Child
 
 _CLONE_NEWNS, _CLONE_NEWUSER = 0x00020000, 0x10000000
 _MS_REC_PRIVATE = 0x4000 | 1 << 18
+_MS_REMOUNT_READ_ONLY = 0x20 | 0x1
 
 
 def on_a_small_disk(folder: Path, work: Callable[[], None], *, size: str = "4m") -> None:
@@ -38,6 +39,13 @@ def start_on_a_small_disk(folder: Path, work: Callable[[], None], *, size: str =
         child.join()
         pytest.skip("no mount namespace may be made here")
     return child
+
+
+def make_read_only(folder: Path) -> None:
+    """Have nothing be written to the small disk any more, for who runs on it."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.mount(b"none", os.fsencode(folder), None, _MS_REMOUNT_READ_ONLY, None) != 0:
+        raise OSError(ctypes.get_errno(), f"{folder} cannot be remounted")
 
 
 def _mount(folder: Path, size: str) -> bool:
