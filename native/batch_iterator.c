@@ -278,6 +278,7 @@ static PyMethodDef module_methods[] = {
     {"connect_brief", binlog_connect_brief, METH_VARARGS, "See native/brief.c."},
     {"fork_generation", binlog_fork_generation_now, METH_NOARGS, "See native/brief.c."},
     {"write_brief", binlog_write_brief, METH_VARARGS, "See native/brief.c."},
+    {"write_delivery", binlog_write_delivery, METH_VARARGS, "See native/brief.c."},
     {"crc32c", binlog_crc32c_of, METH_VARARGS, "See native/brief.c."},
     {"connect_mapped", binlog_connect_mapped, METH_VARARGS, "See native/mapped_store.c."},
     {"read_cached", binlog_read_cached, METH_VARARGS, "See native/cached_read.c."},

@@ -4,10 +4,14 @@
 #define PY_SSIZE_T_CLEAN
 #include "brief.h"
 
+#include "big_endian.h"
 #include "binlog.h"
+#include "layout.h"
+#include "page.h"
 
 #include <errno.h>
 #include <stdint.h>
+#include <string.h>
 #include <unistd.h>
 
 /* Some thirty microseconds. */
@@ -49,6 +53,35 @@ PyObject *binlog_write_brief(PyObject *module, PyObject *args)
     while (done < 0 && errno == EINTR);
     PyBuffer_Release(&data);
     return PyLong_FromLong(done < 0 ? errno : done == data.len ? 0 : ENOSPC);
+}
+
+/* write_delivery(fd, salt, number, count): how often a message of a page was given, in its file of deliveries, as
+ * pack_delivery in binlog/format/paging/deliveries_file.py has it; as write_brief. */
+PyObject *binlog_write_delivery(PyObject *module, PyObject *args)
+{
+    int fd;
+    const char *salt;
+    Py_ssize_t salt_bytes;
+    unsigned int number, count;
+    uint8_t counted[PAGE_SALT_BYTES + 8], record[DELIVERY_BYTES];
+    ssize_t done;
+
+    (void)module;
+    if (!PyArg_ParseTuple(args, "iy#II:write_delivery", &fd, &salt, &salt_bytes, &number, &count))
+        return NULL;
+    if (salt_bytes != PAGE_SALT_BYTES) {
+        PyErr_SetString(PyExc_ValueError, "a salt has 8 bytes");
+        return NULL;
+    }
+    memcpy(counted, salt, PAGE_SALT_BYTES);
+    put_u32(counted + PAGE_SALT_BYTES, number);
+    put_u32(counted + PAGE_SALT_BYTES + 4, count);
+    put_u32(record + DELIVERY_COUNT, count);
+    put_u32(record + DELIVERY_CRC, binlog_crc32c(0, counted, sizeof counted));
+    do
+        done = pwrite(fd, record, sizeof record, DELIVERIES_HEADER_BYTES + (off_t)number * DELIVERY_BYTES);
+    while (done < 0 && errno == EINTR);
+    return PyLong_FromLong(done < 0 ? errno : done == sizeof record ? 0 : ENOSPC);
 }
 
 /* crc32c(data, crc=0): CRC-32C of `data`, going on from `crc`. */

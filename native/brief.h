@@ -7,6 +7,7 @@
 PyObject *binlog_connect_brief(PyObject *module, PyObject *args);
 PyObject *binlog_fork_generation_now(PyObject *module, PyObject *unused);
 PyObject *binlog_write_brief(PyObject *module, PyObject *args);
+PyObject *binlog_write_delivery(PyObject *module, PyObject *args);
 PyObject *binlog_crc32c_of(PyObject *module, PyObject *args);
 
 #endif

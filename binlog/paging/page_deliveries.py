@@ -15,10 +15,9 @@ from collections.abc import Callable, Mapping
 
 from binlog.errors import AccessError, FullError, NotFoundError
 from binlog.format.paging.deliveries_file import (
+    COUNT_MAX,
     FoundDeliveries,
-    delivery_at,
     pack_deliveries_header,
-    pack_delivery,
     parse_deliveries,
 )
 from binlog.format.paging.names import deliveries_name
@@ -26,7 +25,7 @@ from binlog.paging.addresses import AddressFolder
 from binlog.paging.page import Page
 from binlog.storage.failures import NO_SPACE, write_failure
 from binlog.storage.files import content_bytes, create_file, open_file, read_at, remove_file, write_at
-from binlog.storage.native import write_brief
+from binlog.storage.native import write_delivery
 
 _OPEN_MAX = 16
 _NUMBER = (1 << 32) - 1
@@ -66,7 +65,7 @@ class PageDeliveries:
                 return
             fd, salt = found
             # It keeps the interpreter's lock: see docs/decisions/0023-threads-take-turns.md.
-            failure = write_brief(fd, pack_delivery(number, count, salt), delivery_at(number))
+            failure = write_delivery(fd, salt, number, min(count, COUNT_MAX))
             if failure and failure not in NO_SPACE:
                 raise write_failure(failure, self._path(page_id))
 

@@ -47,6 +47,7 @@ try:
         wait_and_read,
         walk_messages,
         write_brief,
+        write_delivery,
     )
 except ModuleNotFoundError as error:
     if not (error.name or "").startswith("binlog."):
@@ -89,6 +90,7 @@ __all__ = [
     "wait_and_read",
     "walk_messages",
     "write_brief",
+    "write_delivery",
 ]
 
 _result = lib.binlog_fork_setup()

@@ -16,7 +16,7 @@ from binlog.format.problem import Problem
 
 VERSION = 1
 _MAGIC = b"BINLOGPD"
-_COUNT_MAX = (1 << 32) - 1
+COUNT_MAX = (1 << 32) - 1
 
 DELIVERIES_HEADER = Layout(
     "deliveries_header",
@@ -67,7 +67,7 @@ def delivery_at(number: int) -> int:
 
 def pack_delivery(number: int, count: int, salt: bytes) -> bytes:
     """The count of a message as it lies there."""
-    count = min(count, _COUNT_MAX)
+    count = min(count, COUNT_MAX)
     return _DELIVERY.pack(count, crc32c(_COUNTED.pack(salt, number, count)))
 
 

@@ -6,21 +6,32 @@ import errno
 import os
 import queue
 import signal
+import tempfile
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from binlog import Mode, open_queue
 from binlog.errors import ClosedError, PoisonedError, StateError
-from binlog.format.paging.deliveries_file import DELIVERIES_HEADER, delivery_at
+from binlog.format.paging.deliveries_file import (
+    DELIVERIES_HEADER,
+    DELIVERY,
+    delivery_at,
+    pack_deliveries_header,
+    pack_delivery,
+    parse_deliveries,
+)
 from binlog.format.paging.names import DELIVERIES_END
 from binlog.paging import page_deliveries
 from binlog.paging.inspection import check_paging, look_at_paging, read_given
 from binlog.paging.queue import Queue
 from binlog.storage.delayed import retry_delay
+from binlog.storage.native import write_delivery
 from tests.support.journals import flip
 from tests.support.queues import SECONDS, SMALL, bodies, copied, taken
 
@@ -221,7 +232,7 @@ def test_a_full_disk_keeps_nobody_from_taking_messages(
             q.put(body)
         q.get()
         with monkeypatch.context() as patched:
-            patched.setattr(page_deliveries, "write_brief", lambda *_: number)
+            patched.setattr(page_deliveries, "write_delivery", lambda *_: number)
             if number == errno.ENOSPC:
                 assert q.get().body == bodies(2)[1]
                 return
@@ -247,3 +258,18 @@ def test_the_size_is_right_at_once_after_opening_anew(folder: Path) -> None:
             q.get()
             left -= 1
         assert q.qsize() == 0
+
+
+@given(st.binary(min_size=8, max_size=8), st.lists(st.tuples(st.integers(0, 300), st.integers(1, 2**32 - 1))))
+def test_the_compiled_function_writes_what_the_format_says(salt: bytes, given_: list[tuple[int, int]]) -> None:
+    with tempfile.TemporaryFile(buffering=0) as file:
+        file.write(pack_deliveries_header(7, salt))
+        for number, count in given_:
+            assert write_delivery(file.fileno(), salt, number, count) == 0
+            file.seek(delivery_at(number))
+            assert file.read(DELIVERY.size) == pack_delivery(number, count, salt)
+        file.seek(0)
+        found = parse_deliveries(file.read(), 7, salt, "a file")
+    assert (found.counts, found.problems) == (dict(given_), [])
+    with pytest.raises(ValueError, match="salt"):
+        write_delivery(-1, b"short", 0, 1)
