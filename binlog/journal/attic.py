@@ -89,7 +89,7 @@ def _attic(folder: str, directory_fd: int) -> Iterator[int]:
     """The attic, which is there durably before anything comes into it, and has durably what came."""
     path = os.path.join(folder, ATTIC_FOLDER)
     with own_errors(path, "making the directory"):
-        make_subfolder(path)
+        make_subfolder(path, parent_fd=directory_fd)
         flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW
         attic_fd = os.open(ATTIC_FOLDER, flags, dir_fd=directory_fd)
     try:

@@ -94,21 +94,26 @@ def make_directory(path: str) -> None:
 
     One that root makes belongs to the owner and group of its parent.
     """
-    _make_directory(path, inner=False)
+    _make_directory(path, path, parent_fd=None, inner=False)
 
 
-def make_subfolder(path: str) -> None:
-    """As `make_directory`, for a folder inside an engine's: it gets the owner, group and mode of its parent."""
-    _make_directory(path, inner=True)
+def make_subfolder(path: str, *, parent_fd: int | None = None) -> None:
+    """As `make_directory`, for a folder inside an engine's: it gets the owner, group and mode of its parent.
+
+    parent_fd: the engine's folder, if that is open: another program may have moved it, and then `path` leads elsewhere.
+    """
+    name = path if parent_fd is None else os.path.basename(path)
+    _make_directory(name, path, parent_fd=parent_fd, inner=True)
 
 
-def _make_directory(path: str, *, inner: bool) -> None:
+def _make_directory(name: str, path: str, *, parent_fd: int | None, inner: bool) -> None:
     with own_errors(path, "making the directory"):
         try:
-            os.mkdir(path, DIRECTORY_MODE)
+            os.mkdir(name, DIRECTORY_MODE, dir_fd=parent_fd)
         except FileExistsError:
             return
-        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW
+        fd = os.open(name, flags, dir_fd=parent_fd)
         try:
             give_directory_access(fd, os.stat(os.pardir, dir_fd=fd), path, inner=inner)
         finally:

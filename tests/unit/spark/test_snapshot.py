@@ -107,7 +107,8 @@ def refused(log: Path) -> CorruptError:
 def test_two_files_in_use_at_once_are_damage(log: Path) -> None:
     path = log / "00000002.dat"
     data = bytearray(path.read_bytes())
-    data[6:8] = b"\0\0"
+    data[6:8] = b"\0\0"  # the status
+    data[20:24] = bytes(4)  # the next number: with it alone the file counts as closed
     path.write_bytes(data)
     assert (refused(log).path, refused(log).rule) == (str(path), "two-open")
 
