@@ -2,7 +2,9 @@
 
 from binlog.commitlog.check import check_store
 from binlog.commitlog.column_reader import ColumnReader, MessageColumns
-from binlog.commitlog.flush_services import Pace
+from binlog.commitlog.flush_services import CommitRealTimeService, FlushRealTimeService, GroupCommitService, Pace
+from binlog.commitlog.mapped_file import Buffer, MappedFile
+from binlog.commitlog.mapped_file_queue import MappedFileQueue
 from binlog.commitlog.message import Appended, Message
 from binlog.commitlog.options import Flush, StoreOptions
 from binlog.commitlog.retention import Retention
@@ -20,12 +22,18 @@ from binlog.format.commitlog.properties import TAGS, parse_properties
 __all__ = [
     "TAGS",
     "Appended",
+    "Buffer",
     "ColumnReader",
+    "CommitRealTimeService",
     "Flush",
+    "FlushRealTimeService",
+    "GroupCommitService",
     "Half",
     "Host",
     "KeyIndexSize",
     "KeyIndexStat",
+    "MappedFile",
+    "MappedFileQueue",
     "Message",
     "MessageColumns",
     "MessageStore",

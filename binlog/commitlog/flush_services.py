@@ -74,7 +74,7 @@ class FlushRealTimeService:
     def __init__(
         self,
         queue: MappedFileQueue,
-        flushed: Callable[[], None],
+        flushed: Callable[[], None] = lambda: None,
         pace: Pace = FLUSH_PACE,
         concerns: set[str] | None = None,
     ) -> None:
@@ -119,7 +119,7 @@ class CommitRealTimeService:
         self,
         queue: MappedFileQueue,
         flushing: FlushRealTimeService,
-        committed: Callable[[], None],
+        committed: Callable[[], None] = lambda: None,
         pace: Pace = COMMIT_PACE,
         concerns: set[str] | None = None,
     ) -> None:
@@ -167,7 +167,7 @@ class GroupCommitService:
     def __init__(
         self,
         queue: MappedFileQueue,
-        flushed: Callable[[], None],
+        flushed: Callable[[], None] = lambda: None,
         seconds: float = REQUEST_SECONDS,
         concerns: set[str] | None = None,
     ) -> None:

@@ -179,6 +179,9 @@ class MappedFile:
             # What mostly is so; where it was unmapped, the mapping says so.
             self._mapping.write(data, start)
             self.wrote = self.committed = stop
+        elif self._buffer is not None and self._poison is None:
+            self._buffer.write(data, start)
+            self.wrote = stop
         else:
             self._put(data, stop)
         return True
@@ -206,19 +209,22 @@ class MappedFile:
         return self.append(b"".join(parts))
 
     def is_able_to_commit(self, least_pages: int) -> bool:
-        """Whether a commit is due: the file is full, or so many pages were appended; anything at all for 0."""
-        return self._due(self.committed, self.wrote, least_pages)
+        """Whether a commit is due: the file is full, or so many pages were appended; anything at all for 0.
+
+        As in RocketMQ it is due for a full file whatever was committed; `commit` then has nothing to do.
+        """
+        return self.full or self._due(self.committed, self.wrote, least_pages)
 
     def is_able_to_flush(self, least_pages: int) -> bool:
-        """Whether a flush is due: the file is full, or so many pages were committed; anything at all for 0."""
-        return self._due(self.flushed, self.committed, least_pages)
+        """Whether a flush is due: the file is full, or so many pages were committed; anything at all for 0.
 
-    def _due(self, done: int, to: int, least_pages: int) -> bool:
-        if done == to:
-            return False
-        if to == self.file_bytes or least_pages == 0:
-            return True
-        return to // PAGE_BYTES - done // PAGE_BYTES >= least_pages
+        As in RocketMQ it is due for a full file whatever was flushed; `flush` then has nothing to do.
+        """
+        return self.full or self._due(self.flushed, self.committed, least_pages)
+
+    @staticmethod
+    def _due(done: int, to: int, least_pages: int) -> bool:
+        return to > done if least_pages == 0 else to // PAGE_BYTES - done // PAGE_BYTES >= least_pages
 
     def commit(self, least_pages: int = 0) -> int:
         """Write what is in the buffer to the file, where that is due; up to where it is committed."""
@@ -239,7 +245,7 @@ class MappedFile:
 
     def flush(self, least_pages: int = 0) -> int:
         """Sync what is committed, where that is due; up to where it is flushed, which a failure does not move."""
-        if not self.is_able_to_flush(least_pages):
+        if self.flushed == self.committed or not self.is_able_to_flush(least_pages):
             return self.flushed
         with self._putting, self._mapped():
             stop = self.committed

@@ -21,6 +21,7 @@ class PoolBuffer:
     def __init__(self, pool: TransientStorePool, memory: SharedBuffer, file_bytes: int) -> None:
         self._pool = pool
         self._memory = memory
+        self._store = memory.write
         self._file_bytes = file_bytes
         self.offset = parse_head(memory.read(POOL_BUFFER.size, 0), file_bytes=file_bytes)
 
@@ -31,7 +32,7 @@ class PoolBuffer:
 
     def write(self, data: bytes | bytearray | memoryview, offset: int) -> None:
         """Store all of `data` at `offset` of the file."""
-        self._memory.write(data, HEAD_BYTES + offset)
+        self._store(data, HEAD_BYTES + offset)
 
     def view(self, start: int, stop: int) -> memoryview:
         """What lies from `start` to before `stop` of the file; not to be kept."""

@@ -46,6 +46,8 @@ class SharedBuffer:
             self._mapping = self._sized(memory.fd, size)
         finally:
             memory.close_fd()
+        # Stores all of some bytes at an offset; the mapping's own, for an append comes here.
+        self.write = self._mapping.write
 
     def _sized(self, fd: int, size: int) -> Mapping:
         try:
@@ -56,10 +58,6 @@ class SharedBuffer:
         except BaseException:
             self.remove()
             raise
-
-    def write(self, data: bytes | bytearray | memoryview, offset: int) -> None:
-        """Store all of `data` at `offset`."""
-        self._mapping.write(data, offset)
 
     def read(self, size: int, offset: int) -> bytes:
         """Up to `size` bytes from `offset`."""

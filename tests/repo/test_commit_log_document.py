@@ -25,7 +25,7 @@ def test_the_examples_of_the_commit_log_work(tmp_path: Path) -> None:
         )
         assert done.returncode == 0, done.stderr
         said.append(done.stdout.splitlines())
-    assert said == [["[0] b'17.20'"], ["0 b'17.20'", "1 b'3.00'", "2 b'4.50'", "1 3"], ["[]"]]
+    assert said == [["[0] b'17.20'"], ["0 b'17.20'", "1 b'3.00'", "2 b'4.50'", "1 3"], ["[]"], ["8 b'a record'"]]
     stat, *rest = map(_run_in(tmp_path), re.findall(r"^\$ (binlog .*)", text, re.MULTILINE))
     assert stat[1].startswith("stopped cleanly")
     paid = ["17.20", "3.00", "4.50"]

@@ -93,7 +93,11 @@ def test_a_flush_is_due_after_so_many_pages_or_when_the_file_is_full(file: Mappe
     assert file.flush(2) == 2 * PAGE_BYTES == file.flushed
     file.append(b"x" * (_FILE_BYTES - file.wrote))
     assert file.flush(1000) == _FILE_BYTES
-    assert not file.is_able_to_flush(0)
+    assert file.is_able_to_flush(0)  # as RocketMQ's, though nothing is left to flush
+    assert file.is_able_to_commit(1000)
+    modified = file.modified
+    assert file.flush(0) == file.commit(0) == _FILE_BYTES
+    assert file.modified == modified
 
 
 def test_what_is_in_a_buffer_is_in_the_file_once_it_is_committed(directory_fd: int, tmp_path: Path) -> None:
