@@ -179,6 +179,18 @@ def interrupt(*_):
         armed = False
         raise Interrupt
 
+# A function: Python 3.14 leaves the jump back of a loop that ends in an `if` out of the `try` around it.
+def follow(way):
+    if way == "wait":
+        assert reader.wait(60)
+        for entry in reader:
+            found.append(int(entry.data))
+    else:
+        for entry in reader.tail(60):
+            found.append(int(entry.data))
+            if found[-1] >= int(sys.argv[2]) - 1:
+                break
+
 armed = False
 found, interrupts = [], 0
 signal.signal(signal.SIGALRM, interrupt)
@@ -188,15 +200,7 @@ signal.setitimer(signal.ITIMER_REAL, 0.0003, 0.0007)
 while not found or found[-1] < int(sys.argv[2]) - 1:
     try:
         armed = True
-        if sys.argv[3] == "wait":
-            assert reader.wait(60)
-            for entry in reader:
-                found.append(int(entry.data))
-        else:
-            for entry in reader.tail(60):
-                found.append(int(entry.data))
-                if found[-1] >= int(sys.argv[2]) - 1:
-                    break
+        follow(sys.argv[3])
         armed = False
     except Interrupt:
         interrupts += 1
