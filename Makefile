@@ -59,7 +59,7 @@ test:
 quick:
 	$(set_up) test lint bench
 	@echo 'binlog: this is the part without Spark and without the slow tests; "make test" runs them all'
-	@$(pytest) -m 'not spark and not slow' $(ARGS)
+	@$(pytest) -m 'not spark and not slow' --hypothesis-profile quick $(ARGS)
 
 # DURATION_S and SEED reach it through the environment.
 crash: export DURATION_S := $(DURATION_S)

@@ -23,6 +23,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 # How long an example takes says what else runs on the machine.
 settings.register_profile("untimed", deadline=None)
+# `make quick` asks for this one; tests that set a number of examples of their own keep it.
+settings.register_profile("quick", deadline=None, max_examples=15)
 settings.load_profile("untimed")
 
 # pytest keeps test modules as it rewrites them, which takes longer than anything else before the first test; the
@@ -30,7 +32,14 @@ settings.load_profile("untimed")
 sys.dont_write_bytecode = False
 
 
+# These start processes by the dozen, or search a model: all of them are for `make test`.
+_SLOW_FOLDERS = [Path(__file__).parent / name for name in ("crash", "interop", "multiprocess")]
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if any(item.path.is_relative_to(folder) for folder in _SLOW_FOLDERS):
+            item.add_marker("slow")
     # Begun last, they would leave the other workers idle at the end.
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 

@@ -48,6 +48,7 @@ def test_the_writer_and_the_reader_of_the_readme_work(tmp_path: Path) -> None:
     assert said.splitlines() == ["1:256 b'paid: 17.20'", "1:271 b'one'", "1:278 b'two'"]
 
 
+@pytest.mark.slow
 def test_the_commands_of_the_readme_work(tmp_path: Path) -> None:
     commands = [command for command in _commands() if command not in _MAKE]
     assert len(commands) >= 5

@@ -10,7 +10,12 @@ import pytest
 from tests.support import checkout
 
 
-@pytest.mark.parametrize("tool", [["mypy"], ["ruff", "check", "--no-fix"]], ids=["mypy", "ruff"])
+# mypy without its cache, as in a fresh checkout, takes half a minute.
+@pytest.mark.parametrize(
+    "tool",
+    [pytest.param(["mypy"], marks=pytest.mark.slow), ["ruff", "check", "--no-fix"]],
+    ids=["mypy", "ruff"],
+)
 def test_lint(tool: list[str]) -> None:
     command = [sys.executable, "-m", *tool]
     done = subprocess.run(command, cwd=checkout.ROOT, capture_output=True, text=True, check=False)

@@ -67,6 +67,7 @@ def test_nothing_tells_to_install_another_project() -> None:
     assert {path: lines for path, lines in found.items() if lines} == {}
 
 
+@pytest.mark.slow
 def test_the_distribution_has_its_own_name_and_the_import_and_command_keep_theirs(tmp_path: Path) -> None:
     copy_checkout(tmp_path / "tree")
     program = f"import setuptools.build_meta as backend; backend.prepare_metadata_for_build_wheel({str(tmp_path)!r})"

@@ -186,6 +186,7 @@ def test_tail_prints_the_last_ones_in_the_order_of_the_log(store: Path, capfd: p
     assert _say(capfd, "tail", "--topic", "a", "-n", 1000, store) == _lines(*range(0, 40, 2))
 
 
+@pytest.mark.slow
 def test_tail_follows_what_another_process_appends_in_order_until_ctrl_c(store: Path) -> None:
     """This process appends to queues that are there, and to some that are not yet."""
     with started("commitlog", "tail", "--topic", "a", "-n", "1", "-f", "--json", store) as process:

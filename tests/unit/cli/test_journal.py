@@ -133,6 +133,7 @@ def test_check_tells_and_exits_with_1(path: Path, capfd: pytest.CaptureFixture[s
     flip(path / "journal-1.jnl", 200)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", ["native", "jbm"])
 def test_export_and_import(path: Path, tmp_path: Path, layout: str) -> None:
     lines = run("journal", "export", path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,6 +13,7 @@ import binlog
 from binlog.cli.records import json_lines, lines
 
 
+@pytest.mark.slow
 @given(st.lists(st.one_of(st.binary(), st.text().map(str.encode))))
 def test_json_keeps_every_byte_on_one_line(datas: list[bytes]) -> None:
     entries = [binlog.Entry(binlog.Ref(1, 256 + index), data) for index, data in enumerate(datas)]

@@ -26,6 +26,7 @@ def test_a_whole_log_needs_none(log: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, b"nothing to repair\n", b"")
 
 
+@pytest.mark.slow
 def test_each_thing_done_is_a_line_and_a_loss_is_1_until_its_file_is_moved_away(log: Path) -> None:
     path = _damage(log)
     planned = run("repair", "--dry-run", log)

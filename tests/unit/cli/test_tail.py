@@ -87,6 +87,7 @@ def test_damage_ends_it_with_1_after_what_lies_before(tmp_path: Path, capfd: pyt
     assert captured.err.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_it_follows_appends_and_a_cutover_by_other_processes_until_ctrl_c(log: Path) -> None:
     fill(log, [b"one", b"two"])
     with started("tail", "-n", "1", "-f", "--json", log) as process:

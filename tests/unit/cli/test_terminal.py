@@ -208,6 +208,7 @@ def test_a_follower_and_a_prompt_escape_too(folder: Path) -> None:
         _check_shown(said + terminal.read_until(b'{"a": 1}'))
 
 
+@pytest.mark.slow
 def test_a_pipe_gets_the_bytes_as_they_are(folder: Path) -> None:
     lines = RECORD + b"\n"
     for command, out in (

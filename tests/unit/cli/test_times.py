@@ -43,6 +43,7 @@ def test_anything_else_is_wrong_usage(text: str, tmp_path: Path, capfd: pytest.C
     assert "--since" in capfd.readouterr().err
 
 
+@pytest.mark.slow
 def test_only_what_came_since_is_printed(log: Path) -> None:
     fill(log, [b"old"], [b"older than now"])
     now = datetime.now(UTC).isoformat()

@@ -306,6 +306,7 @@ def _places(data: bytes) -> list[int]:
     return [found.start() for found in re.finditer(b"__CRC32#\x01", data)]
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(data=st.data())
 def test_of_damaged_files_there_are_errors_of_ours_and_no_wrong_row(sound: Sound, data: st.DataObject) -> None:

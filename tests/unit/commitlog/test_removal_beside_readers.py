@@ -57,6 +57,7 @@ def _readers(work: Callable[[], int]) -> Iterator[None]:
         assert all(each.result() for each in reads)
 
 
+@pytest.mark.slow
 def test_readers_of_a_store_go_on_while_its_files_are_removed(tmp_path: Path) -> None:
     """Each message that is read is a whole one of its queue, in order; those that went are left out."""
     with MessageStore(tmp_path, _OPTIONS) as store:

@@ -65,6 +65,7 @@ def test_what_was_rolled_back_is_never_seen(tmp_path: Path) -> None:
         assert _bodies(store, "t") == [b"another"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("clean", [True, False])
 def test_what_a_process_left_is_pending_for_the_next_one(tmp_path: Path, clean: bool) -> None:
     with MessageStore(tmp_path, _OPTIONS) as store:

@@ -25,6 +25,7 @@ def test_the_document_and_the_c_constants_are_fresh() -> None:
     assert result.returncode == 0, result.stderr
 
 
+@pytest.mark.slow
 def test_a_stale_document_is_told_and_mended(tmp_path: Path) -> None:
     for path in written_files(ROOT):
         copy = tmp_path / path.relative_to(ROOT)

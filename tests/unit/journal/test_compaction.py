@@ -303,6 +303,7 @@ def _control(folder: Path, moves: FileMoves) -> bytes:
     return whole
 
 
+@pytest.mark.slow
 def test_whenever_it_is_cut_short_all_is_as_before(tmp_path: Path) -> None:
     options = SMALL
     with journal(tmp_path / "before", options) as (opened, _):

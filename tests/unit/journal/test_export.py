@@ -42,6 +42,7 @@ def what_counts(loaded: Loaded) -> tuple[object, ...]:
     return loaded.records, sorted(loaded.prepared), loaded.id_max
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(programs, st.sampled_from(LAYOUTS), st.sampled_from(LAYOUTS))
 def test_what_a_load_gives_comes_back_from_lines(

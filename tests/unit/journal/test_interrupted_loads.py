@@ -155,6 +155,7 @@ def twice() -> Iterator[Twice]:
         yield handler
 
 
+@pytest.mark.slow
 @swallowed
 def test_a_load_that_is_interrupted_twice_can_be_done_again(
     folder: Path, twice: Twice, monkeypatch: pytest.MonkeyPatch

@@ -78,6 +78,7 @@ def _arguments(
     return header.record_id, header.salt, at, record.kind, *record[1:4], record.body, b""
 
 
+@pytest.mark.slow
 @given(
     st.sampled_from(_IDS),
     st.sampled_from([1, 1, 64]),

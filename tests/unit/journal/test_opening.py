@@ -166,6 +166,7 @@ def test_a_file_without_a_header_is_no_hindrance(tmp_path: Path, layout: Journal
     assert kept.read_bytes() == data if data else not kept.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", [JournalLayout.NATIVE, JournalLayout.JBM])
 def test_file_ids_around_two_to_the_31st(tmp_path: Path, layout: JournalLayout) -> None:
     header = FileHeader(layout, 2**31 - 5, b"saltsalt" if layout is JournalLayout.NATIVE else b"")

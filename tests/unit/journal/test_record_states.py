@@ -94,6 +94,7 @@ def bodies_of(contents: list[TransactionContent]) -> set[bytes]:
     return {item.body for content in contents for item in (*content.records, *content.deletes)}
 
 
+@pytest.mark.slow
 @given(st.sampled_from([JournalLayout.NATIVE, JournalLayout.JBM]), journals())
 def test_the_states_are_what_a_load_makes_of_the_records(
     layout: JournalLayout, items: list[list[JournalRecord]]

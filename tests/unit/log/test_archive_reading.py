@@ -78,6 +78,7 @@ def test_frames_start_where_ranges_of_the_index_do(log: Path) -> None:
         assert following - start > FRAME_BYTES
 
 
+@pytest.mark.slow
 def test_a_reader_starts_anywhere(log: Path) -> None:
     fill(log)
     with Reader(log) as reader:
@@ -319,6 +320,7 @@ def _templates() -> list[bytes]:
     return [chosen.choice(texts) + b"%08d" % number for number in range(45_000)]
 
 
+@pytest.mark.slow
 def test_a_dictionary_is_kept_where_it_pays_and_the_archive_is_read_by_it(
     log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -107,6 +107,7 @@ def _unchecked() -> Iterator[int]:
             yield from range(8 * start, 8 * (start + field.size))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("files", "number"), CASES)
 def test_a_flipped_bit_that_no_checksum_covers_loses_nothing(tmp_path: Path, files: int, number: int) -> None:
     bits = list(_unchecked())

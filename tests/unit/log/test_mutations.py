@@ -160,6 +160,7 @@ def test_a_changed_file_never_gives_a_wrong_record_before_the_change(number: int
         _use_every_way(log)
 
 
+@pytest.mark.slow
 @settings(max_examples=150, print_blob=True)
 @given(st.lists(st.binary(max_size=600), min_size=1, max_size=3))
 def test_random_bytes_in_place_of_files(contents: list[bytes]) -> None:
@@ -172,6 +173,7 @@ def test_random_bytes_in_place_of_files(contents: list[bytes]) -> None:
         _use_every_way(log)
 
 
+@pytest.mark.slow
 @settings(max_examples=150, print_blob=True)
 @given(st.binary(max_size=800), st.integers(0, 900))
 def test_random_bytes_as_the_body_of_a_jpos_file(body: bytes, tail: int) -> None:

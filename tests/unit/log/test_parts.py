@@ -45,6 +45,7 @@ def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 indexed = pytest.mark.parametrize("written", ["indexed"], indirect=True)
 
 
+@pytest.mark.slow
 @given(st.data())
 @settings(max_examples=60)
 def test_pieces_follow_one_another(written: tuple[Path, Places], data: st.DataObject) -> None:
@@ -108,6 +109,7 @@ def test_narrowing_leaves_out_nearly_all_that_was_not_asked_for(written: tuple[P
     assert late[0] == late[1]
 
 
+@pytest.mark.slow
 @given(st.data())
 @settings(max_examples=60)
 def test_forward_by_records_is_exact_and_by_bytes_about(written: tuple[Path, Places], data: st.DataObject) -> None:

@@ -45,6 +45,7 @@ def by_reader(log: Path, number: int) -> list[tuple[int, int, bytes]]:
         return [(entry.ref.offset, at, entry.data) for at, entry in enumerate(reader) if entry.ref.number == number]
 
 
+@pytest.mark.slow
 @settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_any_part_is_what_a_reader_gives(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:

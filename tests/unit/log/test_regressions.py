@@ -165,6 +165,7 @@ def test_a_limit_without_bound_gave_an_overflow_error(log: Path, limits: dict[st
     assert list(Reader(log).read_batch(**limits)) == [b"1", b"2"]
 
 
+@pytest.mark.slow
 def test_a_second_import_of_the_compiled_part_hung_every_fork() -> None:
     script = "import importlib, os, binlog.storage.native as n; importlib.reload(n); p = os.fork(); p or os._exit(0)"
     subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
@@ -306,6 +307,7 @@ def test_a_backlog_kept_the_event_loop_to_itself(log: Path) -> None:
     assert turns >= 50
 
 
+@pytest.mark.slow
 def test_children_that_listed_the_directory_together_took_it_for_empty(log: Path) -> None:
     """They shared the position of their parent's descriptor, and one made a first file where there was a log."""
     with Writer(log) as writer:
@@ -367,6 +369,7 @@ print(interrupts, len(found))
 """
 
 
+@pytest.mark.slow
 def test_an_interrupt_between_reading_and_giving_lost_what_was_read(log: Path) -> None:
     count = 30_000
     with Writer(log) as writer:
@@ -432,6 +435,7 @@ def test_a_second_writer_in_a_signal_handler_hung_for_ever(log: Path) -> None:
     assert read_all(log) == [b"after"]
 
 
+@pytest.mark.slow
 def test_a_prepared_file_that_was_dropped_stayed(log: Path) -> None:
     with Writer(log) as writer:
         directory = writer._open_session().directory

@@ -114,6 +114,7 @@ def _judge(found: list[bytes], transaction: Transaction, call: Callable[[Stage],
         assert left == dropped
 
 
+@pytest.mark.slow
 def test_wherever_an_opening_is_interrupted_the_store_is_nobodys(tmp_path: Path) -> None:
     count, before = 0, descriptors_before()
     opened: list[PageStore] = []
@@ -127,6 +128,7 @@ def test_wherever_an_opening_is_interrupted_the_store_is_nobodys(tmp_path: Path)
     assert count > 10
 
 
+@pytest.mark.slow
 @swallowed
 def test_an_opening_that_is_interrupted_twice_is_undone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = store_module.open_files

@@ -14,6 +14,7 @@ from stress.pagestore.curve import curve
 from tests.support.checkout import ROOT
 
 
+@pytest.mark.slow
 def test_what_a_put_and_a_get_read_does_not_grow_with_the_queue(tmp_path: Path, figure: Callable[[str], None]) -> None:
     """The pages that they read are counted; `python -m stress.pagestore` tells the time, of a million messages."""
     parts = [*curve(tmp_path / "store", 10_000)]

@@ -63,6 +63,7 @@ def test_whatever_became_of_pages_that_were_being_written_they_are_made_from_the
     assert check_page_store(copy) == []
 
 
+@pytest.mark.slow
 def test_the_last_record_counts_whole_or_not_at_all(tmp_path: Path) -> None:
     path = tmp_path / "store"
     with page_store(path, _LARGE) as store:
@@ -172,6 +173,7 @@ def test_a_store_that_was_being_made_is_made(tmp_path: Path) -> None:
         assert drain(store) == []
 
 
+@pytest.mark.slow
 def test_many_checkpoints_lose_nothing(tmp_path: Path) -> None:
     path = tmp_path / "store"
     chance = random.Random(3)

@@ -27,6 +27,7 @@ def _parts(store: PageStore) -> list[int]:
     return [part.valid_count for part in store._content.get(QUEUE).index.parts]
 
 
+@pytest.mark.slow
 def test_a_queue_grows_at_its_end_and_its_first_pages_go(tmp_path: Path) -> None:
     with page_store(tmp_path / "store") as store:
         bodies = [b"%d" % number for number in range(3 * ROOM + 5)]

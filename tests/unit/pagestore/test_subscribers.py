@@ -85,6 +85,7 @@ def test_what_was_being_written_is_removed_and_the_one_before_counts(tmp_path: P
     assert sorted(os.listdir(tmp_path)) == sorted([ONE.file_name, "subscribers.lock"])
 
 
+@pytest.mark.slow
 def test_an_interruption_leaves_the_old_one_or_the_new(tmp_path: Path) -> None:
     changed = ONE._replace(topic="changed")
     at, found = 0, set()

@@ -119,6 +119,7 @@ def test_threads_share_a_queue(tmp_path: Path) -> None:
     assert sorted(found) == sorted(b"%d/%d" % (thread, number) for thread in range(4) for number in range(100))
 
 
+@pytest.mark.slow
 @given(
     calls=st.lists(st.tuples(st.sampled_from(["put", "put", "get", "remove", "give_back"]), st.integers(0, 9))),
     cache=st.integers(0, 3),

@@ -204,6 +204,7 @@ def test_a_page_for_whose_record_there_is_no_room_goes_when_there_is(tmp_path: P
         assert records.records == []
 
 
+@pytest.mark.slow
 def test_few_files_are_open_however_many_pages_have_acknowledgements(tmp_path: Path) -> None:
     messages = [b"%d" % number + bytes(450) for number in range(400)]  # two in a page
     with paging(tmp_path / "paging") as (opened, store):

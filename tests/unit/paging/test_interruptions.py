@@ -199,6 +199,7 @@ def _goes_on(manager: PagingManager) -> None:
     manager.stop()
 
 
+@pytest.mark.slow
 def test_wherever_a_start_is_interrupted_it_can_be_done_again(tmp_path: Path) -> None:
     count, before = 0, descriptors_before()
     while True:
@@ -215,6 +216,7 @@ def test_wherever_a_start_is_interrupted_it_can_be_done_again(tmp_path: Path) ->
     assert count > 10
 
 
+@pytest.mark.slow
 @swallowed
 def test_a_start_that_is_interrupted_twice_is_undone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = PagingManager._forget_gone

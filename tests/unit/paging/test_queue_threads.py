@@ -79,6 +79,7 @@ def test_who_reads_while_the_queue_is_closed_is_told_that(folder: Path, monkeypa
         q.get()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("memory_bytes", [0, 3000, 1 << 20])
 def test_threads_get_each_message_once_and_those_of_a_producer_in_order(folder: Path, memory_bytes: int) -> None:
     producers, each = 4, 300

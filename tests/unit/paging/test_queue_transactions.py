@@ -18,6 +18,7 @@ from binlog.paging.queue import Queue
 from tests.support.queues import SECONDS, SMALL, bodies, copied, taken
 
 
+@pytest.mark.slow
 def test_of_a_transaction_all_is_there_or_nothing(folder: Path) -> None:
     with open_queue(folder, mode=Mode.FLUSH, options=SMALL) as q:
         q.put(b"before")

@@ -69,6 +69,7 @@ def test_of_many_transactions_few_are_known_one_by_one(tmp_path: Path) -> None:
             assert opened.loaded.records == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("committed", [False, True])
 def test_a_page_is_settled_once_all_have_ended_that_may_have_added_to_it(tmp_path: Path, *, committed: bool) -> None:
     """Also one whose message is in the page, and that has not counted it yet."""
@@ -124,6 +125,7 @@ def test_a_message_that_was_not_counted_as_its_transaction_was_interrupted_is_no
         assert _read(opened) == expected
 
 
+@pytest.mark.slow
 def test_a_settled_page_is_depaged_with_what_was_committed(tmp_path: Path) -> None:
     with paging(tmp_path, _OPTIONS) as (opened, store):
         store.start_paging()
@@ -152,6 +154,7 @@ class _FullStore(MemoryStore):
         super().commit(tx_id)
 
 
+@pytest.mark.slow
 def test_a_page_for_whose_settling_there_is_no_room_is_settled_later(tmp_path: Path) -> None:
     records = _FullStore()
     with PagingManager(tmp_path, _OPTIONS, store=records) as manager:
@@ -172,6 +175,7 @@ def test_a_page_for_whose_settling_there_is_no_room_is_settled_later(tmp_path: P
         assert found == expected
 
 
+@pytest.mark.slow
 def test_ids_do_not_begin_anew_while_a_page_is_recorded_as_settled(tmp_path: Path) -> None:
     with paging(tmp_path, _OPTIONS) as (opened, store):
         store.start_paging()

@@ -31,6 +31,7 @@ def test_rows_there_are_none_of_make_no_draft(tmp_path: Path) -> None:
     assert (drafted.record_count, drafted.durable) == (1, False)
 
 
+@pytest.mark.slow
 @settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.integers(0, 12), max_size=8))
 def test_what_is_large_enough_becomes_a_file_and_the_rest_goes_together(tmp_path: Path, counts: list[int]) -> None:

@@ -6,6 +6,8 @@ import json
 import subprocess
 import sys
 
+import pytest
+
 _AS_SPARK = """
 import importlib.machinery, sys
 sys.modules["__main__"].__spec__ = importlib.machinery.ModuleSpec("pyspark.daemon", None)
@@ -42,6 +44,7 @@ def test_free_memory_is_kept_and_what_was_imported_is_left_alone() -> None:
     assert seen["after"] < seen["before"] / 10, seen
 
 
+@pytest.mark.slow
 def test_a_process_that_spark_did_not_make_is_left_as_it_is() -> None:
     seen = _seen(_PROGRAM)
     assert seen["frozen"] == 0

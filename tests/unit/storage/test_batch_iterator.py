@@ -144,6 +144,7 @@ def test_what_cannot_be_loaded_leaves_what_was(arguments: tuple[Any, ...]) -> No
     assert next(source).data == b"2"
 
 
+@pytest.mark.slow
 def test_nothing_is_kept_of_what_was_given() -> None:
     records = [b"x" * 600] * 50
     data, places = frame_all(records), _places(records)
@@ -208,6 +209,7 @@ def test_a_finalizer_that_unloads_in_the_middle_of_a_record_does_no_harm() -> No
     assert ran > 50
 
 
+@pytest.mark.slow
 def test_a_record_that_there_was_no_memory_for_is_given_later() -> None:
     """A test of its own process: the limit is on all of its memory."""
     size = 200 << 20

@@ -50,6 +50,7 @@ def other(path: Path) -> str:
     return done.stdout.strip()
 
 
+@pytest.mark.slow
 def test_one_has_it_and_after_its_release_the_next(tmp_path: Path) -> None:
     with owner(tmp_path):
         with pytest.raises(BusyError) as caught, owner(tmp_path):

@@ -111,6 +111,7 @@ def test_a_peer_that_holds_less_than_it_was_given_is_found(tmp_path: Path) -> No
         measuring(prepare, processes=2)(tmp_path, 0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_nothing_goes_on_when_the_measuring_process_ends(tmp_path: Path, number: signal.Signals) -> None:
     command = [sys.executable, "-m", "stress.bench", "--only", "durable-2", "--seconds", "120"]
