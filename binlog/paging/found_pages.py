@@ -7,7 +7,7 @@ from collections.abc import Collection
 from binlog.format.paging.names import ACKS_END, DELIVERIES_END, PAGE_END, acks_name, page_name
 from binlog.paging.addresses import AddressFolder
 from binlog.paging.page import Page
-from binlog.paging.page_acks import remove_acks
+from binlog.paging.page_acks import is_made_later, remove_acks
 from binlog.paging.page_deliveries import remove_deliveries
 
 
@@ -22,7 +22,8 @@ def find_pages(folder: AddressFolder, processed: int, complete: Collection[int])
     for page_id in folder.ids(PAGE_END):
         page = Page.found(folder, page_id)
         is_empty = page.message_count == 0 and page.problem is None
-        if page_id <= processed or page_id in complete or is_empty:
+        is_complete = page_id in complete and not is_made_later(page)
+        if page_id <= processed or is_complete or is_empty:
             page.delete()
         else:
             pages.append(page)

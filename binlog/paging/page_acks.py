@@ -18,6 +18,7 @@ from functools import partial
 from binlog.errors import BinlogError, ClosedError, GoneError, NotFoundError, PoisonedError, StateError
 from binlog.format.paging.acks_file import ACKS_HEADER, Ack, FoundAcks, pack_acks_header, parse_acks
 from binlog.format.paging.names import acks_name, invalid_acks_name
+from binlog.format.paging.page_file import PageLayout
 from binlog.format.paging.page_record import NO_TRANSACTION
 from binlog.format.problem import Problem
 from binlog.paging.addresses import AddressFolder
@@ -288,6 +289,26 @@ class PageAcks:
     def _use(self, at: int) -> None:
         """Append from there on, as many as the page has messages."""
         self._writer.use(self._fd, at, self.page.message_count_max, self.page.written_by)
+
+
+def is_made_later(page: Page) -> bool:
+    """Whether JBoss Messaging made a page after one of the number was complete; its acknowledgements are another one's.
+
+    Those of a complete page go after it.  A page of our layout is never made by another program.
+    Raises: AccessError.
+    """
+    if page.folder.layout is not PageLayout.JBM:
+        return False
+    name = acks_name(page.page_id)
+    path = os.path.join(page.folder.path, name)
+    try:
+        fd = open_file(page.folder.directory_fd, name, path, writable=False)
+    except NotFoundError:
+        return True
+    try:
+        return read_at(fd, ACKS_HEADER.size, 0, path) != pack_acks_header(page.page_id, page.identity())
+    finally:
+        os.close(fd)
 
 
 def remove_acks(folder: AddressFolder, page_id: int) -> None:

@@ -11,7 +11,9 @@ import pytest
 
 from binlog.compose import Paging
 from binlog.errors import ClosedError, PoisonedError, StateError
+from binlog.format.paging.page_file import PageLayout
 from binlog.paging import page as page_module
+from binlog.paging.options import PagingOptions
 from binlog.paging.page import Page
 from binlog.paging.store import PagingStore
 from tests.support.failing import paging_that_fails
@@ -282,6 +284,38 @@ def test_a_page_that_is_complete_and_was_not_removed_lowers_no_count_twice(tmp_p
         while run := cursor.read():
             found += run.messages
         assert found == messages[count:]
+
+
+@pytest.mark.parametrize("made_later", [False, True])
+def test_a_page_that_another_program_made_after_one_was_complete_stays(tmp_path: Path, made_later: bool) -> None:
+    """This process recorded that the page is complete, and died; JBoss Messaging went on, from page 1 again."""
+    options = PagingOptions(page_bytes=4096, layout=PageLayout.JBM)
+    after: list[Path] = []
+    with paging(tmp_path / "paging", options) as (opened, store):
+        store.start_paging()
+        with opened.manager.begin() as transaction:
+            for message in numbered(300):
+                store.page(message, transaction)
+        cursor = opened.manager.cursor(store.address)
+        run = cursor.read()
+        assert run is not None
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Page, "delete", lambda _: after.append(crashed(tmp_path / "paging")))
+            cursor.ack(run.place, len(run.messages))
+            opened.manager.drain()
+    theirs = b"{" + (8 + 6).to_bytes(4) + b"\xff" * 8 + b"theirs" + b"}"
+    (page,) = after[0].glob("*/000000001.page")
+    if made_later:
+        page.write_bytes(theirs)
+    with paging(after[0], options) as (opened, store):
+        assert page.exists() == made_later
+        found: list[bytes] = []
+        while run := opened.manager.cursor(store.address).read():
+            found += run.messages
+        assert (b"theirs" in found) == made_later
+    if made_later:
+        with paging(after[0], options):
+            assert page.read_bytes() == theirs
 
 
 def test_a_transaction_is_ended_once_and_by_an_exception_rolled_back(tmp_path: Path) -> None:
