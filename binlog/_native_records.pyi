@@ -8,6 +8,17 @@ def read_records(
 def wait_and_read(
     known: int, bell: int, timeout_ns: int, offset: int, record_bytes_max: int, /
 ) -> tuple[bytes, bytes, int] | int: ...
+def read_verified(
+    fd: int,
+    offset: int,
+    size: int,
+    to_tail: int,
+    record_bytes_max: int,
+    state: int,
+    entries: bytes,
+    first: int,
+    /,
+) -> tuple[tuple[bytes, bytes, int], int]: ...
 def spread_records(values: Any, bounds: Any, /) -> tuple[bytes, bytes] | None: ...
 def gather_records(data: Any, offsets: Any, /) -> tuple[bytes, bytes] | None: ...
 def pack_messages(

@@ -92,6 +92,7 @@ struct binlog_index_state {
     uint64_t end, sequence, time_ns; /* of what was verified; the sequence of the record that follows */
     int counted;                     /* the sequence is known exactly, else it is the lowest that can be */
     int stop;
+    int by_bytes;  /* an entry whose range holds is believed without its own checksum, for its time is not asked for */
     uint32_t seed; /* of the checksums of entries */
     uint32_t crc;  /* going on from what it was, of all that entries were made for */
 };
@@ -235,6 +236,7 @@ uint32_t binlog_crc32(uint32_t crc, const uint8_t *data, size_t bytes);
 
 /* crc32c.c */
 uint32_t binlog_crc32c(uint32_t crc, const uint8_t *data, size_t bytes);
+void binlog_crc32c_three(const uint8_t *data, const uint32_t *bytes, uint32_t *crcs);
 uint32_t binlog_crc32c_rest(uint32_t whole, uint32_t first, uint64_t bytes);
 uint32_t binlog_crc32c_bit(uint8_t bit, uint64_t bytes_behind);
 

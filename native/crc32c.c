@@ -103,9 +103,37 @@ __attribute__((target("sse4.2"))) static uint32_t by_instruction(uint32_t crc, c
         bytes -= 8;
     }
     crc = (uint32_t)wide;
+    if (bytes >= 4) {
+        uint32_t half;
+        memcpy(&half, data, 4);
+        crc = _mm_crc32_u32(crc, half);
+        data += 4;
+        bytes -= 4;
+    }
     while (bytes-- > 0)
         crc = _mm_crc32_u8(crc, *data++);
     return crc;
+}
+
+/* Three runs of data side by side, as far as the shortest one goes; then each to its end. */
+__attribute__((target("sse4.2"))) static void side_by_side(const uint8_t *data, const uint32_t *bytes, uint32_t *crcs)
+{
+    const uint8_t *second = data + bytes[0], *third = second + bytes[1];
+    uint32_t shortest = bytes[0] < bytes[1] ? bytes[0] : bytes[1];
+    shortest = shortest < bytes[2] ? shortest : bytes[2];
+    uint64_t a = ~(uint32_t)0, b = a, c = a, word;
+    uint32_t at = 0;
+    for (; at + 8 <= shortest; at += 8) {
+        memcpy(&word, data + at, 8);
+        a = _mm_crc32_u64(a, word);
+        memcpy(&word, second + at, 8);
+        b = _mm_crc32_u64(b, word);
+        memcpy(&word, third + at, 8);
+        c = _mm_crc32_u64(c, word);
+    }
+    crcs[0] = ~by_instruction((uint32_t)a, data + at, bytes[0] - at);
+    crcs[1] = ~by_instruction((uint32_t)b, second + at, bytes[1] - at);
+    crcs[2] = ~by_instruction((uint32_t)c, third + at, bytes[2] - at);
 }
 
 static int has_instruction(void)
@@ -114,6 +142,9 @@ static int has_instruction(void)
 }
 #else
 #define by_instruction by_table
+
+#define side_by_side(data, bytes, crcs) (void)0
+
 static int has_instruction(void)
 {
     return 0;
@@ -124,6 +155,17 @@ uint32_t binlog_crc32c(uint32_t crc, const uint8_t *data, size_t bytes)
 {
     crc = ~crc;
     return ~(has_instruction() ? by_instruction(crc, data, bytes) : by_table(crc, data, bytes));
+}
+
+/* The CRCs of three runs that follow one another: in little more time than that of one, if they are short. */
+void binlog_crc32c_three(const uint8_t *data, const uint32_t *bytes, uint32_t *crcs)
+{
+    if (has_instruction()) {
+        side_by_side(data, bytes, crcs);
+        return;
+    }
+    for (int i = 0; i < 3; data += bytes[i++])
+        crcs[i] = ~by_table(~(uint32_t)0, data, bytes[i]);
 }
 
 /* The CRC of the last `bytes` of some data, from the CRC of it all and of what comes before them; or, for that is the same

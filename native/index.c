@@ -21,6 +21,7 @@
 
 #include "big_endian.h"
 #include "file_status.h"
+#include "index_ranges.h"
 
 #define AGE_NS_MAX ((int64_t)1000000000)
 #define ENTRIES_AT_ONCE 64
@@ -70,28 +71,6 @@ static int entries_write(struct entries *entries)
     return 0;
 }
 
-/* What an entry tells of its range. */
-struct range_facts {
-    uint64_t sequence, offset, time_ns, bytes, records;
-    uint32_t crc;
-};
-
-static void entry_pack(uint8_t *at, uint32_t seed, const struct range_facts *facts)
-{
-    put_u64(at + INDEX_ENTRY_SEQUENCE, facts->sequence);
-    put_u64(at + INDEX_ENTRY_OFFSET, facts->offset);
-    put_u64(at + INDEX_ENTRY_TIME_NS, facts->time_ns);
-    put_u32(at + INDEX_ENTRY_RANGE_BYTES, (uint32_t)facts->bytes);
-    put_u32(at + INDEX_ENTRY_RANGE_CRC, facts->crc);
-    put_u32(at + INDEX_ENTRY_RECORD_COUNT, (uint32_t)facts->records);
-    put_u32(at + INDEX_ENTRY_ENTRY_CRC, binlog_crc32c(seed, at, INDEX_ENTRY_ENTRY_CRC));
-}
-
-static int entry_holds(const uint8_t *at, uint32_t seed)
-{
-    return get_u32(at + INDEX_ENTRY_ENTRY_CRC) == binlog_crc32c(seed, at, INDEX_ENTRY_ENTRY_CRC);
-}
-
 /* count, records: of the file before the range, and in it. */
 static int entries_add(struct entries *entries, uint64_t offset, uint64_t bytes, uint64_t count, uint64_t records,
                        uint32_t crc)
@@ -101,28 +80,9 @@ static int entries_add(struct entries *entries, uint64_t offset, uint64_t bytes,
         return -EFBIG;
     if (entries->count == ENTRIES_AT_ONCE && (result = entries_write(entries)) != 0)
         return result;
-    const struct range_facts facts = {first_sequence(entries->file) + count, offset, entries->time_ns, bytes, records, crc};
-    entry_pack(entries->bytes + entries->count++ * INDEX_ENTRY_BYTES, entries->file->seed, &facts);
+    const struct index_facts facts = {first_sequence(entries->file) + count, offset, entries->time_ns, bytes, records, crc};
+    index_entry_pack(entries->bytes + entries->count++ * INDEX_ENTRY_BYTES, entries->file->seed, &facts);
     return 0;
-}
-
-/* The bytes of as many records from the start of `data` as one range takes; 0 where `data` ends before that is known. */
-static uint64_t range_length(const uint8_t *data, uint64_t bytes, uint64_t *records)
-{
-    uint64_t at = 0;
-    *records = 0;
-    while (at < bytes) {
-        uint64_t next = at + RECORD_BYTES;
-        if (next <= bytes)
-            next += get_u32(data + at);
-        if (*records > 0 && next > BINLOG_INDEX_RANGE_BYTES)
-            break;
-        if (next > bytes)
-            return 0;
-        at = next;
-        ++*records;
-    }
-    return at;
 }
 
 /* Adds the whole records of a run of bytes that is at hand. */
@@ -130,7 +90,7 @@ static int entries_add_run(struct entries *entries, const uint8_t *data, const s
 {
     uint64_t at = run->from, count = run->count, records;
     while (at < run->end) {
-        uint64_t bytes = range_length(data, run->end - at, &records);
+        uint64_t bytes = index_range_length(data, run->end - at, &records);
         if (bytes == 0)
             return -EBADMSG;
         int result = entries_add(entries, at, bytes, count, records, binlog_crc32c(0, data, bytes));
@@ -156,7 +116,7 @@ static int entries_add_gap(struct entries *entries, struct range *gap)
         return -ENOMEM;
     if (pread(entries->file->fd, data, bytes, (off_t)gap->from) == (ssize_t)bytes) {
         uint64_t at = 0, length;
-        while (at < bytes && (length = range_length(data + at, bytes - at, &records)) > 0) {
+        while (at < bytes && (length = index_range_length(data + at, bytes - at, &records)) > 0) {
             at += length;
             count += records;
         }
@@ -195,7 +155,7 @@ static int find_end(const struct binlog_file *file, struct binlog_index *index, 
         uint64_t offset = get_u64(last + INDEX_ENTRY_OFFSET);
         index->end = offset + get_u32(last + INDEX_ENTRY_RANGE_BYTES);
         index->time_ns = get_u64(last + INDEX_ENTRY_TIME_NS);
-        if (!entry_holds(last, file->seed) || offset < LOG_HEADER_BYTES || index->end <= offset || index->end > tail ||
+        if (!index_entry_holds(last, file->seed) || offset < LOG_HEADER_BYTES || index->end <= offset || index->end > tail ||
             get_u64(last + INDEX_ENTRY_SEQUENCE) < first_sequence(file))
             return -EBADMSG;
     }
@@ -279,7 +239,7 @@ static int keep(struct binlog_file *file, const struct live *live, const struct 
     if (live->tail - index->kept_from > BINLOG_INDEX_RANGE_BYTES)
         return 0;
     index->kept_time_ns = time_from(index->kept_time_ns);
-    const struct range_facts facts = {
+    const struct index_facts facts = {
         first_sequence(file) + index->from_count,
         index->from,
         index->kept_time_ns,
@@ -287,7 +247,7 @@ static int keep(struct binlog_file *file, const struct live *live, const struct 
         live->record_count - index->from_count,
         binlog_crc32c_rest(commit->crc_after, index->from_crc, length),
     };
-    entry_pack(index->kept + index->kept_count++ * INDEX_ENTRY_BYTES, file->seed, &facts);
+    index_entry_pack(index->kept + index->kept_count++ * INDEX_ENTRY_BYTES, file->seed, &facts);
     index->kept_end = live->tail;
     return 1;
 }
@@ -366,80 +326,4 @@ int binlog_index_flush(struct binlog_file *file)
             return result;
     }
     return entries_write(&entries);
-}
-
-/* Makes entries for as many whole ranges as `data` holds, from `state` on, with the time there; `state` moves along.
- *
- * to_end: no record follows the data, so that the last range is whole whatever its size.  Returns how many. */
-int64_t binlog_index_build(const uint8_t *data, size_t bytes, int to_end, struct binlog_index_state *state,
-                           uint8_t *entries, int64_t count_max)
-{
-    uint64_t at = 0, records;
-    int64_t count = 0;
-
-    for (; at < bytes && count < count_max; count++, entries += INDEX_ENTRY_BYTES) {
-        uint64_t length = range_length(data + at, bytes - at, &records);
-        if (length == 0 || length > UINT32_MAX || (at + length == bytes && !to_end && length < BINLOG_INDEX_RANGE_BYTES))
-            break;
-        uint32_t crc = binlog_crc32c(0, data + at, length);
-        const struct range_facts facts = {state->sequence, state->end, state->time_ns, length, records, crc};
-        entry_pack(entries, state->seed, &facts);
-        state->crc = binlog_crc32c_rest(crc, state->crc, length);
-        state->sequence += records;
-        state->end += length;
-        at += length;
-    }
-    return count;
-}
-
-/* How many whole records `data` is, 0 where it is not. */
-static uint64_t whole_records(const uint8_t *data, uint64_t bytes)
-{
-    uint64_t reached = 0, records = 0, next;
-    while (reached < bytes && bytes - reached >= RECORD_BYTES &&
-           (next = reached + RECORD_BYTES + get_u32(data + reached)) <= bytes) {
-        reached = next;
-        records++;
-    }
-    return reached == bytes ? records : 0;
-}
-
-/* How many entries, from the first one of `entries` on, follow from `state` and one another and lie within `bytes`, and
- * how far the data are what they say; `state` moves along.  data: of the log file, from `state->end` on; NULL to look at
- * the entries alone. */
-int64_t binlog_index_verify(const uint8_t *entries, int64_t count, const uint8_t *data, size_t bytes,
-                            struct binlog_index_state *state)
-{
-    uint64_t at = 0;
-    int64_t done = 0;
-
-    for (state->stop = BINLOG_INDEX_END; done < count; done++, entries += INDEX_ENTRY_BYTES) {
-        uint64_t length = get_u32(entries + INDEX_ENTRY_RANGE_BYTES), records = get_u32(entries + INDEX_ENTRY_RECORD_COUNT);
-        uint64_t time_ns = get_u64(entries + INDEX_ENTRY_TIME_NS);
-        state->stop = BINLOG_INDEX_ENTRY;
-        if (!entry_holds(entries, state->seed))
-            break;
-        state->stop = BINLOG_INDEX_CHAIN;
-        if (get_u64(entries + INDEX_ENTRY_OFFSET) != state->end || records == 0 || records > length / RECORD_BYTES ||
-            time_ns < state->time_ns ||
-            (state->counted ? get_u64(entries + INDEX_ENTRY_SEQUENCE) != state->sequence
-                            : get_u64(entries + INDEX_ENTRY_SEQUENCE) < state->sequence))
-            break;
-        state->stop = BINLOG_INDEX_SHORT;
-        if (length > bytes - at)
-            break;
-        state->stop = BINLOG_INDEX_CRC;
-        if (data && binlog_crc32c(0, data + at, length) != get_u32(entries + INDEX_ENTRY_RANGE_CRC))
-            break;
-        state->stop = BINLOG_INDEX_RECORDS;
-        if (data && whole_records(data + at, length) != records)
-            break;
-        state->stop = BINLOG_INDEX_END;
-        state->end += length;
-        state->sequence = get_u64(entries + INDEX_ENTRY_SEQUENCE) + records;
-        state->counted = 1;
-        state->time_ns = time_ns;
-        at += length;
-    }
-    return done;
 }

@@ -36,11 +36,14 @@ _BYTES_MOST = 1 << 30
 class Cursor:
     """See the module.  It owns the directory and the files it opens."""
 
-    def __init__(self, directory: LogDirectory, start: StartPlace, *, follow: bool, record_bytes_max: int) -> None:
+    def __init__(
+        self, directory: LogDirectory, start: StartPlace, *, follow: bool, record_bytes_max: int, verify: bool
+    ) -> None:
         self.directory = directory
         self._start = start
         self._follow = follow
         self._record_bytes_max = record_bytes_max
+        self._verify = verify
         self._place: Place | None = None
         self._late = LateRecords()
         self._read_from: Place | None = None
@@ -228,7 +231,7 @@ class Cursor:
             self._late.add(place)
 
     def _open(self, number: int) -> FileReader:
-        return FileReader(self.directory, number, record_bytes_max=self._record_bytes_max)
+        return FileReader(self.directory, number, record_bytes_max=self._record_bytes_max, verify=self._verify)
 
     def _open_start(self) -> bool:
         """Open the first file to read, if there is one yet."""

@@ -19,6 +19,7 @@ from binlog.log.index import IndexedPlace, IndexSearch, open_index
 from binlog.log.known_header import KnownHeader
 from binlog.log.large_record import too_large
 from binlog.log.opened_file import OpenedFile
+from binlog.log.verification import Verification
 from binlog.storage.content import LostFrameError
 from binlog.storage.doorbell import Doorbell
 from binlog.storage.files import read_whole_at
@@ -31,13 +32,17 @@ _Found = TypeVar("_Found")
 
 
 class FileReader:
-    """A log file, or its archive, open for reading, and the header last read from it."""
+    """A log file, or its archive, open for reading, and the header last read from it.
 
-    def __init__(self, directory: LogDirectory, number: int, *, record_bytes_max: int) -> None:
+    verify: `read` compares what it reads with the index (verification.py).
+    """
+
+    def __init__(self, directory: LogDirectory, number: int, *, record_bytes_max: int, verify: bool = False) -> None:
         self.number = number
         self._directory = directory
         self._record_bytes_max = record_bytes_max
         self._doorbell: Doorbell | None = None
+        self._verification: Verification | None = None
         self._opened: OpenedFile | None = None  # what `close` finds where opening fails
         self._opened = directory.opened(number)
         self.identity = self._opened.identity
@@ -45,6 +50,11 @@ class FileReader:
         self.content = self._opened.content
         self.known = KnownHeader(number, self.path, directory.believe)
         self.known.begin(self.content)
+        if verify and isinstance(self.content, int):
+            # Each frame of an archive has a checksum, which is compared whenever it is read.
+            self._verification = Verification(
+                directory, self.header, self.content, self.path, record_bytes_max=record_bytes_max
+            )
 
     @property
     def header(self) -> LogHeader:
@@ -198,11 +208,15 @@ class FileReader:
 
     def _read(self, offset: int, size: int, to_tail: int, records_max: int) -> tuple[bytes, bytes, int]:
         limit = self._record_bytes_max
+        if self._verification is not None:
+            found = self._verification.read(offset + to_tail, offset, size, records_max)
+            if found is not None and len(found[1]) > _NO_PLACES:
+                return found
         if isinstance(self.content, int):
             return read_and_scan(self.content, offset, size, to_tail, limit, records_max, self.path)
         data = read_whole_at(self.content, size, offset, self.path)
-        found = scan(data, to_tail, limit, records_max)
-        return data, bytes(found.offsets), found.stop
+        scanned = scan(data, to_tail, limit, records_max)
+        return data, bytes(scanned.offsets), scanned.stop
 
     def _refuse(self, stop: int, data: bytes, offset: int) -> None:
         if stop == Stop.LARGE:

@@ -63,6 +63,10 @@ class Index:
             values = INDEX_HEADER.unpack(self.header)
             self.seed = entry_seed(number=values["number"], uuid=values["uuid"])
 
+    def refresh(self) -> None:
+        """Take note of what was added to it."""
+        self.count = entry_count(os.fstat(self._fd).st_size)
+
     def fits(self, header: LogHeader) -> bool:
         """Whether it is the index of the log file with this header."""
         return self.header == pack_header(number=header.number, uuid=header.uuid)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from binlog.format.index_file import (
     ENTRY_BYTES,
+    INDEX_ENTRY,
     RANGE_BYTES_MAX,
     IndexEntry,
     entry_offset,
@@ -30,6 +31,7 @@ from binlog.storage.ranges import Ranges, RangeStop
 
 _READ_BYTES = 1 << 20
 _ENTRIES_AT_ONCE = 1 << 12
+_SIZE_AT = INDEX_ENTRY.offset("range_bytes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +202,7 @@ class IndexCheck:
         done, large, offsets = 0, 0, entry_offsets(entries)
         while done * ENTRY_BYTES < len(entries) and self._ranges.end < until:
             at = self._ranges.end
-            size = large or _whole_ranges(offsets, done, at, min(_READ_BYTES, until - at + RANGE_BYTES_MAX))
+            size = large or _whole_ranges(entries, offsets, done, at, min(_READ_BYTES, until - at + RANGE_BYTES_MAX))
             data, lost_end = self._read(at, max(min(size, self._header.tail - at), 0))
             rest = memoryview(entries)[done * ENTRY_BYTES :]
             more, stop = self._ranges.verify(rest, data)
@@ -262,12 +264,20 @@ class IndexCheck:
         return f"its entry for {entry.offset} to {entry.end} does not follow from the one before it"
 
 
-def _whole_ranges(offsets: Sequence[int], first: int, at: int, size: int) -> int:
+def _whole_ranges(entries: bytes | memoryview, offsets: Sequence[int], first: int, at: int, size: int) -> int:
     """How much of `size` bytes from `at` on is filled by whole ranges, the first one of which has the number `first`.
 
-    offsets: where each range starts, and so ends the one before it.
+    offsets: where each range of `entries` starts, and so ends the one before it.
     Then nothing is read twice, nor copied to leave off the end.  What hostile entries say decides on nothing more.
     """
-    number = bisect_right(offsets, at + size, first) - 1
-    filled = offsets[number] - at if number > first else 0
+    number = bisect_right(offsets, at + size, first)
+    if number == len(offsets):
+        end = offsets[-1] + int.from_bytes(entries[(number - 1) * ENTRY_BYTES + _SIZE_AT :][:4], "big")
+        number -= end > at + size
+    else:
+        number -= 1
+        end = offsets[number]
+    if number < len(offsets):
+        end = offsets[number]
+    filled = end - at if number > first else 0
     return filled if 0 < filled <= size else size

@@ -19,8 +19,8 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
 from binlog.errors import CorruptError, NotFoundError
-from binlog.format.names import is_next_file, next_file_name, once_file_name
-from binlog.format.ref import Ref
+from binlog.format.names import NUMBER_MAX, is_next_file, next_file_name, once_file_name
+from binlog.format.ref import COUNT_MAX, OFFSET_MAX, Ref
 from binlog.log.directory import LogDirectory
 from binlog.storage.file_access import FileAccess
 from binlog.storage.files import (
@@ -66,7 +66,11 @@ def turn_of(values: object) -> Turn:
     source, *numbers = (values[name] for name in Turn.__slots__)
     if not isinstance(source, str) or not all(type(number) is int and number >= 0 for number in numbers):
         raise ValueError("its values are not those of a turn")
-    return Turn(source, *numbers)
+    turn = Turn(source, *numbers)
+    within = 1 <= turn.number <= NUMBER_MAX and turn.start <= turn.end <= OFFSET_MAX
+    if not within or turn.crc >= 1 << 32 or turn.record_count > COUNT_MAX:
+        raise ValueError("it lies nowhere in a log")
+    return turn
 
 
 class Turns:

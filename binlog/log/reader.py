@@ -36,6 +36,8 @@ class Reader(BatchIterator):
         Start.END, or their words "beginning" and "end".
     follow: False stops at the end of the first file read.
     record_bytes_max: a larger record is refused with FullError, 64 MiB unless told.
+    verify: compare what the file's index covers with its checksums, and raise CorruptError for what is not as it was
+        written: all of a closed file, all but the last 64 KiB or second of the open one.  False reads faster.
 
     Iterating gives each record as an Entry and stops when it has caught up; it goes on later from there.  Only
     published records are ever seen.  Needs no permission to write.  For one thread at a time, but for `close`; a
@@ -51,6 +53,7 @@ class Reader(BatchIterator):
         *,
         follow: bool = True,
         record_bytes_max: int | str = RECORD_BYTES_MAX,
+        verify: bool = True,
     ) -> None:
         record_bytes_max = byte_count(record_bytes_max, "record_bytes_max")
         if not 0 <= record_bytes_max <= RECORD_BYTES_FORMAT_MAX:
@@ -59,7 +62,9 @@ class Reader(BatchIterator):
         self._path = os.fspath(path)
         self._entry_type = entry_type(path)
         super().__init__(Ref, self._entry_type)
-        self._cursor = Cursor(LogDirectory(path), start, follow=follow, record_bytes_max=record_bytes_max)
+        self._cursor = Cursor(
+            LogDirectory(path), start, follow=follow, record_bytes_max=record_bytes_max, verify=verify
+        )
         self._calls = Calls(self._cursor)
 
     if TYPE_CHECKING:

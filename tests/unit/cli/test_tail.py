@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import binlog
+from binlog import Writer
 from binlog.cli.main import main
 from tests.unit.cli.running import ended, fill, read_lines, run, started, wait_for
 
@@ -76,8 +77,9 @@ def test_wrong_options_have_their_code(
 
 
 def test_damage_ends_it_with_1_after_what_lies_before(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    refs = fill(tmp_path, [b"one"], [b"two", b"three", b"four"])
-    with open(tmp_path / "00000002.dat", "rb+") as file:
+    with Writer(tmp_path) as writer:
+        refs = [writer.append(record) for record in (b"one", b"two", b"three", b"four")]
+    with open(tmp_path / "00000001.dat", "rb+") as file:
         file.seek(refs[3].offset)
         file.write(b"\xff")
     assert main(["tail", "-n", "2", str(tmp_path)]) == 1
