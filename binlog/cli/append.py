@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 import click
@@ -15,11 +15,13 @@ from binlog.cli.input_lines import LineTooLongError, batches
 from binlog.cli.options import directory_argument, file_system_option, json_option, path_type, timeout_option
 from binlog.cli.output import write
 from binlog.cli.quantities import byte_count_from, seconds_from
-from binlog.cli.records import ref_lines
+from binlog.cli.records import null_option, record_of, ref_lines
 from binlog.errors import BinlogError, BusyError
 
 _BATCH_RECORDS = 1000
 _RECORD_BYTES_MAX = 64 << 20
+# A character of a record may take six in JSON.
+_JSON_BYTES_MAX = 6 * _RECORD_BYTES_MAX + 1024
 
 
 @click.command("append", short_help="Append each line of a file, or of standard input.")
@@ -56,6 +58,14 @@ _RECORD_BYTES_MAX = 64 << 20
     metavar="TIME",
     help="The same once it was made so long ago, and has records: 15m, 12h, 1d.",
 )
+@null_option("Records end with a NUL byte, as 'find -print0' and 'binlog cat -0' have them, and may have newlines.")
+@click.option(
+    "--from-json",
+    "from_json",
+    is_flag=True,
+    help='Each line is a JSON object, with the record as "text", or as "base64", as \'binlog cat --json\' prints it. '
+    "For records of any bytes.",
+)
 @timeout_option
 @file_system_option
 @click.option("-q", "--quiet", is_flag=True, help="No summary at the end.")
@@ -69,14 +79,17 @@ def command(
     cutover_age: float | None,
     timeout: float | None,
     file_system: str,
+    as_null: bool,
+    from_json: bool,
     quiet: bool,
     as_json: bool,
 ) -> None:
     """Append each line of FILE, or of standard input, to the log in DIR.
 
-    A record is a line without its newline, the bytes as they are. Each is appended as soon as it is read and, unless
-    --mode says otherwise, is durable then: synced, so that it survives a power cut, and only then published, so that
-    readers see it. DIR is made where it is missing. A summary goes to standard error.
+    A record is a line without its newline, the bytes as they are; --null and --from-json take records with newlines.
+    Each is appended as soon as it is read and, unless --mode says otherwise, is durable then: synced, so that it
+    survives a power cut, and only then published, so that readers see it. DIR is made where it is missing. A summary
+    goes to standard error.
 
     Ctrl-C ends it; lines that were not acknowledged by then may be in the log, or not. After an error, the message says
     how many lines are in.
@@ -85,7 +98,10 @@ def command(
         raise click.UsageError("--json tells refs, and a staged record has none yet")
     if cutover_bytes == 0 or cutover_age == 0:
         raise click.UsageError("a limit is more than 0")
+    if as_null and from_json:
+        raise click.UsageError("--null and --from-json exclude each other")
     tally = _Tally()
+    source = _Source(b"\0" if as_null else b"\n", from_json=from_json)
     with _input(file) as fd:
         with opening():
             writer = binlog.Writer(
@@ -98,11 +114,35 @@ def command(
                 file_system=binlog.FileSystem(file_system),
             )
         with writer:
-            for refs in _append(writer, fd, batch_records, tally, staged=mode == "stage"):
+            for refs in _append(writer, source.batches(fd, batch_records), tally, staged=mode == "stage"):
                 if as_json:
                     write(ref_lines(refs))
     if not quiet and not as_json:
         complain(str(tally))
+
+
+class _Source:
+    """Makes records of an input.  end: the byte that ends one.  from_json: whether each is a JSON object."""
+
+    def __init__(self, end: bytes, *, from_json: bool) -> None:
+        self._end = end
+        self._from_json = from_json
+
+    def batches(self, fd: int, count_max: int) -> Iterator[list[bytes]]:
+        """The records, as they come.  Raises: LineTooLongError, ValueError, after those before; OSError."""
+        limit = _JSON_BYTES_MAX if self._from_json else _RECORD_BYTES_MAX
+        for lines in batches(fd, count_max=count_max, line_bytes_max=limit, end=self._end):
+            if not self._from_json:
+                yield lines
+                continue
+            records: list[bytes] = []
+            try:
+                records.extend(map(record_of, lines))
+            except ValueError:
+                if records:
+                    yield records
+                raise
+            yield records
 
 
 class _Tally:
@@ -127,10 +167,10 @@ class _Tally:
 
 
 def _append(
-    writer: binlog.Writer[binlog.Ref | None], fd: int, batch_records: int, tally: _Tally, *, staged: bool
+    writer: binlog.Writer[binlog.Ref | None], batches: Iterable[list[bytes]], tally: _Tally, *, staged: bool
 ) -> Iterator[Sequence[binlog.Ref]]:
     try:
-        for records in batches(fd, count_max=batch_records, line_bytes_max=_RECORD_BYTES_MAX):
+        for records in batches:
             if staged:
                 for record in records:
                     writer.append(record)
@@ -142,6 +182,8 @@ def _append(
     except LineTooLongError:
         problem = f"line {tally.count + 1} is longer than {_RECORD_BYTES_MAX} bytes"
         raise CommandError(f"{problem}; {tally}", ExitCode.FAILED) from None
+    except ValueError as error:
+        raise CommandError(f"line {tally.count + 1} {error}; {tally}", ExitCode.FAILED) from None
     except BinlogError as error:
         code = ExitCode.BUSY if isinstance(error, BusyError) else ExitCode.FAILED
         raise CommandError(f"{error}; {tally}", code) from error

@@ -8,7 +8,7 @@ import binlog
 from binlog.cli.exits import CommandError, ExitCode, opening
 from binlog.cli.options import directory_argument, json_option, need_log, start_from
 from binlog.cli.output import write
-from binlog.cli.records import batch_bytes
+from binlog.cli.records import batch_bytes, form_of, null_option
 from binlog.cli.times import since_option
 
 
@@ -25,16 +25,24 @@ from binlog.cli.times import since_option
 )
 @since_option
 @click.option("--file", "number", type=click.IntRange(min=1), metavar="N", help="Only the records of file N.")
+@null_option("End each record with a NUL byte instead of a newline, for 'xargs -0', 'binlog append -0' and others.")
 @json_option('Print a JSON object for each record: ref, number, offset, and "text", or "base64" where it is not UTF-8.')
 def command(
-    directory: str, start: binlog.Ref | binlog.Start, since: binlog.Since | None, number: int | None, as_json: bool
+    directory: str,
+    start: binlog.Ref | binlog.Start,
+    since: binlog.Since | None,
+    number: int | None,
+    as_null: bool,
+    as_json: bool,
 ) -> None:
     """Print all records of the log in DIR, from a start to the end, a line each.
 
-    The bytes are printed as they are. A record that contains a newline takes several lines; --json keeps it in one.
+    The bytes are printed as they are. A record that contains a newline takes several lines: --null and --json
+    tell where it ends.
 
     At damage, everything before it is printed, then the error, and it exits with 1.
     """
+    form = form_of(as_json=as_json, as_null=as_null)
     if number is not None and isinstance(start, binlog.Ref):
         raise click.UsageError("--from and --file exclude each other")
     if since is not None and (number is not None or isinstance(start, binlog.Ref)):
@@ -45,7 +53,7 @@ def command(
         reader = binlog.Reader(directory, place, follow=number is None)
     with reader:
         while batch := reader.read_batch():
-            write(batch_bytes(batch, as_json=as_json))
+            write(batch_bytes(batch, form))
 
 
 def _start_of_file(directory: str, number: int) -> binlog.Ref:

@@ -14,7 +14,7 @@ from binlog.cli.last_records import find_last, matching
 from binlog.cli.options import directory_argument, json_option, need_log, path_type, pattern_from, start_from
 from binlog.cli.output import refuse_without_reader, write
 from binlog.cli.position import Position
-from binlog.cli.records import batch_bytes, entries_bytes
+from binlog.cli.records import Form, batch_bytes, entries_bytes, form_of, null_option
 from binlog.cli.times import since_option
 from binlog.errors import GoneError
 
@@ -70,6 +70,7 @@ _WAIT_SECONDS = 0.1
     help="What to do if retention removed records before they were printed: end with an error, or say what is missed "
     "and go on with the oldest record.",
 )
+@null_option("End each record with a NUL byte instead of a newline, for 'xargs -0', 'binlog append -0' and others.")
 @json_option('Print a JSON object for each record: ref, number, offset, and "text", or "base64" where it is not UTF-8.')
 def command(
     directory: str,
@@ -81,6 +82,7 @@ def command(
     position_path: str | None,
     if_pruned: str,
     retry: bool,
+    as_null: bool,
     as_json: bool,
 ) -> None:
     """Print the last records of the log in DIR, and with -f those that are appended, a line each.
@@ -89,6 +91,7 @@ def command(
     """
     if [count, start, since].count(None) < 2:
         raise click.UsageError("-n, --from and --since exclude each other")
+    form = form_of(as_json=as_json, as_null=as_null)
     follow = follow or retry
     while retry and not os.path.isdir(directory):
         refuse_without_reader()
@@ -96,7 +99,7 @@ def command(
     if not follow:
         with opening():
             need_log(directory)
-    printer = _Printer(directory, pattern, position_path, if_pruned, as_json)
+    printer = _Printer(directory, pattern, position_path, if_pruned, form)
     try:
         printer.start(start or since, _COUNT if count is None else count)
         printer.print_all()
@@ -117,13 +120,13 @@ class _Printer:
         pattern: re.Pattern[bytes] | None,
         position_path: str | None,
         if_pruned: str,
-        as_json: bool,
+        form: Form,
     ) -> None:
         self._directory = directory
         self._pattern = pattern
         self._position = None if position_path is None else Position(position_path)
         self._if_pruned = if_pruned
-        self._as_json = as_json
+        self._form = form
         self._reader: binlog.Reader | None = None
 
     def start(self, start: binlog.Ref | binlog.Since | binlog.Start | None, count: int) -> None:
@@ -137,7 +140,7 @@ class _Printer:
             if start is None:
                 found = find_last(self._directory, count, self._pattern)
                 start, problem = found.after, found.problem
-                write(entries_bytes(found.entries, as_json=self._as_json))
+                write(entries_bytes(found.entries, self._form))
             elif start is binlog.Start.END:
                 # A reader that waits for the first file at the end would pass over that file's first records.
                 start = binlog.stat(self._directory).tail or binlog.Start.BEGINNING
@@ -204,8 +207,8 @@ class _Printer:
 
     def _bytes(self, batch: binlog.Batch) -> bytes:
         if self._pattern is None:
-            return batch_bytes(batch, as_json=self._as_json)
-        return entries_bytes(matching(batch, self._pattern), as_json=self._as_json)
+            return batch_bytes(batch, self._form)
+        return entries_bytes(matching(batch, self._pattern), self._form)
 
     def _store(self, ref: binlog.Ref) -> None:
         if self._position is not None:

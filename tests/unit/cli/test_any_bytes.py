@@ -1,0 +1,107 @@
+"""Records of any bytes go in and come out again by the command line: newlines, NULs, bytes that are no text."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from binlog.cli.main import main
+from tests.unit.cli.running import fill, records, run
+
+# With newlines, NULs, quotes and backslashes among them more often than chance would have it.
+_PIECES = st.sampled_from([b"\n", b"\0", b'"', b"\\", b"{", b"\xff", "ü".encode(), b"a"]) | st.binary(max_size=3)
+RECORDS = st.lists(st.lists(_PIECES).map(b"".join), max_size=8)
+FROM = ["tail", "--from", "beginning"]
+
+
+@contextmanager
+def _streams(data: bytes) -> Iterator[io.BytesIO]:
+    """Standard input with these bytes, and what comes to standard output; no process for each example."""
+    out = io.BytesIO()
+    with TemporaryDirectory() as folder:
+        Path(folder, "in").write_bytes(data)
+        kept = [os.dup(fd) for fd in (0, 1)]
+        with open(Path(folder, "in"), "rb") as given, open(Path(folder, "out"), "w+b") as taken:
+            os.dup2(given.fileno(), 0)
+            os.dup2(taken.fileno(), 1)
+            try:
+                yield out
+            finally:
+                for fd, before in enumerate(kept):
+                    os.dup2(before, fd)
+                    os.close(before)
+                taken.seek(0)
+                out.write(taken.read())
+
+
+def _round_trip(content: list[bytes], put: list[str], get: list[str]) -> list[bytes]:
+    with TemporaryDirectory() as folder:
+        first, second = Path(folder, "first"), Path(folder, "second")
+        fill(first, content)
+        with _streams(b"") as out:
+            assert main([*get, str(first)]) == 0
+        with _streams(out.getvalue()):
+            assert main(["append", "-q", *put, str(second)]) == 0
+        return records(second)
+
+
+@settings(deadline=None, max_examples=15)
+@given(
+    RECORDS,
+    st.sampled_from([["cat", "--json"], ["tail", "-n", "100", "--json"], [*FROM, "--json"]]),
+)
+def test_json_keeps_any_bytes(content: list[bytes], get: list[str]) -> None:
+    assert _round_trip(content, ["--from-json"], get) == content
+
+
+@settings(deadline=None, max_examples=15)
+@given(RECORDS, st.sampled_from([["cat", "-0"], ["tail", "-n", "100", "--null"], [*FROM, "-0"]]))
+def test_null_keeps_all_but_nul(content: list[bytes], get: list[str]) -> None:
+    content = [record.replace(b"\0", b"") for record in content]
+    assert _round_trip(content, ["-0"], get) == content
+
+
+def test_find_and_xargs_understand_it(log: Path) -> None:
+    done = run("append", "-0", log, data=b"a\nb\0\0c")
+    assert done.stderr == b"binlog: appended 3 records, 1:256 to 1:267\n"
+    assert records(log) == [b"a\nb", b"", b"c"]
+    assert run("cat", "-0", log).stdout == b"a\nb\0\0c\0"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b"", b"[]", b"{}", b"nonsense", b'{"text": 1}', b'{"base64": "?"}', b'{"text": "a", "base64": "YQ=="}', b"\xff"],
+)
+def test_a_line_that_is_no_record_ends_it_after_those_before(log: Path, line: bytes) -> None:
+    done = run("append", "--from-json", log, data=b'{"text":"1"}\n{"text":"2","other":5}\n' + line + b"\n{}\n")
+    told = b'binlog: line 3 is not an object with a "text" or a "base64"; appended 2 records, 1:256 to 1:261\n'
+    assert (done.returncode, done.stderr) == (1, told)
+    assert records(log) == [b"1", b"2"]
+
+
+def test_what_excludes_each_other_is_2(log: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    fill(log, [b"1"])
+    for arguments in (["append", "-0", "--from-json"], ["cat", "-0", "--json"], ["tail", "-0", "--json"]):
+        assert main([*arguments, str(log)]) == 2
+        assert "exclude each other" in capfd.readouterr().err
+
+
+def test_what_json_prints_is_what_from_json_takes(log: Path) -> None:
+    fill(log, ["Grüße\n".encode(), b"\xff\0"])
+    lines = run("cat", "--json", log).stdout
+    assert [sorted(json.loads(line).keys() & {"text", "base64"}) for line in lines.splitlines()] == [
+        ["text"],
+        ["base64"],
+    ]
+    copy = log.parent / "copy"
+    assert run("append", "--from-json", copy, data=lines).returncode == 0
+    assert records(copy) == records(log)
