@@ -179,6 +179,7 @@ def make_folder(path: str) -> None:
     above = os.path.dirname(path)
     for _ in range(_TRIES):
         try:
+            os.makedirs(os.path.dirname(above), exist_ok=True)  # the log's own, of which this may be the first record
             _make_like_parent(above)
             _make_like_parent(path)
         except FileNotFoundError:

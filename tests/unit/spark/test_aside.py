@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import binlog
 from binlog import Batch, Drafted, Writer
 from binlog.spark.aside import to_append, write_aside
+from binlog.spark.writing import make_folder
 from tests.support.logs import read_all
 
 FILE_BYTES = 100
@@ -63,3 +64,8 @@ def test_an_error_of_whom_the_rows_come_from_is_left_as_it_is(tmp_path: Path) ->
 
     with pytest.raises(ConnectionResetError, match="Spark is gone"):
         write_aside(str(tmp_path / "x"), rows(), record_bytes_max=10, file_bytes_min=1)
+
+
+def test_the_first_writer_makes_the_log_s_directory_too(tmp_path: Path) -> None:
+    make_folder(str(tmp_path / "new" / ".aside" / "job"))
+    assert (tmp_path / "new" / ".aside" / "job").is_dir()
