@@ -24,9 +24,9 @@ def count_text(count: float | None) -> str:
     return f"{count:,.1f}" if 0 < count < 10 and count != int(count) else f"{count:,.0f}"
 
 
-def things_text(count: float | None, thing: str) -> str:
-    """`1 record`, `2 records`."""
-    return f"{count_text(count)} {thing}{'' if count == 1 else 's'}"
+def things_text(count: float | None, thing: str, things: str | None = None) -> str:
+    """`1 record`, `2 records`.  things: of more than one, where that is not with an s."""
+    return f"{count_text(count)} {thing if count == 1 else things or f'{thing}s'}"
 
 
 def duration_text(seconds: float) -> str:

@@ -6,16 +6,20 @@ Broken pipes and Ctrl-C end the process by the signal that a program in C would 
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections.abc import Sequence
 
 import click
+from click.shell_completion import shell_complete
 
 import binlog
 from binlog.cli.commands import Commands
 from binlog.cli.exits import ExitCode, Signalled, die_of, run
 from binlog.cli.output import guard_standard_descriptors
+
+_COMPLETE = "_BINLOG_COMPLETE"
 
 
 @click.group(
@@ -39,6 +43,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = sys.argv[1:] if arguments is None else list(arguments)
     try:
         guard_standard_descriptors()
+        if (asked := os.environ.get(_COMPLETE)) is not None:
+            # What a shell asks for: a script to complete words with, or the words that fit.
+            return shell_complete(binlog_command, {}, "binlog", _COMPLETE, asked)
         return run(lambda: _dispatch(given))
     except KeyboardInterrupt:
         return die_of(signal.SIGINT)

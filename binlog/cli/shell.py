@@ -19,8 +19,18 @@ from binlog.cli.exits import CommandError, ExitCode, complain, run
 from binlog.cli.options import directory_argument
 from binlog.cli.output import printable
 
-# Those of binlog's commands that make sense at a prompt; each is given DIR.
-_COMMANDS = ("monitor", "cutover", "stat", "check", "tail", "cat")
+# The commands at a prompt: one of binlog's each, with some options, and given DIR.  `monitor` does what it does in
+# the shell of jPOS: it prints the records as they come.
+_COMMANDS = {
+    "monitor": ("tail", "-f", "-n", "0"),
+    "watch": ("monitor",),
+    "cutover": ("cutover",),
+    "stat": ("stat",),
+    "check": ("check",),
+    "tail": ("tail",),
+    "cat": ("cat",),
+}
+_HELP = {"monitor": "Print records as they come, until Ctrl-C."}
 _WORDS = (*_COMMANDS, "help", "exit")
 
 
@@ -33,7 +43,9 @@ _WORDS = (*_COMMANDS, "help", "exit")
     help="Run the commands, separated by ';', and end; the first that fails ends it, with its exit code.",
 )
 def command(directory: str, line: str | None) -> ExitCode:
-    """Work on the log in DIR at a prompt: monitor, cutover, stat, check, tail, cat, help, exit.
+    """Work on the log in DIR at a prompt: monitor, watch, cutover, stat, check, tail, cat, help, exit.
+
+    'monitor' prints records as they come, until Ctrl-C; 'watch' is the live view of 'binlog monitor'.
 
     Commands take the options that they have outside ('cutover --expected 3', 'tail -n 5'). Ctrl-C ends a command and
     comes back to the prompt; Ctrl-D or 'exit' leaves.
@@ -109,9 +121,10 @@ class Shell(cmd.Cmd):
         return self._failed(code) if code != ExitCode.OK else False
 
     def _invoke(self, name: str, arguments: Iterable[str]) -> object:
-        entry = load(name)
+        command, *options = _COMMANDS[name]
+        entry = load(command)
         # The directory comes last, and is not to be taken for an option.
-        given = [*arguments, "--", self._directory]
+        given = [*options, *arguments, "--", self._directory]
         with entry.make_context(name, given, help_option_names=["-h", "--help"]) as context:
             return entry.invoke(context)
 
@@ -128,7 +141,8 @@ class Shell(cmd.Cmd):
         if known:
             return
         for name in _COMMANDS:
-            click.echo(f"{name:8}  {load(name).get_short_help_str(80)}")
+            text = _HELP.get(name) or load(_COMMANDS[name][0]).get_short_help_str(80)
+            click.echo(f"{name:8}  {text}")
         click.echo("help      This list; 'help cutover' says more about a command.")
         click.echo("exit      Leave; so does Ctrl-D.")
 

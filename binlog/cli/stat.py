@@ -18,6 +18,7 @@ from binlog.cli.records import object_line
 from binlog.cli.tables import write_table
 
 _COLUMNS = ("FILE", "STATE", "RECORDS", "FIRST SEQUENCE", "TAIL", "DURABLE", "ON DISK", "PREPARED", "CREATED")
+_LEAST = ("PREPARED", "FIRST SEQUENCE", "DURABLE", "CREATED")
 
 
 @click.command("stat", short_help="Show the files.")
@@ -37,7 +38,8 @@ def command(directory: str, positions: tuple[str, ...], as_json: bool) -> None:
 
     TAIL is the offset in bytes where the next record of the file will lie, DURABLE the one up to which a sync is known
     to have gone well. ON DISK is what the file takes there, or its archive, PREPARED how much of that waits beyond the
-    tail for records to come. '-' stands for what another program's file does not tell.
+    tail for records to come. '-' stands for what another program's file does not tell. A narrow
+    terminal is shown less; --json has all of it.
     """
     with opening():
         need_log(directory)
@@ -51,7 +53,7 @@ def command(directory: str, positions: tuple[str, ...], as_json: bool) -> None:
     write_line(f"{printable(log.path)}: tail {log.tail}, {counts}")
     if notes := list(_notes(log)):
         write_line("; ".join(notes))
-    write_table(_COLUMNS, [_row(file) for file in log.files])
+    write_table(_COLUMNS, [_row(file) for file in log.files], least=_LEAST)
     for lag in lags:
         write_line(printable(f"{lag.name}: {'' if lag.ref is None else f'{lag.ref}, '}{behind_text(lag)}"))
 

@@ -41,7 +41,7 @@ class Cursor:
     ) -> None:
         self.directory = directory
         self._start = start
-        self._follow = follow
+        self.follow = follow
         self._record_bytes_max = record_bytes_max
         self._verify = verify
         self._place: Place | None = None
@@ -86,7 +86,7 @@ class Cursor:
     def finished(self) -> bool:
         """Whether no record can come any more."""
         place = self._place
-        return not self._follow and place is not None and place.file.known.closed and not place.has_more
+        return not self.follow and place is not None and place.file.known.closed and not place.has_more
 
     @property
     def position(self) -> Ref:
@@ -164,7 +164,7 @@ class Cursor:
                 if self._was_closed(place) or self._has_more_after_all(place):
                     continue
                 return None
-            if not self._follow:
+            if not self.follow:
                 return None
             self._move_on(place)
 

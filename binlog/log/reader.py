@@ -34,7 +34,7 @@ class Reader(BatchIterator):
     path: the directory, which must be there; it may have no files yet.
     start: a Ref to begin at (a record's, or a file's tail) or its text, a Sequence, a Since, Start.BEGINNING or
         Start.END, or their words "beginning" and "end".
-    follow: False stops at the end of the first file read.
+    follow: False stops at the end of the first file read; it can be changed later.
     record_bytes_max: a larger record is refused with FullError, 64 MiB unless told.
     verify: compare what the file's index covers with its checksums, and raise CorruptError for what is not as it was
         written: all of a closed file, all but the last 64 KiB or second of the open one.  False reads faster.
@@ -172,6 +172,19 @@ class Reader(BatchIterator):
     def path(self) -> str:
         """The log's directory, as it was given."""
         return self._path
+
+    @property
+    def follow(self) -> bool:
+        """Whether it goes on in the next file at the end of a closed one; may be set at any time.
+
+        Set to False, it stops at the end of the file that it is in by then.
+        """
+        return self._cursor.follow
+
+    @follow.setter
+    def follow(self, follow: bool) -> None:
+        with self._calls:
+            self._cursor.follow = follow
 
     def lag(self) -> Lag:
         """Return how many records and bytes of the log are still to be read, now.

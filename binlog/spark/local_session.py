@@ -101,6 +101,8 @@ def _registered(spark: Any) -> Any:
 
     from binlog.spark.source import BinlogDataSource
 
+    if _has_source(spark, BinlogDataSource.name()):
+        return spark
     try:
         spark.dataSource.register(BinlogDataSource)
     except AnalysisException as error:
@@ -108,6 +110,16 @@ def _registered(spark: Any) -> Any:
         if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
             raise
     return spark
+
+
+def _has_source(spark: Any, name: str) -> bool:
+    """Whether Spark has found the source by itself: it warns of whoever registers one that it has."""
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+
+    try:
+        return bool(spark._jsparkSession.sessionState().dataSourceManager().dataSourceExists(name))
+    except (AttributeError, Py4JError):  # Spark Connect, or another version
+        return False
 
 
 def _spark_environment(folders: Sequence[str] = ()) -> dict[str, str]:

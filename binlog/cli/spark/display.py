@@ -7,7 +7,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any, Self
 
-from binlog.cli.amounts import count_text, duration_text
+from binlog.cli.amounts import count_text, duration_text, things_text
 from binlog.cli.spark.signals import KeptSignals
 
 if TYPE_CHECKING:
@@ -38,12 +38,12 @@ class Display:
             self._bar.update(self._task, completed=progress.tasks_done, total=progress.tasks or None)
         elif (now := time.monotonic()) >= self._said + _LINE_SECONDS:
             self._said = now
-            self._line(f"{count_text(progress.tasks_done)} of {count_text(progress.tasks)} tasks")
+            self._line(f"{count_text(progress.tasks_done)} of {things_text(progress.tasks, 'task')}")
 
     def report_records(self, batches: int, records: int) -> None:
         """Show how far a stream is.  Raises: KeyboardInterrupt, Signalled."""
         self._signals.check()
-        text = f"{count_text(batches)} batches, {count_text(records)} records"
+        text = f"{things_text(batches, 'batch', 'batches')}, {things_text(records, 'record')}"
         if self._bar is not None:
             self._bar.update(self._task, description=f"{self._what}: {text}")
         elif (now := time.monotonic()) >= self._said + _LINE_SECONDS:

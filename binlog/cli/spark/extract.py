@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from binlog.cli.amounts import count_text, size_text
+from binlog.cli.amounts import count_text, size_text, things_text
 from binlog.cli.exits import opening
 from binlog.cli.options import path_type
 from binlog.cli.output import printable, write_line
@@ -130,7 +130,7 @@ def _print(done: Extracted, parsing: Parsing | None, to: OutputOptions) -> None:
         bounds = "no files yet" if each.start is None else f"{each.start} up to {each.end}, {size_text(each.log_bytes)}"
         write_line(f"{printable(each.path)}: {bounds}")
     if to.finds_schema and parsing is not None:
-        seen = "all records" if to.infer_from is None else f"the first {count_text(to.infer_from)} records"
+        seen = "all records" if to.infer_from is None else f"the first {things_text(to.infer_from, 'record')}"
         write_line(f"schema, of {seen}: {printable(str(parsing.schema))}")
     if done.bad_files:
         write_line(f"bad records: {printable(str(to.bad))}")

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import logging
 import os
 import re
 import tempfile
@@ -50,6 +51,8 @@ def spark_session(options: SparkOptions, *, folders: Sequence[str] = ()) -> Iter
     """
     from pyspark.sql import SparkSession
 
+    # Or else py4j has the root logger print a trace for each call to Java that Ctrl-C ends.
+    logging.getLogger().addHandler(logging.NullHandler())
     active = SparkSession.getActiveSession()
     with kept_signals() as signals:
         if active is not None:

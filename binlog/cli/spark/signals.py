@@ -21,6 +21,7 @@ class KeptSignals:
 
     def __init__(self) -> None:
         self._number: signal.Signals | None = None
+        self._came: signal.Signals | None = None
 
     def check(self) -> None:
         """Raise KeyboardInterrupt or Signalled for what came.  To be called some times a second, where one can stop."""
@@ -30,12 +31,18 @@ class KeptSignals:
         if number is not None:
             raise Signalled(number)
 
+    def raise_what_came(self) -> None:
+        """Raise as `check` for a signal that ever came: what fails after one fails because of it."""
+        self._number = self._number or self._came
+        self.check()
+
     def install(self) -> None:
         """Take them; again where somebody else took them meanwhile."""
         for number in _NUMBERS:
             signal.signal(number, self._keep)
 
     def _keep(self, number: int, frame: FrameType | None) -> None:
+        self._came = signal.Signals(number)
         if self._number == number == signal.SIGINT:
             raise KeyboardInterrupt
         self._number = signal.Signals(number)
@@ -50,6 +57,9 @@ def kept_signals() -> Iterator[KeptSignals]:
     try:
         yield kept
         kept.check()
+    except Exception:
+        kept.raise_what_came()
+        raise
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -126,3 +126,21 @@ def test_a_directory_that_cannot_be_opened_is_3(log: Path, capfd: pytest.Capture
             assert capfd.readouterr().err.count("\n") == 1
     finally:
         Path(log).unlink()
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_shell_gets_a_script_to_complete_with(
+    shell: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("_BINLOG_COMPLETE", f"{shell}_source")
+    assert main([]) == 0
+    assert f"_BINLOG_COMPLETE={shell}_complete" in capfd.readouterr().out
+
+
+def test_words_are_completed(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("_BINLOG_COMPLETE", "bash_complete")
+    for words, found in (("binlog ta", ["plain,tail"]), ("binlog journal st", ["plain,stat"])):
+        monkeypatch.setenv("COMP_WORDS", words)
+        monkeypatch.setenv("COMP_CWORD", str(words.count(" ")))
+        assert main([]) == 0
+        assert capfd.readouterr().out.splitlines() == found

@@ -75,6 +75,13 @@ def test_at_a_prompt_ctrl_c_leaves_the_command_and_a_failure_does_not_end_it(log
         terminal.read_until(b"binlog> ")
         terminal.type(b"\r\r")  # an empty line repeats nothing
         terminal.type(b"monitor\r")
+        with binlog.Writer(log) as writer:
+            # At any moment of its start, so that records are to come until one is seen.
+            while not terminal.comes(b"as it came\r\n", 0.05):
+                writer.append(b"as it came")
+        terminal.type(b"\x03")
+        terminal.read_until(b"binlog> ")
+        terminal.type(b"watch\r")
         terminal.read_until(b"last records")
         terminal.type(b"\x03")
         terminal.read_until(b"binlog> ")

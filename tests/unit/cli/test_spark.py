@@ -149,6 +149,15 @@ def test_a_table(capfd: pytest.CaptureFixture[str]) -> None:
     assert capfd.readouterr().out == "NAME    COUNT\na\\x1b       1\nlonger  1,000\n"
 
 
+def _fail(*, pressed: bool) -> None:
+    with kept_signals() as signals:
+        if pressed:
+            signal.raise_signal(signal.SIGINT)
+            with pytest.raises(KeyboardInterrupt):
+                signals.check()
+        raise RuntimeError("the connection is broken")
+
+
 def test_signals_are_kept_until_somebody_asks() -> None:
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     with kept_signals() as signals:
@@ -167,4 +176,8 @@ def test_signals_are_kept_until_somebody_asks() -> None:
             signals.check()
     with pytest.raises(Signalled), kept_signals():
         signal.raise_signal(signal.SIGTERM)
+    with pytest.raises(KeyboardInterrupt):
+        _fail(pressed=True)  # what fails after Ctrl-C, a call to Java for one, fails because of it
+    with pytest.raises(RuntimeError):
+        _fail(pressed=False)
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before

@@ -9,7 +9,7 @@ import pytest
 
 import binlog
 from binlog.cli.main import main
-from tests.unit.cli.running import fill, run
+from tests.unit.cli.running import Terminal, fill, run
 
 
 def test_it_shows_each_file(log: Path) -> None:
@@ -68,3 +68,15 @@ def test_stat_tells_how_far_behind_followers_are(log: Path, capfd: pytest.Captur
     assert main(["stat", "--json", "--position", str(elsewhere), str(log)]) == 0
     told = json.loads(capfd.readouterr().out)["followers"]
     assert [(each["name"], each["records_behind"]) for each in told] == [("worker", 2), ("audit.position", 0)]
+
+
+@pytest.mark.parametrize(("columns", "shown"), [(200, 9), (80, 7), (60, 6), (20, 5)])
+def test_a_table_fits_a_terminal_that_is_wide_enough_for_what_matters(log: Path, columns: int, shown: int) -> None:
+    fill(log, [b"one"], [b"two"])
+    with Terminal("stat", log, columns=columns) as terminal:
+        lines = terminal.read_rest().decode().splitlines()
+    (at,) = (index for index, line in enumerate(lines) if line.split()[:1] == ["FILE"])
+    names = lines[at].split("  ")
+    assert len([name for name in names if name.strip()]) == shown
+    if columns > 20:
+        assert max(map(len, lines[at:])) <= columns

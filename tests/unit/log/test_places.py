@@ -122,6 +122,22 @@ def test_a_reader_and_a_position_tell_how_far_behind_they_are(log: Path) -> None
         binlog.lag(log, Ref(7, 256))
 
 
+def test_an_open_reader_can_stop_to_follow_and_begin_again(log: Path) -> None:
+    with Writer(log) as writer, Reader(log, follow=False) as reader:
+        for number in range(4):
+            writer.append(b"%d" % number)
+            writer.cutover()
+        assert [entry.data for entry in reader] == [b"0"]
+        assert not reader.wait()
+        assert not reader.follow
+        reader.follow = True
+        assert next(reader).data == b"1"
+        reader.follow = False
+        assert [entry.data for entry in reader] == []
+        reader.follow = True
+        assert [entry.data for entry in reader] == [b"2", b"3"]
+
+
 def test_every_error_is_at_the_top_of_the_package() -> None:
     for name in binlog.errors.__all__:
         assert getattr(binlog, name) is getattr(binlog.errors, name)
