@@ -15,7 +15,7 @@ from typing import Protocol
 
 from binlog.commitlog.mapped_file_queue import MappedFileQueue
 from binlog.commitlog.service import Service
-from binlog.errors import BinlogError, ClosedError, PoisonedError, TimedOutError
+from binlog.errors import BinlogError, ClosedError, GoneError, PoisonedError, TimedOutError
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class FlushService(Protocol):
         """Begin."""
 
     def check(self) -> None:
-        """Raises: PoisonedError where a flush failed, so that nothing may be appended."""
+        """Raises: PoisonedError where a flush failed, so that nothing may be appended; GoneError, as a MappedFile's."""
 
     def appended(self, offset: int) -> None:
         """Bytes were appended up to an offset; returns when they are as safe as this service promises."""
@@ -105,6 +105,7 @@ class FlushRealTimeService:
         _flush(self._queue, 0, self._flushed)
 
     def _work(self) -> None:
+        self._queue.check()  # of little that was appended a flush comes seconds later
         _flush(self._queue, self._pacing.least_pages(), self._flushed)
 
 
@@ -257,6 +258,8 @@ def _flush(queue: MappedFileQueue, least_pages: int, flushed: Callable[[], None]
 
 
 def _refuse(service: Service) -> None:
+    if isinstance(service.failure, GoneError):
+        raise GoneError(f"nothing more is appended: {service.failure}") from service.failure
     if service.failure is not None:
         raise PoisonedError(f"nothing more is appended: {service.failure}") from service.failure
     service.check()

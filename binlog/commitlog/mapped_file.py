@@ -119,6 +119,7 @@ class MappedFile:
             except NotFoundError:
                 if self._made:
                     raise
+                self._directory.check()
                 return create_file(directory_fd, self._name, self.path)
 
     def _size(self, fd: int) -> None:
@@ -243,13 +244,22 @@ class MappedFile:
                 self._buffer = None
             return stop
 
+    def check(self) -> None:
+        """Raise GoneError if its name no longer leads to it: what is appended would be lost."""
+        if self._life is Life.OPEN:
+            self._file.check()
+
     def flush(self, least_pages: int = 0) -> int:
-        """Sync what is committed, where that is due; up to where it is flushed, which a failure does not move."""
+        """Sync what is committed, where that is due; up to where it is flushed, which a failure does not move.
+
+        Raises, besides: GoneError, as `check`.
+        """
         if self.flushed == self.committed or not self.is_able_to_flush(least_pages):
             return self.flushed
         with self._putting, self._mapped():
             stop = self.committed
             self._check()
+            self.check()
             with self._poisoning(), self._file as fd:
                 sync(fd, self.path)
             self.flushed = stop

@@ -196,6 +196,11 @@ class MappedFileQueue:
                 self.flushed_ms = store_ms
         return self.flushed_where != before
 
+    def check(self) -> None:
+        """Raise GoneError if the last file's name no longer leads to it."""
+        if self._files:
+            self._files[-1].check()
+
     def write_anew(self, start: int, stop: int) -> None:
         """Write again, and sync, the files from that which holds one offset to that which ends behind another."""
         for file in self._files:

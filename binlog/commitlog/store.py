@@ -211,7 +211,8 @@ class MessageStore:
         Durable on return with Flush.SYNC.  Blocks: with that for a sync that is shared with other threads.
         Raises: ValueError for a part that is too long, or a topic or queue that can have no folder, or is kept for what
         waits, and, in a store without CRCs of whole messages, for properties that end like one; FullError;
-        PoisonedError; ClosedError; TimedOutError where the sync takes too long, and may still come.
+        PoisonedError; ClosedError; TimedOutError where the sync takes too long, and may still come; GoneError once the
+        store's folder was moved or removed, which without sync is noticed within a second.
         """
         several = [messages] if isinstance(messages, Message) else messages
         if not self._queues_known.issuperset(map(_QUEUE, several)):

@@ -6,13 +6,14 @@ by device and inode, whatever its path leads to by then.
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from types import TracebackType
 
-from binlog.errors import GoneError, NotFoundError
+from binlog.errors import AccessError, GoneError, NotFoundError
 from binlog.storage.failures import own_errors
 
 # Of a process's descriptors, of which it has 1024 unless told otherwise.
@@ -51,6 +52,18 @@ class PooledFile:
         """Keep it open until `close`: its name is about to go."""
         with self:
             self.kept = True
+
+    def check(self) -> None:
+        """Raise GoneError if the path no longer leads to the file, so that what is written to it would be lost."""
+        try:
+            with own_errors(self.path, "asking what it is"):
+                status = os.lstat(self.path)
+        except AccessError as error:
+            if error.errno in (errno.ENOENT, errno.ENOTDIR):
+                raise GoneError(f"{self.path} was moved or removed, or its folder was") from error
+            raise
+        if (status.st_dev, status.st_ino) != self._identity:
+            raise GoneError(f"{self.path} is another file now; the one that was opened was moved or removed")
 
     def close(self) -> None:
         """Close the descriptor, once nobody uses it any more."""
