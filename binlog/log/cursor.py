@@ -17,6 +17,7 @@ from binlog.log.start import Place as StartPlace
 from binlog.log.start import Sequence, Since, Start
 from binlog.log.start_search import place_of_sequence, place_since
 from binlog.storage.doorbell import Doorbell
+from binlog.storage.green import green_sleep
 
 # How long a waiting reader trusts the bell alone.  Writers that are not ours ring none, and one of ours may die between
 # the tail and the bell.
@@ -117,7 +118,7 @@ class Cursor:
         """
         place = self._place
         if place is None:
-            time.sleep(timeout)  # there is no file yet to wait on
+            (green_sleep() or time.sleep)(timeout)  # there is no file yet to wait on
             return None
         self._read_from = place
         return place.file.wait(timeout, place.offset, place.sequence)

@@ -12,6 +12,7 @@ import os
 import sys
 import time
 
+from binlog.storage.green import GREEN_SECONDS, green_sleep
 from binlog.storage.native import ffi, fork_generation, lib, wait_and_read
 
 _POLL_SECONDS_FIRST = 0.001
@@ -28,7 +29,8 @@ def kernel_word(value: int) -> int:
 class Doorbell:
     """The bell at `offset` of the file `fd`.  Needs no permission to write.
 
-    Where the file cannot be mapped or the kernel has no such futex, waiting polls instead: see `shared`.
+    Where the file cannot be mapped or the kernel has no such futex, waiting polls instead: see `shared`.  It does under
+    gevent and eventlet too.
     """
 
     def __init__(self, fd: int, offset: int) -> None:
@@ -45,7 +47,7 @@ class Doorbell:
 
         Returns early for no reason now and then, and after a signal; callers look again.
         """
-        bell = self.address()
+        bell = self._word_to_wait_on()
         if bell is None:
             self._poll(timeout)
         else:
@@ -58,7 +60,7 @@ class Doorbell:
 
         known: the address of a `struct binlog_known`, which has the value seen, and takes over what was found.
         """
-        bell = self.address()
+        bell = self._word_to_wait_on()
         if bell is None:
             self._poll(timeout)
             return None
@@ -68,7 +70,14 @@ class Doorbell:
         self._take_result(found)
         return None
 
+    def _word_to_wait_on(self) -> object | None:
+        return None if green_sleep() is not None else self.address()
+
     def _poll(self, timeout: float) -> None:
+        sleep = green_sleep()
+        if sleep is not None:
+            sleep(min(timeout, GREEN_SECONDS))
+            return
         time.sleep(min(timeout, self._pause))
         self._pause = min(2 * self._pause, _POLL_SECONDS_MOST)
 

@@ -9,6 +9,7 @@ Facts relied on:
 
 from __future__ import annotations
 
+from binlog.storage.green import GREEN_SECONDS, green_sleep
 from binlog.storage.native import ffi, lib
 
 _LOOK_NS = 60 * 10**9
@@ -36,4 +37,8 @@ class Once:
         """Return once it has happened.  Signal handlers run meanwhile, and what they raise comes out of this."""
         word = self._word
         while not word[0]:
-            lib.binlog_bell_wait(word, 0, _LOOK_NS)
+            sleep = green_sleep()
+            if sleep is None:
+                lib.binlog_bell_wait(word, 0, _LOOK_NS)
+            else:
+                sleep(GREEN_SECONDS)  # who makes it happen may be a greenlet of this very thread
