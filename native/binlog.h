@@ -108,6 +108,7 @@ struct binlog_place {
     uint64_t directory_device, directory_inode;
     int at;           /* the name is looked up from here, AT_FDCWD for a path */
     const char *name; /* NULL for none, which holds always */
+    uint64_t file_bytes; /* the file's size when the descriptor was last looked at */
     int64_t changed_ns, looked_ns; /* the directory's time of change, and when the name was looked up */
 };
 int binlog_fd_is(int fd, uint64_t device, uint64_t inode);

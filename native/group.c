@@ -47,13 +47,18 @@ static int look_at(struct binlog_file *file, const struct binlog_segment *segmen
     if (segment && (atomic_load(&segment->shared->note.state) != BINLOG_NOTE_IDLE ||
                     atomic_load(&segment->shared->failed_number) == file->number))
         return BINLOG_LOOK;
-    return live_is_plain(file, header, live) ? 0 : BINLOG_LOOK;
+    if (!live_is_plain(file, header, live))
+        return BINLOG_LOOK;
+    /* Shorter than its tail, it was cut; or room was made since the descriptor was looked at. */
+    if (!file->place.name || live->tail <= file->place.file_bytes)
+        return 0;
+    return place_is_open(&file->place, file->fd) && live->tail <= file->place.file_bytes ? 0 : BINLOG_LOOK;
 }
 
 /* Whether the descriptor was not closed behind our back.  A lock of whatever has its number now would be another's. */
-static int is_ours(const struct binlog_file *file)
+static int is_ours(struct binlog_file *file)
 {
-    return !file->place.name || binlog_fd_is(file->fd, file->place.device, file->place.inode);
+    return place_is_open(&file->place, file->fd);
 }
 
 /* Waits for the file's lock, -EAGAIN once the time of `own` is up, BINLOG_LOOK if the descriptor is not ours any more.
@@ -61,7 +66,7 @@ static int is_ours(const struct binlog_file *file)
  * In a mixed log nobody of ours asks for it in the first BREATH_NS of each BREATH_PERIOD_NS: a program that polls for it, and
  * never queues, finds it free then, however many of ours are at it.  The clock is the whole kernel's (in a time namespace of
  * its own a process breathes at other times, and takes from the others' breath). */
-static int lock_in_turn(const struct binlog_file *file, const struct binlog_append *own)
+static int lock_in_turn(struct binlog_file *file, const struct binlog_append *own)
 {
     if (!is_ours(file))
         return BINLOG_LOOK;
@@ -230,7 +235,7 @@ int64_t binlog_stage(struct binlog_segment *segment, struct binlog_append *own, 
 }
 
 /* Waits for the lock as the deputy: 0 with the lock, -EAGAIN where somebody else is deputy, or -errno. */
-static int lock_as_deputy(const struct binlog_file *file, struct binlog_segment *segment,
+static int lock_as_deputy(struct binlog_file *file, struct binlog_segment *segment,
                           const struct binlog_append *own)
 {
     int result = binlog_byte_lock(segment->fd, BINLOG_LOCK_DEPUTY);
@@ -247,7 +252,7 @@ static int lock_as_deputy(const struct binlog_file *file, struct binlog_segment 
 }
 
 /* For a waiter that nobody woke: whoever is deputy may be stopped, or wait for another file's lock.  As lock_as_deputy. */
-static int lock_in_doubt(const struct binlog_file *file, struct binlog_segment *segment,
+static int lock_in_doubt(struct binlog_file *file, struct binlog_segment *segment,
                          const struct binlog_append *own)
 {
     int result = lock_as_deputy(file, segment, own);

@@ -17,7 +17,7 @@
 #define LOOK_NS ((int64_t)100 * 1000 * 1000)
 
 struct found {
-    uint64_t device, inode;
+    uint64_t device, inode, file_bytes;
     int64_t changed_s;
     uint32_t changed_ns;
 };
@@ -29,13 +29,14 @@ static int find(int at, const char *name, unsigned wanted, struct found *found)
     struct stat status;
     const int flags = AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW;
     if (statx(at, name, flags, wanted, &known) == 0 && (known.stx_mask & wanted) == wanted) {
-        *found = (struct found){makedev(known.stx_dev_major, known.stx_dev_minor), known.stx_ino, known.stx_ctime.tv_sec,
-                                known.stx_ctime.tv_nsec};
+        *found = (struct found){makedev(known.stx_dev_major, known.stx_dev_minor), known.stx_ino, known.stx_size,
+                                known.stx_ctime.tv_sec, known.stx_ctime.tv_nsec};
         return 0;
     }
     if (fstatat(at, name, &status, flags) != 0)
         return -errno;
-    *found = (struct found){status.st_dev, status.st_ino, status.st_ctim.tv_sec, (uint32_t)status.st_ctim.tv_nsec};
+    *found = (struct found){status.st_dev, status.st_ino, (uint64_t)status.st_size, status.st_ctim.tv_sec,
+                            (uint32_t)status.st_ctim.tv_nsec};
     return 0;
 }
 
@@ -44,6 +45,18 @@ int binlog_fd_is(int fd, uint64_t device, uint64_t inode)
 {
     struct found found;
     return fd >= 0 && find(fd, "", STATX_INO, &found) == 0 && found.device == device && found.inode == inode;
+}
+
+/* The same of an open file, whose size is remembered. */
+int place_is_open(struct binlog_place *place, int fd)
+{
+    struct found found;
+    if (!place->name) /* nobody has said which */
+        return 1;
+    if (find(fd, "", STATX_INO | STATX_SIZE, &found) != 0 || found.device != place->device || found.inode != place->inode)
+        return 0;
+    place->file_bytes = found.file_bytes;
+    return 1;
 }
 
 static int64_t clock_ns(clockid_t clock)

@@ -7,12 +7,28 @@ problem: the next writer finishes it.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
-from binlog.errors import BinlogError, CorruptError, NotFoundError
-from binlog.format.log_header import FIRST_OFFSET, LOG_HEADER, SLOT_BYTES, Flag, LogHeader, parse_slot
-from binlog.format.names import archive_file_name, damaged_file_range, log_file_name
+from binlog.errors import BinlogError, CorruptError, NotFoundError, VersionError
+from binlog.format.log_header import (
+    FIRST_OFFSET,
+    HEADER_BYTES,
+    LOG_HEADER,
+    SLOT_BYTES,
+    Flag,
+    LogHeader,
+    parse_log_header,
+    parse_slot,
+)
+from binlog.format.names import (
+    archive_draft_number,
+    archive_file_name,
+    archive_file_number,
+    damaged_file_range,
+    log_file_name,
+)
 from binlog.format.problem import Problem, problem_of
 from binlog.log.chain import walk
 from binlog.log.directory import LogDirectory
@@ -22,6 +38,10 @@ from binlog.log.index_check import Contradiction, DamagedRange, IndexCheck
 from binlog.log.ingest_record import read_ingest
 from binlog.log.opened_file import OpenedFile
 from binlog.storage.content import Content, LostFrameError
+from binlog.storage.files import open_file, read_at
+
+# What logrotate and people make of the name of a log file: 00000001.dat.1, 00000001.dat-20261126, 00000001.dat.old.
+_RENAMED = re.compile(r"\d{8}\.dat.+")
 
 
 def check(path: str | os.PathLike[str], *, number: int | None = None) -> list[Problem]:
@@ -90,6 +110,8 @@ def _check(directory: LogDirectory, only: int | None) -> Iterator[Problem]:
         before = header
     if before is not None and only in (None, last):
         yield from _check_last(before, directory)
+    if only is None:
+        yield from _check_moved(directory)
     if only in (None, last):
         try:
             read_ingest(directory)
@@ -228,6 +250,31 @@ def _check_last(last: LogHeader, directory: LogDirectory) -> Iterator[Problem]:
     """The last file of the listing leads to one that is there, or was cut over since, or removed."""
     if last.closed and not directory.exists(last.next_number) and directory.exists(last.number):
         yield _missing_next(last, directory)
+
+
+def _check_moved(directory: LogDirectory) -> Iterator[Problem]:
+    """Log files under names that are none of the log's, as logrotate gives: their records are not in the log."""
+    for name in sorted(directory.names()):
+        if (
+            not _RENAMED.match(name)
+            or archive_file_number(name)
+            or archive_draft_number(name)
+            or damaged_file_range(name)
+        ):
+            continue
+        path = os.path.join(directory.path, name)
+        try:
+            fd = open_file(directory.fd, name, path, writable=False)
+        except BinlogError:
+            continue  # no file
+        try:
+            header = parse_log_header(read_at(fd, HEADER_BYTES, 0, path), path=path)
+        except (CorruptError, VersionError):
+            continue
+        finally:
+            os.close(fd)
+        text = f"it is file {header.number} of a log under another name; its {header.record_count} records are not read"
+        yield Problem(path, 0, "moved", text)
 
 
 def _missing_next(before: LogHeader, directory: LogDirectory) -> Problem:

@@ -27,6 +27,7 @@ from binlog.format.log_header import (
 from binlog.format.names import damaged_file_name, index_file_name
 from binlog.format.record import LENGTH_BYTES
 from binlog.log.chain import good_end, walk
+from binlog.log.cut_file import header_again
 from binlog.log.directory import LogDirectory
 from binlog.log.evidence import FileEvidence
 from binlog.log.index import index_path, open_index
@@ -68,10 +69,12 @@ class FileRepair:
         """
         fd, path = self._fd, self._path
         data = read_at(fd, HEADER_BYTES, 0, path)
+        if len(data) < HEADER_BYTES:
+            return self._begin_again(len(data))
         try:
             parse_log_header(data, path=path, number=self._number)
         except (CorruptError, VersionError):
-            mended = mended_identity(data, number=self._number) if len(data) == HEADER_BYTES else None
+            mended = mended_identity(data, number=self._number)
             if mended is None:
                 raise
             at = next(at for at in range(HEADER_BYTES) if mended[at] != data[at])
@@ -95,6 +98,36 @@ class FileRepair:
             if self.done:
                 sync(fd, path)
         return header
+
+    def _begin_again(self, size: int) -> LogHeader | None:
+        """Give a file that was cut below its header one again, and seal it without records."""
+        header, lost = header_again(self._directory, self._number, self._path)
+        self.tell(size, "cut", f"the file was cut to {size} bytes: {lost}; it is sealed without any")
+        if self._dry_run:
+            return None
+        with suppress(NotFoundError):
+            remove_file(self._directory.fd, index_file_name(self._number), index_path(self._path))
+        write_at(self._fd, header.pack(), 0, self._path)
+        sync(self._fd, self._path)
+        if header.closed:
+            return header
+        self._seal(header, header.first_offset, header.first_offset)
+        return None
+
+    def check_cut(self, header: LogHeader) -> bool:
+        """Whether the file ends before its tail, and then seal it at what is left."""
+        size = os.fstat(self._fd).st_size
+        if not header.ours or size >= header.tail:
+            return False
+        text = f"the file was cut to {size} bytes, and the records from there to {header.tail} are lost"
+        if not header.closed:
+            self.salvage(header, text)
+            return True
+        good = good_end(self._fd, header.first_offset, size, self._path)
+        self.tell(good, "sealed", f"{text}: {size - good} bytes set aside, the file ends at {good}")
+        if not self._dry_run:
+            self._end_at(header, good, size)
+        return True
 
     def recover(self, header: LogHeader, verdict: Verdict) -> LogHeader:
         """Carry out the verdict on a closed file, which no writer may open any more; the header as it is then."""
@@ -233,11 +266,17 @@ class FileRepair:
         if not header.closed:
             self._seal(header, end, header.tail)
             return replace(header, tail=end)
-        count, _ = walk(self._fd, header.first_offset, end, end, self._path)
-        self._recovery.set_aside(end, header.tail)
-        cut = replace(header, tail=end, own_tail=end, record_count=count)
+        return self._end_at(header, end, header.tail)
+
+    def _end_at(self, header: LogHeader, good: int, end: int) -> LogHeader:
+        """Set aside what a closed file has from `good` to `end`, and have it end there."""
+        count, _ = walk(self._fd, header.first_offset, good, good, self._path)
+        if good < end:
+            self._recovery.set_aside(good, end)
+        confirmed = min(header.confirmed_end, good)
+        cut = replace(header, tail=good, own_tail=good, record_count=count, confirmed_end=confirmed)
         self._commit_anew(cut)
-        os.ftruncate(self._fd, end)
+        os.ftruncate(self._fd, good)
         return cut
 
     def _seal(self, header: LogHeader, good: int, end: int) -> None:

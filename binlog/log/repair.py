@@ -125,6 +125,8 @@ def _repair_file(directory: LogDirectory, number: int, *, dry_run: bool, lock_ti
 
 
 def _repair_records(header: LogHeader, fd: int, path: str, file: FileRepair) -> None:
+    if file.check_cut(header):
+        return
     same_boot = header.boot_id == boot_id()
     verdict = decide(header, FileEvidence(fd, path), same_boot=same_boot, vouched=False)
     if verdict.action is Action.REFUSE:
