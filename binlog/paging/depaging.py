@@ -12,6 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from binlog.errors import AccessError, FullError
+from binlog.format.paging.page_file import PageLayout
 from binlog.format.paging.page_record import NO_TRANSACTION
 from binlog.format.paging.store_records import PagePlace, StoreRecord, parse_page_place
 from binlog.paging.page import Page
@@ -29,17 +30,17 @@ class Depaging:
     def __init__(self, transactions: PageTransactions, stored: Stored | None) -> None:
         """Raises: CorruptError."""
         self._transactions = transactions
-        self._last: dict[str, tuple[int, int]] = {}
+        self._last: dict[str, tuple[int, PagePlace]] = {}
         self._processed: defaultdict[str, list[Page]] = defaultdict(list)
         self._locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
         for record in stored.records if stored is not None else ():
             if record.user_type == StoreRecord.LAST_PAGE:
                 place = parse_page_place(record.body, record.record_id)
-                self._last[place.address] = (record.record_id, place.page_id)
+                self._last[place.address] = (record.record_id, place)
 
-    def last_page(self, address: str) -> int:
-        """The last page that was processed, 0 for none."""
-        return self._last.get(address, (0, 0))[1]
+    def last_page(self, address: str) -> PagePlace:
+        """The last page that was processed; its id is 0 for none."""
+        return self._last[address][1] if address in self._last else PagePlace(0, address)
 
     def run(self, store: PagingStore, deliver: Deliver) -> bool:
         """Process the first page; False where there was none, and page mode has ended.
@@ -95,10 +96,12 @@ class Depaging:
         if page.problem is not None:
             store.tell(page.problem)
         with self._transactions.lowered(counts) as store_tx_id:
-            record_id = self._record(store_tx_id, PagePlace(page.page_id, store.address))
+            is_jbm = store.folder.layout is PageLayout.JBM
+            place = PagePlace(page.page_id, store.address, page.identity() if is_jbm else b"")
+            record_id = self._record(store_tx_id, place)
             deliver(store.address, messages, store_tx_id)
         # Only now: what was not committed must find the page again.
-        self._last[store.address] = (record_id, page.page_id)
+        self._last[store.address] = (record_id, place)
 
     def _record(self, store_tx_id: int, place: PagePlace) -> int:
         found = self._last.get(place.address)

@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from binlog.format.paging.names import ACKS_END, DELIVERIES_END, PAGE_END, acks_name, page_name
+from binlog.format.paging.page_file import PageLayout
 from binlog.paging.addresses import AddressFolder
 from binlog.paging.page import Page
 from binlog.paging.page_acks import is_made_later, remove_acks
 from binlog.paging.page_deliveries import remove_deliveries
 
 
-def find_pages(folder: AddressFolder, processed: int, complete: Collection[int]) -> list[Page]:
+def find_pages(
+    folder: AddressFolder, processed: int, processed_identity: bytes, complete: Collection[int]
+) -> list[Page]:
     """Those that have something in them, the oldest first; all of it is durable.
 
-    processed: pages up to this one were depaged.  complete: of these all was acknowledged.
+    processed: pages up to this one were depaged; in JBoss Messaging's layout only the one with that identity, for JBoss
+    Messaging may have made others of these numbers since.  complete: of these all was acknowledged.
     Raises: AccessError; FullError; PoisonedError.
     """
     has_failed = folder.has_failed
@@ -23,7 +27,10 @@ def find_pages(folder: AddressFolder, processed: int, complete: Collection[int])
         page = Page.found(folder, page_id)
         is_empty = page.message_count == 0 and page.problem is None
         is_complete = page_id in complete and not is_made_later(page)
-        if page_id <= processed or is_complete or is_empty:
+        is_processed = page_id <= processed
+        if is_processed and folder.layout is PageLayout.JBM:
+            is_processed = page_id == processed and page.identity() == processed_identity
+        if is_processed or is_complete or is_empty:
             page.delete()
         else:
             pages.append(page)

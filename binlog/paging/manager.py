@@ -345,7 +345,13 @@ class PagingManager:
             each.page_id: (id_, each.rolled_back) for id_, each in self._settled if each.address == folder.address
         }
         store = PagingStore(
-            folder, self.options, processed=processed, complete=complete, settled=settled, later=self._pool.do
+            folder,
+            self.options,
+            processed=processed.page_id,
+            processed_identity=processed.identity,
+            complete=complete,
+            settled=settled,
+            later=self._pool.do,
         )
         store.start()
         store.message_paged = partial(self._depage_soon, folder.address)

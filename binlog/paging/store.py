@@ -61,14 +61,16 @@ class PagingStore:
         options: PagingOptions,
         *,
         processed: int = 0,
+        processed_identity: bytes = b"",
         complete: Collection[int] = (),
         settled: Mapping[int, tuple[int, frozenset[int]]] | None = None,
         later: Later = _at_once,
     ) -> None:
-        """processed: pages up to this one were depaged.  complete: of these pages all was acknowledged.
+        """processed: pages up to this one were depaged; processed_identity: of it, in JBoss Messaging's layout.
 
-        Those may still be there, and are removed.  settled: of these pages a record, its id first, says which of their
-        transactions were rolled back.  later: does what need not be done now.
+        complete: of these pages all was acknowledged.  All of these may still be there, and are removed.
+        settled: of these pages a record, its id first, says which of their transactions were rolled back.
+        later: does what need not be done now.
         """
         self.folder = folder
         self.address = folder.address
@@ -78,6 +80,7 @@ class PagingStore:
         self.message_paged: Callable[[], None] = _nothing
         self.options = options
         self._processed = processed
+        self._processed_identity = processed_identity
         self._complete = complete
         self._settled = settled or {}
         self._later = later
@@ -118,7 +121,7 @@ class PagingStore:
 
     def _found(self) -> list[Page]:
         try:
-            return find_pages(self.folder, self._processed, self._complete)
+            return find_pages(self.folder, self._processed, self._processed_identity, self._complete)
         except PoisonedError as error:
             self.folder.note_failure(error)
             raise

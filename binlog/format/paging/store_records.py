@@ -53,14 +53,19 @@ _TX_BYTES = 8
 
 
 class PagePlace(NamedTuple):
-    """A page of an address."""
+    """A page of an address.
+
+    identity: of a page of JBoss Messaging's layout, what tells it from others of its number; no address has a zero.
+    """
 
     page_id: int
     address: str
+    identity: bytes = b""
 
     def pack(self) -> bytes:
         """The body of its record."""
-        return PAGE_PLACE.pack({"page_id": self.page_id}) + self.address.encode()
+        body = PAGE_PLACE.pack({"page_id": self.page_id}) + self.address.encode()
+        return body + b"\0" + self.identity if self.identity else body
 
 
 def pack_page_transaction(tx_id: int, count: int) -> bytes:
@@ -81,7 +86,8 @@ def parse_page_transaction(body: bytes, record_id: int) -> tuple[int, int]:
 def parse_page_place(body: bytes, record_id: int) -> PagePlace:
     """The page and its address.  Raises: CorruptError."""
     try:
-        return PagePlace(PAGE_PLACE.unpack(body)["page_id"], body[PAGE_PLACE.size :].decode())
+        address, _, identity = body[PAGE_PLACE.size :].partition(b"\0")
+        return PagePlace(PAGE_PLACE.unpack(body)["page_id"], address.decode(), identity)
     except (struct.error, UnicodeDecodeError):
         raise CorruptError(f"record {record_id}", 0, "page_place", "it names no page of an address") from None
 

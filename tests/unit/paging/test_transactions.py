@@ -318,6 +318,34 @@ def test_a_page_that_another_program_made_after_one_was_complete_stays(tmp_path:
             assert page.read_bytes() == theirs
 
 
+@pytest.mark.parametrize("kind", ["ours", "theirs", "theirs before it"])
+def test_a_page_that_another_program_made_after_one_was_depaged_stays(tmp_path: Path, kind: str) -> None:
+    """A record says up to which page this address was depaged; JBoss Messaging has used it since, from page 1 again."""
+    options = PagingOptions(page_bytes=4096, layout=PageLayout.JBM)
+    after: list[Path] = []
+    with paging(tmp_path / "paging", options) as (opened, store):
+        store.start_paging()
+        for message in numbered(300):
+            store.page(message)
+        assert opened.manager.depage(store.address, lambda *_: None)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Page, "delete", lambda _: after.append(crashed(tmp_path / "paging")))
+            assert opened.manager.depage(store.address, lambda *_: None)
+    (page,) = after[0].glob("*/000000002.page")
+    if kind == "theirs before it":
+        page = page.with_name("000000001.page")
+    theirs = b"{" + (8 + 6).to_bytes(4) + b"\xff" * 8 + b"theirs" + b"}"
+    if kind != "ours":
+        page.write_bytes(theirs)
+    with paging(after[0], options) as (opened, store):
+        assert page.exists() == (kind != "ours")
+        found: list[bytes] = []
+        while opened.manager.depage(store.address, lambda _, messages, __: found.extend(messages)):
+            pass
+    assert (b"theirs" in found) == (kind != "ours")
+    assert numbered(300)[-1] in found
+
+
 def test_a_transaction_is_ended_once_and_by_an_exception_rolled_back(tmp_path: Path) -> None:
     with paging(tmp_path) as (opened, store):
         store.start_paging()
