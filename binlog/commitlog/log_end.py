@@ -42,6 +42,8 @@ class LogEnd:
             try:
                 start = self._files.start_of(self._end)
                 rest_bytes = start + self._files.file_bytes(start) - self._end
+                if not any(self._files.read(BLANK.size, self._end)):
+                    return self._end  # what mostly lies there: nothing more has come
                 data = self._files.read(min(size, max(rest_bytes, 0)), self._end)
             except NotFoundError:
                 return self._end
