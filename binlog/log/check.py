@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
@@ -33,7 +34,7 @@ from binlog.format.problem import Problem, problem_of
 from binlog.log.chain import walk
 from binlog.log.directory import LogDirectory
 from binlog.log.header_reading import check_size, read_header, settled_header
-from binlog.log.index import index_path, open_index
+from binlog.log.index import index_path, index_times, open_index
 from binlog.log.index_check import Contradiction, DamagedRange, IndexCheck
 from binlog.log.ingest_record import read_ingest
 from binlog.log.opened_file import OpenedFile
@@ -42,6 +43,9 @@ from binlog.storage.files import open_file, read_at
 
 # What logrotate and people make of the name of a log file: 00000001.dat.1, 00000001.dat-20261126, 00000001.dat.old.
 _RENAMED = re.compile(r"\d{8}\.dat.+")
+
+# What is told of a clock that went back or ahead.
+_CLOCK_NS = 3600 * 10**9
 
 
 def check(path: str | os.PathLike[str], *, number: int | None = None) -> list[Problem]:
@@ -147,6 +151,7 @@ def _check_one(directory: LogDirectory, file: OpenedFile, header: LogHeader) -> 
     lost = [] if file.archive is None else list(file.archive.lost_frames())
     yield from (Problem(each.path, each.offset, each.rule, each.text) for each in lost)
     yield from _check_index(directory, file, header, lost)
+    yield from _check_times(directory, header, file.path)
     if not lost:
         yield from _check_file(file.content, header, file.path)
 
@@ -186,6 +191,21 @@ def _check_index(
                 yield Problem(index_path(path), found.offset, "index", found.text)
     finally:
         index.close()
+
+
+def _check_times(directory: LogDirectory, header: LogHeader, path: str) -> Iterator[Problem]:
+    """Times that contradict the clock, or one another, by more than a clock that is put right does."""
+    if not header.ours:
+        return
+    now_ns = time.time_ns() + _CLOCK_NS
+    times = index_times(directory.fd, header, path)
+    at = LOG_HEADER.offset("created_ns")
+    if header.created_ns > now_ns:
+        yield Problem(path, at, "time", "by its header the file was made in the future")
+    if times is not None and times[1] > now_ns:
+        yield Problem(index_path(path), 0, "time", "by their times, records were appended in the future")
+    elif times is not None and times[0] + _CLOCK_NS < header.created_ns <= now_ns:
+        yield Problem(index_path(path), 0, "time", "by their times, records were appended before the file was made")
 
 
 def _check_set_aside(directory: LogDirectory, header: LogHeader, names: Iterable[str]) -> Iterator[Problem]:

@@ -16,20 +16,27 @@ from itertools import pairwise
 from binlog.errors import NotFoundError
 from binlog.format.log_header import LogHeader
 from binlog.format.names import log_file_name
+from binlog.log.believed_times import closing_times
 from binlog.log.directory import LogDirectory
 from binlog.log.header_reading import settled_header
+from binlog.log.index import index_times
 from binlog.log.late import KEEP_SECONDS
 from binlog.storage.lease import has_writers
 
 
 @dataclass(frozen=True)
 class ListedFile:
-    """A file of a listing.  disk_bytes: what it takes on the disk.  archived: there is only an archive of it."""
+    """A file of a listing.
+
+    disk_bytes: what it takes on the disk.  archived: there is only an archive of it.
+    last_ns: when its last records were there, by its index; None if that does not tell.
+    """
 
     header: LogHeader
     modified_ns: int
     disk_bytes: int
     archived: bool = False
+    last_ns: int | None = None
 
 
 @dataclass(frozen=True)
@@ -52,9 +59,10 @@ def list_files(directory: LogDirectory) -> Iterator[ListedFile]:
                 header = directory.believe(settled_header(file.content, number, file.path))
                 status = os.fstat(file.fd)
                 archived = file.archive is not None
+                times = index_times(directory.fd, header, file.path)
         except NotFoundError:
             continue  # somebody else removed it since the listing
-        yield ListedFile(header, status.st_mtime_ns, 512 * status.st_blocks, archived)
+        yield ListedFile(header, status.st_mtime_ns, 512 * status.st_blocks, archived, times[1] if times else None)
 
 
 def closed_files(files: Sequence[ListedFile], *, mixed: bool, now_ns: int) -> Iterator[ClosedFile]:
@@ -63,12 +71,12 @@ def closed_files(files: Sequence[ListedFile], *, mixed: bool, now_ns: int) -> It
     if mixed:
         keep_from = min(keep_from, max((file.header.number for file in files if file.header.closed), default=0))
     bytes_after = sum(file.header.tail for file in files)
-    for file, following in pairwise(files):
+    closed = closing_times([_told(file, following) for file, following in pairwise(files)], now_ns)
+    for (file, following), closed_ns in zip(pairwise(files), closed, strict=True):
         number = file.header.number
         if not file.header.closed or following.header.number != number + 1 or number >= keep_from:
             return
         bytes_after -= file.header.tail
-        closed_ns = _closed_ns(file, following)
         if mixed and (now_ns - closed_ns) / 1e9 < KEEP_SECONDS:
             return
         yield ClosedFile(file, closed_ns, bytes_after)
@@ -82,10 +90,12 @@ def is_written(directory: LogDirectory, number: int) -> bool:
         return False
 
 
-def _closed_ns(file: ListedFile, following: ListedFile) -> int:
-    """When the file was closed: when the next was made, where that one tells; in a mixed log, when it last changed."""
-    if not following.header.ours:
-        return file.modified_ns
-    if file.header.mixed:
-        return max(file.modified_ns, following.header.created_ns)
-    return following.header.created_ns
+def _told(file: ListedFile, following: ListedFile) -> list[int]:
+    """The times that tell when a file was closed, the best of them last."""
+    header = file.header
+    times = [header.created_ns] if header.ours else []
+    if file.last_ns is not None:
+        times.append(file.last_ns)
+    if file.last_ns is None or header.mixed or not following.header.ours:
+        times.append(file.modified_ns)
+    return [*times, following.header.created_ns] if following.header.ours else times

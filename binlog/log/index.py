@@ -8,6 +8,7 @@ that fails, the index gives no place, and the file is read from its first record
 from __future__ import annotations
 
 import os
+import time
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from typing import NamedTuple
@@ -30,6 +31,7 @@ from binlog.format.index_file import (
 from binlog.format.log_header import LogHeader
 from binlog.format.names import index_file_name
 from binlog.format.record import LENGTH_BYTES
+from binlog.log.believed_times import believed_ns
 from binlog.storage.content import Content
 from binlog.storage.files import flags_to_open, read_at, sync
 from binlog.storage.ranges import Ranges, RangeStop
@@ -152,6 +154,19 @@ def index_path(path: str) -> str:
     return os.path.splitext(path.removesuffix(".zst"))[0] + ".idx"
 
 
+def index_times(directory_fd: int, header: LogHeader, path: str) -> tuple[int, int] | None:
+    """The times of the first and the last range of a log file, by its index; None if that does not tell."""
+    index = open_index(directory_fd, header.number, path)
+    if index is None:
+        return None
+    try:
+        count = index.count_before(header.tail) if index.fits(header) else 0
+        first, last = (index.entry(0), index.entry(count - 1)) if count else (None, None)
+        return None if first is None or last is None else (first.time_ns, last.time_ns)
+    finally:
+        index.close()
+
+
 class IndexSearch:
     """Finds places in one log file by its index.
 
@@ -185,8 +200,12 @@ class IndexSearch:
     def since(self, time_ns: int) -> IndexedPlace | None:
         """The first place known before which nothing was appended at `time_ns` or later.
 
-        It is the index's end where all that it knows is older.
+        It is the index's end where all that it knows is older.  None if the index says that records were there before
+        the file was made: its times tell nothing.
         """
+        first = self._index.entry(0) if self._index is not None and self._index.count else None
+        if first is None or first.time_ns < believed_ns(self._header.created_ns, time.time_ns()):
+            return None
         return self._start_of(lambda index, count: bisect_left(range(count), time_ns, key=index.key("time_ns")))
 
     def time_ns_at(self, offset: int) -> int | None:

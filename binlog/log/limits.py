@@ -73,5 +73,6 @@ class Limits:
         return self._too_old(header.created_ns, self._seconds_ns * part // whole)
 
     def _too_old(self, created_ns: int, age_ns: int) -> bool:
-        # Another program's file does not tell when it was made.
-        return self._seconds_ns != _NEVER and created_ns > 0 and time.time_ns() - created_ns >= age_ns
+        # Another program's file does not tell when it was made.  One that was made far in the future tells nothing
+        # either: it is closed, and the next one is made by the clock as it is now.
+        return self._seconds_ns != _NEVER and created_ns > 0 and abs(time.time_ns() - created_ns) >= age_ns

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 from binlog.errors import GoneError
+from binlog.log.believed_times import believed_ns
 from binlog.log.file_reader import FileReader
 from binlog.log.place import Place
 from binlog.log.start import Sequence, Since
@@ -46,11 +48,11 @@ def place_since(start: Since, numbers: list[int], open_file: _Open) -> Place:
     Raises: CorruptError.
     """
     time_ns = start.time_ns
-    for number in numbers:
+    for number, following in zip(numbers, [*numbers[1:], None], strict=True):
         file = open_file(number)
         kept = False
         try:
-            if number == numbers[-1] or _last_time_ns(file) >= time_ns:
+            if following is None or _last_time_ns(file, following, open_file) >= time_ns:
                 found = file.since(time_ns)
                 place = Place(file, found.offset, found.sequence if file.header.ours else None)
                 kept = True
@@ -61,7 +63,19 @@ def place_since(start: Since, numbers: list[int], open_file: _Open) -> Place:
     raise AssertionError("a log has files")
 
 
-def _last_time_ns(file: FileReader) -> int:
+def _last_time_ns(file: FileReader, following: int, open_file: _Open) -> int:
     """A time at which all the file's records were there."""
+    header, now_ns = file.header, time.time_ns()
     known = file.last_time_ns()
-    return file.modified_ns if known is None else known
+    if known is None or known < believed_ns(header.created_ns, now_ns):
+        known = file.modified_ns  # what the index says is of before the file was made
+    if known > now_ns:
+        # A clock was ahead.  All of them were there when the next file was made, by the clock as it was then.
+        after = open_file(following)
+        try:
+            made_ns = believed_ns(after.header.created_ns, now_ns)
+        finally:
+            after.close()
+        if made_ns > believed_ns(header.created_ns, now_ns):
+            return made_ns
+    return known

@@ -1,0 +1,124 @@
+"""A clock that was wrong for a while: no time decides alone, and retention keeps what it is not sure of."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import binlog
+from binlog import Reader, Since, Writer
+from binlog.format.index_file import ENTRY_BYTES, HEADER_BYTES, entry_seed, parse_entry
+from binlog.format.log_header import LogHeader, parse_log_header
+from binlog.log.believed_times import closing_times
+from binlog.log.limits import Limits
+
+DAY = 86_400
+NOW = time.time()
+AHEAD, BEHIND = 4_070_908_800.0, 10.0
+"""In 2099, and in 1970."""
+
+
+def _header(path: Path) -> LogHeader:
+    return parse_log_header(path.read_bytes()[:256], path=str(path))
+
+
+def _date(log: Path, number: int, *, made: float, appended: float) -> None:
+    """Have a file say that it was made, and its records appended, at these times, as a wrong clock would have."""
+    path, index = log / f"{number:08d}.dat", log / f"{number:08d}.idx"
+    header = replace(_header(path), created_ns=int(made * 1e9))
+    path.write_bytes(header.pack() + path.read_bytes()[256:])
+    seed = entry_seed(number=number, uuid=header.uuid)
+    data = index.read_bytes()
+    dated = []
+    for at in range(HEADER_BYTES, len(data), ENTRY_BYTES):
+        entry = parse_entry(data, seed, at)
+        assert entry is not None
+        dated.append(entry._replace(time_ns=int(appended * 1e9)).pack(seed))
+    index.write_bytes(data[:HEADER_BYTES] + b"".join(dated))
+    os.utime(path, (appended, appended))
+
+
+def _make(log: Path, *dates: tuple[float, float]) -> None:
+    with Writer(log) as writer:
+        for number in range(len(dates)):
+            writer.append(b"%d" % (number + 1))
+            if number < len(dates) - 1:
+                writer.cutover()
+    for number, (made, appended) in enumerate(dates, 1):
+        _date(log, number, made=made, appended=appended)
+
+
+def _pruned(log: Path, days: float) -> list[int]:
+    return [each.number for each in binlog.prune(log, keep_seconds=days * DAY, dry_run=True)]
+
+
+def _since(log: Path, days: float) -> list[bytes]:
+    return [entry.data for entry in Reader(log, Since(NOW - days * DAY))]
+
+
+def test_retention_keeps_a_file_whose_next_one_was_made_in_1970(tmp_path: Path) -> None:
+    _make(tmp_path, (NOW - 90 * DAY, NOW - 80 * DAY), (NOW - 79 * DAY, NOW - DAY), (BEHIND, NOW - DAY / 2))
+    assert _pruned(tmp_path, 30) == [1]
+    assert _pruned(tmp_path, 0.9) == [1, 2]
+
+
+def test_retention_goes_on_after_a_cutover_in_2099(tmp_path: Path) -> None:
+    dates = [(NOW - 90 * DAY, NOW - 80 * DAY), (AHEAD, AHEAD), (NOW - 60 * DAY, NOW - 50 * DAY), (NOW - 10 * DAY, NOW)]
+    _make(tmp_path, *dates)
+    assert _pruned(tmp_path, 30) == [1, 2]
+    assert _pruned(tmp_path, 70) == []
+    assert _pruned(tmp_path, 5) == [1, 2, 3]
+
+
+def test_retention_by_a_clock_that_is_behind_removes_nothing() -> None:
+    assert closing_times([[10, 20, 30], [30, 40, 50]], 5) == [5, 5]
+
+
+def test_the_open_file_is_cut_over_by_age_though_it_was_made_in_2099(tmp_path: Path) -> None:
+    _make(tmp_path, (AHEAD, AHEAD))
+    header = _header(tmp_path / "00000001.dat")
+    assert Limits(file_bytes=None, seconds=DAY).reached(header)
+    assert not Limits(file_bytes=None, seconds=DAY).reached(replace(header, created_ns=time.time_ns()))
+    with Writer(tmp_path, cutover_seconds=DAY) as writer:
+        writer.append(b"more")
+        writer.sync()
+        deadline = time.monotonic() + 60
+        with Reader(tmp_path) as reader:
+            while binlog.stat(tmp_path).files[-1].number == 1:
+                assert time.monotonic() < deadline
+                reader.wait(0.01)
+        assert abs(_header(tmp_path / "00000002.dat").created_ns / 1e9 - time.time()) < 60
+
+
+def test_records_of_2099_do_not_come_with_every_later_time(tmp_path: Path) -> None:
+    _make(tmp_path, (NOW - 30 * DAY, AHEAD), (NOW - 20 * DAY, NOW - 10 * DAY), (NOW - 9 * DAY, NOW - DAY))
+    assert _since(tmp_path, 5) == [b"3"]
+    assert _since(tmp_path, 15) == [b"2", b"3"]
+    assert _since(tmp_path, 25) == [b"1", b"2", b"3"]
+
+
+def test_times_of_before_the_file_was_made_hide_no_records(tmp_path: Path) -> None:
+    _make(tmp_path, (NOW - 30 * DAY, BEHIND), (NOW - 20 * DAY, BEHIND))
+    for number in (1, 2):
+        os.utime(tmp_path / f"{number:08d}.dat", (NOW, NOW))
+    assert _since(tmp_path, 5) == [b"1", b"2"]
+
+
+@pytest.mark.parametrize(
+    ("dates", "count"),
+    [
+        ((NOW - DAY, NOW - DAY / 2), 0),
+        ((NOW, NOW - 60), 0),  # a clock that was put right by a minute
+        ((AHEAD, NOW), 1),
+        ((NOW - DAY, AHEAD), 1),
+        ((AHEAD, AHEAD), 2),
+        ((NOW - DAY, BEHIND), 1),
+    ],
+)
+def test_check_tells_of_times_that_contradict(tmp_path: Path, dates: tuple[float, float], count: int) -> None:
+    _make(tmp_path, dates)
+    assert [problem.rule for problem in binlog.check(tmp_path)] == ["time"] * count
