@@ -23,6 +23,7 @@ from binlog.format.problem import Problem
 from binlog.format.ref import Ref
 from binlog.format.values import parse_bytes, parse_seconds
 from binlog.log.archive import Archived, Dictionary, archive
+from binlog.log.backup import Backup, backup
 from binlog.log.batch import Batch, Entry
 from binlog.log.check import check, file_sizes
 from binlog.log.draft import Draft, Drafted
@@ -51,6 +52,7 @@ __all__ = [
     "AccessError",
     "Archived",
     "Background",
+    "Backup",
     "Batch",
     "BinlogError",
     "BusyError",
@@ -90,6 +92,7 @@ __all__ = [
     "VersionError",
     "Writer",
     "archive",
+    "backup",
     "check",
     "errors",
     "file_sizes",

@@ -6,7 +6,9 @@ import importlib
 
 import click
 
-_OF_A_LOG = ("append", "cat", "tail", "monitor", "cutover", "prune", "archive", "stat", "check", "repair", "shell")
+_OF_A_LOG = (
+    "append", "cat", "tail", "monitor", "cutover", "prune", "archive", "backup", "stat", "check", "repair", "shell",
+)  # fmt: skip
 NAMES = (*_OF_A_LOG, "commitlog", "journal", "paging", "pagestore", "spark")
 
 

@@ -122,6 +122,11 @@ def is_next_file(name: str) -> bool:
     return match is not None and match[1] is not None
 
 
+def is_once_file(name: str) -> bool:
+    """Whether it tells a turn that is in the log, or that is being appended."""
+    return _ONCE_FILE.fullmatch(name) is not None
+
+
 class FileKind(enum.Enum):
     """What else lies in a log's directory."""
 

@@ -284,6 +284,15 @@ class Session(QuickSession):
         with self._mutex:
             self._stage_in(0, None)
 
+    def at_one_moment(self, look: Callable[[WritableFile], _Result]) -> _Result:
+        """Commit what is staged in all processes, sync, and look at the open file while no process can append."""
+
+        def action(file: WritableFile, header: LogHeader) -> _Result:
+            file.drain(self._segment, confirm=True)
+            return look(file)
+
+        return self.run(action)
+
     def pending_bytes(self) -> tuple[int, int]:
         """Bytes staged, in all processes, and bytes in the open file that no sync covers; seen without the lock."""
         with self._mutex:

@@ -27,6 +27,7 @@ CASES: dict[str, tuple[str, ...] | None] = {
     "cutover": (),
     "prune": ("--keep-bytes", "0"),
     "archive": (),
+    "backup": ("copy",),
     "stat": (),
     "check": (),
     "repair": (),

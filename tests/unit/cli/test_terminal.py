@@ -126,6 +126,7 @@ CASES = {
     "cutover": ["FOLDER/none"],
     "prune": ["--keep-bytes", "0", "FOLDER/none"],
     "archive": ["FOLDER/none"],
+    "backup": ["FOLDER/none", "FOLDER/copy"],
     "stat": ["FOLDER/log"],
     "check": ["FOLDER/damaged"],
     "repair": ["--dry-run", "FOLDER/damaged"],
