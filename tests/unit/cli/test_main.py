@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -13,8 +14,10 @@ import binlog
 from binlog.cli.commands import NAMES
 from binlog.cli.exits import CommandError, ExitCode, run
 from binlog.cli.main import main
+from binlog.commitlog import Message, MessageStore
 from binlog.errors import BusyError, FullError, PoisonedError
-from tests.unit.cli.running import ENVIRONMENT, fill
+from tests.support.checked_stores import OPTIONS
+from tests.unit.cli.running import ENVIRONMENT, ended, fill, read_lines, started
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -144,3 +147,31 @@ def test_words_are_completed(monkeypatch: pytest.MonkeyPatch, capfd: pytest.Capt
         monkeypatch.setenv("COMP_CWORD", str(words.count(" ")))
         assert main([]) == 0
         assert capfd.readouterr().out.splitlines() == found
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["tail", "-f", "LOG"],
+        ["tail", "-F", "--position", "POSITION", "LOG"],
+        ["monitor", "LOG"],
+        ["append", "--json", "LOG"],
+        ["append", "--json", "--mode", "flush", "--cutover-age", "1h", "LOG"],
+        ["shell", "LOG", "-c", "tail; monitor"],
+        ["commitlog", "tail", "-f", "--topic", "topic", "STORE"],
+    ],
+    ids=" ".join,
+)
+def test_ctrl_c_ends_a_command_that_waits_as_a_signal_does(log: Path, arguments: list[str]) -> None:
+    fill(log, [b"one"])
+    store = log.parent / "store"
+    with MessageStore(store, OPTIONS) as made:
+        made.append(Message.of("topic", b"one"))
+    places = {"LOG": log, "STORE": store, "POSITION": log.parent / "position"}
+    with started(*(places.get(word, word) for word in arguments)) as process:
+        assert process.stdin is not None
+        process.stdin.write(b"two\n")
+        read_lines(process.stdout, 1)  # it has begun
+        process.send_signal(signal.SIGINT)
+        code, said = ended(process)
+    assert (code, said) == (-signal.SIGINT, b"")
