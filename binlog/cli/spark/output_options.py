@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -167,13 +166,14 @@ class OutputOptions:
 
         keep: a folder that keeps the schema that was found for the next time.
         """
-        from binlog.spark.jobs import Json, Parser, infer_schema
+        from binlog.spark.jobs import Json, Output, Parser, infer_schema
 
         if self.parser is not None:
             return Parser(self.parser, self.schema)
         if not self.as_json:
             return None
-        kept = None if keep is None or "://" in keep else Path(keep) / _SCHEMA_FILE
+        folder = None if keep is None else Output(path=keep).local()
+        kept = None if folder is None else folder / _SCHEMA_FILE
         if self.schema is None and kept is not None and kept.exists():
             return Json(kept.read_text().strip())
         schema = self.schema or infer_schema(spark, chosen, self.infer_from, report=report)

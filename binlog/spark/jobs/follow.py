@@ -22,7 +22,7 @@ from typing import Any, Self
 from binlog import Ref
 from binlog.errors import StateError
 from binlog.spark.jobs.extract import BAD_COLUMN, bad_frame, check_arguments, counts_of, shaped, source_frame
-from binlog.spark.jobs.output import STREAM_METADATA, Format, Output, SaveMode, has_files, refuse_places
+from binlog.spark.jobs.output import STREAM_METADATA, Format, Output, SaveMode, hadoop_path, has_files, refuse_places
 from binlog.spark.jobs.parsing import Parsing
 from binlog.spark.jobs.selection import Selection
 from binlog.spark.local_session import session_beside
@@ -176,12 +176,12 @@ def _start(frame: Any, output: Output, stream: StreamOptions) -> Following:
     writer = writer.trigger(**when)
     local = output.local()
     is_log = output.format is Format.BINLOG
-    return Following(writer.start(output.path if local is None else str(local) if is_log else local.as_uri()))
+    return Following(writer.start(output.path if local is None else str(local) if is_log else hadoop_path(local)))
 
 
 def _place(path: str) -> str:
     local = replace(Output(path=path)).local()
-    return path if local is None else local.as_uri()
+    return path if local is None else hadoop_path(local)
 
 
 def _refuse(output: Output, stream: StreamOptions) -> None:

@@ -143,7 +143,7 @@ def write(frame: Any, output: Output) -> Draft:
     draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}.unfinished")
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
-        writer.mode(SaveMode.ERROR.value).save(draft.as_uri())
+        writer.mode(SaveMode.ERROR.value).save(hadoop_path(draft))
     except BaseException:
         shutil.rmtree(draft, ignore_errors=True)
         raise
@@ -176,6 +176,14 @@ class Draft:
     def __exit__(self, *error: object) -> None:
         if self._draft is not None:
             shutil.rmtree(self._draft, ignore_errors=True)
+
+
+def hadoop_path(path: Path) -> str:
+    """The text that Hadoop's Path makes this path of, whatever the default file system is.
+
+    It decodes nothing: in `file:///day%3D1`, which is the path's URI, it sees a folder with a percent sign in its name.
+    """
+    return f"file://{path}"
 
 
 def refuse_places(logs: Sequence[str], outputs: Iterable[Output]) -> None:
