@@ -19,7 +19,19 @@ IMPORTED_AS = {"persist-queue": "persistqueue", "pytest-xdist": "xdist"}
 
 # The commands that install some of the extras.
 COMMANDS = (
-    *("demo", "bench", "quick", "crash", "canaries", "soak", "stress", "cluster-test", "model", "commitlog-golden", "jpos"),
+    *(
+        "demo",
+        "bench",
+        "quick",
+        "crash",
+        "canaries",
+        "soak",
+        "stress",
+        "cluster-test",
+        "model",
+        "commitlog-golden",
+        "jpos",
+    ),
     *("asan", "ubsan", "tsan", "format-docs"),
 )
 
@@ -41,7 +53,9 @@ def without(extras: set[str], program: str) -> subprocess.CompletedProcess[str]:
 
 def recipe(command: str) -> tuple[set[str], list[str]]:
     """Return the extras that a command of the Makefile installs, and the modules that it runs."""
-    printed = subprocess.run(["make", "-n", command, "JPOS_SOURCE=."], cwd=checkout.ROOT, capture_output=True, text=True, check=True)
+    printed = subprocess.run(
+        ["make", "-n", command, "JPOS_SOURCE=."], cwd=checkout.ROOT, capture_output=True, text=True, check=True
+    )
     [extras] = re.findall(r"make_venv\.py(.*)", printed.stdout)
     return set(extras.split()), re.findall(r"-m ((?:stress|tests|binlog)\.[\w.]+)", printed.stdout)
 
