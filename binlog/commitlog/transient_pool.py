@@ -11,6 +11,7 @@ import threading
 
 from binlog.errors import BinlogError
 from binlog.format.commitlog.pool_buffer import HEAD_BYTES, POOL_BUFFER, pack_head, parse_head
+from binlog.storage.failures import own_errors
 from binlog.storage.file_access import access_beside
 from binlog.storage.shared_buffer import SharedBuffer, shared_names
 
@@ -60,7 +61,8 @@ class TransientStorePool:
     def __init__(self, directory_fd: int, file_bytes: int, count: int) -> None:
         status = os.fstat(directory_fd)
         self._prefix = f"binlog-pool-{status.st_dev:x}-{status.st_ino:x}-"
-        self._access = access_beside(directory_fd)
+        with own_errors("the store's folder", "asking whose its files are"):
+            self._access = access_beside(directory_fd)
         self._file_bytes = file_bytes
         self._count = count
         self._free: list[PoolBuffer] = []
