@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from binlog import Writer
 from tests.unit.cli.running import ended, fill, read_lines, run, started
 
 
@@ -62,14 +63,15 @@ def test_what_cannot_be_opened_is_3(tmp_path: Path) -> None:
 
 
 def test_everything_before_damage_is_printed_and_the_code_is_1(tmp_path: Path) -> None:
-    refs = fill(tmp_path, [b"one"], [b"two", b"three", b"four"])
-    with open(tmp_path / "00000002.dat", "rb+") as file:
+    with Writer(tmp_path) as writer:
+        refs = [writer.append(record) for record in (b"one", b"two", b"three", b"four")]
+    with open(tmp_path / "00000001.dat", "rb+") as file:
         file.seek(refs[2].offset)
         file.write(b"\xff")
     done = run("cat", tmp_path)
     assert (done.returncode, done.stdout) == (1, b"one\ntwo\n")
     assert done.stderr.startswith(b"binlog: ")
-    assert b"[length]" in done.stderr
+    assert b"[index-crc]" in done.stderr
     assert done.stderr.count(b"\n") == 1
 
 

@@ -373,8 +373,8 @@ def test_another_programs_files_become_archives_once_nobody_writes_there(log: Pa
 def test_an_archive_of_another_boot_is_read_and_made(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = fill(log)
     archived(log, keep_last=2)
-    for module in ("header_reading", "archive"):
-        monkeypatch.setattr(f"binlog.log.{module}.boot_id", lambda: bytes(16))
+    monkeypatch.setattr("binlog.log.header_reading.is_this_boot", lambda stored: stored == bytes(16))
+    monkeypatch.setattr("binlog.log.archive.boot_id", lambda: bytes(16))
     assert read_all(log) == expected
     assert archived(log) == [2, 3]
     assert read_all(log) == expected
