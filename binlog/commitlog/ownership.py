@@ -72,8 +72,8 @@ class Ownership:
 
     @property
     def inherited(self) -> bool:
-        """Whether this is a forked child, and the store its parent's."""
-        return self._lock.inherited
+        """Whether this is a forked child, and the store its parent's; or this process closed all its descriptors."""
+        return self._lock.inherited or not self._lock.intact
 
     def release(self, *, clean: bool) -> None:
         """Give the store up.  clean: all that was appended is on the disk, and the queues were told of it."""

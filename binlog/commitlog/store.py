@@ -224,6 +224,8 @@ class MessageStore:
         """Append, where the store is open, messages of any topic."""
         if self._closed:
             raise ClosedError(f"the store {self.path} is closed")
+        if self._options.flush is Flush.SYNC and self._ownership.inherited:
+            raise StateError(f"the store {self.path} is the parent process's, or its descriptors were closed")
         # All at once, which is quicker than one by one; two that only together have it do no harm.
         properties = messages[0].properties if len(messages) == 1 else b"".join(map(_PROPERTIES, messages))
         if DELAY_MARK not in properties:
@@ -365,7 +367,7 @@ class MessageStore:
         if self._closed:
             raise ClosedError(f"the store {self.path} is closed")
         if self._ownership.inherited:
-            raise StateError(f"the store {self.path} is the parent process's")
+            raise StateError(f"the store {self.path} is the parent process's, or its descriptors were closed")
         return self._cleaner.run(manual=True)
 
     @property

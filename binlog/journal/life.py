@@ -292,7 +292,7 @@ class JournalLife:
         Also before anything is appended that a future's callback could not wait for.
         """
         if self._ownership is not None and self._ownership.inherited:
-            raise StateError(f"the journal {self.path} is the parent process's")
+            raise StateError(f"the journal {self.path} is the parent process's, or its descriptors were closed")
         self._refuse_reentry()
         if sync is Sync.WAIT:
             self._refuse_callback()

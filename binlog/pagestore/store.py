@@ -365,7 +365,7 @@ class PageStore:
     def _refuse(self) -> None:
         """Raises: StateError in a forked child, where the mutex may be held for ever; ClosedError."""
         if self._ownership.inherited:
-            raise StateError(f"the page store {self.path} is the parent process's")
+            raise StateError(f"the page store {self.path} is the parent process's, or its descriptors were closed")
         if self._is_closed:
             raise ClosedError(f"the page store {self.path} is closed")
 

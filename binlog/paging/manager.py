@@ -397,9 +397,13 @@ class PagingManager:
     def _inherited(self) -> bool:
         return self._ownership is not None and self._ownership.inherited
 
+    def check_owned(self) -> None:
+        """Raise StateError in a forked child, and in a process that closed all its descriptors."""
+        self._refuse()
+
     def _refuse(self) -> None:
         if self._inherited:
-            raise StateError(f"the paging {self.path} is the parent process's")
+            raise StateError(f"the paging {self.path} is the parent process's, or its descriptors were closed")
 
     def _refuse_stopped(self) -> None:
         if self._state == "stopped":

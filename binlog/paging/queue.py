@@ -94,6 +94,8 @@ class Queue(QueueMemory):
         if fork_generation() != self._generation or self._failure is not None:
             self._refuse()
         try:
+            if is_synced:
+                self._manager.check_owned()
             with self._mutex:
                 is_put = self._put(message)
             if not is_put:

@@ -59,6 +59,8 @@ class SoleOwner:
         """
         self._generation = fork_generation()
         self._taken = contextlib.ExitStack()
+        self._is_released = False
+        self._own: DirectoryDescriptor | None = None
         with self._taken as taking:
             self._list(os.fstat(directory_fd), path, what)
             self._lock_directory(directory_fd, path, what)
@@ -72,23 +74,43 @@ class SoleOwner:
 
     @property
     def inherited(self) -> bool:
-        """Whether this is a forked child, and the directory its parent's."""
-        return fork_generation() != self._generation
+        """Whether this is a forked child, and the directory its parent's; or this process closed all its descriptors.
+
+        A daemon does that.  The lock went with them, and their numbers may be those of other files.
+        """
+        return fork_generation() != self._generation or self._is_lost
 
     def release(self) -> None:
         """Give it up; in a forked child, and a second time, it does nothing."""
-        if not self.inherited:
-            self._taken.close()
+        if self._generation == fork_generation() and not self._is_released:
+            self._is_released = True
+            if self._is_lost:
+                self._forget()
+            else:
+                self._taken.close()
+
+    @property
+    def _is_lost(self) -> bool:
+        return self._own is not None and not self._own.intact
+
+    def _forget(self) -> None:
+        """Take it from the list of what this process has; its descriptors are not ours to close any more."""
+        self._taken.pop_all()
+        for key in [key for key, owner in _owned.items() if owner is self]:
+            _owned.pop(key, None)
 
     def _list(self, status: os.stat_result, path: str, what: str) -> None:
         """Have it in the list of what this process has."""
         key = (self._generation, status.st_dev, status.st_ino)
-        if _owned.setdefault(key, self) is not self:
+        owner = _owned.setdefault(key, self)
+        if owner is not self and owner._is_lost:
+            owner, _owned[key] = self, self  # its lock went with its descriptors
+        if owner is not self:
             raise BusyError(f"the {what} {path} belongs to this process already", holder=f"process {os.getpid()}")
         self._taken.callback(_owned.pop, key, None)
 
     def _lock_directory(self, directory_fd: int, path: str, what: str) -> None:
-        own = DirectoryDescriptor(directory_fd, path)
+        self._own = own = DirectoryDescriptor(directory_fd, path)
         self._taken.callback(own.close)
         with own_errors(path, "locking the directory"):
             try:
