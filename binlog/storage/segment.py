@@ -24,8 +24,6 @@ import stat
 from contextlib import suppress
 from dataclasses import dataclass, fields
 
-import posix_ipc
-
 from binlog.storage.file_access import FileAccess, give_access
 from binlog.storage.identity import identity_of, is_identity
 from binlog.storage.native import QuickSession, address, ffi, fork_generation, lib
@@ -214,8 +212,8 @@ class Segment:
             return  # somebody joins
         lib.binlog_segment_release(core)
         if lib.binlog_segment_alone(self._fd) and lib.binlog_segment_staged(core) == 0 and self.linked:
-            with suppress(posix_ipc.ExistentialError):
-                posix_ipc.unlink_shared_memory(self._name)
+            with suppress(FileNotFoundError):
+                os.unlink(_SHARED_MEMORY + self._name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,19 +296,18 @@ def _leads_to(name: str, fd: int) -> bool:
 def _make(name: str, access: FileAccess, directory: os.stat_result, uuid: bytes) -> None:
     """Make the directory's segment under a name of its own, and give it its name, unless another process did, last."""
     draft = f"{name}.{secrets.token_hex(8)}"
+    # By its path, as every other call here: one that shm_open(3) made would be looked for by another name under a
+    # library that changes the names of shared memory, and the directory would have no segment.
+    fd = os.open(_SHARED_MEMORY + draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | _FLAGS, 0o600)
     try:
-        memory = posix_ipc.SharedMemory(draft, flags=posix_ipc.O_CREX, mode=0o600)
-    except posix_ipc.Error as error:
-        raise PermissionError(errno.EACCES, str(error)) from error
-    try:
-        give_access(memory.fd, access, name)
-        _check(lib.binlog_segment_make(memory.fd, directory.st_dev, directory.st_ino, uuid))
+        give_access(fd, access, name)
+        _check(lib.binlog_segment_make(fd, directory.st_dev, directory.st_ino, uuid))
         with suppress(FileExistsError):
             os.link(_SHARED_MEMORY + draft, _SHARED_MEMORY + name)
     finally:
-        memory.close_fd()
-        with suppress(posix_ipc.ExistentialError):
-            posix_ipc.unlink_shared_memory(draft)
+        os.close(fd)
+        with suppress(FileNotFoundError):
+            os.unlink(_SHARED_MEMORY + draft)
 
 
 def _open(name: str, access: FileAccess, directory: os.stat_result) -> int:

@@ -168,7 +168,8 @@ class Faults:
         self._slots[0].struck = 0
 
         def live() -> None:
-            arm(strike, self._under, self._slots[0])
+            # EIO is what a disk says: shared memory, whose header is written too, has none under it.
+            arm(strike, str(self._log) if strike.error == errno.EIO else self._under, self._slots[0])
             fared = run(
                 lambda: Writer(self._log, prepare_bytes=PREPARE_BYTES),
                 [lambda writer, step=step: step(writer, own, self._log) for step in steps],  # type: ignore[misc]
