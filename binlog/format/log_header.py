@@ -216,6 +216,13 @@ class LogHeader:
         """Whether this one read vouches for its tail: our block is whole and names the same tail."""
         return self.ours and self.live_good and self.own_tail == self.tail
 
+    def missing_before(self, sequence: int) -> int:
+        """How many records are missing before this file, which is in use, if the file before it ends at `sequence`.
+
+        More than 0 if the two files are copies of different moments.
+        """
+        return max(self.first_sequence - sequence, 0) if self.ours and not self.unused else 0
+
     def slots(self) -> list[CommitSlot]:
         """The commit slots whose CRC holds, the newest first."""
         parsed = (parse_slot(data, uuid=self.uuid, number=self.number) for data in (self.slot_0, self.slot_1))

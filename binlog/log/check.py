@@ -32,6 +32,7 @@ from binlog.format.names import (
 )
 from binlog.format.problem import Problem, problem_of
 from binlog.log.chain import walk
+from binlog.log.cutover import gap_error
 from binlog.log.directory import LogDirectory
 from binlog.log.header_reading import check_size, read_header, settled_header
 from binlog.log.index import index_path, index_times, open_index
@@ -248,7 +249,10 @@ def _succession_problems(before: LogHeader, header: LogHeader, directory: LogDir
         if not directory.exists(before.next_number):
             yield _missing_next(before, directory)
         return
-    if not before.closed and (header.number != before.number + 1 or not header.unused):
+    missing = header.missing_before(before.first_sequence + before.record_count) if before.ours else 0
+    if not before.closed and missing and header.number == before.number + 1:
+        yield problem_of(gap_error(directory.path_of(before.number), header.number, missing), path)
+    elif not before.closed and (header.number != before.number + 1 or not header.unused):
         text = f"file {before.number} is open, and is followed by file {header.number}, which is in use"
         yield Problem(directory.path_of(before.number), LOG_HEADER.offset("status"), "two-open", text)
     if not (before.ours and header.ours):

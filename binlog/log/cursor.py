@@ -9,6 +9,7 @@ from binlog.format.log_header import FIRST_OFFSET, LOG_HEADER
 from binlog.format.names import NUMBER_FIRST
 from binlog.format.ref import Ref
 from binlog.log.batch import Found
+from binlog.log.cutover import gap_error
 from binlog.log.directory import LogDirectory
 from binlog.log.file_reader import FileReader
 from binlog.log.late import LateRecords
@@ -208,7 +209,22 @@ class Cursor:
     def _was_closed(self, place: Place) -> bool:
         """Whether a file whose status says that it is open is closed, for the next one that it names is in use."""
         known = place.file.known
-        return bool(known.next_number) and self.directory.exists(known.next_number) and known.reconsider()
+        if known.next_number:
+            return self.directory.exists(known.next_number) and known.reconsider()
+        number = place.file.number + 1
+        if not self.directory.is_file(number):
+            return False
+        following = self.directory.read_header(number)
+        if following.unused:
+            return False
+        # Read again: a cutover closes this file before the next one is in use.
+        if known.reconsider():
+            return True
+        header = known.header
+        missing = following.missing_before(header.first_sequence + header.record_count)
+        if header.ours and not header.mixed and missing:
+            raise gap_error(place.file.path, number, missing)
+        return False
 
     def _move_on(self, place: Place) -> None:
         header = place.file.header

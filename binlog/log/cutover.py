@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from binlog.errors import CorruptError, FullError
-from binlog.format.log_header import FIRST_OFFSET, Flag, LogHeader
+from binlog.format.log_header import FIRST_OFFSET, LOG_HEADER, Flag, LogHeader
 from binlog.format.names import NUMBER_MAX
 from binlog.log.directory import LogDirectory
 from binlog.log.header_reading import read_header, settled_header
@@ -23,6 +23,13 @@ from binlog.log.prepared_file import PreparedFile, new_header, sweep
 from binlog.log.sequence import RecordCounts
 from binlog.log.writable_file import WritableFile
 from binlog.storage.files import sync, sync_directory, write_at
+
+
+def gap_error(path: str, number: int, missing: int) -> CorruptError:
+    """The error for an open file, at `path`, that is older than file `number` after it."""
+    text = f"{missing} records between this file, which is open, and file {number} are missing"
+    text = f"{text}: the two are copies of different moments; copy the log again with `binlog backup`"
+    return CorruptError(path, LOG_HEADER.offset("tail"), "gap", text)
 
 
 class NextFile(Protocol):
@@ -123,6 +130,9 @@ class Cutover:
             if found.closed or (found.ours and header.ours and found.uuid != header.uuid):
                 raise CorruptError(path, 0, "next-file", f"it cannot be the file that follows {file.path}")
             sequence = self.sequence_after(file, header)
+            missing = found.missing_before(sequence)
+            if header.ours and missing:
+                raise gap_error(file.path, number, missing)
             flags = Flag.MIXED if header.mixed else 0
             if found.ingesting and found.first_sequence != sequence:
                 again = replace(found, first_sequence=sequence, flags=found.flags | flags)
