@@ -93,16 +93,21 @@ def session_beside(spark: Any) -> Any:
     for key, value in spark.conf.getAll.items():
         if beside.conf.isModifiable(key):
             beside.conf.set(key, value)
-    return _registered(beside)
+    # Also where Spark has found the source by itself: the table is that of a registration.
+    return _register(beside)
 
 
 def _registered(spark: Any) -> Any:
+    from binlog.spark.source import BinlogDataSource
+
+    return spark if _has_source(spark, BinlogDataSource.name()) else _register(spark)
+
+
+def _register(spark: Any) -> Any:
     from pyspark.errors import AnalysisException
 
     from binlog.spark.source import BinlogDataSource
 
-    if _has_source(spark, BinlogDataSource.name()):
-        return spark
     try:
         spark.dataSource.register(BinlogDataSource)
     except AnalysisException as error:

@@ -196,8 +196,9 @@ def _judge(sound: Sound, name: str, data: bytes, scratch: Path) -> list[str]:
     tree: Tree = {**sound.files, name: data}
     build(tree, log)
     try:
-        found, error = _read(log)
-        wrong = _compare(sound, name, data, found, error)
+        found, error = _read(log, verify=True)
+        unverified, _ = _read(log, verify=False)
+        wrong = _compare(sound, name, data, found, unverified, error)
         _use(log)
     except Exception as failure:  # noqa: BLE001 - whatever the log raises is what is to be told
         return [f"an error that is none of binlog's: {type(failure).__name__}: {failure}"]
@@ -208,10 +209,10 @@ def _judge(sound: Sound, name: str, data: bytes, scratch: Path) -> list[str]:
         forget_shared_memory()
 
 
-def _read(log: Path) -> tuple[dict[Ref, bytes], BinlogError | None]:
+def _read(log: Path, *, verify: bool) -> tuple[dict[Ref, bytes], BinlogError | None]:
     found: dict[Ref, bytes] = {}
     try:
-        with Reader(log, record_bytes_max=_RECORD_BYTES_MAX) as reader:
+        with Reader(log, record_bytes_max=_RECORD_BYTES_MAX, verify=verify) as reader:
             for entry in reader:
                 found[entry.ref] = entry.data
     except BinlogError as error:
@@ -219,7 +220,19 @@ def _read(log: Path) -> tuple[dict[Ref, bytes], BinlogError | None]:
     return found, None
 
 
-def _compare(sound: Sound, name: str, data: bytes, found: dict[Ref, bytes], error: BinlogError | None) -> list[str]:
+def _compare(
+    sound: Sound,
+    name: str,
+    data: bytes,
+    found: dict[Ref, bytes],
+    unverified: dict[Ref, bytes],
+    error: BinlogError | None,
+) -> list[str]:
+    """What is wrong with what was read.
+
+    A reader that verifies withholds all records of a damaged range, whose CRC does not tell which one is damaged.  So
+    those before the change in its own file are asked of one that does not verify.
+    """
     before, number = sound.files[name], int(name.partition(".")[0])
     both = min(len(data), len(before))
     changed_at = next((at for at in range(both) if data[at] != before[at]), both)
@@ -229,7 +242,9 @@ def _compare(sound: Sound, name: str, data: bytes, found: dict[Ref, bytes], erro
         earlier = entry.ref.number < number
         ends = entry.ref.offset + 4 + len(entry.data)
         untouched = entry.ref.number == number and changed_at >= first_body and ends <= changed_at
-        if (earlier or untouched) and found.get(entry.ref) != entry.data:
+        if (earlier and found.get(entry.ref) != entry.data) or (
+            (earlier or untouched) and unverified.get(entry.ref) != entry.data
+        ):
             wrong.append(f"the record at {entry.ref} lies before the change at {number}:{changed_at}, and is not read")
     if changed_at < first_body and data[first_body:] == before[first_body:] and not _shared_with_others(before):
         right = {entry.ref: entry.data for entry in sound.entries}
@@ -265,7 +280,7 @@ def _append(log: Path, header: bytes) -> list[str]:
         return []
     except Exception as error:  # noqa: BLE001 - as above
         return [f"appending: an error that is none of binlog's: {type(error).__name__}: {error}"]
-    found, error_read = _read(log)
+    found, error_read = _read(log, verify=True)
     if found.get(ref) != _APPENDED and not told and binlog.check(log) == []:
         return [f"what was appended at {ref} is not read ({error_read}), and check is silent"]
     return []
