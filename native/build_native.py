@@ -7,6 +7,7 @@ nothing but plain declarations for this reason.
 from __future__ import annotations
 
 import re
+import sysconfig
 from pathlib import Path
 
 from cffi import FFI
@@ -17,6 +18,10 @@ SOURCES = (
     "group.c", "doorbell.c", "header.c", "scan.c", "crc32.c", "crc32c.c", "index.c", "index_ranges.c", "key_index.c",
     "mapping.c",
 )  # fmt: skip
+
+# Debian's Python links with -Bsymbolic-functions.  The crash harness preloads a binlog_mapped_write of its own, and
+# would then see no store to a mapped file.
+INTERPOSABLE = ["-Wl,-Bno-symbolic"] if "-Bsymbolic" in (sysconfig.get_config_var("LDSHARED") or "") else []
 
 
 def _declarations() -> str:
@@ -33,6 +38,6 @@ ffibuilder.set_source(
     sources=[f"native/{name}" for name in SOURCES],
     include_dirs=["native"],
     extra_compile_args=["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-pthread"],
-    extra_link_args=["-pthread"],
+    extra_link_args=["-pthread", *INTERPOSABLE],
     py_limited_api=True,
 )

@@ -43,7 +43,7 @@ _FLAGS = {
 # All of the C but what makes Python objects.
 _SOURCES = (
     "fork", "lock", "file_status", "live_block", "commit", "segment", "segment_file", "group", "doorbell", "header",
-    "scan", "crc32c", "index",
+    "scan", "crc32c", "index", "index_ranges", "place",
 )  # fmt: skip
 _WRAPPED = ("lock", "try_lock", "unlock", "byte_lock", "byte_lock_wait", "byte_unlock")
 _THREADS = 6
