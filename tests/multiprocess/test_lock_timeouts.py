@@ -30,14 +30,15 @@ _ENTRY = 32768 + 262144
 _STAGED, _TAKEN = 1, 2
 
 _PLAIN = 4
-_APPENDS = 300
+# Enough that each process has its turns on the processor meanwhile.
+_APPENDS = {Mode.SYNC: 300, Mode.FLUSH: 10_000}
 
 
 class _Counts:
     """How many records each process has appended, in memory that they share; a place for each, and one to stop all."""
 
     def __init__(self, count: int) -> None:
-        self._memory = memoryview(mmap.mmap(-1, 8 * (count + 1))).cast("Q")
+        self._memory = memoryview(mmap.mmap(-1, 8 * (2 * count + 1))).cast("Q")
         self._count = count
 
     def add(self, number: int) -> int:
@@ -51,6 +52,12 @@ class _Counts:
     def stopped(self) -> bool:
         return bool(self._memory[self._count])
 
+    def ready(self, number: int) -> None:
+        """Wait until every process has come here."""
+        ready = self._memory[self._count + 1 :]
+        ready[number] = 1
+        until(lambda: all(ready))
+
     def all(self) -> list[int]:
         return list(self._memory[: self._count])
 
@@ -58,10 +65,11 @@ class _Counts:
 def _append_until_stopped(log: Path, counts: _Counts, number: int, lock_timeout: float | None, mode: Mode) -> None:
     with Writer(log, lock_timeout=lock_timeout, mode=mode) as writer:
         sequence = 0
+        counts.ready(number)
         while not counts.stopped:
             writer.append(job(number, sequence))
             sequence = counts.add(number)
-            if number < _PLAIN and sum(counts.all()[:_PLAIN]) >= _PLAIN * _APPENDS:
+            if number < _PLAIN and sum(counts.all()[:_PLAIN]) >= _PLAIN * _APPENDS[mode]:
                 counts.stop()
 
 
@@ -107,13 +115,13 @@ def test_writers_that_all_have_time_limits_have_each_record_once(log: Path) -> N
 
     def work(number: int) -> None:
         with Writer(log, lock_timeout=60) as writer:
-            for sequence in range(_APPENDS):
+            for sequence in range(_APPENDS[Mode.SYNC]):
                 writer.append(job(number, sequence))
 
     children = [Child(work, number) for number in range(4)]
     for child in children:
         child.join()
-    assert jobs_by_writer(read_all(log)) == {number: list(range(_APPENDS)) for number in range(4)}
+    assert jobs_by_writer(read_all(log)) == {number: list(range(_APPENDS[Mode.SYNC])) for number in range(4)}
 
 
 def _segment(log: Path) -> mmap.mmap:

@@ -23,7 +23,7 @@ def test_the_examples_of_the_page_store_work(tmp_path: Path) -> None:
     subscriber = "client_id='accounting', name='invoices', topic='orders.paid', selector=None, no_local=False"
     commands = re.findall(r"^\$ (binlog .*)", TEXT, re.MULTILINE)
     stat, printed, check, xa, backup, shrink = [run(["sh", "-c", command], tmp_path) for command in commands]
-    assert stat[-2].split() == ["incoming", "1", "1"]
+    assert stat[-2].split() == ["incoming", "1", "0", "1"]
     assert '"text":"17.20"' in printed[0]
     assert (check, xa, backup) == (["no problems found"], [], [])
     assert "left of" in shrink[0]

@@ -21,7 +21,13 @@ def test_the_examples_of_the_queue_work(tmp_path: Path) -> None:
         run([sys.executable, "-c", example], tmp_path)
         for example in re.findall(r"^```python\n(.*?)^```", TEXT, re.DOTALL | re.MULTILINE)
     ]
-    assert said == [["b'17.20' 1"], ["b'3.00' True"], ["2"], ["0", "b'17.20' None", "[b'3.00', b'5.40']"]]
+    assert said == [
+        ["b'17.20' 1"],
+        ["b'3.00' True"],
+        ["b'3.00' 1"],
+        ["2"],
+        ["0", "b'17.20' None", "[b'3.00', b'5.40']"],
+    ]
     stat, all_, one, check = [
         run(["sh", "-c", command], tmp_path) for command in re.findall(r"^\$ (binlog .*)", TEXT, re.MULTILINE)
     ]

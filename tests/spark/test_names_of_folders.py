@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 
 import binlog
 from binlog import Writer
-from binlog.spark.jobs import Output
 from tests.spark.commands import Run
 from tests.support.logs import read_all
 
@@ -34,8 +33,13 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 
 def _numbers(path: Path) -> list[object]:
-    tables = [pq.ParquetFile(each).read(columns=["data"]) for each in sorted(path.glob("*.parquet"))]
-    return sorted(value for table in tables for value in table["data"].to_pylist())
+    return sorted(_column(path, "data"))
+
+
+def _column(path: Path, name: str) -> list[Any]:
+    from pyarrow.parquet import ParquetFile
+
+    return [value for each in path.glob("*.parquet") for value in ParquetFile(each).read()[name].to_pylist()]
 
 
 def _only(folder: Path, *names: str) -> None:
@@ -79,8 +83,7 @@ def test_a_stream_goes_on_where_it_was(folder: Path, run: Run) -> None:
     done = run(*command)
     assert (done.code, done.err) == (0, "")
     assert done.table["RECORDS"] == "1"
-    tables = [pq.ParquetFile(each).read() for each in out.glob("*.parquet")]
-    assert sorted(n for table in tables for n in table["n"].to_pylist() if n is not None) == [1, 2, 3]
+    assert sorted(n for n in _column(out, "n") if n is not None) == [1, 2, 3]
     _only(folder, "log", out.name, f"{out.name}.checkpoint")
 
 
@@ -99,6 +102,8 @@ def test_a_file_uri_stands_for_the_path_that_it_encodes(tmp_path: Path, run: Run
     with Writer(folder / "log") as writer:
         writer.append_many(RECORDS)
     out = folder / "out"
+    from binlog.spark.jobs import Output
+
     assert Output(path=out.as_uri()).local() == out
     done = run("extract", (folder / "log").as_uri(), "--out", out.as_uri())
     assert (done.code, done.err, _numbers(out)) == (0, "", RECORDS)

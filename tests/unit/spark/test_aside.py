@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 import binlog
 from binlog import Batch, Drafted, Writer
 from binlog.spark.aside import to_append, write_aside
-from binlog.spark.writing import make_folder
 from tests.support.logs import read_all
 
 FILE_BYTES = 100
@@ -66,6 +65,9 @@ def test_an_error_of_whom_the_rows_come_from_is_left_as_it_is(tmp_path: Path) ->
         write_aside(str(tmp_path / "x"), rows(), record_bytes_max=10, file_bytes_min=1)
 
 
+@pytest.mark.spark
 def test_the_first_writer_makes_the_log_s_directory_too(tmp_path: Path) -> None:
+    from binlog.spark.writing import make_folder
+
     make_folder(str(tmp_path / "new" / ".aside" / "job"))
     assert (tmp_path / "new" / ".aside" / "job").is_dir()
