@@ -9,8 +9,9 @@ does it lose its hidden name.  Invariants:
   nothing of ingests (jPOS), and every reader, agrees with us on what is in the log.
 - Before the record is durable, a death leaves hidden files, which the next cutover removes.  After that, every writer
   that takes the open file's lock places the next file before it does anything else: when it opens the log, when it
-  moves on to another file, and when it finds Flag.ONCE in the header, which the open file has until the ingest is
-  finished.
+  moves on to another file, and when it finds Flag.ONCE in the header, which the open file has until all are placed.
+- Once all are placed, only the turn is left to be written down.  Appends do not wait for that: the flag goes, and the
+  record, which tells the turn, stays until a writer has written it down.
 - A hidden file is in the log if it is closed, or if the log has a file with its number and its time of creation.  The
   two may be different inodes: a copy of the directory has made two files of one.
 - A file that another program gave the next number meanwhile is never replaced: ours is placed after it.
@@ -32,6 +33,7 @@ from binlog.errors import (
     BinlogError,
     CorruptError,
     FullError,
+    GoneError,
     NotFoundError,
     PoisonedError,
     UnknownOutcomeError,
@@ -45,7 +47,7 @@ from binlog.format.log_header import (
     LogHeader,
     parse_log_header,
 )
-from binlog.format.names import NUMBER_MAX, ingest_part, log_file_name
+from binlog.format.names import INGEST_FILE, NUMBER_MAX, ingest_part, log_file_name
 from binlog.log.cutover import Cutover
 from binlog.log.directory import LogDirectory
 from binlog.log.draft import Drafted
@@ -68,6 +70,12 @@ from binlog.storage.files import open_file, read_at, remove_file, sync, sync_dir
 from binlog.storage.locks import lock
 
 _NONCE_BYTES = 4
+
+
+def unknown_outcome(directory: LogDirectory, error: BinlogError) -> UnknownOutcomeError:
+    """What to raise if an ingest is decided and `error` ends the call."""
+    text = f"{directory.path}: the drafts become files of the log once a writer can go on with it: {error}"
+    return UnknownOutcomeError(text)
 
 
 class Ingest:
@@ -128,15 +136,30 @@ class Ingest:
         except PoisonedError:
             raise
         except BinlogError as error:
-            if directory.exists(file.number + 1):
-                text = f"{file.path}: the drafts become files of the log once a writer can go on with it: {error}"
-                raise UnknownOutcomeError(text) from error
-            remove_ingest(directory)
-            sync_directory(directory.fd, directory.path)
-            sweep_ingests(directory, directory.names())
-            with suppress(FullError, AccessError, CorruptError):
-                file.settle(reopen=False)
+            if not self._is_called_off(file):
+                raise unknown_outcome(directory, error) from error
             raise
+
+    def _is_called_off(self, file: WritableFile) -> bool:
+        """Call an ingest off, durably, if it has placed no file after `file`; False if it goes on.
+
+        Raises: PoisonedError.
+        """
+        directory = self._directory
+        if directory.exists(file.number + 1):
+            return False
+        if directory.has(INGEST_FILE):
+            try:
+                remove_ingest(directory)
+            except BinlogError:
+                return False  # the record decides, and it is still there
+        sync_directory(directory.fd, directory.path)
+        # What cannot be done now is left as after a death, for the next writer and the next cutover.
+        with suppress(FullError, AccessError):
+            sweep_ingests(directory, directory.names())
+        with suppress(FullError, AccessError, CorruptError, GoneError):
+            file.settle(reopen=False)
+        return True
 
     def go_on(self, file: WritableFile, header: LogHeader) -> LogHeader | None:
         """Place the next file of an ingest that is decided, or finish it if all are placed.
@@ -153,10 +176,8 @@ class Ingest:
                 self._place(file, header, name, record)
                 return None
             remove_file(self._directory.fd, name, self._path(name))
-        try:
-            self._end(file, record)
-        except (FullError, AccessError):
-            return header  # all records are in the log; the next writer tries again to record the turn
+        with suppress(FullError, AccessError):
+            self._end(file, record)  # else whoever comes next tries again
         return file.forget_once()
 
     def unrecorded_turn(self, source: str) -> Turn | None:

@@ -19,11 +19,9 @@ from contextlib import suppress
 from typing import TypeVar
 
 from binlog.errors import (
-    AccessError,
     BinlogError,
     ClosedError,
     CorruptError,
-    FullError,
     GoneError,
     PoisonedError,
     StateError,
@@ -35,7 +33,7 @@ from binlog.log.batch import Batch
 from binlog.log.cutover import Cutover
 from binlog.log.directory import LogDirectory
 from binlog.log.draft import Drafted
-from binlog.log.ingest import Ingest
+from binlog.log.ingest import Ingest, unknown_outcome
 from binlog.log.once import Turn
 from binlog.log.options import WriterOptions
 from binlog.log.orphans import settle_of_another_log, settle_orphans
@@ -164,23 +162,34 @@ class Session(QuickSession):
         if len({draft.path for draft in drafts}) < len(drafts):
             raise ValueError("a draft is given twice")
 
+        decided = False
+
         def append(file: WritableFile, header: LogHeader) -> Turn | None:
+            nonlocal decided
             if self._has_taken(file, header, source, turn):
                 return None
             if not self._ingest.can_take(drafts):
                 _check_room(file, header)
                 runs = _framed(_used_up(drafts), self._options.record_bytes_max)
                 return file.append_together(runs, self._segment, source=source, turn=turn)
-            return self._ingest_drafts(file, header, drafts, source=source, turn=turn)
+            found = self._ingest_drafts(file, header, drafts, source=source, turn=turn)
+            decided = found is not _CUT_OVER
+            return found
 
         while (found := self._together(append)) is _CUT_OVER:
             pass
-        try:
-            self.run(lambda file, header: None)  # which places the others of them
-        except (FullError, AccessError) as error:
-            text = f"{self.directory.path}: the drafts become files of the log once a writer can go on with it: {error}"
-            raise UnknownOutcomeError(text) from error
+        if decided:
+            self._place_others()
         return found
+
+    def _place_others(self) -> None:
+        """Go on with an ingest that is decided.  Raises: UnknownOutcomeError, whatever the reason; PoisonedError."""
+        try:
+            self.run(lambda file, header: None)
+        except PoisonedError:
+            raise
+        except BinlogError as error:
+            raise unknown_outcome(self.directory, error) from error
 
     def _has_taken(self, file: WritableFile, header: LogHeader, source: str | None, turn: int) -> bool:
         """Whether a turn is in the log."""
@@ -218,7 +227,8 @@ class Session(QuickSession):
         return self.run(lambda file, header: self._last_turn(file, header, source))
 
     def _last_turn(self, file: WritableFile, header: LogHeader, source: str) -> Turn | None:
-        return self._ingest.unrecorded_turn(source) or file.last_turn(header, source)
+        recorded, unrecorded = file.last_turn(header, source), self._ingest.unrecorded_turn(source)
+        return max(filter(None, (recorded, unrecorded)), key=lambda turn: turn.turn, default=None)
 
     def _within_limits(self, place: tuple[int, int], size: int) -> tuple[int, int]:
         """The place of what was just appended, once the file is closed where that brought it to a limit."""

@@ -18,7 +18,7 @@ from typing import Any, Generic, TypeVar
 
 import binlog
 from binlog import Batch, Mode, Ref, Turn, Writer
-from binlog.errors import AccessError, BinlogError, FullError
+from binlog.errors import AccessError, BinlogError, FullError, UnknownOutcomeError
 from binlog.format.log_header import FIRST_OFFSET
 from stress.crash.drafting import draft_of
 
@@ -36,6 +36,7 @@ class Fate(enum.IntEnum):
     DURABLE = 1
     KEPT = 2  # in the file or in shared memory: a process's death does not take it, a power cut may
     REFUSED = 3  # by an error that says that it is not in the log
+    DECIDED = 4  # by an error that says that it comes into the log once a writer can go on with it
 
 
 def record_bytes(writer: int, index: int, size: int = 0) -> bytes:
@@ -174,12 +175,22 @@ class Own(Part):
             drafts = [draft_of(folder, batch) for batch in batches]
             return writer.append_drafts(drafts, source=source, turn=turn_number)
 
-        turn = self._called(first, count, call)
+        try:
+            turn = self._called(first, count, call)
+        except UnknownOutcomeError:
+            for index in range(first, first + count):
+                self._put(index, 0, Fate.DECIDED, first)
+            raise
         refs = []
         if turn is not None:
             for number, batch in enumerate(batches, turn.number):
                 refs += [Ref(number, FIRST_OFFSET + offset) for offset in batch.offsets[:-1]]
         self._tell(first, count, refs, Fate.DURABLE)
+
+    @property
+    def decided(self) -> int:
+        """How many calls were told that their records come into the log later."""
+        return len({first for _, _, fate, first in self.entries() if fate is Fate.DECIDED})
 
     def append_drafts_again(self, writer: Writer[Any], folder: Path) -> None:
         """Append what was tried last once more where that was a turn written aside that nobody answered for."""
@@ -265,8 +276,10 @@ def _compare(own: Part, there: dict[int, Ref], least: Fate) -> list[str]:
     wrong = []
     for index, ref, fate, first in own.entries():
         what = f"record {index} of writer {own.writer}"
-        owed = fate is Fate.DURABLE or fate is least
-        if owed and index not in there:
+        owed = fate in (Fate.DURABLE, Fate.DECIDED, least)
+        if fate is Fate.DECIDED and index not in there:
+            wrong.append(f"{what} was to come into the log, and is not there")
+        elif owed and index not in there:
             wrong.append(f"{what}, acknowledged{'' if ref is None else f' at {ref}'}, is not there")
         elif owed and ref is not None and there[index] != ref:
             wrong.append(f"{what} was acknowledged at {ref} and lies at {there[index]}")

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from binlog import Entry, Mode, Reader, Ref, Writer
-from binlog.errors import FullError
+from binlog.errors import FullError, UnknownOutcomeError
+from binlog.log.ingest import Ingest
 from stress.crash.ledger import Fate, Ledger, record_bytes
 
 ROOM = 100
@@ -96,3 +97,25 @@ def test_a_turn_as_drafts_lies_in_the_next_files_or_nowhere(log: Path) -> None:
     assert ledger.judge(entries) == []
     assert ledger.judge(entries[:3]) == ["record 3 of writer 0, acknowledged, is not there"]
     assert any("is there twice" in line for line in ledger.judge([*entries, entries[1]]))
+
+
+def test_drafts_with_an_unknown_outcome_are_owed(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger = Ledger(1, ROOM)
+    (own,) = ledger.writers
+    with Writer(log) as writer:
+        begin = Ingest.begin
+
+        def begun(self: Ingest, *arguments: object) -> None:
+            begin(self, *arguments)  # type: ignore[arg-type]
+            raise UnknownOutcomeError("no space for the next name")
+
+        monkeypatch.setattr(Ingest, "begin", begun)
+        with pytest.raises(UnknownOutcomeError):
+            own.append_drafts(writer, log / "aside", (1, 2))
+        assert own.decided == 1
+        own.append(writer)
+    with Reader(log) as reader:
+        entries = list(reader)
+    assert ledger.judge(entries, least=Fate.DURABLE) == []
+    missing = [f"record {index} of writer 0 was to come into the log, and is not there" for index in range(3)]
+    assert ledger.judge(entries[3:]) == missing
