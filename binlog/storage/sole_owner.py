@@ -83,15 +83,15 @@ class SoleOwner:
     def release(self) -> None:
         """Give it up; in a forked child, and a second time, it does nothing."""
         if self._generation == fork_generation() and not self._is_released:
-            self._is_released = True
-            if self._is_lost:
+            is_lost, self._is_released = self._is_lost, True
+            if is_lost:
                 self._forget()
             else:
                 self._taken.close()
 
     @property
     def _is_lost(self) -> bool:
-        return self._own is not None and not self._own.intact
+        return self._own is not None and not self._is_released and not self._own.intact
 
     def _forget(self) -> None:
         """Take it from the list of what this process has; its descriptors are not ours to close any more."""
