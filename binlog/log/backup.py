@@ -24,6 +24,7 @@ from binlog.format.names import (
     log_file_name,
 )
 from binlog.format.ref import Ref
+from binlog.format.values import member
 from binlog.log.directory import LogDirectory
 from binlog.log.options import WriterOptions
 from binlog.log.session import Session
@@ -74,7 +75,7 @@ def backup(
     out: str | os.PathLike[str],
     *,
     lock_timeout: float | None = None,
-    file_system: FileSystem = FileSystem.LOCAL,
+    file_system: FileSystem | str = FileSystem.LOCAL,
 ) -> Backup:
     """Copy the log in a directory as it is at one moment, and return what was copied.
 
@@ -87,6 +88,7 @@ def backup(
     append to.  Needs permission to append to the log.
     Raises: NotFoundError if there is no log; AccessError; FullError; BusyError; CorruptError; PoisonedError.
     """
+    file_system = member(FileSystem, file_system, "file_system")
     target = os.path.abspath(os.fspath(out))
     directory = LogDirectory(path)
     try:

@@ -52,7 +52,7 @@ class Verification:
         self._start = 0
 
     def read(self, tail: int, offset: int, size: int, records_max: int) -> tuple[bytes, bytes, int] | None:
-        """Verified records from `offset` on, about `size` bytes of them, one at least; None if no entry covers that.
+        """Verified records from `offset` on, `size` bytes of them at most, but one at least; None if no entry covers that.
 
         tail: the file's.  Returns what `records.read_and_scan` does.
         Raises: CorruptError where they are not what was written.
@@ -63,7 +63,7 @@ class Verification:
             found = self._next(tail, size)
             if found is None:
                 return None
-            if offset == self._start and len(found[1]) <= _PLACE_BYTES * (records_max + 1):
+            if offset == self._start and len(found[0]) <= size and len(found[1]) <= _PLACE_BYTES * (records_max + 1):
                 return found
         behind = offset - self._start
         length = LENGTH_BYTES + int.from_bytes(self._verified[behind : behind + LENGTH_BYTES], "big")

@@ -9,6 +9,7 @@ import enum
 import importlib
 import inspect
 import re
+import tempfile
 import typing
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -152,6 +153,9 @@ PLACES: dict[Where, Callable[[Path, Any], object]] = {
     ("binlog.archive", "dictionary"): _with_log(lambda log, word: binlog.archive(log, dictionary=word)),
     ("binlog.open_queue", "mode"): lambda path, word: _closed(binlog.open_queue(path / "queue", mode=word)),
     ("binlog.repair", "file_system"): _with_log(lambda log, word: binlog.repair(log, file_system=word)),
+    ("binlog.backup", "file_system"): _with_log(
+        lambda log, word: binlog.backup(log, tempfile.mkdtemp(dir=log.parent), file_system=word)
+    ),
     ("binlog.commitlog.StoreOptions", "flush"): lambda path, word: StoreOptions(flush=word),
     ("binlog.journal.Journal.append_add", "sync"): _sync("append_add", 2, 1, b""),
     ("binlog.journal.Journal.append_update", "sync"): _sync("append_update", 1, 1, b""),
