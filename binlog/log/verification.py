@@ -52,7 +52,7 @@ class Verification:
         self._start = 0
 
     def read(self, tail: int, offset: int, size: int, records_max: int) -> tuple[bytes, bytes, int] | None:
-        """Verified records from `offset` on, `size` bytes of them at most, but one at least; None if no entry covers that.
+        """Verified records from `offset` on, at most `size` bytes, but one at least; None if no entry covers that.
 
         tail: the file's.  Returns what `records.read_and_scan` does.
         Raises: CorruptError where they are not what was written.
