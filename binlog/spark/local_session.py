@@ -93,7 +93,7 @@ def session_beside(spark: Any) -> Any:
     for key, value in spark.conf.getAll.items():
         if beside.conf.isModifiable(key):
             beside.conf.set(key, value)
-    # Also where Spark has found the source by itself: the table is that of a registration.
+    # Also if Spark has found the source by itself, and warns: the table belongs to a registration.
     return _register(beside)
 
 
