@@ -131,8 +131,11 @@ def test_turns_that_are_taken_again_are_there_once(tmp_path: Path, source: int, 
     assert verdict(log, *marks) == []
 
 
-def test_half_of_a_turn_that_is_taken_again_is_told(tmp_path: Path) -> None:
+@pytest.mark.parametrize("source", [TURNS, DRAFTS])
+def test_half_of_a_turn_that_is_taken_again_is_told(tmp_path: Path, source: int) -> None:
     log = tmp_path / "log"
-    written(log, rec(DRAFTS, 0))
-    wrong = verdict(log, tried(DRAFTS, 0, 3))
+    written(log, rec(source, 0))
+    wrong = verdict(log, tried(source, 0, 3))
+    # A reader may see the first files of an ingest before a writer has finished it; of other turns it sees all or none.
+    assert any("is a part of one call's" in line for line in wrong) is (source == TURNS)
     assert any("of 3 records of turns that were taken again, the log has" in line for line in wrong)
