@@ -24,6 +24,8 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
+# Waking: from the return of an append, which a reader can be faster than.  Memory: more than an empty queue takes.
+DIFFERENCES = ("waking", "paging-memory", "paging-many-memory")
 IN_SPARK = ("spark-count", "spark-crc", "spark-extract", "spark-write")  # spark-length is done as they are
 
 
@@ -51,8 +53,8 @@ def test_every_row_that_can_run_here_gives_figures(tmp_path: Path, names: Sequen
             assert bool(contestant["missing"]) == absent, (row["name"], contestant)
             if not absent:
                 (sample,) = contestant["samples"]
-                # From the return of an append that a reader can be faster than.
-                assert sample["value"] > 0 or (row["name"], contestant["name"]) == ("waking", "binlog")
+                if row["name"] not in DIFFERENCES:
+                    assert sample["value"] > 0, (row["name"], contestant)
                 assert (sample["waits"] is not None) == row["name"].startswith(
                     ("durable-", "waking", "commitlog-lookup")
                 )
