@@ -17,6 +17,9 @@ from tests.support import checkout
 
 # A project in which `make test` tells where and as whom it runs, and sets up a Python that tells the same of itself.
 MAKEFILE = """
+quick:
+	@echo "make quick by $$(id -u)"
+
 test:
 	@echo "make test by $$(id -u) in $$PWD with input from $$(readlink /proc/self/fd/0)"
 	@touch "$$HOME/mine" "$$TMPDIR/mine" mine
@@ -47,14 +50,23 @@ def ci(project: Path, **more: object) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
-def test_for_an_ordinary_user_it_is_the_test_command_where_it_is(project: Path) -> None:
+def test_for_an_ordinary_user_it_is_the_test_commands_where_it_is(project: Path) -> None:
     checkout.give_away(project)
     user = checkout.NOBODY if os.geteuid() == 0 else os.geteuid()
     environment = {**os.environ, "HOME": str(project), "TMPDIR": str(project)}
     code, said = ci(project, env=environment, user=user if os.geteuid() == 0 else None, stdin=subprocess.DEVNULL)
     assert code == 2, said  # make's own, for a recipe that failed
-    assert f"make test by {user} in {project} " in said
+    assert f"make quick by {user}\nmake test by {user} in {project} " in said
     assert "python" not in said
+
+
+def test_a_failure_of_the_quick_tests_fails_all(project: Path) -> None:
+    makefile = MAKEFILE.replace("exit 7", "exit 0").replace('make quick by $$(id -u)"', 'quick"; exit 5')
+    (project / "Makefile").write_text(makefile)
+    checkout.give_away(project)
+    environment = {**os.environ, "HOME": str(project), "TMPDIR": str(project)}
+    user = checkout.NOBODY if os.geteuid() == 0 else None
+    assert ci(project, env=environment, user=user, stdin=subprocess.DEVNULL)[0] == 1
 
 
 @pytest.mark.root
@@ -71,6 +83,7 @@ def test_root_has_an_ordinary_user_test_a_clone_and_leaves_nothing(project: Path
     assert code == 2, said
     [(user, clone)] = re.findall(r"make test by (\d+) in (\S+) with input from /dev/null", said)
     assert int(user) != 0
+    assert f"make quick by {user}\n" in said
     assert clone != str(project)
     assert f"python -m pytest -m root by 0 in {clone}" in said
     assert not Path(clone).parent.exists()

@@ -11,7 +11,7 @@ import inspect
 import re
 import tempfile
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import UnionType
@@ -63,10 +63,10 @@ def _callables(thing: Any, name: str) -> list[tuple[str, Any]]:
     return [*found, (name, thing.__init__)]
 
 
-def _places() -> dict[Where, type[enum.Enum]]:
-    """Each parameter of a public function, method or class that takes an enum."""
+def _places(modules: Iterable[str]) -> dict[Where, type[enum.Enum]]:
+    """Each parameter of a public function, method or class of these modules that takes an enum."""
     found = {}
-    for module in map(importlib.import_module, MODULES):
+    for module in map(importlib.import_module, modules):
         for public in module.__all__:
             for name, function in _callables(getattr(module, public), f"{module.__name__}.{public}"):
                 try:
@@ -204,13 +204,19 @@ def _output(**words: Any) -> object:
     return importlib.import_module("binlog.spark.jobs").Output(path="out", **words)
 
 
+def _of_spark(name: str) -> list[pytest.MarkDecorator]:
+    """The marks of a case that needs PySpark because it imports our part of it."""
+    return [pytest.mark.spark] if name.startswith("binlog.spark") else []
+
+
+@pytest.mark.spark
 def test_each_enum_of_a_signature_has_a_case() -> None:
-    assert set(_places()) == PLACES.keys() | RESULTS
+    assert set(_places(MODULES)) == PLACES.keys() | RESULTS
 
 
-@pytest.mark.parametrize("where", PLACES, ids=".".join)
+@pytest.mark.parametrize("where", [pytest.param(each, id=".".join(each), marks=_of_spark(each[0])) for each in PLACES])
 def test_a_word_is_taken_and_another_is_refused_with_the_valid_ones(where: Where, tmp_path: Path) -> None:
-    kind = _places()[where]
+    kind = _places(module for module in MODULES if where[0].startswith(module))[where]
     call = PLACES[where]
     if kind is Sync:
         assert "Sync.WAIT, Sync.FUTURE, Sync.LATER" in _raised(lambda: call(tmp_path, "wait"))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 import click
+import pytest
 
 from binlog.cli.main import binlog_command
 
@@ -12,6 +14,11 @@ from binlog.cli.main import binlog_command
 def leaf_commands() -> list[str]:
     """The words of each command that has no commands below it: `tail`, `journal print`."""
     return list(_leaves(binlog_command, ()))
+
+
+def commands(names: Iterable[str]) -> list[Any]:
+    """The parameters of a test of these commands.  Those of Spark need PySpark."""
+    return [pytest.param(name, marks=[pytest.mark.spark] if name.startswith("spark ") else []) for name in names]
 
 
 def _leaves(command: click.Command, words: tuple[str, ...]) -> Iterator[str]:

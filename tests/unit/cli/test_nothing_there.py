@@ -15,7 +15,7 @@ from binlog.errors import AccessError, NotFoundError
 from binlog.journal import check_journal, read_records, stat_journal
 from binlog.pagestore import check_page_store, read_queue, stat_page_store
 from binlog.paging import check_paging, look_at_paging
-from tests.unit.cli.every_command import leaf_commands
+from tests.unit.cli.every_command import commands, leaf_commands
 
 OUT = ("--out", "out")
 # What a command is given besides the directory; None for one that makes what it is given, or waits for it.
@@ -99,7 +99,7 @@ def test_every_command_has_a_case() -> None:
     assert list(CASES) == leaf_commands()
 
 
-@pytest.mark.parametrize("command", [name for name, options in CASES.items() if options is not None])
+@pytest.mark.parametrize("command", commands(name for name, options in CASES.items() if options is not None))
 def test_a_command_says_that_there_is_nothing(
     nothing: Path, command: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -27,7 +27,7 @@ from binlog.paging import PagingOptions
 from tests.support.checked_stores import OPTIONS
 from tests.support.journals import SMALL
 from tests.support.pagestores import put
-from tests.unit.cli.every_command import leaf_commands
+from tests.unit.cli.every_command import commands, leaf_commands
 from tests.unit.cli.running import Terminal, fill, run
 
 MARK = "PWNED"
@@ -172,7 +172,7 @@ def test_every_command_has_a_case() -> None:
     assert list(CASES) == leaf_commands()
 
 
-@pytest.mark.parametrize("command", CASES)
+@pytest.mark.parametrize("command", commands(CASES))
 def test_a_terminal_is_shown_nothing_that_it_would_obey(
     folder: Path, command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
