@@ -119,7 +119,7 @@ def _register(spark: Any) -> Any:
 
 def _has_source(spark: Any, name: str) -> bool:
     """Whether Spark has found the source by itself: it warns of whoever registers one that it has."""
-    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+    from py4j.protocol import Py4JError
 
     try:
         return bool(spark._jsparkSession.sessionState().dataSourceManager().dataSourceExists(name))
