@@ -95,6 +95,7 @@ def beside(request: pytest.FixtureRequest, log: Path) -> Iterator[bool]:
             yield True
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("second", WAYS, ids=lambda way: way.__name__)
 def test_every_pair_of_ways_to_append(log: Path, beside: bool, second: Callable[[Appends], None]) -> None:
     for mode in Mode:
