@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
 import sys
@@ -13,6 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from stress.memory import folder_in_memory
 from tests.support.logs import silent
 
 pytest_plugins = ["tests.support.figures", "tests.support.skips"]
@@ -52,13 +52,14 @@ def log(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def in_memory(tmp_path: Path) -> Iterator[Path]:
-    """An empty folder in memory, for processes that are killed by the thousand; on disk where there is no such place.
+    """An empty folder in memory, for processes that are killed by the thousand; on disk if memory has no room for it.
 
     A killed process takes nothing from the page cache, so what a disk would keep does not matter, only its time.
     """
-    if not os.access("/dev/shm", os.W_OK):
+    memory = folder_in_memory()
+    if memory is None:
         yield tmp_path
         return
-    folder = Path(tempfile.mkdtemp(prefix="test-", dir="/dev/shm"))
+    folder = Path(tempfile.mkdtemp(prefix="test-", dir=memory))
     yield folder
     shutil.rmtree(folder)

@@ -25,6 +25,7 @@ from stress.crash.report import progress, table
 from stress.crash.store.aftermath import remove_pools
 from stress.crash.tally import Tally, from_json, total
 from stress.crash.worker import PARTS
+from stress.memory import folder_in_memory
 
 _SECONDS = 60.0
 _PROGRESS_SECONDS = 10.0
@@ -144,8 +145,8 @@ def main() -> int:
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
     # In memory: states are made and thrown away by the thousand, and what the kernel keeps is not what is judged.
-    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     try:
+        memory = folder_in_memory()
         with tempfile.TemporaryDirectory(prefix="binlog-crash-", dir=memory, ignore_cleanup_errors=True) as scratch:
             try:
                 command = Command(given, Path(scratch))

@@ -5,7 +5,6 @@ Beside it there is a swap store, which has what was put since it was opened.
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -17,6 +16,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initial
 
 from binlog.pagestore import PageStore, PageStoreOptions, SwapAddress, SwapStore, Transaction, Xid, check_page_store
 from binlog.storage.group_commit import Mode
+from stress.memory import folder_in_memory
 from tests.support.pagestores import killed
 
 _QUEUES = ("a", "b")
@@ -48,7 +48,7 @@ class PageStoreMachine(RuleBasedStateMachine):
     @initialize()
     def open(self) -> None:
         # In memory where that can be: what is killed has synced nothing, and nothing here says how long a sync takes.
-        self.folder = Path(tempfile.mkdtemp(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None))
+        self.folder = Path(tempfile.mkdtemp(dir=folder_in_memory()))
         self.path = self.folder / "store"
         self.store = PageStore(self.path, _OPTIONS)
         self.there: dict[str, dict[int, _Body]] = {queue: {} for queue in _QUEUES}
