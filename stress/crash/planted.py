@@ -8,6 +8,7 @@ compiled anew where the C changed.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -142,13 +143,26 @@ def plant(planted: Planted, folder: Path) -> Path:
     return tree
 
 
-def apply_patch(patch: Path, tree: Path, *options: str) -> None:
-    """Plant a patch in a source tree, or see with `--check` whether that could be done.
+def apply_patch(patch: Path, tree: Path, *, write: bool = True) -> None:
+    """Plant a patch in a source tree, or only see whether that could be done.  Raises: PlantingError.
 
-    It runs git-apply(1), which takes paths for those of a repository around the tree unless it is told not to look.
+    A patch is what `git diff` prints of files that are changed.  The lines that a hunk takes away, with those around them,
+    are found wherever they are now: at the place nearest to the one that the hunk names.
     """
-    environment = {**os.environ, "GIT_CEILING_DIRECTORIES": str(tree.parent)}
-    _run(["git", "apply", "--whitespace=nowarn", *options, str(patch)], tree, environment)
+    text = patch.read_text()
+    for name, hunks in re.findall(r"^--- a/.*\n\+\+\+ b/(.*)\n((?:[@ +-].*\n)+)", text, re.MULTILINE):
+        path = tree / name
+        lines = path.read_text().splitlines(keepends=True)
+        for number, body in re.findall(r"^@@ -(\d+).*\n((?:[ +-].*\n)+)", hunks, re.MULTILINE):
+            changed = body.splitlines(keepends=True)
+            old = [line[1:] for line in changed if line[0] != "+"]
+            places = [at for at in range(len(lines)) if lines[at : at + len(old)] == old]
+            if not places:
+                raise PlantingError(f"{patch.name}: {name} has no such lines (any more):\n{''.join(old)}")
+            place = min(places, key=lambda at: abs(at + 1 - int(number)))
+            lines[place : place + len(old)] = [line[1:] for line in changed if line[0] != "-"]
+        if write:
+            path.write_text("".join(lines))
 
 
 def _run(command: list[str], folder: Path, environment: dict[str, str]) -> None:

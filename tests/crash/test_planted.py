@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from stress.crash.planted import PATCHES, PLANTED, apply_patch
+from stress.crash.planted import PATCHES, PLANTED, PlantingError, apply_patch
 from stress.crash.worker import PARTS
 from tests.support.checkout import ROOT
 from tests.support.crashing import crash
@@ -50,7 +50,17 @@ def test_there_is_one_for_each_part() -> None:
 @pytest.mark.parametrize("patch", sorted(PATCHES.iterdir()), ids=lambda patch: patch.stem)
 def test_every_patch_is_of_a_planted_mistake_and_applies(patch: Path) -> None:
     assert patch.stem in PLANTED
-    apply_patch(patch, ROOT, "--check")
+    apply_patch(patch, ROOT, write=False)
+
+
+def test_a_patch_is_put_where_its_lines_are_now(tmp_path: Path) -> None:
+    (tmp_path / "code.py").write_text("new\na\nb\nc\n" + "x\n" * 9 + "b\n")
+    patch = tmp_path / "some.patch"
+    patch.write_text("--- a/code.py\n+++ b/code.py\n@@ -2,2 +2,2 @@\n-b\n+changed\n c\n@@ -13 +13,2 @@\n b\n+added\n")
+    apply_patch(patch, tmp_path)
+    assert (tmp_path / "code.py").read_text() == "new\na\nchanged\nc\n" + "x\n" * 9 + "b\nadded\n"
+    with pytest.raises(PlantingError, match="code.py has no such lines"):
+        apply_patch(patch, tmp_path)
 
 
 def test_every_mistake_is_a_patch_or_a_switch_of_the_recorder() -> None:
