@@ -146,8 +146,8 @@ def plant(planted: Planted, folder: Path) -> Path:
 def apply_patch(patch: Path, tree: Path, *, write: bool = True) -> None:
     """Plant a patch in a source tree, or only see whether that could be done.  Raises: PlantingError.
 
-    A patch is what `git diff` prints of files that are changed.  The lines that a hunk takes away, with those around them,
-    are found wherever they are now: at the place nearest to the one that the hunk names.
+    A patch is what `git diff` prints of files that are changed.  The lines that a hunk takes away, with those around
+    them, are found wherever they are now: at the place nearest to the one that the hunk names.
     """
     text = patch.read_text()
     for name, hunks in re.findall(r"^--- a/.*\n\+\+\+ b/(.*)\n((?:[@ +-].*\n)+)", text, re.MULTILINE):

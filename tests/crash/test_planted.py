@@ -59,7 +59,7 @@ def test_a_patch_is_put_where_its_lines_are_now(tmp_path: Path) -> None:
     patch.write_text("--- a/code.py\n+++ b/code.py\n@@ -2,2 +2,2 @@\n-b\n+changed\n c\n@@ -13 +13,2 @@\n b\n+added\n")
     apply_patch(patch, tmp_path)
     assert (tmp_path / "code.py").read_text() == "new\na\nchanged\nc\n" + "x\n" * 9 + "b\nadded\n"
-    with pytest.raises(PlantingError, match="code.py has no such lines"):
+    with pytest.raises(PlantingError, match=r"code\.py has no such lines"):
         apply_patch(patch, tmp_path)
 
 
