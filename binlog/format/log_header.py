@@ -207,21 +207,19 @@ class LogHeader:
         return self.settled and bool(self.flags & Flag.ONCE) and not self.closed and self.confirmed_counter == 1
 
     @property
+    def empty(self) -> bool:
+        """Whether the file is open and has no records."""
+        return not self.closed and self.tail == self.first_offset
+
+    @property
     def unused(self) -> bool:
         """Whether the file can follow one that is still open: a cutover to it is under way, or its process died."""
-        return not self.closed and (self.tail == self.first_offset or self.ingesting)
+        return self.empty or self.ingesting
 
     @property
     def settled(self) -> bool:
         """Whether this one read vouches for its tail: our block is whole and names the same tail."""
         return self.ours and self.live_good and self.own_tail == self.tail
-
-    def missing_before(self, sequence: int) -> int:
-        """How many records are missing before this file, which is in use, if the file before it ends at `sequence`.
-
-        More than 0 if the two files are copies of different moments.
-        """
-        return max(self.first_sequence - sequence, 0) if self.ours and not self.unused else 0
 
     def slots(self) -> list[CommitSlot]:
         """The commit slots whose CRC holds, the newest first."""

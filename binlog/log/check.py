@@ -32,13 +32,14 @@ from binlog.format.names import (
 )
 from binlog.format.problem import Problem, problem_of
 from binlog.log.chain import walk
-from binlog.log.cutover import gap_error
+from binlog.log.cutover import gap_error, missing_next_error
 from binlog.log.directory import LogDirectory
 from binlog.log.header_reading import check_size, read_header, settled_header
 from binlog.log.index import index_path, index_times, open_index
 from binlog.log.index_check import Contradiction, DamagedRange, IndexCheck
 from binlog.log.ingest_record import read_ingest
 from binlog.log.opened_file import OpenedFile
+from binlog.log.sequence import missing_between
 from binlog.storage.content import Content, LostFrameError
 from binlog.storage.files import open_file, read_at
 
@@ -216,7 +217,15 @@ def _check_set_aside(directory: LogDirectory, header: LogHeader, names: Iterable
         # What recovery sets aside was never acknowledged, and lies behind the tail of the file that it was cut from.
         if start < header.own_tail:
             text = f"the records from {start} to {end} were damaged and are set aside in {name}; fillers stand there"
+            if _is_empty(directory, name):
+                text = f"records are missing, and from {start} to {end} are fillers in their places, as {name} tells"
             yield Problem(directory.file_path(header.number), start, "set-aside", text, end)
+
+
+def _is_empty(directory: LogDirectory, name: str) -> bool:
+    with suppress(FileNotFoundError):
+        return os.stat(name, dir_fd=directory.fd, follow_symlinks=False).st_size == 0
+    return False
 
 
 def _check_blocks(header: LogHeader, path: str) -> Iterator[Problem]:
@@ -249,9 +258,10 @@ def _succession_problems(before: LogHeader, header: LogHeader, directory: LogDir
         if not directory.exists(before.next_number):
             yield _missing_next(before, directory)
         return
-    missing = header.missing_before(before.first_sequence + before.record_count) if before.ours else 0
-    if not before.closed and missing and header.number == before.number + 1:
-        yield problem_of(gap_error(directory.path_of(before.number), header.number, missing), path)
+    missing = _missing_between(before, header, directory)
+    if missing:
+        path_before = directory.path_of(before.number)
+        yield problem_of(gap_error(path_before, before.number, missing), path_before)
     elif not before.closed and (header.number != before.number + 1 or not header.unused):
         text = f"file {before.number} is open, and is followed by file {header.number}, which is in use"
         yield Problem(directory.path_of(before.number), LOG_HEADER.offset("status"), "two-open", text)
@@ -264,10 +274,17 @@ def _succession_problems(before: LogHeader, header: LogHeader, directory: LogDir
     if before.uuid != header.uuid:
         yield Problem(path, LOG_HEADER.offset("uuid"), "uuid", "the file belongs to another log than the one before it")
     expected = before.first_sequence + before.record_count
-    if before.closed and header.first_sequence != expected:
+    if before.closed and header.first_sequence != expected and not missing:
         at = LOG_HEADER.offset("first_sequence")
         text = f"the first record's sequence is {header.first_sequence}, the file before ends at {expected}"
         yield Problem(path, at, "sequence", text)
+
+
+def _missing_between(before: LogHeader, header: LogHeader, directory: LogDirectory) -> int:
+    if header.number != before.number + 1:
+        return 0
+    with directory.opened(before.number) as file:
+        return missing_between(directory, before, file.content, header)
 
 
 def _check_last(last: LogHeader, directory: LogDirectory) -> Iterator[Problem]:
@@ -302,5 +319,5 @@ def _check_moved(directory: LogDirectory) -> Iterator[Problem]:
 
 
 def _missing_next(before: LogHeader, directory: LogDirectory) -> Problem:
-    text = f"the file is closed and leads to file {before.next_number}, which is not there"
-    return Problem(directory.path_of(before.number), LOG_HEADER.offset("next_number"), "missing-next", text)
+    path = directory.path_of(before.number)
+    return problem_of(missing_next_error(path, before), path)

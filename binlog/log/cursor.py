@@ -5,15 +5,16 @@ from __future__ import annotations
 import time
 
 from binlog.errors import AccessError, CorruptError, GoneError, NotFoundError
-from binlog.format.log_header import FIRST_OFFSET, LOG_HEADER
+from binlog.format.log_header import FIRST_OFFSET, LOG_HEADER, LogHeader
 from binlog.format.names import NUMBER_FIRST
 from binlog.format.ref import Ref
 from binlog.log.batch import Found
-from binlog.log.cutover import gap_error
+from binlog.log.cutover import gap_error, missing_next_error
 from binlog.log.directory import LogDirectory
 from binlog.log.file_reader import FileReader
 from binlog.log.late import LateRecords
 from binlog.log.place import Place
+from binlog.log.sequence import missing_between
 from binlog.log.start import Place as StartPlace
 from binlog.log.start import Sequence, Since, Start
 from binlog.log.start_search import place_of_sequence, place_since
@@ -163,12 +164,12 @@ class Cursor:
             if late is not None:
                 return late
             if not place.file.known.closed:
-                if self._was_closed(place) or self._has_more_after_all(place):
+                if self._is_past(place) or self._has_more_after_all(place):
                     continue
                 return None
             if not self.follow:
                 return None
-            self._move_on(place)
+            self._move_on(place, place.file.known.next_number)
 
     def _open_lost(self) -> bool:
         """Open again what was closed behind our back, as a daemon closes all descriptors; whether it was.
@@ -206,8 +207,11 @@ class Cursor:
         text = "the open file was moved away or removed, or another one has its name"
         raise GoneError(f"{place.file.path}: {text}; what is appended now is not in it")
 
-    def _was_closed(self, place: Place) -> bool:
-        """Whether a file whose status says that it is open is closed, for the next one that it names is in use."""
+    def _is_past(self, place: Place) -> bool:
+        """Whether there is more to read although the file's status says that it is open: the next one is in use.
+
+        Raises: CorruptError if records between the two are missing.
+        """
         known = place.file.known
         if known.next_number:
             return self.directory.exists(known.next_number) and known.reconsider()
@@ -220,27 +224,37 @@ class Cursor:
         # Read again: a cutover closes this file before the next one is in use.
         if known.reconsider():
             return True
+        self._check_gap(place.file, following)
         header = known.header
-        missing = following.missing_before(header.first_sequence + header.record_count)
-        if header.ours and not header.mixed and missing:
-            raise gap_error(place.file.path, number, missing)
-        return False
+        if not (self.follow and header.ours and following.ours and header.uuid == following.uuid):
+            return False
+        # A copy from just before the cutover: it lacks the close, and no record.
+        self._move_on(place, number)
+        return True
 
-    def _move_on(self, place: Place) -> None:
+    def _check_gap(self, file: FileReader, following: LogHeader) -> None:
+        """Raise CorruptError if records between a file and the next one are missing."""
+        if missing := missing_between(self.directory, file.header, file.content, following):
+            raise gap_error(file.path, file.number, missing)
+
+    def _move_on(self, place: Place, number: int) -> None:
         header = place.file.header
         try:
-            file = self._open(header.next_number)
+            file = self._open(number)
         except NotFoundError:
             self.directory.check_there()
             if not self.directory.exists(place.file.number):
-                text = f"file {header.next_number} and those before it were removed while they were being read"
+                text = f"file {number} and those before it were removed while they were being read"
                 raise GoneError(f"{place.file.path}: {text}") from None
-            text = f"file {header.number} is closed and leads to file {header.next_number}, which is not there"
-            raise CorruptError(place.file.path, LOG_HEADER.offset("next_number"), "missing-next", text) from None
-        if file.header.ours and header.ours and file.header.uuid != header.uuid:
+            raise missing_next_error(place.file.path, header) from None
+        try:
+            if file.header.ours and header.ours and file.header.uuid != header.uuid:
+                text = f"the file belongs to another log than {place.file.path}"
+                raise CorruptError(file.path, LOG_HEADER.offset("uuid"), "uuid", text)
+            self._check_gap(place.file, file.header)
+        except BaseException:
             file.close()
-            text = f"the file belongs to another log than {place.file.path}"
-            raise CorruptError(file.path, LOG_HEADER.offset("uuid"), "uuid", text)
+            raise
         self._place = Place.first(file)
         if place.file.archived:
             place.file.close()  # nobody adds to it, and it keeps a frame in memory
@@ -285,7 +299,7 @@ class Cursor:
         if len(numbers) > 1:
             # While a file is open, the one after it was only named by a cutover under way, or by one that died.
             file = self._open(numbers[-2])
-            if not file.header.closed:
+            if not file.header.closed and self.directory.read_header(numbers[-1]).unused:
                 return file
             file.close()
         return self._open(numbers[-1])

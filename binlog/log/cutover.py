@@ -10,6 +10,7 @@ under the next name was left by a cutover that died, and is adopted.
 from __future__ import annotations
 
 import os
+import shlex
 from dataclasses import replace
 from typing import Protocol
 
@@ -20,16 +21,25 @@ from binlog.log.directory import LogDirectory
 from binlog.log.header_reading import read_header, settled_header
 from binlog.log.ingest_record import sweep_ingests
 from binlog.log.prepared_file import PreparedFile, new_header, sweep
-from binlog.log.sequence import RecordCounts
+from binlog.log.sequence import RecordCounts, missing_between
 from binlog.log.writable_file import WritableFile
 from binlog.storage.files import sync, sync_directory, write_at
 
 
 def gap_error(path: str, number: int, missing: int) -> CorruptError:
-    """The error for an open file, at `path`, that is older than file `number` after it."""
-    text = f"{missing} records between this file, which is open, and file {number} are missing"
-    text = f"{text}: the two are copies of different moments; copy the log again with `binlog backup`"
+    """The error for file `number`, at `path`, which lacks its last records, by the number of the next file's first."""
+    records = "1 record is" if missing == 1 else f"{missing} records are"
+    text = f"{records} missing between file {number} and file {number + 1}: the two are of different moments"
+    repair = f"`binlog repair {shlex.quote(os.path.dirname(path) or '.')}` puts fillers in their places"
+    text = f"{text}; copy the log again with `binlog backup`, or {repair}"
     return CorruptError(path, LOG_HEADER.offset("tail"), "gap", text)
+
+
+def missing_next_error(path: str, header: LogHeader) -> CorruptError:
+    """The error for a closed file, at `path`, whose next one is not there."""
+    text = f"file {header.number} is closed and leads to file {header.next_number}, which is not there"
+    text = f"{text}; `binlog repair {shlex.quote(os.path.dirname(path) or '.')}` makes an empty one"
+    return CorruptError(path, LOG_HEADER.offset("next_number"), "missing-next", text)
 
 
 class NextFile(Protocol):
@@ -129,10 +139,9 @@ class Cutover:
             found = self._directory.believe(read_header(fd, number, path))
             if found.closed or (found.ours and header.ours and found.uuid != header.uuid):
                 raise CorruptError(path, 0, "next-file", f"it cannot be the file that follows {file.path}")
+            if missing := missing_between(self._directory, header, file.fd, found):
+                raise gap_error(file.path, file.number, missing)
             sequence = self.sequence_after(file, header)
-            missing = found.missing_before(sequence)
-            if header.ours and missing:
-                raise gap_error(file.path, number, missing)
             flags = Flag.MIXED if header.mixed else 0
             if found.ingesting and found.first_sequence != sequence:
                 again = replace(found, first_sequence=sequence, flags=found.flags | flags)

@@ -12,7 +12,7 @@ import time
 from contextlib import suppress
 from dataclasses import replace
 
-from binlog.errors import CorruptError, NotFoundError, VersionError
+from binlog.errors import CorruptError, FullError, NotFoundError, VersionError
 from binlog.format.index_file import ENTRY_BYTES, entry_offset, parse_entry
 from binlog.format.log_header import (
     HEADER_BYTES,
@@ -24,8 +24,9 @@ from binlog.format.log_header import (
     mended_identity,
     parse_log_header,
 )
-from binlog.format.names import damaged_file_name, index_file_name
+from binlog.format.names import damaged_file_name, damaged_file_range, index_file_name
 from binlog.format.record import LENGTH_BYTES
+from binlog.format.ref import OFFSET_MAX
 from binlog.log.chain import good_end, walk
 from binlog.log.cut_file import header_again
 from binlog.log.directory import LogDirectory
@@ -35,22 +36,28 @@ from binlog.log.index_building import IndexWriting
 from binlog.log.index_check import Contradiction, DamagedRange, IndexCheck, Unproven
 from binlog.log.recovery import Recovery
 from binlog.log.recovery_table import Action, Verdict
+from binlog.log.sequence import RecordCounts
 from binlog.log.witnesses import heal, is_unproven
 from binlog.storage.boot import boot_id
 from binlog.storage.checksum import crc32c
-from binlog.storage.files import read_at, remove_file, sync, write_at
+from binlog.storage.files import allocate, read_at, remove_file, sync, write_at
 
+_FILLED_AT_ONCE = 1 << 20
 _ZERO = LOG_HEADER.offset("zero")
 
 FILLER = b"BINLOG DAMAGED "
 """What a filler begins with, as far as it has room; the range follows, as in `1:256-512`, then blanks."""
 
 
+Done = tuple[str, int, str, str]
+"""Path, offset, action and text of one thing that was done."""
+
+
 class FileRepair:
-    """Does it, or with `dry_run` only tells.  done: (path, offset, action, text) for each thing."""
+    """Does it, or with `dry_run` only tells.  done: what."""
 
     def __init__(self, directory: LogDirectory, number: int, fd: int, *, dry_run: bool) -> None:
-        self.done: list[tuple[str, int, str, str]] = []
+        self.done: list[Done] = []
         self._directory = directory
         self._number = number
         self._fd = fd
@@ -149,10 +156,10 @@ class FileRepair:
         if end < header.tail:
             header = self._cut(header, end)
         elif filled and header.ours and not header.closed:
-            self._commit_anew(header)
+            self.commit_anew(header)
         elif header.ours and header.slots_spoilt and header.tail == header.own_tail:
             self.tell(LOG_HEADER.offset("slot_0"), "header", "a commit slot that does not hold is replaced")
-            self._commit_anew(_without_spoilt(header))
+            self.commit_anew(_without_spoilt(header))
         if not self._dry_run or not filled:
             self._index(header, contradicts=contradicts)
 
@@ -175,6 +182,50 @@ class FileRepair:
         if self._dry_run:
             return
         self._seal(header, good, end)
+
+    def fill_gap(self, header: LogHeader, count: int) -> LogHeader:
+        """Append fillers for records that are missing behind the last one; the header as it is then.
+
+        The fillers count once the header says so.  What a death leaves before that lies behind the tail, and means
+        nothing.  Raises: FullError with nothing changed.
+        """
+        start = header.tail
+        filler, end = _gap_fillers(self._number, start, count)
+        records = "1 record is" if count == 1 else f"{count} records are"
+        text = f"{records} missing before file {self._number + 1}: fillers take their places, up to {end}"
+        self.tell(start, "filled", text)
+        if self._dry_run:
+            return replace(header, tail=end)
+        fd, path = self._fd, self._path
+        size = os.fstat(fd).st_size
+        try:
+            if end > size:
+                allocate(fd, size, end, path)
+        except FullError:
+            os.ftruncate(fd, size)
+            raise
+        # Before the fillers count: `check` tells of them by this name.
+        if not any(taken[1] == start for taken in self._set_aside()):
+            self._recovery.set_aside(start, end, copied_end=start)
+        per_write = max(_FILLED_AT_ONCE // len(filler), 1)
+        for first in range(0, count, per_write):
+            write_at(fd, filler * min(per_write, count - first), start + first * len(filler), path)
+        sync(fd, path)
+        # It may be of a later moment than the file, and tell of other records here.
+        self.complete_index(header)
+        if header.ours:
+            before = RecordCounts(self._directory).sequence_after(header, fd) - header.first_sequence
+            header = replace(header, tail=end, own_tail=end, record_count=before + count)
+            self.commit_anew(header)
+        else:
+            write_at(fd, end.to_bytes(8, "big"), LOG_HEADER.offset("tail"), path)
+            sync(fd, path)
+            header = replace(header, tail=end)
+        return header
+
+    def _set_aside(self) -> list[tuple[int, int, int]]:
+        names = self._directory.set_aside().get(self._number, [])
+        return [taken for name in names if (taken := damaged_file_range(name)) is not None]
 
     def _by_index(self, header: LogHeader) -> tuple[list[DamagedRange], int, bool]:
         """What the index proves wrong, how far it reaches, and whether it is to be made anew."""
@@ -275,7 +326,7 @@ class FileRepair:
             self._recovery.set_aside(good, end)
         confirmed = min(header.confirmed_end, good)
         cut = replace(header, tail=good, own_tail=good, record_count=count, confirmed_end=confirmed)
-        self._commit_anew(cut)
+        self.commit_anew(cut)
         os.ftruncate(self._fd, good)
         return cut
 
@@ -290,7 +341,7 @@ class FileRepair:
         )  # fmt: skip
         self._recovery.carry_out(base, Verdict(14, Action.SEAL, good, end=end))
 
-    def _commit_anew(self, header: LogHeader) -> None:
+    def commit_anew(self, header: LogHeader) -> None:
         """An empty commit at the tail, in a new epoch: no slot has a CRC of bytes that were written over."""
         slot = CommitSlot(
             counter=header.confirmed_counter + 1, start=header.tail, end=header.tail, record_count=header.record_count,
@@ -319,10 +370,13 @@ class FileRepair:
         self.tell(header.first_offset, "index", "the index made anew" if contradicts else "the index completed")
         if self._dry_run:
             return
-        name = index_file_name(self._number)
         if contradicts:
             with suppress(NotFoundError):
-                remove_file(self._directory.fd, name, index_path(self._path))
+                remove_file(self._directory.fd, index_file_name(self._number), index_path(self._path))
+        self.complete_index(header)
+
+    def complete_index(self, header: LogHeader) -> None:
+        """Have the index tell of everything up to the tail, and of nothing beyond it."""
         writing = IndexWriting(self._directory.fd, self._number, self._path, self._fd)
         try:
             writing.cut(header, header.tail)
@@ -330,6 +384,20 @@ class FileRepair:
             sync(writing.fd, writing.path)
         finally:
             writing.close()
+
+
+def _gap_fillers(number: int, start: int, count: int) -> tuple[bytes, int]:
+    """One of so many fillers, framed, and where the last of them ends.  Raises: FullError if no file is so large."""
+    end = start
+    while True:
+        # The text names the end, which depends on how long the text is: once or twice more, and it fits.
+        text = FILLER + f"{number}:{start}-{end}".encode()
+        found = start + count * (LENGTH_BYTES + len(text))
+        if found > OFFSET_MAX:
+            raise FullError(f"there is no room for {count} fillers in file {number}", limit=OFFSET_MAX, size=found)
+        if found == end:
+            return len(text).to_bytes(LENGTH_BYTES, "big") + text, end
+        end = found
 
 
 def _without_spoilt(header: LogHeader) -> LogHeader:

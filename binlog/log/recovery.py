@@ -185,9 +185,10 @@ class Recovery:
             yield start, data
             start += len(data)
 
-    def set_aside(self, start: int, end: int) -> None:
+    def set_aside(self, start: int, end: int, *, copied_end: int | None = None) -> None:
         """Copy a range to a file of its own, durably.  One that has the name already is complete: a recovery died.
 
+        copied_end: where what is copied ends, if that is not the range's end.
         Raises: BusyError where a cutover swept the copy away before it had its name; FullError; PoisonedError.
         """
         directory = self._directory
@@ -197,7 +198,7 @@ class Recovery:
         path = os.path.join(directory.path, name)
         fd = create_file(directory.fd, name, path, access_like(os.fstat(self._fd)))
         try:
-            for at, data in self._blocks(start, end):
+            for at, data in self._blocks(start, end if copied_end is None else copied_end):
                 write_at(fd, data, at - start, path)
             sync(fd, path)
             if not link_file(directory.fd, name, kept, path):

@@ -1,7 +1,7 @@
 """Repairing a log, which happens only when somebody asks for it.
 
 What was acknowledged and is damaged is never cut in silence: it is set aside, byte for byte, in a file of its own, and
-told.  See docs/decisions/0006-fillers-for-damaged-records.md for why the place of damaged records is kept.
+told.  See docs/decisions/0011-fillers-for-damaged-records.md for why the place of damaged records is kept.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from binlog.format.values import member, seconds_of
 from binlog.log.directory import LogDirectory
 from binlog.log.evidence import FileEvidence
 from binlog.log.file_repair import FileRepair
+from binlog.log.gap_repair import GapRepair
 from binlog.log.recovery_table import Action, decide
 from binlog.log.writer import Writer
 from binlog.storage.boot import boot_id
@@ -57,7 +58,8 @@ def repair(
     Damaged records are set aside in `<file>.<from>-<to>.damaged`; where the index tells how many there were, as many
     fillers take their places, and every other record keeps its ref and its number.  Where nothing tells, all from the
     damage to the end of the file is set aside.  Then every file gets a complete index.  What a dead writer or a power
-    cut left is put right as by opening a Writer.  What cannot be repaired, `check` goes on to tell.
+    cut left is put right as by opening a Writer.  Where the numbers of two files tell that records are missing, fillers
+    take their places; a file that is missing is made again, empty.  What cannot be repaired, `check` goes on to tell.
     Of an archive only the index is repaired: what is damaged there is lost, as `check` tells.
     Durable on return.  Other processes may read and append meanwhile.
     Raises: NotFoundError if there is no log; BusyError where another process repairs it, or holds a lock for long;
@@ -79,6 +81,7 @@ def repair(
                     done += _repair_file(directory, number, dry_run=dry_run, lock_timeout=lock_timeout)
                 except (NotFoundError, CorruptError, VersionError):
                     continue  # removed since the listing; or a header that nothing can be made of, as `check` tells
+            done += [Repair(*each) for each in GapRepair(directory, dry_run=dry_run, lock_timeout=lock_timeout).run()]
             if numbers and not dry_run:
                 _open_and_close(directory.path, lock_timeout, file_system)
             return done

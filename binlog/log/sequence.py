@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from binlog.format.log_header import LogHeader
+from binlog.format.names import NUMBER_FIRST
 from binlog.log.chain import walk
 from binlog.log.directory import LogDirectory
 from binlog.log.header_reading import settled_header
@@ -16,10 +17,18 @@ class RecordCounts:
         self._directory = directory
         self._known: dict[int, tuple[int, int]] = {}  # number: (counted up to, records)
 
-    def sequence_after(self, header: LogHeader, fd: int) -> int:
+    def sequence_after(self, header: LogHeader, content: Content) -> int:
         """The sequence number of the record that follows the file's last one."""
         before = 0 if header.ours else self._before(header.number)
-        return before + self._end(header, fd)
+        return before + self._end(header, content)
+
+    def knows(self, header: LogHeader) -> bool:
+        """Whether every record before the file can be counted: files that are gone were not another program's."""
+        number = header.number
+        while not header.ours and self._directory.exists(number - 1):
+            number -= 1
+            header = self._directory.read_header(number)
+        return header.ours or number == NUMBER_FIRST
 
     def _before(self, number: int) -> int:
         """The records before another program's file: from the nearest file of ours, or the lowest that is there."""
@@ -45,3 +54,23 @@ class RecordCounts:
         if not header.ours:
             self._known[header.number] = (end, known + more)
         return known + more
+
+
+def missing_between(directory: LogDirectory, before: LogHeader, content: Content, following: LogHeader) -> int:
+    """How many records are missing between a file and the next one, whose first sequence number tells.
+
+    content: the first file's.
+    0 if nothing tells.  Another program's file has no numbers, so what follows a closed one is not compared with it.
+    """
+    if not following.ours or (before.ours and before.uuid != following.uuid):
+        return 0
+    if before.ours and following.first_sequence <= before.first_sequence + before.record_count:
+        return 0
+    if before.closed and not before.ours:
+        return 0
+    if following.empty and not before.closed:
+        return 0  # a cutover is under way, and what is appended to the open file meanwhile has these numbers
+    counts = RecordCounts(directory)
+    if not counts.knows(before):
+        return 0
+    return max(following.first_sequence - counts.sequence_after(before, content), 0)

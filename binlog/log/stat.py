@@ -116,8 +116,10 @@ class LogStat:
         """Where the next record will lie, or None for a log with no files yet."""
         if not self.files:
             return None
-        # While a file is open, the one after it was only named by a cutover under way, or by one that died.
-        newest = self.files[-2] if len(self.files) > 1 and not self.files[-2].closed else self.files[-1]
+        newest = self.files[-1]
+        if len(self.files) > 1 and not self.files[-2].closed and newest.tail == newest.first_offset:
+            # While a file is open, the one after it was only named by a cutover under way, or by one that died.
+            newest = self.files[-2]
         return Ref(newest.number, newest.tail)
 
 

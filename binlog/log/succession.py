@@ -8,7 +8,7 @@ from dataclasses import replace
 from binlog.errors import AccessError, CorruptError, GoneError, NotFoundError
 from binlog.format.log_header import LOG_HEADER, Flag, LogHeader
 from binlog.format.names import NUMBER_FIRST
-from binlog.log.cutover import Cutover
+from binlog.log.cutover import Cutover, missing_next_error
 from binlog.log.directory import LogDirectory
 from binlog.log.header_reading import read_header, settled_header
 from binlog.log.options import WriterOptions
@@ -67,8 +67,7 @@ class Succession:
             # The next one may be an archive by now, and this one as well.
             if not self._directory.is_file(file.number) or self._directory.exists(header.next_number):
                 return None
-            text = f"file {header.number} is closed and leads to file {header.next_number}, which is not there"
-            raise CorruptError(file.path, LOG_HEADER.offset("next_number"), "missing-next", text) from None
+            raise missing_next_error(file.path, header) from None
 
     def _check_newest(self, number: int) -> None:
         """Raise CorruptError where there is only an archive of the newest file: the one that it leads to is missing."""

@@ -48,7 +48,17 @@ def fault_between(files: Sequence[FileStat]) -> CorruptError | None:
         if file.uuid and after.uuid and file.uuid != after.uuid:
             text = "the file belongs to another log than the one before it"
             return CorruptError(after.path, _HEADER_OFFSET, "uuid", text)
+        if missing := _missing_between(file, after):
+            text = f"{missing} records are missing between file {file.number} and file {after.number}"
+            text = f"{text}; copy the log again with `binlog backup`, or `binlog repair` puts fillers in their places"
+            return CorruptError(file.path, _HEADER_OFFSET, "gap", text)
     return None
+
+
+def _missing_between(file: FileStat, after: FileStat) -> int:
+    if not file.closed or file.first_sequence is None or file.record_count is None or after.first_sequence is None:
+        return 0
+    return max(after.first_sequence - file.first_sequence - file.record_count, 0)
 
 
 def _lost_end(files: Sequence[FileStat]) -> CorruptError | None:

@@ -11,7 +11,7 @@ import pytest
 
 import binlog
 from binlog import Batch, Mode, Reader, Ref, Writer
-from binlog.errors import AccessError, CorruptError, NotFoundError
+from binlog.errors import AccessError, NotFoundError
 from binlog.log import backup as backup_module
 from tests.interop import jpos_peer
 from tests.support.children import Child
@@ -180,30 +180,3 @@ def test_the_command(log: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str
     assert told == {"path": str(tmp_path / "again"), "first_number": 1, "tail": "2:256", "bytes": 519}
     assert main(["backup", str(log), str(tmp_path / "again")]) != 0
     assert "is there already" in capfd.readouterr().err
-
-
-@pytest.mark.parametrize("after", [1, 2])
-def test_files_of_different_moments_are_told_and_left_alone(log: Path, tmp_path: Path, after: int) -> None:
-    """File 1 was copied before a cutover, file 2 after it; after: so many records are in file 2."""
-    copy = tmp_path / "pieces"
-    with Writer(log) as writer:
-        writer.append(b"0")
-        shutil.copytree(log, copy)
-        writer.append(b"1")
-        writer.append(b"2")
-        writer.cutover()
-        for number in range(after):
-            writer.append(b"%d" % number)
-        shutil.copy(log / "00000002.dat", copy)
-    before = {path.name: path.read_bytes() for path in copy.glob("*.dat")}
-    [problem] = binlog.check(copy)
-    assert (problem.rule, "2 records" in problem.text) == ("gap", True)
-    with Reader(copy) as reader:
-        assert next(reader).data == b"0"
-        with pytest.raises(CorruptError, match="2 records between this file"):
-            next(reader)
-    with pytest.raises(CorruptError, match="binlog backup"):
-        Writer(copy)
-    assert {path.name: path.read_bytes() for path in copy.glob("*.dat")} == before
-    shutil.copy(log / "00000001.dat", copy)
-    assert read_all(copy) == read_all(log)

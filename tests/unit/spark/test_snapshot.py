@@ -11,6 +11,7 @@ import pytest
 import binlog
 from binlog import FileStat, LogStat, Writer
 from binlog.errors import CorruptError, NotFoundError
+from binlog.format.log_header import HEADER_BYTES, parse_log_header
 from binlog.spark.snapshot import take_snapshot
 
 Script = Callable[..., None]
@@ -130,3 +131,14 @@ def test_a_file_of_another_log_is_damage(log: Path, tmp_path: Path) -> None:
             writer.cutover()
     (other / "00000003.dat").rename(log / "00000003.dat")
     assert (refused(log).path, refused(log).rule) == (str(log / "00000003.dat"), "uuid")
+
+
+def test_records_that_are_missing_between_two_files_are_damage(log: Path) -> None:
+    path = log / "00000003.dat"
+    data = path.read_bytes()
+    header = parse_log_header(data[:HEADER_BYTES], path=str(path))
+    path.write_bytes(replace(header, first_sequence=header.first_sequence + 3).pack() + data[HEADER_BYTES:])
+    assert (refused(log).path, refused(log).rule) == (str(log / "00000002.dat"), "gap")
+    binlog.repair(log)
+    assert sum(file.record_count or 0 for file in take_snapshot(log)) == header.first_sequence + 3 + header.record_count
+    (next(log.glob("*.damaged"))).unlink()
