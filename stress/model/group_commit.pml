@@ -45,6 +45,9 @@
 #ifndef GIVING_UP
 #define GIVING_UP 0 /* a waiter whose time ran out may withdraw */
 #endif
+#ifndef LIMITS
+#define LIMITS 0 /* so often a deputy's time is up while a thread of its own queues for the lock */
+#endif
 
 #ifndef STOPPED
 #define STOPPED 0 /* a deputy that dies keeps being deputy: it was stopped, in truth; with VICTIM=deputy */
@@ -79,6 +82,7 @@ bool word_moved[WRITERS]; /* the wake word is not what its owner read last */
 bool asleep[WRITERS];
 
 byte fulls_left = DISK_FULLS;
+byte limits_left = LIMITS;
 byte running = WRITERS + (DIRECT_RECORDS > 0) + (FOREIGN_RECORDS > 0);
 
 chan kill = [0] of { byte };
@@ -192,6 +196,39 @@ inline pass_on()
 #endif
 }
 
+#define RESOLVED (entry[me] != STAGED && entry[me] != TAKEN && entry[me] != UNSEEN)
+
+/* Nothing but STAGED may be withdrawn: the record of a TAKEN entry is on its way. */
+inline give_up()
+{
+    COMPARE_AND_WITHDRAW {
+        if
+        :: entry[me] == STAGED -> entry[me] = WITHDRAWN
+        :: else
+        fi
+    }
+}
+
+/* A deputy's time is up.  Its thread is cancelled, and has not got the lock: one that got it meanwhile leads.  Others
+ * relied on there being a deputy: those who have staged. */
+inline withdraw_deputy()
+{
+#if LOCK_LEFT_BY_CANCELLED
+    file_lock = (file_lock == NOBODY -> me : file_lock);
+#endif
+#if !HINT_LEFT_BY_WITHDRAWN
+    deputised = false;
+#endif
+#if !DEPUTY_LEFT_BY_WITHDRAWN
+    deputy = NOBODY;
+#endif
+#if !WITHDRAWN_SILENTLY
+    resolved = IN_STATE(STAGED);
+    wake_resolved();
+#endif
+    give_up()
+}
+
 /* Those that were resolved are woken.  Then, since a deputy may have died: where anything is staged and nobody is
  * deputy, one of its owners is woken, to become one. */
 inline after_unlock()
@@ -217,19 +254,6 @@ inline after_unlock()
     fi;
     left = 0
 #endif
-}
-
-#define RESOLVED (entry[me] != STAGED && entry[me] != TAKEN && entry[me] != UNSEEN)
-
-/* Nothing but STAGED may be withdrawn: the record of a TAKEN entry is on its way. */
-inline give_up()
-{
-    COMPARE_AND_WITHDRAW {
-        if
-        :: entry[me] == STAGED -> entry[me] = WITHDRAWN
-        :: else
-        fi
-    }
 }
 
 /* futex(2): the kernel compares the word and puts its owner to sleep in one step. */
@@ -303,7 +327,14 @@ look:
                 :: atomic { (doubted || !deputised) && deputy == NOBODY -> deputy = me };
 #endif
                     deputised = true;
+#if LIMITS
+                    if
+                    :: lock_file()
+                    :: atomic { limits_left > 0 -> limits_left-- }; withdraw_deputy(); goto look
+                    fi;
+#else
                     lock_file();
+#endif
 #if !DEPUTY_KEPT
                     deputised = false;
                     deputy = NOBODY;

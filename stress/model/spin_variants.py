@@ -42,6 +42,11 @@ class Variant:
 RIGHT_QUICK = (
     Variant("waiting", "no wake-up is lost where nobody dies", "DIRECT_RECORDS=1 GROUP_MAX=1 TIMEOUTS=0"),
     Variant("dying", "anybody dies anywhere", "RECORDS=2 DEATHS=1"),
+    Variant(
+        "withdrawing",
+        "a deputy's time is up, and no wake-up is lost",
+        "DIRECT_RECORDS=1 GROUP_MAX=1 LIMITS=2 TIMEOUTS=0",
+    ),
 )
 
 RIGHT = (
@@ -55,8 +60,16 @@ RIGHT = (
         "DIRECT_RECORDS=1 DEATHS=1 SYNC_ERRORS=1 DISK_FULLS=1 GIVING_UP=1",
         large=True,
     ),
+    Variant("three withdrawing", "no wake-up is lost", "WRITERS=3 LIMITS=2 TIMEOUTS=0", large=True),
+    Variant(
+        "withdrawing and dying",
+        "a deputy's time is up, and anybody dies anywhere",
+        "DIRECT_RECORDS=1 DEATHS=1 LIMITS=1 GIVING_UP=1",
+        large=True,
+    ),
     Variant("foreign", "another program appends", "DIRECT_RECORDS=2 FOREIGN_RECORDS=1 DEATHS=1", large=True),
     Variant("returning", "anybody dies, and all that live return", "DEATHS=1 LIVENESS=1"),
+    Variant("withdrawing, returning", "... and deputies withdraw", "DEATHS=1 LIMITS=1 LIVENESS=1"),
     Variant(
         "stopped",
         "a deputy is stopped, and the others return",
@@ -73,6 +86,9 @@ MISTAKES_QUICK = (
         STUCK,
     ),
     Variant("SYNC_RETRIED", "the second answer is taken for true", "SYNC_ERRORS=1", WRONG),
+    Variant(
+        "WITHDRAWN_SILENTLY", "nobody leads for those who relied on it", "DIRECT_RECORDS=1 LIMITS=1 TIMEOUTS=0", STUCK
+    ),
 )
 
 MISTAKES = (
@@ -97,6 +113,9 @@ MISTAKES = (
         "DEATHS=1 VICTIM=deputy DEATH_WHEN=file_lock!=deputy STOPPED=1 LIVENESS=1",
         ENDLESS,
     ),
+    Variant("LOCK_LEFT_BY_CANCELLED", "its thread got it", "DIRECT_RECORDS=1 LIMITS=1 TIMEOUTS=0", STUCK),
+    Variant("HINT_LEFT_BY_WITHDRAWN", "so that all sleep", "DIRECT_RECORDS=1 LIMITS=1 TIMEOUTS=0", STUCK),
+    Variant("DEPUTY_LEFT_BY_WITHDRAWN", "its byte, too", "DIRECT_RECORDS=1 LIMITS=1 TIMEOUTS=0", STUCK),
     Variant("HINT_BELIEVED", "of a deputy that died", "DEATHS=1 LIVENESS=1", ENDLESS),
     Variant("DEPUTY_KEPT", "the deputy's byte, while it leads", "WRITERS=3 TIMEOUTS=0", STUCK),
     Variant("DEPUTY_PROBED_BY_LOCKING", "a probe passes for a deputy", "WRITERS=3 TIMEOUTS=0", STUCK),
