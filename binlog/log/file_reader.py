@@ -87,8 +87,8 @@ class FileReader:
 
         Returns the records from `offset` on where it rang for an append of ours, without another look at the header.
         """
-        bell, _ = self.doorbell_and_seen()
-        found = bell.wait_and_read(self.known.address, timeout, offset, self._record_bytes_max)
+        bell, seen = self.doorbell_and_seen()
+        found = bell.wait_and_read(self.known.address, seen, timeout, offset, self._record_bytes_max)
         if found is None:
             return None
         return self.number, offset, found[0], found[1], sequence

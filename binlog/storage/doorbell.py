@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import errno
 import os
-import sys
 import time
 
-from binlog.storage.green import GREEN_SECONDS, green_sleep
+from binlog.storage.bell_watcher import kernel_word, watch_in_hub
+from binlog.storage.green import GREEN_SECONDS, green_hub, green_sleep
 from binlog.storage.native import ffi, fork_generation, lib, wait_and_read
 
 _POLL_SECONDS_FIRST = 0.001
@@ -21,16 +21,11 @@ _POLL_SECONDS_MOST = 0.05
 _NO_WORD = frozenset((-errno.EFAULT, -errno.ENOSYS, -errno.EINVAL))
 
 
-def kernel_word(value: int) -> int:
-    """A bell's value, big-endian on disk, as the kernel compares it: a word of this machine."""
-    return int.from_bytes(value.to_bytes(4, "big"), sys.byteorder)
-
-
 class Doorbell:
     """The bell at `offset` of the file `fd`.  Needs no permission to write.
 
-    Where the file cannot be mapped or the kernel has no such futex, waiting polls instead: see `shared`.  It does under
-    gevent and eventlet too.
+    Where the file cannot be mapped or the kernel has no such futex, waiting polls instead: see `shared`.  Under gevent
+    and eventlet a thread waits, and other greenlets run.
     """
 
     def __init__(self, fd: int, offset: int) -> None:
@@ -39,6 +34,7 @@ class Doorbell:
         self._generation = fork_generation()
         self._pause = _POLL_SECONDS_FIRST
         self.closed = False
+        self.wakes = 0
         self._bell = lib.binlog_bell_map(fd, offset)
         self.shared = self._bell != ffi.NULL
 
@@ -47,31 +43,30 @@ class Doorbell:
 
         Returns early for no reason now and then, and after a signal; callers look again.
         """
-        bell = self._word_to_wait_on()
+        bell = self.address()
         if bell is None:
             self._poll(timeout)
+        elif (hub := green_hub()) is not None:
+            watch_in_hub(self, seen, timeout, hub)
         else:
             self._take_result(lib.binlog_bell_wait(bell, kernel_word(seen), int(timeout * 1e9)))
 
     def wait_and_read(
-        self, known: int, timeout: float, offset: int, record_bytes_max: int
+        self, known: int, seen: int, timeout: float, offset: int, record_bytes_max: int
     ) -> tuple[bytes, bytes, int] | None:
         """The same, and read the records from `offset` on, as native/wake.c says.  None: the caller looks for itself.
 
         known: the address of a `struct binlog_known`, which has the value seen, and takes over what was found.
         """
-        bell = self._word_to_wait_on()
-        if bell is None:
-            self._poll(timeout)
+        bell = self.address()
+        if bell is None or green_sleep() is not None:
+            self.wait(seen, timeout)
             return None
         found = wait_and_read(known, int(ffi.cast("uintptr_t", bell)), int(timeout * 1e9), offset, record_bytes_max)
         if isinstance(found, tuple):
             return found
         self._take_result(found)
         return None
-
-    def _word_to_wait_on(self) -> object | None:
-        return None if green_sleep() is not None else self.address()
 
     def _poll(self, timeout: float) -> None:
         sleep = green_sleep()
@@ -88,6 +83,7 @@ class Doorbell:
 
     def wake(self) -> None:
         """Wake every waiter, in every process."""
+        self.wakes += 1
         bell = self.address()
         if bell is not None:
             lib.binlog_bell_wake(bell)

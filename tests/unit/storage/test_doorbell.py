@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from binlog.storage.bell_watcher import watch
-from binlog.storage.doorbell import Doorbell, kernel_word
+from binlog.storage.bell_watcher import kernel_word, watch
+from binlog.storage.doorbell import Doorbell
 
 
 @pytest.fixture

@@ -30,6 +30,56 @@ with binlog.Writer(path) as writer, binlog.Reader(path) as reader:
     while len(ticks) < before + 10:
         tick()
 """,
+    "readers that are closed, or whose greenlets are killed, while they wait": """
+fds = lambda: len(os.listdir("/proc/self/fd"))
+with binlog.Writer(path) as writer:
+    with binlog.Reader(path) as reader:
+        spawn(lambda: found.append(reader.wait(30)))
+        tick()
+        writer.append(b"first")
+        while found != [True]:
+            tick()
+    found.clear()
+    for _ in range(100):
+        tick()  # gevent's os.close closes later
+    before = fds()
+    readers = [binlog.Reader(path, binlog.Start.END) for _ in range(4)]
+    def follow(reader):
+        for entry in reader.tail():
+            found.append(entry.data)
+        found.append(b"ended")
+    killed, *others = [spawn(follow, reader) for reader in readers]
+    for _ in range(5):
+        tick()
+    killed.kill()
+    for _ in range(5):
+        tick()
+    readers[1].close()
+    while found != [b"ended"]:
+        tick()
+    writer.append(b"1")
+    while found != [b"ended", b"1", b"1"]:
+        tick()
+    for reader in readers:
+        reader.close()
+    while found != [b"ended", b"1", b"1", b"ended", b"ended"]:
+        tick()
+    while fds() > before:
+        tick()
+""",
+    "a reader that waits, and does not look again and again": """
+with binlog.Writer(path) as writer, binlog.Reader(path) as reader:
+    spawn(lambda: found.extend(entry.data for entry in reader.tail()))
+    looks = []
+    look = type(reader._cursor).ready
+    type(reader._cursor).ready = lambda cursor: looks.append(None) or look(cursor)
+    for _ in range(300):
+        tick()
+    assert len(looks) < 30, len(looks)
+    writer.append(b"1")
+    while found != [b"1"]:
+        tick()
+""",
     "a reader of a directory without a log": """
 os.mkdir(path)
 with binlog.Reader(path) as reader:
