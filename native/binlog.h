@@ -237,7 +237,6 @@ uint32_t binlog_crc32(uint32_t crc, const uint8_t *data, size_t bytes);
 
 /* crc32c.c */
 uint32_t binlog_crc32c(uint32_t crc, const uint8_t *data, size_t bytes);
-void binlog_crc32c_three(const uint8_t *data, const uint32_t *bytes, uint32_t *crcs);
 uint32_t binlog_crc32c_rest(uint32_t whole, uint32_t first, uint64_t bytes);
 uint32_t binlog_crc32c_bit(uint8_t bit, uint64_t bytes_behind);
 

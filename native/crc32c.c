@@ -64,36 +64,59 @@ static uint32_t power_of(uint64_t bytes)
 
 #if defined(__x86_64__)
 #include <nmmintrin.h>
+#include <wmmintrin.h>
 
 /* The instruction takes three cycles, and one can begin in each: so three parts of the data are gone through at once. */
-#define PART_BYTES ((size_t)2048)
+#define LARGE_PART ((size_t)4096)
+#define SMALL_PART ((size_t)128)
 
-static uint32_t one_part, two_parts;
+/* What the CRC of a part is multiplied by for the one or two parts behind it. */
+struct step {
+    uint32_t one, two;
+};
+static struct step large_step, small_step;
 
-__attribute__((constructor)) static void build_powers(void)
+/* x^(8 * bytes - 33).  A carry-less product of two reflected factors is one bit short, and the instruction, which takes it
+ * modulo the polynomial, multiplies it by x^32. */
+static uint32_t factor_for(uint64_t bytes)
 {
-    one_part = power_of(PART_BYTES);
-    two_parts = power_of(2 * PART_BYTES);
+    uint32_t factor = power_of(bytes - 4);
+    return (factor << 1) ^ (factor >> 31 ? (POLYNOMIAL << 1) | 1 : 0); /* divided by x */
 }
 
-__attribute__((target("sse4.2"))) static uint32_t three_parts(uint32_t crc, const uint8_t *data)
+__attribute__((constructor)) static void build_steps(void)
+{
+    large_step = (struct step){factor_for(LARGE_PART), factor_for(2 * LARGE_PART)};
+    small_step = (struct step){factor_for(SMALL_PART), factor_for(2 * SMALL_PART)};
+}
+
+__attribute__((target("sse4.2,pclmul"))) static inline uint32_t carried(uint64_t crc, uint32_t factor)
+{
+    __m128i product = _mm_clmulepi64_si128(_mm_cvtsi64_si128((int64_t)crc), _mm_cvtsi64_si128((int64_t)factor), 0);
+    return (uint32_t)_mm_crc32_u64(0, (uint64_t)_mm_cvtsi128_si64(product));
+}
+
+__attribute__((target("sse4.2,pclmul"))) static inline uint32_t three_parts(uint32_t crc, const uint8_t *data,
+                                                                            size_t part_bytes, const struct step *step)
 {
     uint64_t first = crc, second = 0, third = 0, word;
-    for (const uint8_t *end = data + PART_BYTES; data < end; data += 8) {
+    for (const uint8_t *end = data + part_bytes; data < end; data += 8) {
         memcpy(&word, data, 8);
         first = _mm_crc32_u64(first, word);
-        memcpy(&word, data + PART_BYTES, 8);
+        memcpy(&word, data + part_bytes, 8);
         second = _mm_crc32_u64(second, word);
-        memcpy(&word, data + 2 * PART_BYTES, 8);
+        memcpy(&word, data + 2 * part_bytes, 8);
         third = _mm_crc32_u64(third, word);
     }
-    return multiply((uint32_t)first, two_parts) ^ multiply((uint32_t)second, one_part) ^ (uint32_t)third;
+    return carried(first, step->two) ^ carried(second, step->one) ^ (uint32_t)third;
 }
 
-__attribute__((target("sse4.2"))) static uint32_t by_instruction(uint32_t crc, const uint8_t *data, size_t bytes)
+__attribute__((target("sse4.2,pclmul"))) static uint32_t by_instruction(uint32_t crc, const uint8_t *data, size_t bytes)
 {
-    for (; bytes >= 3 * PART_BYTES; data += 3 * PART_BYTES, bytes -= 3 * PART_BYTES)
-        crc = three_parts(crc, data);
+    for (; bytes >= 3 * LARGE_PART; data += 3 * LARGE_PART, bytes -= 3 * LARGE_PART)
+        crc = three_parts(crc, data, LARGE_PART, &large_step);
+    for (; bytes >= 3 * SMALL_PART; data += 3 * SMALL_PART, bytes -= 3 * SMALL_PART)
+        crc = three_parts(crc, data, SMALL_PART, &small_step);
     uint64_t wide = crc;
     while (bytes >= 8) {
         uint64_t word;
@@ -115,35 +138,12 @@ __attribute__((target("sse4.2"))) static uint32_t by_instruction(uint32_t crc, c
     return crc;
 }
 
-/* Three runs of data side by side, as far as the shortest one goes; then each to its end. */
-__attribute__((target("sse4.2"))) static void side_by_side(const uint8_t *data, const uint32_t *bytes, uint32_t *crcs)
-{
-    const uint8_t *second = data + bytes[0], *third = second + bytes[1];
-    uint32_t shortest = bytes[0] < bytes[1] ? bytes[0] : bytes[1];
-    shortest = shortest < bytes[2] ? shortest : bytes[2];
-    uint64_t a = ~(uint32_t)0, b = a, c = a, word;
-    uint32_t at = 0;
-    for (; at + 8 <= shortest; at += 8) {
-        memcpy(&word, data + at, 8);
-        a = _mm_crc32_u64(a, word);
-        memcpy(&word, second + at, 8);
-        b = _mm_crc32_u64(b, word);
-        memcpy(&word, third + at, 8);
-        c = _mm_crc32_u64(c, word);
-    }
-    crcs[0] = ~by_instruction((uint32_t)a, data + at, bytes[0] - at);
-    crcs[1] = ~by_instruction((uint32_t)b, second + at, bytes[1] - at);
-    crcs[2] = ~by_instruction((uint32_t)c, third + at, bytes[2] - at);
-}
-
 static int has_instruction(void)
 {
-    return __builtin_cpu_supports("sse4.2");
+    return __builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("pclmul");
 }
 #else
 #define by_instruction by_table
-
-#define side_by_side(data, bytes, crcs) (void)0
 
 static int has_instruction(void)
 {
@@ -155,17 +155,6 @@ uint32_t binlog_crc32c(uint32_t crc, const uint8_t *data, size_t bytes)
 {
     crc = ~crc;
     return ~(has_instruction() ? by_instruction(crc, data, bytes) : by_table(crc, data, bytes));
-}
-
-/* The CRCs of three runs that follow one another: in little more time than that of one, if they are short. */
-void binlog_crc32c_three(const uint8_t *data, const uint32_t *bytes, uint32_t *crcs)
-{
-    if (has_instruction()) {
-        side_by_side(data, bytes, crcs);
-        return;
-    }
-    for (int i = 0; i < 3; data += bytes[i++])
-        crcs[i] = ~by_table(~(uint32_t)0, data, bytes[i]);
 }
 
 /* The CRC of the last `bytes` of some data, from the CRC of it all and of what comes before them; or, for that is the same

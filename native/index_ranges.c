@@ -76,44 +76,12 @@ static uint64_t whole_records(const uint8_t *data, uint64_t bytes)
     return reached == bytes ? records : 0;
 }
 
-#define SIDE_BY_SIDE_BYTES_MAX 2048
-
-/* CRCs of ranges that were computed together, for one alone keeps the processor waiting. */
-struct range_crcs {
-    uint32_t crcs[3];
-    int count, used;
-};
-
-/* The CRC of an entry's range of `length` bytes, which lies at `data`.  left: bytes from there on.  more: entries. */
-static uint32_t range_crc(struct range_crcs *known, const uint8_t *entry, int64_t more, const uint8_t *data, size_t length,
-                          size_t left)
-{
-    uint32_t sizes[3];
-    uint64_t together = 0;
-
-    if (known->used < known->count)
-        return known->crcs[known->used++];
-    if (more < 3 || length > SIDE_BY_SIDE_BYTES_MAX)
-        return binlog_crc32c(0, data, length);
-    for (int i = 0; i < 3; i++, entry += INDEX_ENTRY_BYTES) {
-        sizes[i] = get_u32(entry + INDEX_ENTRY_RANGE_BYTES);
-        together += sizes[i];
-    }
-    if (together > left || sizes[1] > SIDE_BY_SIDE_BYTES_MAX || sizes[2] > SIDE_BY_SIDE_BYTES_MAX)
-        return binlog_crc32c(0, data, length);
-    binlog_crc32c_three(data, sizes, known->crcs);
-    known->count = 3;
-    known->used = 1;
-    return known->crcs[0];
-}
-
 /* How many entries, from the first one of `entries` on, follow from `state` and one another and lie within `bytes`, and
  * how far the data are what they say; `state` moves along.  data: of the log file, from `state->end` on; NULL to look at
  * the entries alone. */
 int64_t binlog_index_verify(const uint8_t *entries, int64_t count, const uint8_t *data, size_t bytes,
                             struct binlog_index_state *state)
 {
-    struct range_crcs known = {.count = 0, .used = 0};
     uint64_t at = 0;
     int64_t done = 0;
 
@@ -133,8 +101,7 @@ int64_t binlog_index_verify(const uint8_t *entries, int64_t count, const uint8_t
         if (length > bytes - at)
             break;
         state->stop = BINLOG_INDEX_CRC;
-        if (data && range_crc(&known, entries, count - done, data + at, length, bytes - at) !=
-                        get_u32(entries + INDEX_ENTRY_RANGE_CRC))
+        if (data && binlog_crc32c(0, data + at, length) != get_u32(entries + INDEX_ENTRY_RANGE_CRC))
             break;
         state->stop = BINLOG_INDEX_RECORDS;
         if (data && whole_records(data + at, length) != records)
