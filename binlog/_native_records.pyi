@@ -3,22 +3,21 @@
 from typing import Any, Self
 
 def read_records(
-    fd: int, offset: int, bytes: int, to_tail: int, record_bytes_max: int, count_max: int, /
-) -> tuple[bytes, bytes, int]: ...
-def wait_and_read(
-    known: int, bell: int, timeout_ns: int, offset: int, record_bytes_max: int, /
-) -> tuple[bytes, bytes, int] | int: ...
-def read_verified(
-    fd: int,
+    reading: int,
     offset: int,
     size: int,
     to_tail: int,
-    record_bytes_max: int,
-    state: int,
-    entries: bytes,
-    first: int,
+    count_max: int,
+    buffer: bytes | None,
+    verify: bool,
     /,
-) -> tuple[tuple[bytes, bytes, int], int]: ...
+) -> tuple[int, bytes, bytes, int] | int: ...
+def part_of_records(
+    offset: int, data: bytes, start: int, size: int, record_bytes_max: int, count_max: int, /
+) -> tuple[int, bytes, bytes, int] | None: ...
+def wait_and_read(
+    known: int, bell: int, timeout_ns: int, offset: int, record_bytes_max: int, /
+) -> tuple[int, bytes, bytes, int] | int: ...
 def spread_records(values: Any, bounds: Any, /) -> tuple[bytes, bytes] | None: ...
 def gather_records(data: Any, offsets: Any, /) -> tuple[bytes, bytes] | None: ...
 def pack_messages(

@@ -269,7 +269,7 @@ static int fill_module(PyObject *module)
 
 static PyMethodDef module_methods[] = {
     {"read_records", binlog_read_records, METH_VARARGS, "See native/read.c."},
-    {"read_verified", binlog_read_verified, METH_VARARGS, "See native/read.c."},
+    {"part_of_records", binlog_part_of_records, METH_VARARGS, "See native/read.c."},
     {"frame_records", binlog_frame_records, METH_VARARGS, "See native/many.c."},
     {"spread_records", binlog_spread_records, METH_VARARGS, "See native/many.c."},
     {"gather_records", binlog_gather_records, METH_VARARGS, "See native/many.c."},

@@ -19,6 +19,7 @@ int binlog_fork_setup(void);
 uint32_t binlog_fork_generation(void);
 int binlog_fd_open(int directory, const char *name, int flags);
 int binlog_fd_close(int fd);
+int binlog_fd_close_own(int fd, uint64_t device, uint64_t inode);
 uint64_t binlog_fd_serial(int fd);
 int binlog_fd_close_serial(int fd, uint64_t serial);
 
@@ -46,6 +47,7 @@ int binlog_bytes_locked(int fd, int64_t first, int64_t count);
 
 /* file_status.c: what a file is */
 int64_t binlog_filesystem(int fd);
+int binlog_has_name(int directory, const char *name);
 
 /* commit.c: one commit to an open file */
 enum binlog_commit_step {
@@ -96,6 +98,8 @@ struct binlog_index_state {
     uint32_t seed; /* of the checksums of entries */
     uint32_t crc;  /* going on from what it was, of all that entries were made for */
 };
+enum binlog_index_key { BINLOG_INDEX_BY_END = 0, BINLOG_INDEX_BY_OFFSET, BINLOG_INDEX_BY_SEQUENCE, BINLOG_INDEX_BY_TIME };
+uint64_t binlog_index_search(int fd, uint32_t seed, int key, uint64_t value, uint64_t low, uint64_t count);
 int64_t binlog_index_build(const uint8_t *data, size_t bytes, int to_end, struct binlog_index_state *state,
                            uint8_t *entries, int64_t count_max);
 int64_t binlog_index_verify(const uint8_t *entries, int64_t count, const uint8_t *data, size_t bytes,
@@ -112,6 +116,22 @@ struct binlog_place {
     int64_t changed_ns, looked_ns; /* the directory's time of change, and when the name was looked up */
 };
 int binlog_fd_is(int fd, uint64_t device, uint64_t inode);
+int binlog_fd_is_named(int fd, uint64_t device, uint64_t inode, uint64_t *file_bytes);
+
+/* read.c: an open log file as a reader has it, and its index.  Python fills it in. */
+struct binlog_reading {
+    uint64_t device, inode; /* the file's */
+    uint64_t index_device, index_inode;
+    int fd;
+    int index_fd; /* -1 for none */
+    uint32_t record_bytes_max;
+    struct binlog_index_state ranges; /* `end`: where the range of the entry `number` starts, UINT64_MAX where none is known */
+    uint64_t number;
+    uint64_t passed, passed_number; /* so many entries tell of ranges that end at or before `passed` */
+    uint64_t first, at_hand;        /* which entries these are */
+    uint8_t entries[20480];
+};
+enum binlog_read_outcome { BINLOG_READ_NO_INDEX = 0, BINLOG_READ_DAMAGED, BINLOG_READ_CUT };
 
 /* An open log file, as its writers in one process know it.  Python fills it in under the file's lock. */
 struct binlog_file {
@@ -228,7 +248,13 @@ int binlog_header_look(struct binlog_known *known);
 int binlog_header_peek(const struct binlog_known *known, struct binlog_known *now);
 
 /* scan.c: records in a run of bytes */
-enum binlog_scan_stop { BINLOG_SCAN_END = 0, BINLOG_SCAN_SHORT, BINLOG_SCAN_LENGTH, BINLOG_SCAN_LARGE };
+enum binlog_scan_stop {
+    BINLOG_SCAN_END = 0,
+    BINLOG_SCAN_SHORT,
+    BINLOG_SCAN_LENGTH,
+    BINLOG_SCAN_LARGE,
+    BINLOG_SCAN_MORE /* no scan's: see read.c */
+};
 int64_t binlog_scan(const uint8_t *data, size_t bytes, uint64_t to_tail, uint32_t record_bytes_max, uint32_t *offsets,
                     int64_t count_max, uint64_t *consumed, int *stop);
 

@@ -35,3 +35,12 @@ int64_t binlog_filesystem(int fd)
     struct statfs status;
     return fstatfs(fd, &status) == 0 ? (int64_t)(uint32_t)status.f_type : -errno;
 }
+
+/* 1 if anything in the directory has the name, 0 if nothing has; -errno. */
+int binlog_has_name(int directory, const char *name)
+{
+    struct stat status;
+    if (fstatat(directory, name, &status, AT_SYMLINK_NOFOLLOW) == 0)
+        return 1;
+    return errno == ENOENT ? 0 : -errno;
+}

@@ -36,11 +36,16 @@ static uint32_t generation;
 
 /* Closes a descriptor that is still what was opened: a program that closed all it had, as a daemon does, may have given its
  * number to a file of its own. */
+int binlog_fd_close_own(int fd, uint64_t device, uint64_t inode)
+{
+    if (!binlog_fd_is(fd, device, inode))
+        return 0;
+    return close(fd) == 0 ? 0 : -errno;
+}
+
 static int close_own(const struct entry *entry)
 {
-    if (!binlog_fd_is(entry->fd, entry->device, entry->inode))
-        return 0;
-    return close(entry->fd) == 0 ? 0 : -errno;
+    return binlog_fd_close_own(entry->fd, entry->device, entry->inode);
 }
 
 static void start_generation(void)

@@ -20,7 +20,6 @@
 #include <unistd.h>
 
 #include "big_endian.h"
-#include "file_status.h"
 #include "index_ranges.h"
 
 #define AGE_NS_MAX ((int64_t)1000000000)
@@ -133,12 +132,10 @@ static int entries_add_gap(struct entries *entries, struct range *gap)
 static int find_end(const struct binlog_file *file, struct binlog_index *index, uint64_t tail)
 {
     uint64_t file_bytes;
-    int named;
     uint8_t last[INDEX_ENTRY_BYTES];
 
-    if (!binlog_fd_is(index->fd, index->device, index->inode)) /* closed behind our back: another file has its number */
-        return -ESTALE;
-    if (file_status(index->fd, &file_bytes, &named) != 0 || !named)
+    /* Removed, or closed behind our back, so that another file has its number. */
+    if (!binlog_fd_is_named(index->fd, index->device, index->inode, &file_bytes))
         return -ESTALE;
     if (file_bytes == index->file_bytes)
         return 0;

@@ -5,6 +5,8 @@
 #include "binlog.h"
 #include "layout.h"
 
+#include <unistd.h>
+
 void index_entry_pack(uint8_t *at, uint32_t seed, const struct index_facts *facts)
 {
     put_u64(at + INDEX_ENTRY_SEQUENCE, facts->sequence);
@@ -19,6 +21,49 @@ void index_entry_pack(uint8_t *at, uint32_t seed, const struct index_facts *fact
 int index_entry_holds(const uint8_t *at, uint32_t seed)
 {
     return get_u32(at + INDEX_ENTRY_ENTRY_CRC) == binlog_crc32c(seed, at, INDEX_ENTRY_ENTRY_CRC);
+}
+
+/* So many damaged entries in a row are looked past for a sound one. */
+#define DAMAGED_MAX 64
+
+static uint64_t key_of(const uint8_t *entry, int key)
+{
+    switch (key) {
+    case BINLOG_INDEX_BY_OFFSET:
+        return get_u64(entry + INDEX_ENTRY_OFFSET);
+    case BINLOG_INDEX_BY_SEQUENCE:
+        return get_u64(entry + INDEX_ENTRY_SEQUENCE);
+    case BINLOG_INDEX_BY_TIME:
+        return get_u64(entry + INDEX_ENTRY_TIME_NS);
+    default:
+        return get_u64(entry + INDEX_ENTRY_OFFSET) + get_u32(entry + INDEX_ENTRY_RANGE_BYTES);
+    }
+}
+
+/* Reads the first entry from `number` on that has its checksum; whether there is one near. */
+static int read_sound(int fd, uint32_t seed, uint64_t number, uint64_t count, uint8_t *entry)
+{
+    for (uint64_t end = number + DAMAGED_MAX; number < end && number < count; number++)
+        if (pread(fd, entry, INDEX_ENTRY_BYTES, (off_t)(INDEX_HEADER_BYTES + number * INDEX_ENTRY_BYTES)) ==
+                INDEX_ENTRY_BYTES &&
+            index_entry_holds(entry, seed))
+            return 1;
+    return 0;
+}
+
+/* How many of `count` entries have a key that is not greater than `value`: `low` at least.  A damaged entry counts as having
+ * that of the next sound one, and as beyond everything if none is near. */
+uint64_t binlog_index_search(int fd, uint32_t seed, int key, uint64_t value, uint64_t low, uint64_t count)
+{
+    uint8_t entry[INDEX_ENTRY_BYTES];
+    for (uint64_t high = count; low < high;) {
+        uint64_t middle = low + (high - low) / 2;
+        if (read_sound(fd, seed, middle, count, entry) && key_of(entry, key) <= value)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
 }
 
 /* The bytes of as many records from the start of `data` as one range takes; 0 where `data` ends before that is known. */

@@ -19,7 +19,7 @@
 struct found {
     uint64_t device, inode, file_bytes;
     int64_t changed_s;
-    uint32_t changed_ns;
+    uint32_t changed_ns, links;
 };
 
 /* 0 or -errno.  name: "" for the descriptor itself.  The times of a log file are not asked for: see file_status.c. */
@@ -30,13 +30,13 @@ static int find(int at, const char *name, unsigned wanted, struct found *found)
     const int flags = AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW;
     if (statx(at, name, flags, wanted, &known) == 0 && (known.stx_mask & wanted) == wanted) {
         *found = (struct found){makedev(known.stx_dev_major, known.stx_dev_minor), known.stx_ino, known.stx_size,
-                                known.stx_ctime.tv_sec, known.stx_ctime.tv_nsec};
+                                known.stx_ctime.tv_sec, known.stx_ctime.tv_nsec, known.stx_nlink};
         return 0;
     }
     if (fstatat(at, name, &status, flags) != 0)
         return -errno;
     *found = (struct found){status.st_dev, status.st_ino, (uint64_t)status.st_size, status.st_ctim.tv_sec,
-                            (uint32_t)status.st_ctim.tv_nsec};
+                            (uint32_t)status.st_ctim.tv_nsec, (uint32_t)status.st_nlink};
     return 0;
 }
 
@@ -45,6 +45,16 @@ int binlog_fd_is(int fd, uint64_t device, uint64_t inode)
 {
     struct found found;
     return fd >= 0 && find(fd, "", STATX_INO, &found) == 0 && found.device == device && found.inode == inode;
+}
+
+/* The same, and whether the file still has a name; its size. */
+int binlog_fd_is_named(int fd, uint64_t device, uint64_t inode, uint64_t *file_bytes)
+{
+    struct found found;
+    if (fd < 0 || find(fd, "", STATX_INO | STATX_SIZE | STATX_NLINK, &found) != 0)
+        return 0;
+    *file_bytes = found.file_bytes;
+    return found.device == device && found.inode == inode && found.links > 0;
 }
 
 /* The same of an open file, whose size is remembered. */

@@ -66,7 +66,7 @@ PyObject *binlog_wait_and_read(PyObject *module, PyObject *args)
     if (!woken.count)
         return PyLong_FromLong(result);
     PyObject *data = PyBytes_FromStringAndSize((const char *)woken.data, woken.bytes);
-    PyObject *found = binlog_found(data, woken.places, woken.count, woken.stop);
+    PyObject *found = binlog_found(offset, data, woken.places, woken.count, woken.stop);
     if (found)
         *known = woken.now;
     return found;

@@ -55,6 +55,7 @@ ENTRY_BYTES = INDEX_ENTRY.size
 _WORDS = 5
 assert INDEX_ENTRY.format == ">QQQIIII"
 _ENTRY_CRC = INDEX_ENTRY.offset("entry_crc")
+_HEADER_START = INDEX_HEADER.pack({"number": 0, "uuid": bytes(16)})[: INDEX_HEADER.offset("number")]
 
 
 class IndexEntry(NamedTuple):
@@ -120,7 +121,7 @@ def entry_columns(entries: bytes | memoryview) -> tuple[array[int], array[int], 
 
 def pack_header(*, number: int, uuid: bytes) -> bytes:
     """An index's header."""
-    return INDEX_HEADER.pack({"number": number, "uuid": uuid})
+    return _HEADER_START + number.to_bytes(4, "big") + uuid
 
 
 def entry_count(file_bytes: int) -> int:

@@ -31,10 +31,6 @@ _LOOK_SECONDS_MIXED = 0.05
 # How often a reader at the end of an open file sees that the file and the directory are still there.
 _THERE_SECONDS = 1.0
 
-# A batch's offsets have 32 bits, and one record may be 2 GiB long.
-_RECORDS_MOST = 1 << 30
-_BYTES_MOST = 1 << 30
-
 
 class Cursor:
     """See the module.  It owns the directory and the files it opens."""
@@ -57,19 +53,24 @@ class Cursor:
                 raise ValueError(f"sequence {start.number}: the log has no records so far")
             self._start = Start.BEGINNING
 
-    def read(self, records_max: int, bytes_max: int) -> Found | None:
+    def read(self, records_max: int, bytes_max: int, buffer: bytes | None = None) -> Found | None:
         """The next records of one file, or None where there are none now; `advance` then goes on behind them.
 
+        buffer: bytes that nobody else has: they may be written over, and be the data.
         See Reader.read_batch for what is raised.
         """
-        place = self._ready_place()
-        if place is not None and self._open_lost():
-            place = self._ready_place()
-        if place is None:
-            return None
-        self._read_from = place
-        records_max, bytes_max = min(records_max, _RECORDS_MOST), min(bytes_max, _BYTES_MOST)
-        return place.file.read(place.offset, place.sequence, records_max=records_max, bytes_max=bytes_max)
+        try:
+            place = self._place
+            if place is None or place.offset >= place.file.known.tail:
+                place = self._find_ready()
+                if place is None:
+                    return None
+            self._read_from = place
+            return place.file.read(place.offset, place.sequence, records_max, bytes_max, buffer)
+        except (CorruptError, AccessError):
+            if not self._open_lost():  # what was read is of another file
+                raise
+        return self.read(records_max, bytes_max)
 
     def advance(self, offset: int, sequence: int | None) -> None:
         """Go on to `offset`, behind some of the records last read."""
@@ -83,7 +84,12 @@ class Cursor:
 
     def ready(self) -> bool:
         """Whether `read` would return records, or raise."""
-        return self._ready_place() is not None
+        try:
+            return self._find_ready() is not None
+        except (CorruptError, AccessError):
+            if not self._open_lost():
+                raise
+        return self._find_ready() is not None
 
     @property
     def finished(self) -> bool:
@@ -141,14 +147,6 @@ class Cursor:
             self._place.file.close()
         self._late.close()
         self.directory.close()
-
-    def _ready_place(self) -> Place | None:
-        try:
-            return self._find_ready()
-        except (CorruptError, AccessError):
-            if not self._open_lost():  # what was read is of another file
-                raise
-        return self._find_ready()
 
     def _find_ready(self) -> Place | None:
         while True:
@@ -259,6 +257,7 @@ class Cursor:
         if place.file.archived:
             place.file.close()  # nobody adds to it, and it keeps a frame in memory
         else:
+            place.file.rest()
             self._late.add(place)
 
     def _open(self, number: int) -> FileReader:

@@ -28,7 +28,15 @@ from binlog.log.opened_file import OpenedFile
 from binlog.log.witnesses import Following, believe_status, believe_tail
 from binlog.storage.boot import boot_id
 from binlog.storage.file_access import FileAccess, access_like, access_of_directory
-from binlog.storage.files import content_bytes, list_names, open_directory, open_file, open_named_directory
+from binlog.storage.files import (
+    content_bytes,
+    has_name,
+    list_names,
+    open_directory,
+    open_file,
+    open_named_directory,
+    open_regular,
+)
 from binlog.storage.identity import AT_FDCWD, Identity, close_own, identity_of, is_identity
 
 # Of the numbers that a listing lacks, so many are looked for: a log has no gaps, so there is hardly ever one.
@@ -42,6 +50,8 @@ class LogDirectory:
     """A directory held open, so that no name is looked up in another one; see `check_there` for one that was moved.
 
     A forked child may go on using it: it has no lock, and its one position, that of a listing, is never used.
+
+    absolute: the path from the root, where the directory was when it was opened.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -50,7 +60,7 @@ class LogDirectory:
         self.fd = open_named_directory(self.path)
         self.identity = identity_of(self.fd)
         # Not normalized: `link/..` is not where the link is.
-        self._absolute = self.path if os.path.isabs(self.path) else os.path.join(os.getcwd(), self.path)
+        self.absolute = self.path if os.path.isabs(self.path) else os.path.join(os.getcwd(), self.path)
         self._root = os.stat("/")
 
     @property
@@ -65,7 +75,7 @@ class LogDirectory:
         """
         if not self.intact:
             try:
-                fd = open_directory(self._absolute)
+                fd = open_directory(self.absolute)
             except AccessError as error:
                 raise GoneError(f"{self.path}: the directory is not there any more") from error
             if identity_of(fd) != self.identity:
@@ -85,7 +95,7 @@ class LogDirectory:
 
     def _at_path(self) -> Identity | None:
         try:
-            status = os.stat(self._absolute)
+            status = os.stat(self.absolute)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError:
@@ -95,16 +105,16 @@ class LogDirectory:
     def place_of(self, name: str) -> tuple[int, str]:
         """From where, and by what name, the compiled code looks for a file: by its path, if that can be followed."""
         try:
-            status = os.stat(self._absolute)
+            status = os.stat(self.absolute)
         except OSError:
             return self.fd, name
         followed = Identity(status.st_dev, status.st_ino) == self.identity
-        return (AT_FDCWD, os.path.join(self._absolute, name)) if followed else (self.fd, name)
+        return (AT_FDCWD, os.path.join(self.absolute, name)) if followed else (self.fd, name)
 
     def check_leads_to(self, number: int, identity: Identity) -> bool:
         """As `leads_to`, by way of the path.  Raises: GoneError, as `check_there`."""
         with suppress(OSError):
-            status = os.stat(os.path.join(self._absolute, log_file_name(number)), follow_symlinks=False)
+            status = os.stat(os.path.join(self.absolute, log_file_name(number)), follow_symlinks=False)
             if Identity(status.st_dev, status.st_ino) == identity:
                 return True
         self.check_there()
@@ -183,15 +193,20 @@ class LogDirectory:
     def opened(self, number: int) -> OpenedFile:
         """A log file to read, or its archive.  Raises: as `open`; CorruptError for an archive."""
         try:
-            return OpenedFile(self.open(number), self.file_path(number))
+            return self._opened(number)
         except NotFoundError:
             pass
         path = os.path.join(self.path, archive_file_name(number))
         try:
             fd = open_file(self.fd, archive_file_name(number), path, writable=False)
         except NotFoundError:
-            return OpenedFile(self.open(number), self.file_path(number))
+            return self._opened(number)
         return OpenedFile.of_archive(fd, path)
+
+    def _opened(self, number: int) -> OpenedFile:
+        path = self.file_path(number)
+        fd, status = open_regular(self.fd, log_file_name(number), path, writable=False)
+        return OpenedFile(fd, path, identity=Identity(status.st_dev, status.st_ino))
 
     def open(self, number: int, *, writable: bool = False) -> int:
         """A descriptor of a log file that is none of an archive.  Raises: NotFoundError; AccessError."""
@@ -207,11 +222,7 @@ class LogDirectory:
 
     def has(self, name: str) -> bool:
         """Whether anything has the name."""
-        try:
-            os.stat(name, dir_fd=self.fd, follow_symlinks=False)
-        except FileNotFoundError:
-            return False
-        return True
+        return has_name(self.fd, name, self.path)
 
     def read_header(self, number: int) -> LogHeader:
         """The checked header of a log file.  Raises: NotFoundError, CorruptError, VersionError, AccessError."""

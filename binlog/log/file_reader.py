@@ -20,15 +20,32 @@ from binlog.log.known_header import KnownHeader
 from binlog.log.large_record import too_large
 from binlog.log.opened_file import OpenedFile
 from binlog.log.verification import Verification
-from binlog.storage.content import LostFrameError
+from binlog.storage.content import LostFrameError, Unpacked
 from binlog.storage.doorbell import Doorbell
 from binlog.storage.files import read_whole_at
-from binlog.storage.records import Stop, read_and_scan, scan
+from binlog.storage.record_reading import FoundAt
+from binlog.storage.records import Stop, scan
 
 # The one place, four bytes, that a scan gives that found no record: where it began.
 _NO_PLACES = 4
 
 _Found = TypeVar("_Found")
+
+
+class _UnpackedRecords:
+    """Reads the records of an archive, whose frames have checksums of their own."""
+
+    def __init__(self, content: Unpacked, path: str, record_bytes_max: int) -> None:
+        self._content = content
+        self._path = path
+        self._record_bytes_max = record_bytes_max
+
+    def read(self, offset: int, size: int, to_tail: int, records_max: int, buffer: object) -> FoundAt:
+        """As Verification.read."""
+        del buffer
+        data = read_whole_at(self._content, min(size, to_tail), offset, self._path)
+        found = scan(data, to_tail, self._record_bytes_max, records_max)
+        return offset, data, bytes(found.offsets), found.stop
 
 
 class FileReader:
@@ -42,19 +59,15 @@ class FileReader:
         self._directory = directory
         self._record_bytes_max = record_bytes_max
         self._doorbell: Doorbell | None = None
-        self._verification: Verification | None = None
+        self._records: Verification | _UnpackedRecords | None = None
+        self._verify = verify
         self._opened: OpenedFile | None = None  # what `close` finds where opening fails
         self._opened = directory.opened(number)
         self.identity = self._opened.identity
         self.path = self._opened.path
         self.content = self._opened.content
         self.known = KnownHeader(number, self.path, directory.believe)
-        self.known.begin(self.content)
-        if verify and isinstance(self.content, int):
-            # Each frame of an archive has a checksum, which is compared whenever it is read.
-            self._verification = Verification(
-                directory, self.header, self.content, self.path, record_bytes_max=record_bytes_max
-            )
+        self.known.begin(self.content, self.identity)
 
     @property
     def header(self) -> LogHeader:
@@ -89,28 +102,28 @@ class FileReader:
         """
         bell, seen = self.doorbell_and_seen()
         found = bell.wait_and_read(self.known.address, seen, timeout, offset, self._record_bytes_max)
-        if found is None:
-            return None
-        return self.number, offset, found[0], found[1], sequence
+        return None if found is None else (self.number, *found[:3], sequence)
 
-    def read(self, offset: int, sequence: int | None, *, records_max: int, bytes_max: int) -> Found:
+    def read(
+        self, offset: int, sequence: int | None, records_max: int, bytes_max: int, buffer: bytes | None = None
+    ) -> Found:
         """The records from `offset` on, one at least where the tail is beyond it and nothing is damaged.
 
         bytes_max: what to read, in bytes, but for a record that alone is larger.
+        buffer: bytes that nobody else has: they may be written over, and be the data.
         Raises: CorruptError; FullError for a record over the limit.  What precedes it was returned before.
         """
-        to_tail = self.known.tail - offset
-        size = min(max(bytes_max, LENGTH_BYTES), to_tail)
-        data, places, stop = self._read(offset, size, to_tail, records_max)
+        known = self.known
+        to_tail = known.tail - offset
+        records = self._records or self._make_records()
+        _, data, places, stop = records.read(offset, max(bytes_max, LENGTH_BYTES), to_tail, records_max, buffer)
         if len(places) == _NO_PLACES and stop == Stop.SHORT and len(data) >= LENGTH_BYTES:
             # A record larger than bytes_max: its length was checked by the scan, so this read is of the right size.
             size = LENGTH_BYTES + int.from_bytes(data[:LENGTH_BYTES], "big")
-            data, places, stop = self._read(offset, size, to_tail, 1)
+            _, data, places, stop = records.read(offset, size, to_tail, 1, None)
         if len(places) == _NO_PLACES and to_tail:
             self._refuse(stop, data, offset)
-        if self.known.closed and offset >= self.header.own_tail:
-            sequence = None  # another program added it after the close
-        return self.number, offset, data, places, sequence
+        return self.number, offset, data, places, None if offset >= known.late_from else sequence
 
     def sequence_at(self, offset: int) -> int | None:
         """The sequence number of the record that starts at `offset`, or would: that place may be the tail.
@@ -195,8 +208,15 @@ class FileReader:
         finally:
             index.close()
 
+    def rest(self) -> None:
+        """Give back what `read` holds, until it is used again."""
+        if isinstance(self._records, Verification):
+            self._records.close_index()
+        self._records = None
+
     def close(self) -> None:
         """Give the file back."""
+        self.rest()
         if self._doorbell is not None:
             self._doorbell.close()
         if self._opened is not None:
@@ -206,17 +226,21 @@ class FileReader:
     def __del__(self) -> None:
         self.close()
 
-    def _read(self, offset: int, size: int, to_tail: int, records_max: int) -> tuple[bytes, bytes, int]:
-        limit = self._record_bytes_max
-        if self._verification is not None:
-            found = self._verification.read(offset + to_tail, offset, size, records_max)
-            if found is not None and len(found[1]) > _NO_PLACES:
-                return found
-        if isinstance(self.content, int):
-            return read_and_scan(self.content, offset, size, to_tail, limit, records_max, self.path)
-        data = read_whole_at(self.content, size, offset, self.path)
-        scanned = scan(data, to_tail, limit, records_max)
-        return data, bytes(scanned.offsets), scanned.stop
+    def _make_records(self) -> Verification | _UnpackedRecords:
+        if not isinstance(self.content, int):
+            self._records = _UnpackedRecords(self.content, self.path, self._record_bytes_max)
+        else:
+            self._records = Verification(
+                self._directory,
+                self.header,
+                self.content,
+                self.identity,
+                self.path,
+                seed=self.known.seed,
+                record_bytes_max=self._record_bytes_max,
+                verify=self._verify,
+            )
+        return self._records
 
     def _refuse(self, stop: int, data: bytes, offset: int) -> None:
         if stop == Stop.LARGE:

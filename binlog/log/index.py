@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import time
-from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -34,9 +33,8 @@ from binlog.format.record import LENGTH_BYTES
 from binlog.log.believed_times import believed_ns
 from binlog.storage.content import Content
 from binlog.storage.files import flags_to_open, read_at, sync
-from binlog.storage.ranges import Ranges, RangeStop
+from binlog.storage.ranges import IndexKey, Ranges, RangeStop, count_through
 
-_INFINITE = 1 << 64
 # So many damaged entries in a row are looked past for a sound one.
 _DAMAGED_MAX = 64
 _VERSION_AT = INDEX_HEADER.offset("version")
@@ -101,15 +99,6 @@ class Index:
                 return number, entry
         return None
 
-    def key(self, name: str) -> Callable[[int], int]:
-        """What to search entries by: a field's value, or that of the next sound entry for one that is damaged."""
-
-        def value(index: int) -> int:
-            found = self.sound(index)
-            return _INFINITE if found is None else int(getattr(found[1], name))
-
-        return value
-
     def entries(self, first: int, count: int) -> bytes:
         """The bytes of some entries."""
         data = read_at(self._fd, min(count, self.count - first) * ENTRY_BYTES, entry_offset(first), self._path)
@@ -121,7 +110,11 @@ class Index:
 
     def count_before(self, offset: int) -> int:
         """How many entries tell of ranges that end at or before an offset."""
-        return bisect_right(range(self.count), offset, key=self.key("end"))
+        return self.count_through(IndexKey.END, offset, self.count)
+
+    def count_through(self, key: IndexKey, value: int, count: int) -> int:
+        """How many of the first `count` entries have a key that is not greater than `value`."""
+        return count_through(self._fd, key, value, count, seed=self.seed)
 
     def close(self) -> None:
         """Give the descriptor back."""
@@ -181,20 +174,20 @@ class IndexSearch:
 
     def before(self, offset: int) -> IndexedPlace | None:
         """The last place known that is not beyond `offset`."""
-        return self._start_of(lambda index, count: bisect_right(range(count), offset, key=index.key("offset")) - 1)
+        return self._start_of(lambda index, count: index.count_through(IndexKey.OFFSET, offset, count) - 1)
 
     def before_sequence(self, sequence: int) -> IndexedPlace | None:
         """The last place known whose sequence is not higher than `sequence`."""
-        return self._start_of(lambda index, count: bisect_right(range(count), sequence, key=index.key("sequence")) - 1)
+        return self._start_of(lambda index, count: index.count_through(IndexKey.SEQUENCE, sequence, count) - 1)
 
     def after(self, offset: int) -> IndexedPlace | None:
         """The first place known that is beyond `offset`."""
-        place = self._start_of(lambda index, count: bisect_right(range(count), offset, key=index.key("offset")))
+        place = self._start_of(lambda index, count: index.count_through(IndexKey.OFFSET, offset, count))
         return place if place is not None and place.offset > offset else None
 
     def after_sequence(self, sequence: int) -> IndexedPlace | None:
         """The first place known whose sequence is higher."""
-        place = self._start_of(lambda index, count: bisect_right(range(count), sequence, key=index.key("sequence")))
+        place = self._start_of(lambda index, count: index.count_through(IndexKey.SEQUENCE, sequence, count))
         return place if place is not None and place.sequence > sequence else None
 
     def since(self, time_ns: int) -> IndexedPlace | None:
@@ -206,14 +199,14 @@ class IndexSearch:
         first = self._index.entry(0) if self._index is not None and self._index.count else None
         if first is None or first.time_ns < believed_ns(self._header.created_ns, time.time_ns()):
             return None
-        return self._start_of(lambda index, count: bisect_left(range(count), time_ns, key=index.key("time_ns")))
+        return self._start_of(lambda index, count: index.count_through(IndexKey.TIME_NS, time_ns - 1, count))
 
     def time_ns_at(self, offset: int) -> int | None:
         """When the record at `offset` was in the file, where the index knows and the file's bytes prove it."""
         count = self._count()
         if self._index is None or count == 0:
             return None
-        number = bisect_right(range(count), offset, key=self._index.key("offset")) - 1
+        number = self._index.count_through(IndexKey.OFFSET, offset, count) - 1
         proven = self._proven(number) if number >= 0 else None
         return None if proven is None or offset >= proven[0].end else proven[0].time_ns
 

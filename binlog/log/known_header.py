@@ -12,10 +12,11 @@ from collections.abc import Callable
 
 from binlog.errors import CorruptError
 from binlog.format.log_header import LOG_HEADER, Flag, LogHeader, block_seed, parse_log_header
+from binlog.format.ref import OFFSET_MAX
 from binlog.log.header_reading import settled_bytes
 from binlog.storage.content import Content
 from binlog.storage.failures import failure
-from binlog.storage.identity import Identity, identity_of, is_identity
+from binlog.storage.identity import Identity, is_identity
 from binlog.storage.native import ffi, lib
 
 _TAIL = LOG_HEADER.offset("tail")
@@ -32,12 +33,16 @@ class KnownHeader:
     believe: gives a header the status and the next number that are believed (witnesses.py).
     `begin` comes first.
     closed, next_number: as they were at the last look.
+    late_from: what lies there or farther on was added by another program after the close.
+    seed: of the checksums of the live block, the slots and the index's entries.
     address: of what the C knows, valid as long as this is.
     """
 
     _header: LogHeader
     closed: bool
     next_number: int
+    late_from: int
+    seed: int
 
     def __init__(self, number: int, path: str, believe: Callable[[LogHeader], LogHeader]) -> None:
         self._content: Content = -1
@@ -47,14 +52,17 @@ class KnownHeader:
         self._known = ffi.new("struct binlog_known *")
         self.address = int(ffi.cast("uintptr_t", self._known))
 
-    def begin(self, content: Content) -> None:
-        """Read it for the first time.  Raises: CorruptError; VersionError; AccessError."""
+    def begin(self, content: Content, identity: Identity) -> None:
+        """Read it for the first time; `identity` is of the file or archive.
+
+        Raises: CorruptError; VersionError; AccessError.
+        """
         header, data = settled_bytes(content, self._number, self._path)
         self._content = content
-        self._identity = identity_of(content) if isinstance(content, int) else Identity(0, 0)
+        self._identity = identity
         # Without a descriptor the C is unsure of everything, and asks us: an archive's header never changes.
         self._known.fd = content if isinstance(content, int) else -1
-        self._known.seed = block_seed(header.uuid, self._number)
+        self.seed = self._known.seed = block_seed(header.uuid, self._number)
         self._take(header, data)
 
     def look(self) -> int:
@@ -114,6 +122,7 @@ class KnownHeader:
         self._header = header = self._believe(header)
         self.closed = header.closed
         self.next_number = header.next_number
+        self.late_from = header.own_tail if header.closed else OFFSET_MAX
         known.bell_before = int.from_bytes(ffi.buffer(known.header)[_BELL : _BELL + 4], "big")
         known.tail = header.tail
         # Last: as long as these are the old ones, a next look is as good as this one, should Ctrl-C have ended it.

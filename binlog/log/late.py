@@ -41,6 +41,8 @@ class LateRecords:
 
     def look(self) -> Place | None:
         """A place where a late record lies, if there is one."""
+        if not self._left:
+            return None
         now = time.monotonic()
         if not self.mixed and now - self._looked < _LOOK_SECONDS:
             return None

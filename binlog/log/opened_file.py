@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING, Self
 
 from binlog.storage.content import Content
-from binlog.storage.identity import close_own, identity_of, is_identity
+from binlog.storage.identity import Identity, close_own, identity_of, is_identity
 
 if TYPE_CHECKING:
     from binlog.storage.archive_content import ArchiveContent
@@ -21,9 +21,11 @@ class OpenedFile:
 
     __slots__ = ("archive", "content", "fd", "identity", "path")
 
-    def __init__(self, fd: int, path: str, archive: ArchiveContent | None = None) -> None:
+    def __init__(
+        self, fd: int, path: str, archive: ArchiveContent | None = None, *, identity: Identity | None = None
+    ) -> None:
         self.fd = fd
-        self.identity = identity_of(fd)
+        self.identity = identity_of(fd) if identity is None else identity
         self.path = path
         self.archive = archive
         self.content: Content = fd if archive is None else archive

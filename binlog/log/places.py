@@ -78,9 +78,9 @@ def _entry_type(path: str) -> type[Entry]:
     return type("Entry", (Entry,), {"__slots__": (), "__module__": Entry.__module__, "_places": LogPlaces(path)})
 
 
-def entry_type(path: str | os.PathLike[str]) -> type[Entry]:
-    """Return the type of the entries of the log in a directory, which know their log."""
-    return _entry_type(os.path.abspath(path))
+def entry_type(path: str) -> type[Entry]:
+    """Return the type of the entries of the log in a directory, which know their log.  path: an absolute one."""
+    return _entry_type(path)
 
 
 def lag(path: str | os.PathLike[str], ref: Ref) -> Lag:

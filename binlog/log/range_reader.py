@@ -100,7 +100,7 @@ class RangeReader:
         """What no index tells of, up to `stop`; returns where that ends, and the sequence number there."""
         while at < stop:
             try:
-                found = self._file.read(at, sequence, records_max=_RECORDS_MAX, bytes_max=min(_BYTES_MAX, stop - at))
+                found = self._file.read(at, sequence, _RECORDS_MAX, min(_BYTES_MAX, stop - at))
             except LostFrameError as lost:
                 yield DamagedRange(at, lost.end, None)
                 at, sequence = lost.end, None

@@ -25,7 +25,12 @@ RECORD_BYTES_MAX = 64 << 20
 _RECORDS_MAX = 4096
 # Twice as much and half as much are slower (measured): this stays in the processor's cache.
 _BYTES_MAX = 1 << 18
+# Whoever opens a log for one record does not wait for much more.
+_BYTES_FIRST = 1 << 16
 _ENTRIES_A_TURN = 256
+# A batch's offsets have 32 bits, and one record may be 2 GiB long.
+_RECORDS_MOST = 1 << 30
+_BYTES_MOST = 1 << 30
 
 
 class Reader(BatchIterator):
@@ -60,12 +65,12 @@ class Reader(BatchIterator):
             raise ValueError(f"record_bytes_max is 0 to {RECORD_BYTES_FORMAT_MAX}, not {record_bytes_max}")
         start = place_from(start)
         self._path = os.fspath(path)
-        self._entry_type = entry_type(path)
+        directory = LogDirectory(path)
+        self._entry_type = entry_type(directory.absolute)
         super().__init__(Ref, self._entry_type)
-        self._cursor = Cursor(
-            LogDirectory(path), start, follow=follow, record_bytes_max=record_bytes_max, verify=verify
-        )
+        self._cursor = Cursor(directory, start, follow=follow, record_bytes_max=record_bytes_max, verify=verify)
         self._calls = Calls(self._cursor)
+        self._buffer: bytes | None = None  # the data that were loaded last
 
     if TYPE_CHECKING:
 
@@ -76,11 +81,15 @@ class Reader(BatchIterator):
         """Load the next records, of which `__next__` gives one after the other; whether there were any."""
         with self._calls:
             self._settle()
+            # Taken while it is written over: a signal handler may read from this reader too.
+            buffer, self._buffer = self._buffer, None
             # All that takes time comes before anything changes: Ctrl-C may strike anywhere in it.
-            found = self._cursor.read(_RECORDS_MAX, _BYTES_MAX)
+            found = self._cursor.read(_RECORDS_MAX, _BYTES_MAX if buffer else _BYTES_FIRST, buffer)
             if found is None:
+                self._buffer = buffer
                 return False
             self._load(*found)
+            self._buffer = found[2]
             return True
 
     def read_batch(self, *, records_max: int = _RECORDS_MAX, bytes_max: int = _BYTES_MAX) -> Batch:
@@ -94,7 +103,7 @@ class Reader(BatchIterator):
             raise ValueError("records_max and bytes_max are 1 or more")
         with self._calls:
             self._settle()
-            found = self._cursor.read(records_max, bytes_max)
+            found = self._cursor.read(min(records_max, _RECORDS_MOST), min(bytes_max, _BYTES_MOST))
             if found is None:
                 return _no_records(self._cursor.position)
             batch = Batch.of(found, self._entry_type)

@@ -71,6 +71,10 @@ Place = Ref | Sequence | Since | Start
 """What a reader may begin at."""
 
 
+# A union of them would be made again at each use.
+_PLACES = (Ref, Sequence, Since, Start)
+
+
 def place_from(start: object) -> Place:
     """Return the place to begin at, also of the text of a ref, and of the words 'beginning' and 'end'.
 
@@ -82,7 +86,7 @@ def place_from(start: object) -> Place:
             return words.get(start.lower()) or Ref.parse(start)
         except ValueError:
             raise ValueError(f"start is a ref such as '1:256', 'beginning' or 'end', not {start!r}") from None
-    if not isinstance(start, Ref | Sequence | Since | Start):
+    if not isinstance(start, _PLACES):
         raise TypeError(f"start is a Ref or its text, a Sequence, a Since or a Start, not {type(start).__name__}")
     if isinstance(start, Ref):
         start.validate()

@@ -53,7 +53,7 @@ class Doorbell:
 
     def wait_and_read(
         self, known: int, seen: int, timeout: float, offset: int, record_bytes_max: int
-    ) -> tuple[bytes, bytes, int] | None:
+    ) -> tuple[int, bytes, bytes, int] | None:
         """The same, and read the records from `offset` on, as native/wake.c says.  None: the caller looks for itself.
 
         known: the address of a `struct binlog_known`, which has the value seen, and takes over what was found.

@@ -139,16 +139,28 @@ def open_file(directory_fd: int, name: str, path: str, *, writable: bool) -> int
 
     For one that is to be locked see Descriptor.
     """
+    return open_regular(directory_fd, name, path, writable=writable)[0]
+
+
+def open_regular(directory_fd: int, name: str, path: str, *, writable: bool) -> tuple[int, os.stat_result]:
+    """As `open_file`, and what the file is."""
     try:
         fd = os.open(name, flags_to_open(writable=writable), dir_fd=directory_fd)
     except OSError as error:
         raise opening_failure(error.errno or 0, path) from error
     try:
-        check_regular(fd, path)
+        return fd, check_regular(fd, path)
     except BaseException:
         os.close(fd)
         raise
-    return fd
+
+
+def has_name(directory_fd: int, name: str, path: str) -> bool:
+    """Whether anything in the directory has the name.  Raises: AccessError."""
+    result = lib.binlog_has_name(directory_fd, name.encode(errors="surrogateescape"))
+    if result < 0:
+        raise failure(-result, path, f"looking for {name}")
+    return bool(result)
 
 
 def flags_to_open(*, writable: bool) -> int:
@@ -167,12 +179,13 @@ def opening_failure(number: int, path: str) -> BinlogError:
     return failure(number, path, "opening the file")
 
 
-def check_regular(fd: int, path: str) -> None:
-    """Raise AccessError where the file is a directory, a pipe or a device."""
+def check_regular(fd: int, path: str) -> os.stat_result:
+    """Return what the file is.  Raises: AccessError for a directory, a pipe or a device."""
     with own_errors(path, "opening the file"):
-        regular = stat.S_ISREG(os.fstat(fd).st_mode)
-    if not regular:
+        status = os.fstat(fd)
+    if not stat.S_ISREG(status.st_mode):
         raise AccessError(f"{path} is not a regular file", errno=errno.EINVAL, path=path)
+    return status
 
 
 def create_file(directory_fd: int, name: str, path: str, access: FileAccess | None = None) -> int:

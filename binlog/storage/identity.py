@@ -36,5 +36,4 @@ def is_identity(fd: int, identity: Identity) -> bool:
 
 def close_own(fd: int, identity: Identity) -> None:
     """Close a descriptor, unless it was closed behind our back: then its number belongs to someone else."""
-    if is_identity(fd, identity):
-        os.close(fd)
+    lib.binlog_fd_close_own(fd, identity.device, identity.inode)

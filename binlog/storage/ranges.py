@@ -6,8 +6,9 @@ import enum
 from typing import Any
 
 from binlog.format.index_file import ENTRY_BYTES
-from binlog.storage.failures import failure
-from binlog.storage.native import ffi, lib, read_verified
+from binlog.storage.native import ffi, lib
+
+_KEY_MAX = (1 << 64) - 1
 
 # How far a writer brings an index up to date by itself, in bytes of the log file.
 GAP_BYTES_MAX = int(lib.BINLOG_INDEX_GAP_BYTES)
@@ -24,20 +25,38 @@ class RangeStop(enum.IntEnum):
     RECORDS = lib.BINLOG_INDEX_RECORDS  # the CRC holds, and the records are not as many as the entry says
 
 
+class IndexKey(enum.IntEnum):
+    """What entries of an index are searched by: a field, or where the range ends."""
+
+    END = lib.BINLOG_INDEX_BY_END
+    OFFSET = lib.BINLOG_INDEX_BY_OFFSET
+    SEQUENCE = lib.BINLOG_INDEX_BY_SEQUENCE
+    TIME_NS = lib.BINLOG_INDEX_BY_TIME
+
+
+def count_through(fd: int, key: IndexKey, value: int, count: int, *, seed: int) -> int:
+    """How many of the first `count` entries of an index have a key that is not greater than `value`.
+
+    A damaged entry counts as having the key of the next sound one, and as beyond everything if none is near.
+    """
+    if value < 0:
+        return 0
+    found: int = lib.binlog_index_search(fd, seed, key, min(value, _KEY_MAX), 0, count)
+    return found
+
+
 class Ranges:
     """Goes through ranges that follow one another.
 
     end: where the next one starts.  sequence: of the record there; None for any.
     seed: of the checksums of entries (format/index_file.py).
-    by_bytes: an entry whose range holds is believed without its own checksum; its time is not to be used.
     """
 
     __slots__ = ("_state",)
 
-    def __init__(self, end: int, sequence: int | None, time_ns: int = 0, *, seed: int, by_bytes: bool = False) -> None:
+    def __init__(self, end: int, sequence: int | None, time_ns: int = 0, *, seed: int) -> None:
         self._state: Any = ffi.new("struct binlog_index_state *")
         self._state.time_ns = time_ns
-        self._state.by_bytes = by_bytes
         self._state.seed = seed
         self.move(end, sequence)
 
@@ -64,26 +83,6 @@ class Ranges:
         """The CRC-32C of all that entries were built for, which costs next to nothing once each range has its own."""
         crc: int = self._state.crc
         return crc
-
-    def read(
-        self, fd: int, size: int, to_tail: int, entries: bytes, first: int, record_bytes_max: int, path: str
-    ) -> tuple[tuple[bytes, bytes, int], int, RangeStop]:
-        """Read whole ranges of a file from `end` on, and verify them by the entries from the number `first` on.
-
-        size: bytes to read at most, but for one range that is larger, of a record that is allowed.
-        to_tail: bytes to the file's tail, beyond which no range is read.
-        Returns the bytes that hold, the places of their records and a `Stop`, as `records.read_and_scan` does; how many
-        entries hold; and why the next one does not.
-        """
-        address = int(ffi.cast("uintptr_t", self._state))
-        while True:
-            try:
-                found, done = read_verified(fd, self.end, size, to_tail, record_bytes_max, address, entries, first)
-            except InterruptedError:
-                continue  # by now the signal's handler has run
-            except OSError as error:
-                raise failure(error.errno or 0, path, "reading") from error
-            return found, done, RangeStop(self._state.stop)
 
     def build(self, data: bytes | bytearray | memoryview, *, to_end: bool) -> bytes:
         """Entries for the whole ranges that `data` holds, which lies at `end`; for all of it with `to_end`."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-from binlog.storage.failures import failure
-from binlog.storage.native import ffi, gather_records, lib, read_records, spread_records
+from binlog.storage.native import ffi, gather_records, lib, spread_records
 
 # Cleared, each page of an array would be touched, of which the records found mostly fill one.
 _uncleared = ffi.new_allocator(should_clear_after_alloc=False)
@@ -19,6 +18,7 @@ class Stop(enum.IntEnum):
     SHORT = lib.BINLOG_SCAN_SHORT  # a record leads past the bytes given
     LENGTH = lib.BINLOG_SCAN_LENGTH  # a length is negative or leads past the tail
     LARGE = lib.BINLOG_SCAN_LARGE  # a record is larger than the limit
+    MORE = lib.BINLOG_SCAN_MORE  # of what is read: these are records of whole ranges, more than was asked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,22 +42,6 @@ def scan(data: bytes | memoryview, to_tail: int, record_bytes_max: int, count_ma
     )
     view = memoryview(ffi.buffer(offsets, 4 * (count + 1))).cast("B").cast("I")
     return Scan(count, consumed[0], Stop(stop[0]), view)
-
-
-def read_and_scan(
-    fd: int, offset: int, size: int, to_tail: int, record_bytes_max: int, count_max: int, path: str
-) -> tuple[bytes, bytes, int]:
-    """Read up to `size` bytes of a file from `offset`, and find the complete records at their start.
-
-    Returns the bytes read, the places of the records in them (a `Scan`'s offsets, as bytes), and a `Stop` as a number.
-    """
-    while True:
-        try:
-            return read_records(fd, offset, size, to_tail, record_bytes_max, count_max)
-        except InterruptedError:
-            continue  # by now the signal's handler has run
-        except OSError as error:
-            raise failure(error.errno or 0, path, "reading") from error
 
 
 def spread(values: bytes | bytearray | memoryview, bounds: memoryview) -> tuple[bytes, memoryview]:

@@ -17,6 +17,7 @@ from binlog.errors import CorruptError
 from binlog.format.log_header import LOG_HEADER, Flag, LogHeader, new_log_header, parse_log_header
 from binlog.log.header_reading import check_header
 from binlog.log.known_header import KnownHeader
+from binlog.storage.identity import identity_of
 from binlog.storage.native import ffi, lib
 
 SAME, APPENDED, UNSURE = lib.BINLOG_LOOK_SAME, lib.BINLOG_LOOK_APPENDED, lib.BINLOG_LOOK_UNSURE
@@ -69,7 +70,7 @@ def _look(known: bytes, now: bytes) -> tuple[int, int, int, bytes]:
         struct.fd, struct.header, struct.tail = fd, known, header.tail
         reference = KnownHeader(header.number, "", _as_it_is)
         with _file(known) as (known_fd, _):
-            reference.begin(known_fd)
+            reference.begin(known_fd, identity_of(known_fd))
         struct.seed = reference._known.seed
         answer = lib.binlog_header_look(struct)
         return answer, struct.tail, struct.bell_before, ffi.buffer(struct.header)[:]
@@ -170,7 +171,7 @@ def test_nothing_is_believed_that_the_careful_look_would_not_believe(now: bytes)
 def _known(data: bytes) -> Iterator[tuple[KnownHeader, Callable[[bytes], None]]]:
     with _file(data) as (fd, path):
         known = KnownHeader(3, str(path), _as_it_is)
-        known.begin(fd)
+        known.begin(fd, identity_of(fd))
 
         def rewrite(data: bytes) -> None:
             with path.open("r+b") as file:

@@ -162,3 +162,72 @@ def test_the_limit_of_a_record_is_told_before_its_bytes_are_read(tmp_path: Path)
         with pytest.raises(FullError):
             next(reader)
     assert [len(entry.data) for entry in Reader(tmp_path, record_bytes_max=300_000)] == [5, 300_000, 5]
+
+
+def _make_large(log: Path) -> list[Ref]:
+    with Writer(log) as writer:
+        return [ref for _ in range(20) for ref in writer.append_many([b"x" * 500] * 1000)]
+
+
+def _index_fd(log: Path) -> int:
+    """The descriptor of its index that this process has."""
+    index = os.stat(log / "00000001.idx")
+    return next(fd for fd in range(3, 1000) if _is_file(fd, index))
+
+
+def _is_file(fd: int, status: os.stat_result) -> bool:
+    try:
+        return os.path.samestat(os.fstat(fd), status)
+    except OSError:
+        return False
+
+
+def test_an_index_that_the_program_closed_is_opened_again(tmp_path: Path) -> None:
+    """Its number is another file's by then, which is neither read nor closed."""
+    log, another = tmp_path / "log", tmp_path / "another"
+    refs = _make_large(log)
+    _make_large(another)
+    _flip(log / "00000001.dat", refs[19_000].offset + 5)
+    with Reader(log) as reader, open(another / "00000001.idx", "rb") as other:
+        next(reader)
+        fd = _index_fd(log)
+        os.dup2(other.fileno(), fd)
+        with pytest.raises(CorruptError, match="index-crc"):
+            list(reader)
+        assert _index_fd(log) != fd
+    assert _is_file(fd, os.stat(another / "00000001.idx"))
+    os.close(fd)
+
+
+def test_a_reader_that_follows_takes_an_index_that_was_removed_and_made_again(tmp_path: Path) -> None:
+    _make_large(tmp_path)
+    with Reader(tmp_path) as reader:
+        assert sum(1 for _ in reader) == 20_000
+        (tmp_path / "00000001.idx").unlink()
+        refs = _make_large(tmp_path)
+        _flip(tmp_path / "00000001.dat", refs[10_000].offset + 5)
+        with pytest.raises(CorruptError, match="index-crc"):
+            list(reader)
+
+
+def test_a_file_that_was_cut_within_a_range_is_told(tmp_path: Path) -> None:
+    refs = _make_large(tmp_path)
+    os.truncate(tmp_path / "00000001.dat", refs[300].offset)
+    found, error = _read(tmp_path)
+    assert (error and (error.rule, error.offset)) == ("truncated", refs[300].offset)
+    assert [entry.ref for entry in found] == refs[: len(found)]
+
+
+@pytest.mark.parametrize("first", [0, 1, 700])
+def test_entries_of_more_than_one_read_are_found_in_any_order(tmp_path: Path, first: int) -> None:
+    """The index has more entries than are read at once."""
+    with Writer(tmp_path) as writer:
+        refs = [writer.append(b"%d" % number) for number in range(1500)]
+        writer.cutover()
+    for number in (1499, first, 1200, first):
+        with Reader(tmp_path, refs[number]) as reader:
+            assert [entry.data for entry in reader] == [b"%d" % each for each in range(number, 1500)]
+    _flip(tmp_path / "00000001.dat", refs[1300].offset + 5)
+    found, error = _read(tmp_path, refs[first])
+    assert error is not None
+    assert [entry.ref for entry in found] == refs[first:1300]

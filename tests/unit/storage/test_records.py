@@ -1,19 +1,16 @@
 from __future__ import annotations
 
-import errno
 import itertools
 import struct
-import tempfile
 from array import array
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from binlog.errors import AccessError
 from binlog.format.crc import crc32c_in_python
 from binlog.storage.checksum import crc32c
-from binlog.storage.records import Scan, Stop, gather, read_and_scan, scan
+from binlog.storage.records import Scan, Stop, gather, scan
 from tests.support.logs import frame_all
 
 _RECORDS = st.lists(st.binary(max_size=40), max_size=30)
@@ -70,24 +67,6 @@ def test_any_bytes_are_scanned_as_the_slow_way_scans_them(data: bytes, to_tail: 
     places, stop = _slowly(data, to_tail, most, count)
     assert (found.offsets.tolist(), found.stop) == (places, stop)
     assert found.consumed == places[-1]
-
-
-@given(st.one_of(st.binary(max_size=200), _RECORDS.map(frame_all)), st.integers(0, 40), st.integers(4, 300))
-def test_what_is_read_is_scanned_as_if_read_before(data: bytes, offset: int, size: int) -> None:
-    """Also where the file ends before `size` bytes: then the data are those that are there."""
-    with tempfile.TemporaryFile() as file:
-        file.write(data)
-        file.flush()
-        read, places, stop = read_and_scan(file.fileno(), offset, size, 400, 30, 20, "")
-    there = data[offset : offset + size]
-    found = scan(there, 400, 30, 20)
-    assert (read, memoryview(places).cast("I").tolist(), stop) == (there, found.offsets.tolist(), found.stop)
-
-
-def test_a_read_that_fails_is_an_error_of_ours() -> None:
-    with pytest.raises(AccessError) as caught:
-        read_and_scan(-1, 0, 10, 10, 10, 10, "the file")
-    assert (caught.value.errno, "the file" in str(caught.value)) == (errno.EBADF, True)
 
 
 def test_a_length_with_the_highest_bit_is_not_a_record() -> None:

@@ -1,0 +1,64 @@
+"""What the compiled code knows of a log file that it reads and compares with its index (native/read.c)."""
+
+from __future__ import annotations
+
+import enum
+
+from binlog.format.index_file import ENTRY_BYTES, IndexEntry, parse_entry
+from binlog.storage.identity import Identity
+from binlog.storage.native import address, ffi, lib
+
+_NOWHERE = (1 << 64) - 1
+# Cleared, all its pages would be touched, of which the entries of a small index fill one.
+_uncleared = ffi.new_allocator(should_clear_after_alloc=False)
+
+FoundAt = tuple[int, bytes, bytes, int]
+"""Where data lie, the data, the places of the records in them (a `Scan`'s offsets, as bytes), and a `Stop`'s number."""
+
+
+class ReadOutcome(enum.IntEnum):
+    """Why nothing was read."""
+
+    NO_INDEX = lib.BINLOG_READ_NO_INDEX  # none is open any more, or it lost its name: it is to be opened again
+    DAMAGED = lib.BINLOG_READ_DAMAGED  # the bytes are not what was written
+    CUT = lib.BINLOG_READ_CUT  # the file ends before the range does
+
+
+class RecordReading:
+    """What `read_records` reads.
+
+    fd, identity: of the log file.  seed: of the checksums of its index's entries (format/index_file.py).
+    record_bytes_max: no larger record is found.
+    address: of what the C knows, valid as long as this is.
+    """
+
+    __slots__ = ("_reading", "address")
+
+    def __init__(self, fd: int, identity: Identity, *, seed: int, record_bytes_max: int) -> None:
+        self._reading = reading = _uncleared("struct binlog_reading *")
+        self.address = address(reading)
+        reading.fd = fd
+        reading.device, reading.inode = identity
+        reading.record_bytes_max = record_bytes_max
+        ranges = reading.ranges
+        ranges.seed = seed
+        # An entry whose range holds is believed without its own checksum: its time is not used.
+        ranges.by_bytes = 1
+        ranges.time_ns = 0
+        self.use_index(-1, Identity(0, 0))
+
+    def use_index(self, fd: int, identity: Identity) -> None:
+        """Compare with this index from now on.  fd: -1 for none."""
+        reading = self._reading
+        reading.index_fd = fd
+        reading.index_device, reading.index_inode = identity
+        reading.ranges.end = _NOWHERE
+        reading.number = reading.passed = reading.passed_number = reading.first = reading.at_hand = 0
+
+    def refused(self) -> IndexEntry:
+        """The entry of the index that was compared last, after `DAMAGED` and `CUT`."""
+        reading = self._reading
+        at = (reading.number - reading.first) * ENTRY_BYTES
+        entry = parse_entry(ffi.buffer(reading.entries)[at : at + ENTRY_BYTES], reading.ranges.seed)
+        assert entry is not None
+        return entry

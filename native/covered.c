@@ -1,0 +1,121 @@
+/* Which entries of an index tell of the place that a reader is at.
+ *
+ * The index stays open between two reads, so each look at the file begins with its device and inode: a program that closed
+ * all descriptors may have given the number to a file of its own.  An index that lost its name grows no more; another one
+ * may have been made since.
+ */
+#include "covered.h"
+
+#include "big_endian.h"
+#include "index_ranges.h"
+#include "layout.h"
+
+#include <errno.h>
+#include <unistd.h>
+
+/* So many entries are read where reading begins, for that may be all; those that follow are read many at a time. */
+#define FEW 64
+
+static off_t entry_at(uint64_t number)
+{
+    return (off_t)(INDEX_HEADER_BYTES + number * INDEX_ENTRY_BYTES);
+}
+
+static uint64_t range_end(const uint8_t *entry)
+{
+    return get_u64(entry + INDEX_ENTRY_OFFSET) + get_u32(entry + INDEX_ENTRY_RANGE_BYTES);
+}
+
+static void read_entries(struct binlog_reading *reading, uint64_t number, size_t count)
+{
+    ssize_t got = pread(reading->index_fd, reading->entries, count * INDEX_ENTRY_BYTES, entry_at(number));
+    reading->first = number;
+    reading->at_hand = got < 0 ? 0 : (uint64_t)got / INDEX_ENTRY_BYTES;
+}
+
+static const uint8_t *at_hand(const struct binlog_reading *reading, uint64_t number)
+{
+    return reading->entries + (number - reading->first) * INDEX_ENTRY_BYTES;
+}
+
+static int is_at_hand(const struct binlog_reading *reading, uint64_t number)
+{
+    return number >= reading->first && number - reading->first < reading->at_hand;
+}
+
+/* Goes to the entry whose range holds `offset`, and has it at hand.  0 if there is none with its checksum. */
+static int go_to(struct binlog_reading *reading, uint64_t offset, uint64_t count)
+{
+    struct binlog_index_state *ranges = &reading->ranges;
+    uint64_t low = offset >= reading->passed && reading->passed_number <= count ? reading->passed_number : 0;
+
+    ranges->end = UINT64_MAX;
+    reading->at_hand = 0;
+    if (low < count)
+        read_entries(reading, low, FEW);
+    while (is_at_hand(reading, low) && range_end(at_hand(reading, low)) <= offset &&
+           index_entry_holds(at_hand(reading, low), ranges->seed))
+        low++;
+    if (low < count && !(is_at_hand(reading, low) && index_entry_holds(at_hand(reading, low), ranges->seed))) {
+        low = binlog_index_search(reading->index_fd, ranges->seed, BINLOG_INDEX_BY_END, offset, low, count);
+        read_entries(reading, low, FEW);
+    }
+    reading->number = reading->passed_number = low;
+    reading->passed = offset;
+    if (!is_at_hand(reading, low) || !index_entry_holds(at_hand(reading, low), ranges->seed))
+        return 0;
+    const uint8_t *entry = at_hand(reading, low);
+    if (get_u64(entry + INDEX_ENTRY_OFFSET) > offset || range_end(entry) <= offset)
+        return 0;
+    ranges->end = get_u64(entry + INDEX_ENTRY_OFFSET);
+    ranges->sequence = get_u64(entry + INDEX_ENTRY_SEQUENCE);
+    ranges->counted = 1;
+    return 1;
+}
+
+/* Whether the entries at hand go on with the range that starts at `offset`. */
+int covered_at_hand(const struct binlog_reading *reading, uint64_t offset)
+{
+    return offset == reading->ranges.end && is_at_hand(reading, reading->number);
+}
+
+/* Has the entries at hand from the one on whose range holds `offset`, where `reading->ranges` is then.
+ *
+ * 0 if the index has none, 1 if it has; -ESTALE if the index is to be opened again. */
+int covered_find(struct binlog_reading *reading, uint64_t offset)
+{
+    uint64_t file_bytes, count;
+
+    if (!binlog_fd_is_named(reading->index_fd, reading->index_device, reading->index_inode, &file_bytes))
+        return -ESTALE;
+    count = file_bytes > INDEX_HEADER_BYTES ? (file_bytes - INDEX_HEADER_BYTES) / INDEX_ENTRY_BYTES : 0;
+    if (offset != reading->ranges.end)
+        return go_to(reading, offset, count);
+    if (reading->number < count)
+        read_entries(reading, reading->number, sizeof reading->entries / INDEX_ENTRY_BYTES);
+    return is_at_hand(reading, reading->number);
+}
+
+/* The ranges at hand that fill `size` bytes and hold `records_max` records, but one at least, up to the tail.
+ *
+ * A first range that is larger counts if its entry has its checksum and no record in it is larger than `largest`. */
+void covered_within(const struct binlog_reading *reading, uint64_t size, uint64_t to_tail, uint64_t records_max,
+                    uint64_t largest, struct covered *covered)
+{
+    uint64_t index = reading->number - reading->first;
+    const uint8_t *entry = at_hand(reading, reading->number);
+
+    *covered = (struct covered){.entries = entry};
+    for (; index < reading->at_hand; index++, entry += INDEX_ENTRY_BYTES) {
+        uint64_t length = get_u32(entry + INDEX_ENTRY_RANGE_BYTES), records = get_u32(entry + INDEX_ENTRY_RECORD_COUNT);
+        if (length > to_tail - covered->bytes || records > length / RECORD_BYTES)
+            break;
+        if (covered->count > 0 && (covered->bytes + length > size || covered->records + records > records_max))
+            break;
+        if (length > size && (length > largest || !index_entry_holds(entry, reading->ranges.seed)))
+            break;
+        covered->bytes += length;
+        covered->records += records;
+        covered->count++;
+    }
+}

@@ -1,0 +1,82 @@
+"""Records read and found in one call: the same as those of a scan of what was read before."""
+
+from __future__ import annotations
+
+import errno
+import tempfile
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from binlog.storage.identity import Identity, identity_of
+from binlog.storage.native import part_of_records, read_records
+from binlog.storage.record_reading import ReadOutcome, RecordReading
+from binlog.storage.records import Stop, scan
+from tests.support.logs import frame_all
+
+_RECORDS = st.lists(st.binary(max_size=40), max_size=30)
+
+
+def _reading(fd: int, identity: Identity | None = None) -> RecordReading:
+    return RecordReading(fd, identity or identity_of(fd), seed=0, record_bytes_max=30)
+
+
+@given(
+    st.one_of(st.binary(max_size=200), _RECORDS.map(frame_all)),
+    st.integers(0, 40),
+    st.integers(4, 300),
+    st.one_of(st.none(), st.integers(0, 400)),
+)
+def test_what_is_read_is_scanned_as_if_read_before(data: bytes, offset: int, size: int, room: int | None) -> None:
+    """Also where the file ends before `size` bytes: then the data are those that are there."""
+    buffer = None if room is None else b"\xaa" * room
+    with tempfile.TemporaryFile() as file:
+        file.write(data)
+        file.flush()
+        reading = _reading(file.fileno())
+        answer = read_records(reading.address, offset, size, 400, 20, buffer, False)
+    assert isinstance(answer, tuple)
+    at, read, places, stop = answer
+    there = data[offset : offset + size]
+    found = scan(there, 400, 30, 20)
+    assert (at, memoryview(places).cast("I").tolist(), stop) == (offset, found.offsets.tolist(), found.stop)
+    if found.count:
+        assert read[: found.consumed] == there[: found.consumed]
+        assert len(read) == found.consumed or buffer is not None
+    else:
+        assert read == there
+
+
+def test_a_descriptor_of_another_file_is_not_read() -> None:
+    with tempfile.TemporaryFile() as file, tempfile.TemporaryFile() as other:
+        other.write(frame_all([b"of the other"]))
+        other.flush()
+        reading = _reading(other.fileno(), identity_of(file.fileno()))
+        with pytest.raises(OSError, match="Bad file descriptor") as caught:
+            read_records(reading.address, 0, 100, 100, 10, None, False)
+    assert caught.value.errno == errno.EBADF
+
+
+def test_without_an_index_nothing_is_verified() -> None:
+    with tempfile.TemporaryFile() as file:
+        reading = _reading(file.fileno())
+        assert read_records(reading.address, 0, 100, 100, 10, None, True) == ReadOutcome.NO_INDEX
+
+
+@given(_RECORDS, st.integers(0, 30), st.integers(0, 200), st.integers(1, 30))
+def test_a_part_is_as_many_records_as_fit_but_one(records: list[bytes], first: int, size: int, most: int) -> None:
+    data = frame_all(records)
+    start = len(frame_all(records[:first]))
+    part = part_of_records(1000, data, start, size, 30, most)
+    wanted: list[bytes] = []
+    for record in records[first:]:
+        if len(record) > 30 or len(wanted) == most or (wanted and len(frame_all([*wanted, record])) > size):
+            break
+        wanted.append(record)
+    if not wanted:
+        assert part is None
+    else:
+        assert part is not None
+        assert part[:2] == (1000 + start, frame_all(wanted))
+        assert part[3] in (Stop.END, Stop.SHORT, Stop.LARGE)
