@@ -50,14 +50,16 @@ class IndexedPlace(NamedTuple):
 class Index:
     """An index, as long as it was when it was opened.
 
-    fd: its descriptor, from here on this object's.
+    fd: its descriptor, from here on this object's, unless it is borrowed.
     """
 
-    def __init__(self, fd: int, path: str) -> None:
+    def __init__(self, fd: int, path: str, *, borrowed: bool = False) -> None:
         self._fd = fd
+        self._borrowed = borrowed
         self._path = path
         self.header = read_at(fd, HEADER_BYTES, 0, path)
-        self.count = entry_count(os.fstat(fd).st_size)
+        self.file_bytes = os.fstat(fd).st_size
+        self.count = entry_count(self.file_bytes)
         self.seed = 0
         if len(self.header) == HEADER_BYTES:
             values = INDEX_HEADER.unpack(self.header)
@@ -119,7 +121,7 @@ class Index:
     def close(self) -> None:
         """Give the descriptor back."""
         fd, self._fd = self._fd, -1
-        if fd >= 0:
+        if fd >= 0 and not self._borrowed:
             os.close(fd)
 
     def __del__(self) -> None:

@@ -81,20 +81,17 @@ class IndexWriting:
 
         header: the log file's.  tail: where its records end, by the verdict on it, which need not be carried out yet.
         """
-        index = Index(os.dup(self.fd), self.path)
-        try:
-            if not index.fits(header):
-                if not (index.blank or index.named):
-                    return False  # something else under our name
-                os.ftruncate(self.fd, 0)
-                write_at(self.fd, pack_header(number=header.number, uuid=header.uuid), 0, self.path)
-                sync(self.fd, self.path)
-                return True
-            count = _sound_count(index, header, tail)
-        finally:
-            index.close()
+        index = Index(self.fd, self.path, borrowed=True)
+        if not index.fits(header):
+            if not (index.blank or index.named):
+                return False  # something else under our name
+            os.ftruncate(self.fd, 0)
+            write_at(self.fd, pack_header(number=header.number, uuid=header.uuid), 0, self.path)
+            sync(self.fd, self.path)
+            return True
+        count = _sound_count(index, header, tail)
         size = entry_offset(count)
-        if os.fstat(self.fd).st_size != size:
+        if index.file_bytes != size:
             os.ftruncate(self.fd, size)
             if count != index.count:
                 sync(self.fd, self.path)
@@ -102,10 +99,14 @@ class IndexWriting:
 
     def catch_up(self, header: LogHeader, tail: int, *, bytes_max: int | None = CATCH_UP_BYTES_MAX) -> bool:
         """Make entries up to the tail; False where the index lies further behind than `bytes_max`, or does not hold."""
-        ranges = self._ranges(header, tail)
-        if bytes_max is not None and tail - ranges.end > bytes_max:
+        seed = entry_seed(number=header.number, uuid=header.uuid)
+        last = self._last(seed)
+        end, sequence = _end(header, last)
+        if end == tail:
+            return True
+        if bytes_max is not None and tail - end > bytes_max:
             return False
-        times = Ranges(ranges.end, ranges.sequence, self._time_ns(self._last()), seed=self._seed())
+        times = Ranges(end, sequence, self._time_ns(last), seed=seed)
         at = os.fstat(self.fd).st_size
         for entries in build_entries(self._content, times, tail, self._data_path):
             write_at(self.fd, entries, at, self.path)
@@ -114,8 +115,9 @@ class IndexWriting:
 
     def ranges_behind(self, header: LogHeader) -> Ranges | None:
         """What makes entries for records that are written behind the tail; None where the index does not reach it."""
-        ranges = self._ranges(header, header.tail)
-        return ranges if ranges.end == header.tail else None
+        seed = entry_seed(number=header.number, uuid=header.uuid)
+        end, sequence = _end(header, self._last(seed))
+        return Ranges(end, sequence, seed=seed) if end == header.tail else None
 
     def add(self, entries: bytearray, *, first_sequence: int = 0, time_ns: int = 0) -> None:
         """Write entries that were made while their records were at hand, now that those are in the log.
@@ -123,7 +125,8 @@ class IndexWriting:
         first_sequence: what their sequences are counted from.
         time_ns: a time by which the records are there, where the file may have changed for the last time before that.
         """
-        time_ns, seed = max(self._time_ns(self._last()), time_ns), self._seed()
+        seed = self._seed()
+        time_ns = max(self._time_ns(self._last(seed)), time_ns)
         for at in range(0, len(entries), ENTRY_BYTES):
             entries[at + _TIME_AT : at + _TIME_AT + 8] = time_ns.to_bytes(8, "big")
             own = slice(at + _SEQUENCE_AT, at + _SEQUENCE_AT + 8)
@@ -132,21 +135,13 @@ class IndexWriting:
             entries[at + _CRC_AT : at + ENTRY_BYTES] = crc.to_bytes(4, "big")
         write_at(self.fd, entries, os.fstat(self.fd).st_size, self.path)
 
-    def _ranges(self, header: LogHeader, tail: int) -> Ranges:
-        """Where the index ends."""
-        last = self._last()
-        ranges = Ranges(header.first_offset, header.first_sequence, seed=self._seed())
-        if last is not None:
-            ranges.move(last.end, last.next_sequence)
-        return ranges
-
-    def _last(self) -> IndexEntry | None:
+    def _last(self, seed: int) -> IndexEntry | None:
         """The last entry, None for none.  Raises: CorruptError where it does not hold: nothing can follow it."""
         count = entry_count(os.fstat(self.fd).st_size)
         if count == 0:
             return None
         at = entry_offset(count - 1)
-        entry = parse_entry(read_at(self.fd, ENTRY_BYTES, at, self.path), self._seed())
+        entry = parse_entry(read_at(self.fd, ENTRY_BYTES, at, self.path), seed)
         if entry is None:
             raise CorruptError(self.path, at, "index", "its last entry does not have its checksum")
         return entry
@@ -162,6 +157,11 @@ class IndexWriting:
     def close(self) -> None:
         """Give the index back."""
         self._descriptor.close()
+
+
+def _end(header: LogHeader, last: IndexEntry | None) -> tuple[int, int]:
+    """Where the index of a log file ends, and the sequence number of the record there."""
+    return (header.first_offset, header.first_sequence) if last is None else (last.end, last.next_sequence)
 
 
 def open_index_writing(directory_fd: int, number: int, path: str, fd: int) -> IndexWriting | None:

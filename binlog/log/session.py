@@ -99,7 +99,8 @@ class Session(QuickSession):
         self._busy_thread: int | None = None
         self._closed = False
         self._reopen = True
-        directory.check_there()  # after a fork, or if all descriptors were closed, ours may be another file's
+        if not directory.intact:
+            directory.check_there()  # after a fork, or if all descriptors were closed, ours may be another file's
         self._poison: PoisonedError | None = None
         self._file: WritableFile | None = None
         self._segment: Segment | None = None

@@ -44,7 +44,7 @@ from binlog.storage.failures import failure
 from binlog.storage.file_access import FileAccess, access_like
 from binlog.storage.files import allocate, read_at, sync, write_at
 from binlog.storage.group_commit import Append, CommitFile, commit_foreign
-from binlog.storage.identity import Identity, is_identity
+from binlog.storage.identity import Identity
 from binlog.storage.locks import try_lock, unlock
 from binlog.storage.native import lib
 from binlog.storage.ranges import Ranges
@@ -82,25 +82,23 @@ class WritableFile:
         self._directory = directory
         self._prepare_bytes = prepare_bytes
         self._descriptor = Descriptor(directory.fd, log_file_name(number), self.path)
-        status = os.fstat(self._descriptor.fd)
-        self._identity = Identity(status.st_dev, status.st_ino)
         self._doorbell = Doorbell(self.fd, _BELL)
         self._vouched = False
         self._index: IndexWriting | None = None
         self._index_epoch = -1
         self.ours = False
-        self.turns = Turns(directory, access_like(status))
+        self.turns = Turns(directory, access_like(self._descriptor.status))
         self.commits = CommitFile(self.fd, number, self.path, prepare_bytes=prepare_bytes, strict=strict)
 
     @property
     def identity(self) -> Identity:
         """What tells the file from every other on this machine: device and inode."""
-        return self._identity
+        return self._descriptor.identity
 
     @property
     def intact(self) -> bool:
         """Whether the descriptor is still the file's, and was not closed behind our back."""
-        return is_identity(self.fd, self._identity)
+        return self._descriptor.intact
 
     def sync_moved(self) -> None:
         """Put on stable storage what is in a file that was moved away, for nobody else will.  Raises: PoisonedError."""
@@ -124,9 +122,9 @@ class WritableFile:
         VersionError; FullError.
         """
         self._directory.check_there()
-        if not self._directory.leads_to(self.number, self._identity):
+        if not self._directory.leads_to(self.number, self.identity):
             raise GoneError(f"{self.path} was removed, or moved away")
-        self.commits.watch(self._identity, self._directory.fd, self._directory.identity, *self._place())
+        self.commits.watch(self.identity, self._directory.fd, self._directory.identity, *self._place())
         found, header = self._directory.believed_header(self.fd, self.number)
         same_boot = header.boot_id == boot_id()
         verdict = decide(header, FileEvidence(self.fd, self.path), same_boot=same_boot, vouched=self._vouched)

@@ -6,7 +6,7 @@ import os
 
 from binlog.errors import InternalError
 from binlog.storage.files import check_regular, flags_to_open, opening_failure
-from binlog.storage.identity import identity_of, is_identity
+from binlog.storage.identity import Identity, is_identity
 from binlog.storage.native import fork_generation, lib
 
 
@@ -14,9 +14,11 @@ class _Registered:
     """A descriptor that is closed in a child as soon as it is forked (see native/fork.c).
 
     There the number may by then belong to another file, so `inherited` is to be asked before any use.
+
+    status, identity: what it was opened of, as it was then.
     """
 
-    __slots__ = ("_generation", "_identity", "_serial", "fd")
+    __slots__ = ("_generation", "_serial", "fd", "identity", "status")
 
     def __init__(self, directory_fd: int, name: str, flags: int, path: str) -> None:
         self._generation = fork_generation()
@@ -24,7 +26,8 @@ class _Registered:
         if self.fd < 0:
             raise opening_failure(-self.fd, path)
         self._serial = lib.binlog_fd_serial(self.fd)
-        self._identity = identity_of(self.fd)
+        self.status = os.fstat(self.fd)
+        self.identity = Identity(self.status.st_dev, self.status.st_ino)
 
     @property
     def inherited(self) -> bool:
@@ -34,7 +37,7 @@ class _Registered:
     @property
     def intact(self) -> bool:
         """Whether it is still open on what it was opened of, and was not closed behind our back."""
-        return is_identity(self.fd, self._identity)
+        return is_identity(self.fd, self.identity)
 
     def close(self) -> None:
         """Close it, which also frees its lock.  Does nothing where it is inherited or closed, by whomever."""
@@ -57,7 +60,7 @@ class Descriptor(_Registered):
     def __init__(self, directory_fd: int, name: str, path: str, *, writable: bool = True) -> None:
         super().__init__(directory_fd, name, flags_to_open(writable=writable), path)
         try:
-            check_regular(self.fd, path)
+            check_regular(self.status, path)
         except BaseException:
             self.close()
             raise

@@ -149,7 +149,10 @@ def open_regular(directory_fd: int, name: str, path: str, *, writable: bool) -> 
     except OSError as error:
         raise opening_failure(error.errno or 0, path) from error
     try:
-        return fd, check_regular(fd, path)
+        with own_errors(path, "opening the file"):
+            status = os.fstat(fd)
+        check_regular(status, path)
+        return fd, status
     except BaseException:
         os.close(fd)
         raise
@@ -179,13 +182,10 @@ def opening_failure(number: int, path: str) -> BinlogError:
     return failure(number, path, "opening the file")
 
 
-def check_regular(fd: int, path: str) -> os.stat_result:
-    """Return what the file is.  Raises: AccessError for a directory, a pipe or a device."""
-    with own_errors(path, "opening the file"):
-        status = os.fstat(fd)
+def check_regular(status: os.stat_result, path: str) -> None:
+    """Raise AccessError where the file is a directory, a pipe or a device."""
     if not stat.S_ISREG(status.st_mode):
         raise AccessError(f"{path} is not a regular file", errno=errno.EINVAL, path=path)
-    return status
 
 
 def create_file(directory_fd: int, name: str, path: str, access: FileAccess | None = None) -> int:

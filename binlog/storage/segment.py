@@ -61,6 +61,8 @@ class Note:
     last_nonce: int
 
 
+_NOTE_FIELDS = tuple(field.name for field in fields(Note))
+
 NOTE_IDLE = int(lib.BINLOG_NOTE_IDLE)
 NOTE_GATHERING = int(lib.BINLOG_NOTE_GATHERING)
 NOTE_PREPARED = int(lib.BINLOG_NOTE_PREPARED)
@@ -153,7 +155,7 @@ class Segment:
         """What the last leader was doing, as it left it."""
         note = ffi.new("struct binlog_note *")
         lib.binlog_segment_note(self.core, note)
-        return Note(**{field.name: int(getattr(note, field.name)) for field in fields(Note)})
+        return Note(**{name: int(getattr(note, name)) for name in _NOTE_FIELDS})
 
     def resolve(self, outcome: Outcome) -> None:
         """Give the entries of a dead leader's group their outcome.  The open log file's lock is held."""
