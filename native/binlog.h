@@ -131,6 +131,10 @@ struct binlog_reading {
     uint64_t first, at_hand;        /* which entries these are */
     uint8_t entries[20480];
 };
+void binlog_reading_begin(struct binlog_reading *reading, int fd, uint64_t device, uint64_t inode, uint32_t seed,
+                          uint32_t record_bytes_max);
+int binlog_reading_open_index(struct binlog_reading *reading, int directory, const char *name, const uint8_t *header);
+void binlog_reading_close_index(struct binlog_reading *reading);
 enum binlog_read_outcome { BINLOG_READ_NO_INDEX = 0, BINLOG_READ_DAMAGED, BINLOG_READ_CUT };
 
 /* An open log file, as its writers in one process know it.  Python fills it in under the file's lock. */

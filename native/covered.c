@@ -11,10 +11,66 @@
 #include "layout.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* So many entries are read where reading begins, for that may be all; those that follow are read many at a time. */
 #define FEW 64
+
+/* Whose entries are at hand, and where they lead, is not known. */
+static void forget(struct binlog_reading *reading)
+{
+    reading->ranges.end = UINT64_MAX;
+    reading->number = reading->passed = reading->passed_number = reading->first = reading->at_hand = 0;
+}
+
+/* fd, device, inode: the log file's.  seed: of the checksums of its index's entries. */
+void binlog_reading_begin(struct binlog_reading *reading, int fd, uint64_t device, uint64_t inode, uint32_t seed,
+                          uint32_t record_bytes_max)
+{
+    reading->fd = fd;
+    reading->device = device;
+    reading->inode = inode;
+    reading->index_fd = -1;
+    reading->record_bytes_max = record_bytes_max;
+    /* An entry whose range holds is believed without its own checksum: its time is not used. */
+    reading->ranges = (struct binlog_index_state){.by_bytes = 1, .seed = seed};
+    forget(reading);
+}
+
+/* Opens the index that has the name, and compares with it from now on.  header: what it must begin with.
+ *
+ * 0 if there is none such. */
+int binlog_reading_open_index(struct binlog_reading *reading, int directory, const char *name, const uint8_t *header)
+{
+    uint8_t found[INDEX_HEADER_BYTES];
+    struct stat status;
+    int fd = openat(directory, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+
+    binlog_reading_close_index(reading);
+    if (fd < 0)
+        return 0;
+    if (fstat(fd, &status) != 0 || pread(fd, found, sizeof found, 0) != (ssize_t)sizeof found ||
+        memcmp(found, header, sizeof found) != 0) {
+        close(fd);
+        return 0;
+    }
+    reading->index_fd = fd;
+    reading->index_device = status.st_dev;
+    reading->index_inode = status.st_ino;
+    return 1;
+}
+
+/* Closes the index until it is opened again. */
+void binlog_reading_close_index(struct binlog_reading *reading)
+{
+    if (reading->index_fd >= 0)
+        binlog_fd_close_own(reading->index_fd, reading->index_device, reading->index_inode);
+    reading->index_fd = -1;
+    forget(reading);
+}
 
 static off_t entry_at(uint64_t number)
 {

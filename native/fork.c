@@ -34,15 +34,6 @@ static size_t table_count, table_room;
 static volatile uint32_t *not_forked; /* 1 here, 0 in a child */
 static uint32_t generation;
 
-/* Closes a descriptor that is still what was opened: a program that closed all it had, as a daemon does, may have given its
- * number to a file of its own. */
-int binlog_fd_close_own(int fd, uint64_t device, uint64_t inode)
-{
-    if (!binlog_fd_is(fd, device, inode))
-        return 0;
-    return close(fd) == 0 ? 0 : -errno;
-}
-
 static int close_own(const struct entry *entry)
 {
     return binlog_fd_close_own(entry->fd, entry->device, entry->inode);

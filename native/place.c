@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <time.h>
+#include <unistd.h>
 
 #define LOOK_NS ((int64_t)100 * 1000 * 1000)
 
@@ -47,7 +48,16 @@ int binlog_fd_is(int fd, uint64_t device, uint64_t inode)
     return fd >= 0 && find(fd, "", STATX_INO, &found) == 0 && found.device == device && found.inode == inode;
 }
 
-/* The same, and whether the file still has a name; its size. */
+/* Closes a descriptor that is still what was opened: a program that closed all it had, as a daemon does, may have given its
+ * number to a file of its own. */
+int binlog_fd_close_own(int fd, uint64_t device, uint64_t inode)
+{
+    if (!binlog_fd_is(fd, device, inode))
+        return 0;
+    return close(fd) == 0 ? 0 : -errno;
+}
+
+/* As binlog_fd_is, and whether the file still has a name; its size. */
 int binlog_fd_is_named(int fd, uint64_t device, uint64_t inode, uint64_t *file_bytes)
 {
     struct found found;

@@ -7,16 +7,13 @@ waiting reader is given as it wakes, which was written at that moment (docs/dura
 
 from __future__ import annotations
 
-import os
-
 from binlog.errors import CorruptError
-from binlog.format.index_file import HEADER_BYTES, pack_header
+from binlog.format.index_file import pack_header
 from binlog.format.log_header import LogHeader
 from binlog.format.names import index_file_name
 from binlog.log.directory import LogDirectory
-from binlog.log.opened_file import OpenedFile
 from binlog.storage.failures import failure
-from binlog.storage.files import content_bytes, flags_to_open
+from binlog.storage.files import content_bytes
 from binlog.storage.identity import Identity
 from binlog.storage.native import part_of_records, read_records
 from binlog.storage.record_reading import FoundAt, ReadOutcome, RecordReading
@@ -51,7 +48,6 @@ class Verification:
         self._records = RecordReading(fd, identity, seed=seed, record_bytes_max=record_bytes_max)
         self._address = self._records.address
         self._record_bytes_max = record_bytes_max
-        self._index: OpenedFile | None = None
         self._verified = b""  # of which only a part was asked for; it lies at `_start`
         self._start = 0
 
@@ -105,27 +101,15 @@ class Verification:
 
     def _open_index(self) -> bool:
         """Open it; whether there is one of this file."""
-        self.close_index()
-        if not self._directory.intact:
-            self._directory.check_there()
-        number, uuid = self._header.number, self._header.uuid
-        try:
-            fd = os.open(index_file_name(number), flags_to_open(writable=False), dir_fd=self._directory.fd)
-            self._index = OpenedFile(fd, self._path)
-            fits = os.pread(fd, HEADER_BYTES, 0) == pack_header(number=number, uuid=uuid)
-        except OSError:
-            fits = False
-        if self._index is not None and fits:
-            self._records.use_index(fd, self._index.identity)
-        else:
-            self.close_index()
-        return fits
+        directory, number = self._directory, self._header.number
+        if not directory.intact:
+            directory.check_there()
+        header = pack_header(number=number, uuid=self._header.uuid)
+        return self._records.open_index(directory.fd, index_file_name(number), header)
 
     def close_index(self) -> None:
         """Close the index until it is needed again."""
-        if self._index is not None:
-            self._index.close()
-            self._index = None
+        self._records.close_index()
 
     def _refuse(self) -> None:
         """Raise CorruptError for the range that was compared last."""

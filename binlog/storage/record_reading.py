@@ -8,7 +8,6 @@ from binlog.format.index_file import ENTRY_BYTES, IndexEntry, parse_entry
 from binlog.storage.identity import Identity
 from binlog.storage.native import address, ffi, lib
 
-_NOWHERE = (1 << 64) - 1
 # Cleared, all its pages would be touched, of which the entries of a small index fill one.
 _uncleared = ffi.new_allocator(should_clear_after_alloc=False)
 
@@ -35,25 +34,20 @@ class RecordReading:
     __slots__ = ("_reading", "address")
 
     def __init__(self, fd: int, identity: Identity, *, seed: int, record_bytes_max: int) -> None:
-        self._reading = reading = _uncleared("struct binlog_reading *")
-        self.address = address(reading)
-        reading.fd = fd
-        reading.device, reading.inode = identity
-        reading.record_bytes_max = record_bytes_max
-        ranges = reading.ranges
-        ranges.seed = seed
-        # An entry whose range holds is believed without its own checksum: its time is not used.
-        ranges.by_bytes = 1
-        ranges.time_ns = 0
-        self.use_index(-1, Identity(0, 0))
+        self._reading = _uncleared("struct binlog_reading *")
+        self.address = address(self._reading)
+        lib.binlog_reading_begin(self._reading, fd, *identity, seed, record_bytes_max)
 
-    def use_index(self, fd: int, identity: Identity) -> None:
-        """Compare with this index from now on.  fd: -1 for none."""
-        reading = self._reading
-        reading.index_fd = fd
-        reading.index_device, reading.index_inode = identity
-        reading.ranges.end = _NOWHERE
-        reading.number = reading.passed = reading.passed_number = reading.first = reading.at_hand = 0
+    def open_index(self, directory_fd: int, name: str, header: bytes) -> bool:
+        """Open the index of that name, and compare with it from now on; whether there is one with this header."""
+        return bool(lib.binlog_reading_open_index(self._reading, directory_fd, name.encode(), header))
+
+    def close_index(self) -> None:
+        """Close the index, unless it was closed behind our back; nothing is verified until one is opened again."""
+        lib.binlog_reading_close_index(self._reading)
+
+    def __del__(self) -> None:
+        self.close_index()
 
     def refused(self) -> IndexEntry:
         """The entry of the index that was compared last, after `DAMAGED` and `CUT`."""
