@@ -20,7 +20,8 @@ public final class JposPeer {
                     read(Path.of(words[1]));
                 }
             } catch (Exception error) {
-                System.out.println("error " + error);
+                // Without a message it is the module's limit of 5 s on the lock, which a busy machine reaches.
+                System.out.println("error " + error + (error.getMessage() == null ? ": no lock within 5 s" : ""));
             }
             System.out.println(".");
             System.out.flush();

@@ -41,7 +41,7 @@ def main() -> None:
                 )
                 how = "adds" if not cutover_every else "adds and cuts over"
                 print(f"{arguments.logs} logs: it opens, {how} while ours ingests {_FILES} files; "
-                      f"{late} late records", flush=True)  # fmt: skip
+                      f"{late} files with late records", flush=True)  # fmt: skip
             for cutover_every in (0, 1):
                 died = _kill_at_each_call(peer, scratch, cutover_every)
                 how = "adds" if not cutover_every else "adds and cuts over"
@@ -63,7 +63,7 @@ def _drafted(count: int) -> list[bytes]:
 
 
 def _race(peer: JposPeer, log: Path, chance: random.Random, cutover_every: int) -> int:
-    """Ingest while the module opens the log, for the first time; how many late records there are."""
+    """Ingest while the module opens the log, for the first time; how many files have late records."""
     own = []
     with Writer(log) as writer:
         for index in range(chance.randrange(1, 4)):
@@ -128,7 +128,7 @@ def _is_there(log: Path, added: Added) -> bool:
 
 
 def _look(peer: JposPeer, log: Path, expected: list[bytes]) -> int:
-    """Read the log with both readers and check it; how many late records there are."""
+    """Read the log with both readers and check it; how many files have late records."""
     with binlog.Reader(log) as reader:
         found = Counter(entry.data for entry in reader)
     if found != Counter(expected):
