@@ -13,9 +13,9 @@ import struct
 import sys
 from array import array
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 from binlog.format.crc import crc32c
 from binlog.format.layout import Field, Layout
@@ -148,6 +148,15 @@ class FrameTable:
     def __len__(self) -> int:
         return len(self.checksums)
 
+    def frames(self) -> list[tuple[int, int, int]]:
+        """The bytes of each, those it holds, and their checksum: as `pack_end` takes them."""
+        return [
+            (end - at, until - start, checksum)
+            for (at, end), (start, until), checksum in zip(
+                pairwise(self.places), pairwise(self.starts), self.checksums, strict=True
+            )
+        ]
+
     def at(self, offset: int) -> int:
         """The frame that holds an offset of the log file."""
         return bisect_right(self.starts, offset) - 1
@@ -225,8 +234,31 @@ def parse_facts(data: bytes) -> Facts | int | None:
 def parse_dictionary(data: bytes, facts: Facts) -> bytes | None:
     """The dictionary, from its skippable frame; None where it is not the one."""
     dictionary = data[SKIPPABLE.size :]
-    right = data == _skippable(_DICTIONARY_MAGIC, dictionary) and crc32c(dictionary) == facts.dictionary_crc
-    return dictionary if right else None
+    return (
+        dictionary if data == _skippable(_DICTIONARY_MAGIC, dictionary) and _is_dictionary(dictionary, facts) else None
+    )
+
+
+def bare_dictionary(data: bytes, facts: Facts) -> bytes | None:
+    """The same, whatever the first bytes of the skippable frame are."""
+    dictionary = data[SKIPPABLE.size :]
+    return dictionary if _is_dictionary(dictionary, facts) else None
+
+
+def _is_dictionary(dictionary: bytes, facts: Facts) -> bool:
+    return len(dictionary) == facts.dictionary_bytes and crc32c(dictionary) == facts.dictionary_crc
+
+
+def dictionary_in(read: Callable[[int], bytes]) -> bytes:
+    """The dictionary that lies behind the frames, if one does; empty if not.  read: bytes from there on."""
+    head = read(SKIPPABLE.size)
+    if len(head) < SKIPPABLE.size:
+        return b""
+    values = SKIPPABLE.unpack(head)
+    size = int(values["size"])
+    if values["magic"] != _DICTIONARY_MAGIC or size > DICTIONARY_BYTES_MAX:
+        return b""
+    return read(SKIPPABLE.size + size)[SKIPPABLE.size :]
 
 
 def parse_table(data: bytes, facts: Facts, *, table_start: int) -> FrameTable | None:

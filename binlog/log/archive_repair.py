@@ -1,16 +1,19 @@
-"""What a repair does to an archive: its index is completed, or made anew.
+"""What a repair does to an archive: its index is completed, or made again, and so is what its frames tell.
 
 Its records it leaves as they are.  Of a damaged frame nothing can be had, and the frames beside it are read without a
-repair.
+repair.  If the frame of the header, our facts or the table of frames are damaged, and what was there is known, then the
+archive is written again beside itself, synced, and takes its own name.
 """
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 
 from binlog.errors import CorruptError, NotFoundError
+from binlog.format.archive_file import pack_end
 from binlog.format.log_header import LogHeader
-from binlog.format.names import index_file_name
+from binlog.format.names import archive_draft_name, archive_file_name, index_file_name
 from binlog.log.directory import LogDirectory
 from binlog.log.header_reading import settled_header
 from binlog.log.index import index_path, open_index
@@ -18,7 +21,10 @@ from binlog.log.index_building import IndexWriting
 from binlog.log.index_check import Contradiction, IndexCheck
 from binlog.log.opened_file import OpenedFile
 from binlog.storage.archive_content import ArchiveContent
-from binlog.storage.files import remove_file, sync
+from binlog.storage.file_access import access_like
+from binlog.storage.files import create_file, read_at, remove_file, rename_file, sync, write_at
+
+_COPY_BYTES = 1 << 20
 
 
 def repair_archive(directory: LogDirectory, number: int, *, dry_run: bool) -> list[tuple[str, int, str, str]]:
@@ -30,16 +36,50 @@ def repair_archive(directory: LogDirectory, number: int, *, dry_run: bool) -> li
         if file.archive is None:
             return []  # it was put back as a file, which the next repair sees to
         header = settled_header(file.content, number, file.path)
+        done = _repair_parts(directory, file, number, dry_run=dry_run)
         contradicts = _contradicts(directory, file, header)
         if contradicts is None or next(_archive(file).lost_frames(), None) is not None:
-            return []
+            return done
         if not dry_run:
             _write_index(directory, file, header, anew=contradicts)
             if _contradicts(directory, file, header) is not None:
                 # Its last entries follow one another, so it was completed behind them, and one before them is wrong.
                 _write_index(directory, file, header, anew=True)
         text = "the index made anew" if contradicts else "the index completed"
-        return [(file.path, header.first_offset, "index", text)]
+        return [*done, (file.path, header.first_offset, "index", text)]
+
+
+def _repair_parts(
+    directory: LogDirectory, file: OpenedFile, number: int, *, dry_run: bool
+) -> list[tuple[str, int, str, str]]:
+    """Write an archive again of which a part is damaged that its frames tell."""
+    archive = _archive(file)
+    end, faults = archive.end, list(archive.faults)
+    if not faults:
+        return []
+    if not dry_run:
+        name = archive_draft_name(number)
+        path = os.path.join(directory.path, name)
+        status = os.fstat(file.fd)
+        remove_file(directory.fd, name, path)
+        fd = create_file(directory.fd, name, path, access_like(status))
+        try:
+            write_at(fd, archive.start, 0, path)
+            at, frames_end = len(archive.start), end.table.places[-1]
+            while at < frames_end:
+                data = read_at(file.fd, min(_COPY_BYTES, frames_end - at), at, file.path)
+                write_at(fd, data, at, path)
+                at += len(data)
+            frames = end.table.frames()
+            rest = pack_end(number=end.number, uuid=end.uuid, frames=frames, dictionary=end.dictionary)
+            write_at(fd, rest, at, path)
+            os.utime(fd, ns=(status.st_atime_ns, status.st_mtime_ns))
+            sync(fd, path)
+            rename_file(directory.fd, name, archive_file_name(number), file.path)
+        finally:
+            os.close(fd)
+            remove_file(directory.fd, name, path)
+    return [(file.path, 0, "archive", f"the archive written again: {'; '.join(faults)}")]
 
 
 def _archive(file: OpenedFile) -> ArchiveContent:

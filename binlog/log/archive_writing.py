@@ -110,6 +110,8 @@ def verify_archive(fd: int, source: tuple[int, LogHeader, str], index: Index, *,
     content = ArchiveContent(os.dup(fd), path)
     try:
         end = content.end
+        if content.faults:
+            raise CorruptError(path, 0, "archive", content.faults[0])
         found_header = read_header(content, header.number, path)
         # The doorbell means nothing, and may have been rung since.
         if replace(found_header, doorbell=header.doorbell) != header:

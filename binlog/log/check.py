@@ -150,12 +150,15 @@ def _check_witnesses(file: OpenedFile, settled: LogHeader, believed: LogHeader) 
 
 def _check_one(directory: LogDirectory, file: OpenedFile, header: LogHeader) -> Iterator[Problem]:
     """Everything within one file."""
+    path = file.path
     lost = [] if file.archive is None else list(file.archive.lost_frames())
+    faults = [] if file.archive is None else file.archive.faults
+    yield from (Problem(path, 0, "archive", f"{fault}; it is read all the same") for fault in faults)
     yield from (Problem(each.path, each.offset, each.rule, each.text) for each in lost)
     yield from _check_index(directory, file, header, lost)
-    yield from _check_times(directory, header, file.path)
+    yield from _check_times(directory, header, path)
     if not lost:
-        yield from _check_file(file.content, header, file.path)
+        yield from _check_file(file.content, header, path)
 
 
 def _check_file(content: Content, header: LogHeader, path: str) -> Iterator[Problem]:

@@ -24,9 +24,9 @@ from binlog.format.archive_file import (
     START_BYTES,
     VERSION,
     ArchiveEnd,
-    Facts,
-    FrameTable,
+    bare_dictionary,
     is_start,
+    pack_start,
     parse_dictionary,
     parse_facts,
     parse_table,
@@ -34,6 +34,7 @@ from binlog.format.archive_file import (
 )
 from binlog.format.log_header import FIRST_OFFSET_FOREIGN, HEADER_BYTES, LOG_HEADER, Status
 from binlog.format.record import LENGTH_BYTES
+from binlog.storage.archive_walk import mended_start, walked_end
 from binlog.storage.content import LostFrameError
 from binlog.storage.files import read_at
 from binlog.storage.identity import close_own, identity_of
@@ -44,6 +45,7 @@ class ArchiveContent:
     """Reads an archive as if it were the log file.
 
     fd: the archive's descriptor, from here on this object's.
+    faults: what is damaged, and read all the same, as far as it was looked at.
     Raises: CorruptError, VersionError.
     """
 
@@ -56,6 +58,7 @@ class ArchiveContent:
         self._kept: tuple[int, bytes] = (-1, b"")
         self._lost: dict[int, str] = {}  # why
         self._large = -1
+        self.faults: list[str] = []
         self._header = self._read_start()
 
     def read(self, size: int, offset: int) -> bytes:
@@ -106,7 +109,7 @@ class ArchiveContent:
     def end(self) -> ArchiveEnd:
         """What the archive's end tells, read on first use.  Raises: CorruptError, VersionError."""
         if self._end is None:
-            end = self._read_end()
+            end = self._found_end()
             try:
                 self._decompressor = Decompressor(end.dictionary) if end.dictionary else self._decompressor
             except FrameError as fault:
@@ -116,52 +119,77 @@ class ArchiveContent:
 
     def _read_start(self) -> bytes:
         start = read_at(self.fd, START_BYTES, 0, self.path)
-        self._header_checksum = checksum_of(start)
         try:
-            if not is_start(start):
-                raise FrameError("it does not begin as one of ours does")
-            header = self._decompressor.whole(start, HEADER_BYTES)
-            if LOG_HEADER.unpack(header)["status"] != Status.CLOSED:
-                raise FrameError("it is of a file that is not closed")
-            return header
+            header = self._header_in(start)
         except FrameError as fault:
-            text = f"the frame of the header is damaged: {fault}"
-            raise CorruptError(self.path, 0, "archive", text) from fault
+            right = mended_start(start)
+            if right is None:
+                text = f"the frame of the header is damaged: {fault}"
+                raise CorruptError(self.path, 0, "archive", text) from fault
+            self.faults.append("a bit of the frame of the header is flipped")
+            start, header = right, self._header_in(right)
+        if LOG_HEADER.unpack(header)["status"] != Status.CLOSED:
+            raise CorruptError(self.path, 0, "archive", "it is of a file that is not closed")
+        self._header_checksum = checksum_of(start)
+        return header
+
+    def _header_in(self, start: bytes) -> bytes:
+        if not is_start(start):
+            raise FrameError("it does not begin as one of ours does")
+        return self._decompressor.whole(start, HEADER_BYTES)
+
+    @property
+    def start(self) -> bytes:
+        """The frame of the header, as it was written."""
+        return pack_start(self._header, self._header_checksum.to_bytes(4, "little"))
+
+    def _found_end(self) -> ArchiveEnd:
+        """What the archive's end tells, or its frames, where that is damaged.  Raises: CorruptError, VersionError."""
+        try:
+            end = self._read_end()
+        except FrameError as fault:
+            found = walked_end(self.fd, self.start, self.path)
+            if found is None:
+                raise self._unreadable(str(fault)) from fault
+            self.faults.append(f"{fault}, and its frames tell what was there")
+            return found
+        # The header is of the file whose bytes the rest holds.
+        header = LOG_HEADER.unpack(self._header)
+        wanted = (header["number"], header["uuid"], max(header["tail"], HEADER_BYTES), self._header_checksum)
+        if (end.number, end.uuid, end.raw_bytes, end.table.checksums[0]) != wanted:
+            raise self._unreadable("what it holds is of another file than its header")
+        return end
 
     def _read_end(self) -> ArchiveEnd:
+        """What the archive's end tells.  Raises: FrameError if it is damaged; CorruptError, VersionError."""
         archive_bytes = os.fstat(self.fd).st_size
         size = table_bytes(read_at(self.fd, SEEK_FOOTER.size, max(archive_bytes - SEEK_FOOTER.size, 0), self.path))
         if size is None or size > archive_bytes - FACTS_FRAME_BYTES - START_BYTES:
-            raise self._unreadable("it does not end with a table of frames")
+            raise FrameError("it does not end with a table of frames")
         table_start = archive_bytes - size
         facts_start = table_start - FACTS_FRAME_BYTES
         facts = parse_facts(read_at(self.fd, FACTS_FRAME_BYTES, facts_start, self.path))
         if isinstance(facts, int):
             raise VersionError(f"{self.path}: version {facts} of an archive", found=facts, known=(VERSION,))
         if facts is None:
-            raise self._unreadable(f"there are no facts of ours at {facts_start} in it, or they are damaged")
+            raise FrameError(f"there are no facts of ours at {facts_start} in it, or they are damaged")
         dictionary_frame = SKIPPABLE.size + facts.dictionary_bytes if facts.dictionary_bytes else 0
         if facts.dictionary_bytes > DICTIONARY_BYTES_MAX or dictionary_frame > facts_start - START_BYTES:
-            raise self._unreadable("its dictionary cannot be so large")
+            raise FrameError("its dictionary cannot be so large")
         dictionary: bytes | None = b""
         if dictionary_frame:
             data = read_at(self.fd, dictionary_frame, facts_start - dictionary_frame, self.path)
             dictionary = parse_dictionary(data, facts)
+            if dictionary is None and (dictionary := bare_dictionary(data, facts)) is not None:
+                self.faults.append("a bit before its dictionary is flipped")
+        if dictionary is None:
+            raise self._unreadable("its dictionary is damaged")
         table = parse_table(read_at(self.fd, size, table_start, self.path), facts, table_start=table_start)
-        if dictionary is None or table is None:
-            what = "dictionary" if dictionary is None else "table of frames"
-            raise self._unreadable(f"its {what} is damaged")
-        self._check_header(facts, table)
+        if table is None:
+            raise FrameError("its table of frames is damaged")
         return ArchiveEnd(
             number=facts.number, uuid=facts.uuid, raw_bytes=facts.raw_bytes, dictionary=dictionary, table=table
         )
-
-    def _check_header(self, facts: Facts, table: FrameTable) -> None:
-        """See that the header is of the file whose bytes the rest holds."""
-        header = LOG_HEADER.unpack(self._header)
-        wanted = (header["number"], header["uuid"], max(header["tail"], HEADER_BYTES))
-        if (facts.number, facts.uuid, facts.raw_bytes) != wanted or table.checksums[0] != self._header_checksum:
-            raise self._unreadable("what it holds is of another file than its header")
 
     def _unreadable(self, text: str) -> CorruptError:
         text = f"{text}; of this archive nothing but the header can be read"
@@ -169,6 +197,8 @@ class ArchiveContent:
 
     def _read_frame(self, frame: int, start: int, end: int) -> bytes:
         """What a frame holds from `start` to `end`, counted from its own start."""
+        if frame == 0:
+            return self._header[start:end]
         if self._kept[0] == frame:
             return self._kept[1][start:end]
         table = self.end.table

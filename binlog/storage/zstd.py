@@ -105,6 +105,20 @@ def _read_all(reader: zstandard.ZstdDecompressionReader, size: int) -> bytes:
     return b"".join(parts)
 
 
+def frame_claims(head: bytes) -> tuple[int, int]:
+    """How many bytes the head of a frame has, and how many the frame holds, by its first bytes.
+
+    Raises: FrameError where that is no frame with its size and a checksum.
+    """
+    try:
+        claims, size = zstandard.get_frame_parameters(head), zstandard.frame_header_size(head)
+    except zstandard.ZstdError as error:
+        raise FrameError(f"it is no frame ({error})") from error
+    if not claims.has_checksum or not 0 < claims.content_size < 1 << 63:
+        raise FrameError("it does not say what it holds, or has no checksum")
+    return size, claims.content_size
+
+
 def checksum_of(frame: bytes) -> int:
     """The checksum at a frame's end."""
     return int.from_bytes(frame[-4:], "little")
