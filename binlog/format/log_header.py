@@ -17,6 +17,7 @@ from functools import lru_cache
 
 from binlog.errors import CorruptError, VersionError
 from binlog.format.crc import crc32c
+from binlog.format.flipped_bit import mended
 from binlog.format.layout import Field, Layout
 
 HEADER_BYTES = 256
@@ -315,22 +316,22 @@ def _check_identity(data: bytes, identity_crc: int, path: str) -> None:
         raise CorruptError(path, LOG_HEADER.offset("identity_crc"), "identity-crc", "the identity's CRC does not hold")
 
 
-def mended_identity(data: bytes, *, number: int) -> bytes | None:
+def mended_identity(data: bytes, *, number: int | None) -> bytes | None:
     """A header whose identity has one flipped bit, with that bit put right; None if it has none, or more of them.
 
-    data: 256 bytes.  The CRC-32C of so few bytes tells one flipped bit from any other, and from two or three.
+    data: 256 bytes.  number: of the file, if that is known.
+    The CRC-32C of so few bytes tells one flipped bit from any other, and from two or three.
     """
+
+    def is_sound(flipped: bytes) -> bool:
+        try:
+            parse_log_header(flipped, path="", number=number)
+        except (CorruptError, VersionError):
+            return False
+        return True
+
     # All of 24..247: in another program's file they are zeros.
-    for at in [*range(_STATUS), *range(_NUMBER, _NEXT), *range(_OURS, FIRST_OFFSET_FOREIGN)]:
-        for bit in range(8):
-            mended = bytearray(data)
-            mended[at] ^= 1 << bit
-            try:
-                parse_log_header(bytes(mended), path="", number=number)
-            except (CorruptError, VersionError):
-                continue
-            return bytes(mended)
-    return None
+    return mended(data, is_sound, [*range(_STATUS), *range(_NUMBER, _NEXT), *range(_OURS, FIRST_OFFSET_FOREIGN)])
 
 
 def new_log_header(

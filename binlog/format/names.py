@@ -11,6 +11,9 @@ NUMBER_FIRST = 1
 INGEST_FILE = ".ingest"
 """The ingest that was decided and is not finished: see binlog/log/ingest_record.py."""
 
+NEXT_SUFFIX = ".next"
+"""Of the turn that is being appended."""
+
 NUMBER_MAX = 99_999_999  # eight digits; jPOS prints more, but a name of nine would no longer sort
 
 _LOG_FILE = re.compile(r"([0-9]{8})\.dat", re.ASCII)
@@ -113,7 +116,7 @@ def once_file_name(source: str) -> str:
 
 def next_file_name(once_name: str) -> str:
     """`<32 hex digits>.once.next`: the turn that is being appended."""
-    return f"{once_name}.next"
+    return f"{once_name}{NEXT_SUFFIX}"
 
 
 def is_next_file(name: str) -> bool:

@@ -24,6 +24,7 @@ from binlog.format.log_header import (
     parse_slot,
 )
 from binlog.format.names import (
+    INGEST_FILE,
     archive_draft_number,
     archive_file_name,
     archive_file_number,
@@ -37,7 +38,8 @@ from binlog.log.directory import LogDirectory
 from binlog.log.header_reading import check_size, read_header, settled_header
 from binlog.log.index import index_path, index_times, open_index
 from binlog.log.index_check import Contradiction, DamagedRange, IndexCheck
-from binlog.log.ingest_record import read_ingest
+from binlog.log.ingest_record import look_at_ingest
+from binlog.log.once import damaged_turns
 from binlog.log.opened_file import OpenedFile
 from binlog.log.sequence import missing_between
 from binlog.storage.content import Content, LostFrameError
@@ -45,6 +47,8 @@ from binlog.storage.files import open_file, read_at
 
 # What logrotate and people make of the name of a log file: 00000001.dat.1, 00000001.dat-20261126, 00000001.dat.old.
 _RENAMED = re.compile(r"\d{8}\.dat.+")
+
+FLIPPED = "a bit of it is flipped; its checksum tells which one, and it is read as it was written"
 
 # What is told of a clock that went back or ahead.
 _CLOCK_NS = 3600 * 10**9
@@ -119,10 +123,24 @@ def _check(directory: LogDirectory, only: int | None) -> Iterator[Problem]:
     if only is None:
         yield from _check_moved(directory)
     if only in (None, last):
-        try:
-            read_ingest(directory)
-        except CorruptError as error:
-            yield problem_of(error, directory.path)
+        yield from _check_ingest(directory)
+        yield from _check_turns(directory)
+
+
+def _check_ingest(directory: LogDirectory) -> Iterator[Problem]:
+    try:
+        found = look_at_ingest(directory)
+    except CorruptError as error:
+        yield problem_of(error, directory.path)
+        return
+    if found is not None and found[1]:
+        yield Problem(os.path.join(directory.path, INGEST_FILE), 0, "ingest", FLIPPED)
+
+
+def _check_turns(directory: LogDirectory) -> Iterator[Problem]:
+    for name, error in damaged_turns(directory).items():
+        path = os.path.join(directory.path, name)
+        yield Problem(path, 0, "once", FLIPPED) if error is None else problem_of(error, path)
 
 
 def _check_witnesses(file: OpenedFile, settled: LogHeader, believed: LogHeader) -> Iterator[Problem]:

@@ -37,7 +37,9 @@ from binlog.errors import (
     NotFoundError,
     PoisonedError,
     UnknownOutcomeError,
+    VersionError,
 )
+from binlog.format.flipped_bit import mended
 from binlog.format.log_header import (
     FIRST_OFFSET,
     HEADER_BYTES,
@@ -45,6 +47,8 @@ from binlog.format.log_header import (
     CommitSlot,
     Flag,
     LogHeader,
+    Status,
+    mended_identity,
     parse_log_header,
 )
 from binlog.format.names import INGEST_FILE, NUMBER_MAX, ingest_part, log_file_name
@@ -258,11 +262,11 @@ class Ingest:
         except NotFoundError:
             return True
         try:
-            found = parse_log_header(read_at(fd, HEADER_BYTES, 0, path), path=path)
+            found = _parse_header(read_at(fd, HEADER_BYTES, 0, path), path)
         finally:
             os.close(fd)
-        if found.closed:
-            return True
+        if found.status != Status.OPEN and found.next_number:
+            return True  # two witnesses: before it is closed, both are zero
         if found.number > open_number:
             return False  # it may have that number already, but the file before it is open
         try:
@@ -292,7 +296,7 @@ class IngestedFile:
         try:
             # From before it has a number until its index is written.  Only a process that is dying can have it still.
             lock(self._descriptor.fd, self._path)
-            self._header = read_unnamed_header(self._descriptor.fd, self._path)
+            self._header, self._is_mended = read_unnamed_header(self._descriptor.fd, self._path)
         except BaseException:
             self._descriptor.close()
             raise
@@ -305,7 +309,7 @@ class IngestedFile:
         header = replace(found, number=number, first_sequence=first_sequence, flags=found.flags | flags)
         for slot in found.slots():
             header = header.with_slot(slot)  # its CRC depends on the number
-        if header != found:
+        if header != found or self._is_mended:
             write_at(fd, header.pack(), 0, self._path)
             sync(fd, self._path)
         self._header = header
@@ -338,11 +342,46 @@ class IngestedFile:
         self._descriptor.close()
 
 
-def read_unnamed_header(fd: int, path: str) -> LogHeader:
-    """The header of a file of an ingest, which nobody has appended to.  Raises: CorruptError, VersionError."""
-    header = parse_log_header(read_at(fd, HEADER_BYTES, 0, path), path=path)
-    slot = header.slot(1)
-    whole = header.settled and not header.closed and not header.next_number and header.tail == os.fstat(fd).st_size
-    if not whole or slot is None or (slot.start, slot.end) != (FIRST_OFFSET, header.tail):
-        raise CorruptError(path, 0, "ingest", "it is not as it was when its ingest was decided")
-    return header
+def read_unnamed_header(fd: int, path: str) -> tuple[LogHeader, bool]:
+    """The header of a file of an ingest, which nobody has appended to, and whether a flipped bit of it was put right.
+
+    Raises: CorruptError; VersionError.
+    """
+    data, size = read_at(fd, HEADER_BYTES, 0, path), os.fstat(fd).st_size
+    if _is_unnamed(data, size):
+        return parse_log_header(data, path=path), False
+    right = mended(data, lambda flipped: _is_unnamed(flipped, size))
+    if right is not None:
+        return parse_log_header(right, path=path), True
+    parse_log_header(data, path=path)
+    raise CorruptError(path, 0, "ingest", "it is not as it was when its ingest was decided")
+
+
+def _is_unnamed(data: bytes, size: int) -> bool:
+    """Whether a header is as an ingest leaves it, and the file ends where the header says."""
+    try:
+        header = parse_log_header(data, path="")
+    except (CorruptError, VersionError):
+        return False
+    first, last = header.slot(0), header.slot(1)
+    return (
+        header.settled
+        and header.status == Status.OPEN
+        and not header.next_number
+        and not any(header.zero)
+        and header.tail == size
+        and first is not None
+        and last is not None
+        and (last.start, last.end) == (FIRST_OFFSET, header.tail)
+    )
+
+
+def _parse_header(data: bytes, path: str) -> LogHeader:
+    """A header, with one flipped bit of its identity put right in memory.  Raises: CorruptError; VersionError."""
+    try:
+        return parse_log_header(data, path=path)
+    except (CorruptError, VersionError):
+        right = mended_identity(data, number=None)
+        if right is None:
+            raise
+        return parse_log_header(right, path=path)

@@ -1,7 +1,7 @@
 """The record of an ingest that is decided and not finished, and the files that wait for their numbers.
 
-`.ingest` is one line of text: the CRC-32C of the JSON after it, in 8 hex digits, a space, and a JSON object with the
-keys `id` and `turn`.  `.ingest.<id>.<index>` are the files, in the order of `index`; each is a complete log file.
+`.ingest` is one line of text with a checksum (binlog/format/checked_text.py): a JSON object with the keys `id` and
+`turn`.  `.ingest.<id>.<index>` are the files, in the order of `index`; each is a complete log file.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
 from binlog.errors import CorruptError, NotFoundError
-from binlog.format.crc import crc32c
+from binlog.format.checked_text import pack_text, parse_text
 from binlog.format.names import INGEST_FILE, ingest_part, ingest_part_name
 from binlog.log.directory import LogDirectory
 from binlog.log.once import Turn, turn_of
@@ -51,6 +51,12 @@ class IngestRecord:
 
 def read_ingest(directory: LogDirectory) -> IngestRecord | None:
     """The record, or None if no ingest is unfinished.  Raises: CorruptError, AccessError."""
+    found = look_at_ingest(directory)
+    return None if found is None else found[0]
+
+
+def look_at_ingest(directory: LogDirectory) -> tuple[IngestRecord, bool] | None:
+    """The same, and whether a flipped bit of the record was put right in memory."""
     if not directory.has(INGEST_FILE):
         return None  # as almost always, and a stat costs less than a failed open
     path = os.path.join(directory.path, INGEST_FILE)
@@ -59,7 +65,8 @@ def read_ingest(directory: LogDirectory) -> IngestRecord | None:
     except NotFoundError:
         return None
     try:
-        return _parse(read_at(fd, _BYTES_MAX, 0, path))
+        body, is_mended = parse_text(read_at(fd, _BYTES_MAX, 0, path))
+        return _parse(body), is_mended
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         text = f"it is no record of an ingest ({error}); the files `.ingest.*` are what it was about"
         raise CorruptError(path, 0, "ingest", text) from error
@@ -67,10 +74,7 @@ def read_ingest(directory: LogDirectory) -> IngestRecord | None:
         os.close(fd)
 
 
-def _parse(data: bytes) -> IngestRecord:
-    crc, _, body = data.rstrip(b"\n").partition(b" ")
-    if len(crc) != 8 or int(crc, 16) != crc32c(body):
-        raise ValueError("its CRC does not hold")
+def _parse(body: bytes) -> IngestRecord:
     values = json.loads(body)
     if set(values) != {"id", "turn"} or not _IDENTITY.fullmatch(values["id"]):
         raise ValueError("it has other keys")
@@ -85,7 +89,7 @@ def write_ingest(directory: LogDirectory, record: IngestRecord, access: FileAcce
     remove_file(directory.fd, _DRAFT, draft)
     fd = create_file(directory.fd, _DRAFT, draft, access)
     try:
-        write_at(fd, b"%08x %s\n" % (crc32c(body), body), 0, draft)
+        write_at(fd, pack_text(body), 0, draft)
         sync(fd, draft)
     finally:
         os.close(fd)

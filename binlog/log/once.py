@@ -19,7 +19,8 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
 from binlog.errors import CorruptError, NotFoundError
-from binlog.format.names import NUMBER_MAX, is_next_file, next_file_name, once_file_name
+from binlog.format.checked_text import pack_text, parse_text
+from binlog.format.names import NEXT_SUFFIX, NUMBER_MAX, is_next_file, is_once_file, next_file_name, once_file_name
 from binlog.format.ref import COUNT_MAX, OFFSET_MAX, Ref
 from binlog.log.directory import LogDirectory
 from binlog.storage.file_access import FileAccess
@@ -35,6 +36,8 @@ from binlog.storage.files import (
 )
 
 _BYTES_MAX = 1 << 16
+_UNCHECKED = b"{"
+"""What begins a file of before these had a checksum.  No flipped bit makes it of a hex digit, or one of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +87,7 @@ class Turns:
 
     def last(self, source: str) -> Turn | None:
         """The last turn of a source that is in the log.  Nothing of that source may be being appended."""
-        turn = self._read(once_file_name(source))
-        if turn is not None and turn.source != source:
-            raise CorruptError(self._path(once_file_name(source)), 0, "once", f"it is of {turn.source!r}")
-        return turn
+        return self._read(once_file_name(source))
 
     def begin(self, turn: Turn) -> None:
         """Have it stand as being appended, durably."""
@@ -104,7 +104,7 @@ class Turns:
         remove_file(self._directory.fd, draft, self._path(draft))
         fd = create_file(self._directory.fd, draft, self._path(draft), self._access)
         try:
-            write_at(fd, json.dumps(asdict(turn)).encode(), 0, self._path(draft))
+            write_at(fd, pack_text(json.dumps(asdict(turn)).encode()), 0, self._path(draft))
             sync(fd, self._path(draft))
         finally:
             os.close(fd)
@@ -131,17 +131,56 @@ class Turns:
                 # Before the flag is taken back: else a power cut might bring the name back after others have appended.
                 sync_directory(self._directory.fd, self._directory.path)
 
+    def mend(self) -> list[str]:
+        """Write again each file of which a bit is flipped, durably; their names.  What else is wrong is left."""
+        found = [name for name, problem in damaged_turns(self._directory).items() if problem is None]
+        for name in found:
+            turn = self._read(name)
+            if turn is not None:
+                self._write(turn, name)
+        return found
+
     def _read(self, name: str) -> Turn | None:
-        try:
-            fd = open_file(self._directory.fd, name, self._path(name), writable=False)
-        except NotFoundError:
-            return None
-        try:
-            return turn_of(json.loads(read_at(fd, _BYTES_MAX, 0, self._path(name))))
-        except (ValueError, RecursionError) as error:
-            raise CorruptError(self._path(name), 0, "once", f"it is no turn ({error})") from error
-        finally:
-            os.close(fd)
+        found = read_turn(self._directory, name)
+        return None if found is None else found[0]
 
     def _path(self, name: str) -> str:
         return os.path.join(self._directory.path, name)
+
+
+def damaged_turns(directory: LogDirectory) -> dict[str, CorruptError | None]:
+    """The files of turns of which something is wrong, by name: the error, or None if a bit is flipped, and known."""
+    found: dict[str, CorruptError | None] = {}
+    for name in sorted(filter(is_once_file, directory.names())):
+        try:
+            read = read_turn(directory, name)
+        except CorruptError as error:
+            found[name] = error
+        else:
+            if read is not None and read[1]:
+                found[name] = None
+    return found
+
+
+def read_turn(directory: LogDirectory, name: str) -> tuple[Turn, bool] | None:
+    """The turn that a file says, and whether a flipped bit of it was put right in memory; None for no such file.
+
+    Raises: CorruptError; AccessError.
+    """
+    path = os.path.join(directory.path, name)
+    try:
+        fd = open_file(directory.fd, name, path, writable=False)
+    except NotFoundError:
+        return None
+    try:
+        data, is_mended = read_at(fd, _BYTES_MAX, 0, path), False
+        if not data.startswith(_UNCHECKED):
+            data, is_mended = parse_text(data)
+        turn = turn_of(json.loads(data))
+    except (ValueError, RecursionError) as error:
+        raise CorruptError(path, 0, "once", f"it is no turn ({error})") from error
+    finally:
+        os.close(fd)
+    if once_file_name(turn.source) != name.removesuffix(NEXT_SUFFIX):
+        raise CorruptError(path, 0, "once", f"it is of {turn.source!r}")
+    return turn, is_mended

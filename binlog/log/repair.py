@@ -19,8 +19,10 @@ from binlog.log.directory import LogDirectory
 from binlog.log.evidence import FileEvidence
 from binlog.log.file_repair import FileRepair
 from binlog.log.gap_repair import GapRepair
+from binlog.log.once import damaged_turns
+from binlog.log.options import WriterOptions
 from binlog.log.recovery_table import Action, decide
-from binlog.log.writer import Writer
+from binlog.log.session import Session
 from binlog.storage.boot import boot_id
 from binlog.storage.descriptor import Descriptor
 from binlog.storage.files import FileSystem
@@ -60,7 +62,7 @@ def repair(
     damage to the end of the file is set aside.  Then every file gets a complete index.  What a dead writer or a power
     cut left is put right as by opening a Writer.  Where the numbers of two files tell that records are missing, fillers
     take their places; a file that is missing is made again, empty.  What cannot be repaired, `check` goes on to tell.
-    Of an archive only the index is repaired: what is damaged there is lost, as `check` tells.
+    Of an archive all but its records is repaired: a damaged frame is lost, as `check` tells.
     Durable on return.  Other processes may read and append meanwhile.
     Raises: NotFoundError if there is no log; BusyError where another process repairs it, or holds a lock for long;
     AccessError; FullError; PoisonedError.
@@ -82,8 +84,11 @@ def repair(
                 except (NotFoundError, CorruptError, VersionError):
                     continue  # removed since the listing; or a header that nothing can be made of, as `check` tells
             done += [Repair(*each) for each in GapRepair(directory, dry_run=dry_run, lock_timeout=lock_timeout).run()]
-            if numbers and not dry_run:
-                _open_and_close(directory.path, lock_timeout, file_system)
+            if numbers and dry_run:
+                done += [_turn_mended(directory, name) for name, error in damaged_turns(directory).items() if not error]
+            elif numbers:
+                options = WriterOptions(lock_timeout=lock_timeout, file_system=file_system)
+                done += [_turn_mended(directory, name) for name in _open_and_close(directory, options)]
             return done
     finally:
         directory.close()
@@ -103,12 +108,21 @@ def _repair_archive(directory: LogDirectory, number: int, *, dry_run: bool) -> l
     return [Repair(*each) for each in repair_archive(directory, number, dry_run=dry_run)]
 
 
-def _open_and_close(path: str, lock_timeout: float | None, file_system: FileSystem) -> None:
-    """Have a writer finish what recovery and cutovers began."""
+def _open_and_close(directory: LogDirectory, options: WriterOptions) -> list[str]:
+    """Have a writer finish what recovery, cutovers and ingests began; the files of turns that were written again."""
     try:
-        Writer(path, lock_timeout=lock_timeout, file_system=file_system).close()
+        session = Session(directory, options)
+        try:
+            return session.run(lambda file, header: file.turns.mend())
+        finally:
+            session.close()
     except (CorruptError, VersionError):
-        return  # as `check` tells
+        return []  # as `check` tells
+
+
+def _turn_mended(directory: LogDirectory, name: str) -> Repair:
+    text = "a flipped bit of the file that tells a turn of a source is put right"
+    return Repair(os.path.join(directory.path, name), 0, "once", text)
 
 
 def _repair_file(directory: LogDirectory, number: int, *, dry_run: bool, lock_timeout: float | None) -> list[Repair]:

@@ -407,3 +407,38 @@ def test_where_the_turn_cannot_be_recorded_it_is_known_all_the_same(log: Path, m
         assert writer.last_turn("s") == turn
     assert hidden(log) == []
     assert read_all(log) == TURN
+
+
+@pytest.mark.parametrize(
+    ("name", "byte"),
+    [(".ingest", 0), (".ingest", 30), (".ingest.*0", 7), (".ingest.*1", 7), (".ingest.*0", 20), (".ingest.*1", 40)]
+    + [(".ingest.*1", byte) for byte in (10, 70, 140, 200, 250)],
+)
+def test_a_flipped_bit_of_what_waits_for_its_number_is_put_right(log: Path, name: str, byte: int) -> None:
+    with Writer(log) as writer:
+        writer.append(b"before")
+    die_at(log, "name")
+    [path] = log.glob(name)
+    data = bytearray(path.read_bytes())
+    data[byte] ^= 1
+    path.write_bytes(data)
+    if name == ".ingest":
+        assert [(problem.path, problem.rule) for problem in binlog.check(log)] == [(str(path), "ingest")]
+    with Writer(log) as writer:
+        assert writer.append_drafts(drafts(log, TURN[:50], TURN[50:]), source="s", turn=0) is None
+    assert read_all(log) == [b"before", *TURN]
+    assert hidden(log) == []
+
+
+def test_more_flipped_bits_of_what_waits_for_its_number_are_an_error(tmp_path: Path) -> None:
+    log = tmp_path / "damaged"
+    with Writer(log) as writer:
+        writer.append(b"before")
+    die_at(log, "name")
+    [path] = log.glob(".ingest.*1")
+    data = bytearray(path.read_bytes())
+    data[70] ^= 3
+    path.write_bytes(data)
+    with pytest.raises(CorruptError, match="it is not as it was when its ingest was decided"):
+        Writer(log)
+    assert read_all(log)[0] == b"before"

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import binlog
 from binlog import Batch, Mode, Reader, Ref, Turn, Writer
 from binlog.errors import ClosedError, CorruptError, FullError, GoneError, PoisonedError, StateError
+from binlog.format.checked_text import pack_text
 from binlog.storage.checksum import crc32c
 from tests.support.indexes import check_entries, index_entries
 from tests.support.logs import jpos_file, read_all
@@ -249,8 +250,54 @@ def test_a_damaged_turn_file_is_told(log: Path) -> None:
         file.write_bytes(good[:-5])
         with pytest.raises(CorruptError, match="it is no turn"):
             writer.append_turn(batches(b"2"), source="s", turn=1)
-        file.write_text(json.dumps({**json.loads(good), "source": "another"}))
+        file.write_bytes(pack_text(json.dumps({**json.loads(good[9:]), "source": "another"}).encode()))
         with pytest.raises(CorruptError, match="it is of 'another'"):
             writer.last_turn("s")
         file.write_bytes(good)
         assert writer.append_turn(batches(b"2"), source="s", turn=1) is not None
+
+
+def test_a_flipped_bit_in_a_turn_file_is_told_and_put_right(log: Path) -> None:
+    with Writer(log) as writer:
+        writer.append_turn(batches(b"1"), source="s", turn=7)
+        [file] = log.glob("*.once")
+        good = file.read_bytes()
+        flipped = bytearray(good)
+        flipped[good.index(b'"turn": 7') + 8] ^= 1  # which says 6
+        file.write_bytes(flipped)
+        assert [(problem.path, problem.rule) for problem in binlog.check(log)] == [(str(file), "once")]
+        last = writer.last_turn("s")
+        assert last is not None
+        assert last.turn == 7
+        assert writer.append_turn(batches(b"1"), source="s", turn=7) is None
+    assert file.read_bytes() == flipped
+    assert [(each.path, each.action) for each in binlog.repair(log, dry_run=True)] == [(str(file), "once")]
+    assert file.read_bytes() == flipped
+    assert [(each.path, each.action) for each in binlog.repair(log)] == [(str(file), "once")]
+    assert file.read_bytes() == good
+    assert binlog.check(log) == []
+
+
+def test_a_turn_file_without_a_checksum_counts(log: Path) -> None:
+    """As they were written before."""
+    with Writer(log) as writer:
+        writer.append_turn(batches(b"1"), source="s", turn=7)
+    [file] = log.glob("*.once")
+    file.write_bytes(file.read_bytes()[9:-1])
+    assert file.read_bytes().startswith(b'{"source"')
+    assert binlog.check(log) == []
+    with Writer(log) as writer:
+        assert writer.append_turn(batches(b"1"), source="s", turn=7) is None
+        assert writer.append_turn(batches(b"2"), source="s", turn=8) is not None
+    assert file.read_bytes()[8:10] == b" {"
+    assert read_all(log) == [b"1", b"2"]
+
+
+def test_check_tells_of_a_turn_file_that_nobody_can_read(log: Path) -> None:
+    with Writer(log) as writer:
+        writer.append_turn(batches(b"1"), source="s", turn=7)
+    [file] = log.glob("*.once")
+    file.write_bytes(b"nothing\n")
+    assert [(problem.path, problem.rule) for problem in binlog.check(log)] == [(str(file), "once")]
+    assert binlog.repair(log) == []
+    file.unlink()
