@@ -5,7 +5,7 @@ PYTHON ?= python3
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo bench test quick crash canaries soak stress cluster-test model commitlog-golden jpos asan ubsan tsan lint format-docs clean
+.PHONY: help demo bench test quick crash flips canaries soak stress cluster-test model commitlog-golden jpos asan ubsan tsan lint format-docs clean
 MAKEFLAGS += --no-builtin-rules
 
 # They would lead .venv's Python to another one's modules.
@@ -31,6 +31,7 @@ help:
 	@echo 'make test         every test, on as many workers as there are cores (ARGS= goes to pytest)'
 	@echo 'make quick        the tests without Spark and without the slow ones, in a minute (ARGS= goes to pytest)'
 	@echo 'make crash        power cuts, kills, faults and damage, by the thousand (DURATION_S=60 SEED= ARGS="--help")'
+	@echo 'make flips        every bit beside the records flipped, one at a time (half an hour or more; ARGS="--help")'
 	@echo 'make canaries     the mistakes that are planted for "make crash", each from five seeds (an hour or two)'
 	@echo 'make soak         an hour of work, after which nothing may have grown (DURATION_S=)'
 	@echo 'make stress       Spark follows what processes append, and is killed again and again; programs of chance over a journal; a queue that is killed'
@@ -67,6 +68,10 @@ crash: export SEED := $(SEED)
 crash:
 	$(set_up)
 	@.venv/bin/python -m stress.crash $(ARGS)
+
+flips:
+	$(set_up)
+	@.venv/bin/python -m stress.crash.flips $(ARGS)
 
 canaries:
 	$(set_up)

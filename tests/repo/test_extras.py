@@ -24,6 +24,7 @@ COMMANDS = (
         "bench",
         "quick",
         "crash",
+        "flips",
         "canaries",
         "soak",
         "stress",

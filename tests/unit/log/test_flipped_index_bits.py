@@ -60,7 +60,7 @@ def _flips(index: Path, bits: range) -> Callable[[int], None]:
     return flip
 
 
-@pytest.mark.parametrize(("files", "number", "step"), [(1, 1, 3), (3, 1, 7), (3, 3, 11)])
+@pytest.mark.parametrize(("files", "number", "step"), [(1, 1, 17), (3, 1, 37), (3, 3, 53)])
 def test_a_repair_believes_the_records(tmp_path: Path, files: int, number: int, step: int) -> None:
     records = _make(tmp_path, files=files)
     index = tmp_path / f"{number:08d}.idx"

@@ -1,0 +1,296 @@
+"""The logs whose bits are flipped: each kind of file that a log's directory may hold, in each state that matters."""
+
+from __future__ import annotations
+
+import enum
+import os
+import shutil
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+import binlog
+from binlog import Batch, Mode, Writer
+from binlog.format.archive_file import START_BYTES, table_bytes
+from binlog.format.log_header import HEADER_BYTES
+from binlog.log import ingest_record, once
+from binlog.log.ingest import Ingest, IngestedFile
+from binlog.log.once import Turns
+from binlog.log.prepared_file import PreparedFile
+from binlog.log.writable_file import WritableFile
+from stress.crash.drafting import draft_of
+
+PREPARE_BYTES = 4096
+SOURCE = "a source"
+
+_RECORDS = 4
+_DIED = 9
+_FRAME_MAX = 1 << 12
+
+
+class Promise(enum.Enum):
+    """What is held of a flipped bit, besides errors of ours alone, little memory, and no change by what is refused."""
+
+    REPAIRED = "records before the damage are read, or all; after a repair all of them"
+    READ = "every record is read, also before a repair, and writers append"
+    TREE = "nothing more: no checksum covers the bytes"
+
+
+@dataclass(frozen=True)
+class Sound:
+    """A log in which nothing is wrong, and which of its bits are flipped.
+
+    files: by name, their bytes; a name that is a hard link has the name of the first one instead.
+    targets: by name, the ranges of bytes.
+    records: every record that a reader finds, of which so many are `acknowledged`, and all if that is None.
+    later: those that a writer adds when it opens the log.
+    turn: the last turn of SOURCE that a writer finds in the log.
+    """
+
+    name: str
+    promise: Promise
+    files: dict[str, bytes | str]
+    targets: dict[str, list[range]]
+    records: list[bytes]
+    later: list[bytes] = field(default_factory=list)
+    turn: int | None = None
+    acknowledged: int | None = None
+    rules: frozenset[str] = frozenset()
+
+    def bits(self) -> list[tuple[str, int]]:
+        """Every bit: the file, and which of its bits."""
+        return [
+            (name, 8 * at + bit)
+            for name, ranges in self.targets.items()
+            for each in ranges
+            for at in each
+            for bit in range(8)
+        ]
+
+    def build(self, log: Path, name: str = "", bit: int = 0) -> None:
+        """Make the log, with a bit of a file flipped if one is named."""
+        log.mkdir()
+        target = name and self.files[name]
+        for each, data in self.files.items():
+            if isinstance(data, str):
+                os.link(log / data, log / each)  # the first one comes before it
+                continue
+            changed = bytearray(data)
+            if name and each in (name, target):
+                changed[bit // 8] ^= 1 << bit % 8
+            (log / each).write_bytes(changed)
+
+
+def sound_logs(scratch: Path) -> Iterable[Sound]:
+    """Every log of the table, made in an empty folder, in which nothing is left."""
+    for name, make in _TABLE.items():
+        log = scratch / "made"
+        yield make(name, log)
+        shutil.rmtree(log)
+
+
+def _fill(log: Path, files: int) -> list[bytes]:
+    """Append some records to each of so many files, in ranges of one record and of two."""
+    records = []
+    with Writer(log, prepare_bytes=PREPARE_BYTES) as writer:
+        for file in range(files):
+            if file:
+                writer.cutover()
+            for index in range(_RECORDS):
+                records.append(b"%d %d" % (file, index) * (9 * index + 1))
+                writer.append(records[-1], mode=Mode.FLUSH if index == 1 else Mode.SYNC)
+    return records
+
+
+def _read(log: Path) -> dict[str, bytes | str]:
+    """The files of a directory, with hard links as such."""
+    found: dict[str, bytes | str] = {}
+    first: dict[int, str] = {}
+    for name in sorted(os.listdir(log), key=lambda name: (name.startswith("."), name)):
+        path = log / name
+        if path.is_file() and name != ".repair.lock":
+            inode = path.stat().st_ino
+            found[name] = first[inode] if inode in first else path.read_bytes()
+            first.setdefault(inode, name)
+    return found
+
+
+def _whole(files: dict[str, bytes | str], *names: str) -> dict[str, list[range]]:
+    return {name: [range(len(files[name]))] for name in names}
+
+
+def _headers(*names: str) -> dict[str, list[range]]:
+    return {name: [range(HEADER_BYTES)] for name in names}
+
+
+def _die(log: Path, owner: object, name: str, work: Callable[[Writer], object], *, times: int = 1) -> None:
+    """Have a process die at a call, after so many of them, in the middle of what it does with a writer."""
+    pid = os.fork()
+    if pid:
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == _DIED, f"{name} was not called"
+        return
+    try:
+        call, left = getattr(owner, name), [None] * (times - 1)
+
+        def dying(*arguments: object, **named: object) -> object:
+            if not left:
+                os._exit(_DIED)
+            left.pop()
+            return call(*arguments, **named)
+
+        setattr(owner, name, dying)
+        with Writer(log, prepare_bytes=PREPARE_BYTES) as writer:
+            work(writer)
+    finally:
+        os._exit(1)
+
+
+def _header(name: str, log: Path, *, files: int, number: int) -> Sound:
+    records = _fill(log, files)
+    return Sound(name, Promise.REPAIRED, _read(log), _headers(f"{number:08d}.dat"), records)
+
+
+def _index(name: str, log: Path, *, files: int, number: int) -> Sound:
+    records = _fill(log, files)
+    found = _read(log)
+    return Sound(name, Promise.READ, found, _whole(found, f"{number:08d}.idx"), records)
+
+
+def _turn_records(turn: int) -> list[bytes]:
+    return [b"turn %d" % turn, b"of two records" * turn]
+
+
+def _append_turn(writer: Writer, turn: int) -> None:
+    writer.append_turn([Batch.from_records(_turn_records(turn))], source=SOURCE, turn=turn)
+
+
+def _turn(name: str, log: Path, *, files: int, dies: str) -> Sound:
+    """Turn 1 is in the log; then a process died in turn 2, unless `dies` is "none"."""
+    records = _fill(log, files) + _turn_records(1)
+    with Writer(log, prepare_bytes=PREPARE_BYTES) as writer:
+        _append_turn(writer, 1)
+    turn = 1
+    if dies == "named":  # published, and not recorded yet
+        _die(log, Turns, "finish", lambda writer: _append_turn(writer, 2))
+        records, turn = records + _turn_records(2), 2
+    elif dies == "written":  # written down, and not published
+        _die(log, WritableFile, "_do", lambda writer: _append_turn(writer, 2))
+    found = _read(log)
+    targets = _whole(found, *(each for each in found if ".once" in each))
+    return Sound(name, Promise.READ, found, targets, records, turn=turn)
+
+
+def _turn_header(name: str, log: Path, *, files: int) -> Sound:
+    """The open file's header says that a turn is to be settled."""
+    made = _turn(name, log, files=files, dies="written")
+    return Sound(name, Promise.REPAIRED, made.files, _headers(f"{files:08d}.dat"), made.records, turn=made.turn)
+
+
+def _append_drafts(log: Path, turn: int, writer: Writer) -> None:
+    drafts = [draft_of(log / "aside", Batch.from_records([record])) for record in _turn_records(turn)]
+    writer.append_drafts(drafts, source=SOURCE, turn=turn)
+
+
+_INGEST_DEATHS: dict[str, tuple[object, str, int, int]] = {
+    # which call, how often before; how many of the two files a reader sees
+    "decided": (IngestedFile, "give_name", 1, 0),
+    "named": (WritableFile, "close_at", 1, 0),
+    "half": (IngestedFile, "give_name", 2, 1),
+    "placed": (Ingest, "_end", 1, 2),
+}
+
+
+def _ingest(name: str, log: Path, *, files: int, dies: str, headers: bool) -> Sound:
+    """A process died in the middle of turn 1, of two drafts."""
+    records = _fill(log, files)
+    owner, call, times, seen = _INGEST_DEATHS[dies]
+    _die(log, owner, call, partial(_append_drafts, log, 1), times=times)
+    found = _read(log)
+    drafts = _turn_records(1)
+    if headers:
+        targets = _headers(*(each for each in found if each.endswith(".dat") and int(each[:8]) >= files))
+    else:
+        parts = [each for each in found if each.startswith(".ingest.")]
+        targets = _whole(found, ".ingest") | _headers(*parts)
+    promise = Promise.REPAIRED if headers or dies == "named" else Promise.READ
+    return Sound(
+        name, promise, found, targets, records + drafts[:seen], drafts[seen:], turn=1, acknowledged=len(records)
+    )
+
+
+def _leftover(name: str, log: Path, *, files: int) -> Sound:
+    """Whatever a process leaves that dies before it has given a file its name."""
+    records = _fill(log, files)
+    _die(log, PreparedFile, "give_name", lambda writer: writer.cutover())
+    _die(log, once, "rename_file", lambda writer: _append_turn(writer, 1))
+    _die(log, ingest_record, "rename_file", partial(_append_drafts, log, 1))
+    found = _read(log)
+    names = [each for each in found if each.startswith(".")]
+    targets = {each: [range(min(len(found[each]), HEADER_BYTES))] for each in names}
+    return Sound(name, Promise.READ, found, targets, records)
+
+
+def _archive(name: str, log: Path, *, files: int, number: int) -> Sound:
+    records = _fill(log, files)
+    binlog.archive(log)
+    found = _read(log)
+    target = f"{number:08d}.dat.zst"
+    data = found[target]
+    assert isinstance(data, bytes)
+    return Sound(name, Promise.READ, found, {target: [range(START_BYTES), range(_end_of(data), len(data))]}, records)
+
+
+def _end_of(archive: bytes) -> int:
+    """Where in an archive our facts begin."""
+    size = table_bytes(archive[-9:])
+    assert size is not None
+    return len(archive) - size - 72
+
+
+def _archive_index(name: str, log: Path, *, files: int) -> Sound:
+    made = _archive(name, log, files=files, number=1)
+    return Sound(name, Promise.READ, made.files, _whole(made.files, "00000001.idx"), made.records)
+
+
+def _set_aside(name: str, log: Path, *, files: int) -> Sound:
+    """A record was damaged, and a repair has set it aside; the fillers are records like any other now."""
+    _fill(log, files)
+    with (log / "00000001.dat").open("r+b") as file:
+        file.seek(300)
+        file.write(b"\xff")
+    binlog.repair(log)
+    with binlog.Reader(log) as reader:
+        records = [entry.data for entry in reader]
+    found = _read(log)
+    names = [each for each in found if each.endswith(".damaged")]
+    return Sound(name, Promise.READ, found, _whole(found, *names), records, rules=frozenset({"set-aside"}))
+
+
+_TABLE: dict[str, Callable[[str, Path], Sound]] = {
+    **{
+        f"{what} {number} of {files}": partial(make, files=files, number=number)
+        for what, make in (("header", _header), ("index", _index))
+        for files, number in ((1, 1), (3, 1), (3, 2), (3, 3))
+    },
+    **{
+        f"turn {dies}, {files}": partial(_turn, files=files, dies=dies)
+        for dies in ("none", "named", "written")
+        for files in (1, 3)
+    },
+    **{f"turn written, header, {files}": partial(_turn_header, files=files) for files in (1, 3)},
+    **{f"ingest {dies}, 1": partial(_ingest, files=1, dies=dies, headers=False) for dies in _INGEST_DEATHS},
+    **{f"ingest {dies}, 3": partial(_ingest, files=3, dies=dies, headers=False) for dies in ("decided", "half")},
+    **{f"ingest {dies}, headers, 1": partial(_ingest, files=1, dies=dies, headers=True) for dies in _INGEST_DEATHS},
+    "ingest decided, headers, 3": partial(_ingest, files=3, dies="decided", headers=True),
+    "left over, 1": partial(_leftover, files=1),
+    **{f"archive {number} of 3": partial(_archive, files=3, number=number) for number in (1, 2)},
+    "archive, index": partial(_archive_index, files=3),
+    **{f"set aside, {files}": partial(_set_aside, files=files) for files in (1, 3)},
+}
+
+QUICK = (
+    "header 1 of 1", "header 2 of 3", "index 1 of 3", "turn named, 1", "turn written, 3", "turn written, header, 1",
+    "ingest placed, 1",
+)  # fmt: skip
+"""A log of each kind."""

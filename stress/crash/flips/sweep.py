@@ -1,0 +1,129 @@
+"""Going through bits in forked workers, each of which may take little memory."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import resource
+import tempfile
+import time
+import traceback
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NoReturn
+
+from stress.crash.flips.judge import judge
+from stress.crash.flips.logs import QUICK, Sound
+
+MEMORY_BYTES = 64 << 20
+"""What a worker may claim on top of what it starts with; what it has in memory is measured, and told."""
+
+_QUICK_STEP = 127
+
+
+@dataclass(frozen=True)
+class Flip:
+    """One bit of one file of one log."""
+
+    sound: Sound
+    file: str
+    bit: int
+
+    def __str__(self) -> str:
+        return f"{self.sound.name}: bit {self.bit % 8} of byte {self.bit // 8} of {self.file}"
+
+
+@dataclass
+class Found:
+    """What came of all bits.
+
+    wrong: by the bit.  counts, seconds: by the log's name.
+    start_bytes: what the largest worker had in memory at first; peak_bytes: the most that one ever had.
+    """
+
+    wrong: dict[str, list[str]] = field(default_factory=dict)
+    counts: Counter[str] = field(default_factory=Counter)
+    seconds: dict[str, float] = field(default_factory=dict)
+    start_bytes: int = 0
+    peak_bytes: int = 0
+
+
+def all_flips(sounds: Sequence[Sound]) -> list[Flip]:
+    """Every bit."""
+    return [Flip(sound, file, bit) for sound in sounds for file, bit in sound.bits()]
+
+
+def quick_flips(sounds: Sequence[Sound]) -> list[Flip]:
+    """One bit of each byte of a log of each kind, and a few of all others."""
+    flips = all_flips(sounds)
+    each = [flip for flip in flips if flip.sound.name in QUICK and flip.bit % 8 == flip.bit // 8 % 8]
+    return each + [flip for flip in flips if flip.sound.name not in QUICK][::_QUICK_STEP]
+
+
+def scratch_folder() -> tempfile.TemporaryDirectory[str]:
+    """A folder in memory: states are made and thrown away by the ten thousand."""
+    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    return tempfile.TemporaryDirectory(prefix="binlog-flips-", dir=memory)
+
+
+def sweep(flips: Sequence[Flip], scratch: Path, processes: int) -> Found:
+    """Judge each bit, in so many processes."""
+    folders = [scratch / f"worker-{index}" for index in range(processes)]
+    pids = []
+    for index, folder in enumerate(folders):
+        folder.mkdir()
+        pid = os.fork()
+        if pid == 0:
+            _work(flips[index::processes], folder)
+        pids.append(pid)
+    found = Found()
+    for pid, folder in zip(pids, folders, strict=True):
+        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        if code != 0:
+            found.wrong[(folder / "current").read_text()] = [f"the worker ended with {code}"]
+            continue
+        told = json.loads((folder / "found").read_text())
+        found.wrong |= told["wrong"]
+        found.counts.update(told["counts"])
+        for name, seconds in told["seconds"].items():
+            found.seconds[name] = found.seconds.get(name, 0.0) + seconds
+        found.start_bytes = max(found.start_bytes, told["start_bytes"])
+        found.peak_bytes = max(found.peak_bytes, told["peak_bytes"])
+    return found
+
+
+def _work(flips: Sequence[Flip], folder: Path) -> NoReturn:
+    status = 1
+    try:
+        gc.freeze()
+        found = Found(start_bytes=_memory("VmRSS"))
+        limit = _memory("VmSize") + MEMORY_BYTES
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+        with (folder / "current").open("w") as current:
+            for flip in flips:
+                current.seek(0)
+                current.truncate()
+                current.write(str(flip))
+                current.flush()
+                begun = time.process_time()
+                wrong = judge(flip.sound, flip.file, flip.bit, folder)
+                if wrong:
+                    found.wrong[str(flip)] = wrong
+                found.counts[flip.sound.name] += 1
+                spent = time.process_time() - begun
+                found.seconds[flip.sound.name] = found.seconds.get(flip.sound.name, 0.0) + spent
+        found.peak_bytes = _memory("VmHWM")
+        (folder / "found").write_text(json.dumps(vars(found)))
+        status = 0
+    except BaseException:  # noqa: BLE001 - the parent is told by the exit status
+        traceback.print_exc()
+    finally:
+        os._exit(status)
+
+
+def _memory(name: str) -> int:
+    with open("/proc/self/status", encoding="ascii") as lines:
+        return next(int(line.split()[1]) << 10 for line in lines if line.startswith(f"{name}:"))
