@@ -6,7 +6,7 @@ import click
 
 import binlog
 from binlog.cli.exits import CommandError, ExitCode, opening
-from binlog.cli.options import directory_argument, json_option, need_log, start_from
+from binlog.cli.options import directory_argument, json_option, need_log, no_verify_option, start_from
 from binlog.cli.output import write
 from binlog.cli.records import batch_bytes, form_of, null_option
 from binlog.cli.times import since_option
@@ -25,6 +25,7 @@ from binlog.cli.times import since_option
 )
 @since_option
 @click.option("--file", "number", type=click.IntRange(min=1), metavar="N", help="Only the records of file N.")
+@no_verify_option
 @null_option("End each record with a NUL byte instead of a newline, for 'xargs -0', 'binlog append -0' and others.")
 @json_option('Print a JSON object for each record: ref, number, offset, and "text", or "base64" where it is not UTF-8.')
 def command(
@@ -32,6 +33,7 @@ def command(
     start: binlog.Ref | binlog.Start,
     since: binlog.Since | None,
     number: int | None,
+    verify: bool,
     as_null: bool,
     as_json: bool,
 ) -> None:
@@ -40,7 +42,8 @@ def command(
     The bytes are printed as they are. A record that contains a newline takes several lines: --null and --json
     tell where it ends.
 
-    At damage, everything before it is printed, then the error, and it exits with 1.
+    At damage, everything before the damaged range is printed, then the error, and it exits with 1. A range is a commit,
+    or 64 KiB of records; --no-verify prints its records as they are.
     """
     form = form_of(as_json=as_json, as_null=as_null)
     if number is not None and isinstance(start, binlog.Ref):
@@ -50,7 +53,7 @@ def command(
     with opening():
         need_log(directory)
         place = (since or start) if number is None else _start_of_file(directory, number)
-        reader = binlog.Reader(directory, place, follow=number is None)
+        reader = binlog.Reader(directory, place, follow=number is None, verify=verify)
     with reader:
         while batch := reader.read_batch():
             write(batch_bytes(batch, form))

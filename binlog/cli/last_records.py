@@ -55,11 +55,16 @@ class Found:
 
 
 def find_last(
-    directory: str, count_max: int, pattern: re.Pattern[bytes] | None = None, *, bytes_max: int | None = None
+    directory: str,
+    count_max: int,
+    pattern: re.Pattern[bytes] | None = None,
+    *,
+    bytes_max: int | None = None,
+    verify: bool = True,
 ) -> Found:
     """The last records of a log: in the newest file, and in earlier ones as far back as it takes.
 
-    bytes_max: no file is read that would bring what was read over this.
+    bytes_max: no file is read that would bring what was read over this.  verify: as of a Reader.
     Blocks: for reading those files.  Keeps a few MiB and the records found.
     Raises: as binlog.stat.
     """
@@ -75,7 +80,8 @@ def find_last(
             break
         last = LastRecords(count_max - len(entries), pattern)
         try:
-            reader = binlog.Reader(directory, binlog.Ref(file.number, file.first_offset), follow=False)
+            start = binlog.Ref(file.number, file.first_offset)
+            reader = binlog.Reader(directory, start, follow=False, verify=verify)
         except (GoneError, ValueError):
             break  # retention removed it since the listing
         with reader:

@@ -73,6 +73,17 @@ def json_option(text: str) -> Callable[[_Command], _Command]:
     return click.option("--json", "as_json", is_flag=True, help=text)
 
 
+def no_verify_option(command: _Command) -> _Command:
+    """--no-verify, to read what is there."""
+    return click.option(
+        "--no-verify",
+        "verify",
+        flag_value=False,
+        default=True,
+        help="Read damaged records as they are, in place of an error before them, and compare nothing with the index.",
+    )(command)
+
+
 def timeout_option(command: _Command) -> _Command:
     """--timeout, how long to wait for the lock."""
     return click.option(

@@ -11,7 +11,15 @@ import click
 import binlog
 from binlog.cli.exits import CommandError, ExitCode, complain, opening
 from binlog.cli.last_records import find_last, matching
-from binlog.cli.options import directory_argument, json_option, need_log, path_type, pattern_from, start_from
+from binlog.cli.options import (
+    directory_argument,
+    json_option,
+    need_log,
+    no_verify_option,
+    path_type,
+    pattern_from,
+    start_from,
+)
 from binlog.cli.output import refuse_without_reader, write
 from binlog.cli.position import Position
 from binlog.cli.records import Form, batch_bytes, entries_bytes, form_of, null_option
@@ -70,6 +78,7 @@ _WAIT_SECONDS = 0.1
     help="What to do if retention removed records before they were printed: end with an error, or say what is missed "
     "and go on with the oldest record.",
 )
+@no_verify_option
 @null_option("End each record with a NUL byte instead of a newline, for 'xargs -0', 'binlog append -0' and others.")
 @json_option('Print a JSON object for each record: ref, number, offset, and "text", or "base64" where it is not UTF-8.')
 def command(
@@ -82,6 +91,7 @@ def command(
     position_path: str | None,
     if_pruned: str,
     retry: bool,
+    verify: bool,
     as_null: bool,
     as_json: bool,
 ) -> None:
@@ -99,7 +109,7 @@ def command(
     if not follow:
         with opening():
             need_log(directory)
-    printer = _Printer(directory, pattern, position_path, if_pruned, form)
+    printer = _Printer(directory, pattern, position_path, if_pruned, form, verify=verify)
     try:
         printer.start(start or since, _COUNT if count is None else count)
         printer.print_all()
@@ -121,12 +131,15 @@ class _Printer:
         position_path: str | None,
         if_pruned: str,
         form: Form,
+        *,
+        verify: bool,
     ) -> None:
         self._directory = directory
         self._pattern = pattern
         self._position = None if position_path is None else Position(position_path)
         self._if_pruned = if_pruned
         self._form = form
+        self._verify = verify
         self._reader: binlog.Reader | None = None
 
     def start(self, start: binlog.Ref | binlog.Since | binlog.Start | None, count: int) -> None:
@@ -138,14 +151,14 @@ class _Printer:
         problem = None
         with opening():
             if start is None:
-                found = find_last(self._directory, count, self._pattern)
+                found = find_last(self._directory, count, self._pattern, verify=self._verify)
                 start, problem = found.after, found.problem
                 write(entries_bytes(found.entries, self._form))
             elif start is binlog.Start.END:
                 # A reader that waits for the first file at the end would pass over that file's first records.
                 start = binlog.stat(self._directory).tail or binlog.Start.BEGINNING
             if problem is None:
-                self._reader = binlog.Reader(self._directory, start)
+                self._reader = binlog.Reader(self._directory, start, verify=self._verify)
                 return
         raise problem
 
@@ -178,7 +191,7 @@ class _Printer:
         assert self._position is not None
         try:
             with opening():
-                self._reader = binlog.Reader(self._directory, stored)
+                self._reader = binlog.Reader(self._directory, stored, verify=self._verify)
         except CommandError as error:
             if isinstance(error.__cause__, GoneError):
                 self._go_on_at_the_oldest(stored, error.__cause__, error.code)
@@ -195,7 +208,7 @@ class _Printer:
             raise CommandError(text, code) from error
         self.close()
         with opening():
-            reader = self._reader = binlog.Reader(self._directory)
+            reader = self._reader = binlog.Reader(self._directory, verify=self._verify)
         oldest = reader.next_ref
         last = oldest.number - 1
         files = f"file {ref.number}" if last == ref.number else f"files {ref.number} to {last}"

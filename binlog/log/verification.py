@@ -7,8 +7,10 @@ waiting reader is given as it wakes, which was written at that moment (docs/dura
 
 from __future__ import annotations
 
+import shlex
+
 from binlog.errors import CorruptError
-from binlog.format.index_file import pack_header
+from binlog.format.index_file import IndexEntry, pack_header
 from binlog.format.log_header import LogHeader
 from binlog.format.names import index_file_name
 from binlog.log.directory import LogDirectory
@@ -116,6 +118,17 @@ class Verification:
         entry = self._records.refused()
         file_bytes = content_bytes(self._fd)
         if file_bytes >= entry.end:
-            text = f"the bytes from {entry.offset} to {entry.end} are not those that were written there"
-            raise CorruptError(self._path, entry.offset, "index-crc", text)
+            raise damaged_range(self._directory.path, self._path, self._header.number, entry)
         raise CorruptError(self._path, file_bytes, "truncated", f"the file ends before {entry.end}")
+
+
+def damaged_range(directory: str, path: str, number: int, entry: IndexEntry) -> CorruptError:
+    """The error for a range that is not as it was written, with what to type to read it all the same."""
+    records = "1 record" if entry.record_count == 1 else f"{entry.record_count} records"
+    command = shlex.join(["binlog", "cat", "--no-verify", "--from", f"{number}:{entry.offset}", directory])
+    text = (
+        f"the bytes from {entry.offset} to {entry.end} ({records}) are not those that were written there. None of them "
+        "is given, because their checksum does not say which one is damaged. To read them as they are: "
+        f"Reader(verify=False), or {command}"
+    )
+    return CorruptError(path, entry.offset, "index-crc", text)

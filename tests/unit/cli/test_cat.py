@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import signal
 from pathlib import Path
 
@@ -98,3 +100,19 @@ def test_an_output_that_somebody_made_non_blocking_gets_everything(log: Path) ->
         os.close(writing)
         assert len(stream.read()) == 1_001_000
         assert ended(process) == (0, b"")
+
+
+def test_a_damaged_range_is_withheld_and_its_error_says_how_to_read_it(tmp_path: Path) -> None:
+    log = tmp_path / "a log"
+    with Writer(log) as writer:
+        writer.append(b"before")
+        refs = writer.append_many([b"one", b"two", b"three"])
+    with open(log / "00000001.dat", "r+b") as file:
+        os.pwrite(file.fileno(), b"T", refs[2].offset + 4)
+    done = run("cat", log)
+    assert (done.returncode, done.stdout) == (1, b"before\n")
+    assert b"the bytes from 266 to 289 (3 records) are not those" in done.stderr
+    command = re.search(rb"binlog (cat --no-verify --from 1:266 .*?)(?= \[index-crc\])", done.stderr)
+    assert command is not None
+    again = run(*shlex.split(command[1].decode()))
+    assert (again.returncode, again.stdout, again.stderr) == (0, b"one\ntwo\nThree\n", b"")

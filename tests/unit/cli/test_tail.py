@@ -240,3 +240,16 @@ def test_it_waits_for_a_directory_only_if_told(log: Path, capfd: pytest.CaptureF
             while not select.select([process.stdout], [], [], 0.05)[0]:
                 writer.append(b"more")
         assert read_lines(process.stdout, 1)[0] in (b"first\n", b"more\n")
+
+
+@pytest.mark.parametrize("options", [["-n", "3"], ["--from", "1:256"], ["--position", "P", "--from", "beginning"]])
+def test_damaged_records_are_printed_where_nothing_is_to_be_verified(tmp_path: Path, options: list[str]) -> None:
+    log = tmp_path / "log"
+    refs = fill(log, [b"one", b"two", b"three"])
+    with open(log / "00000001.dat", "r+b") as file:
+        os.pwrite(file.fileno(), b"T", refs[1].offset + 4)
+    given = [str(tmp_path / each) if each == "P" else each for each in options]
+    assert run("tail", *given, log).returncode == 1
+    (tmp_path / "P").unlink(missing_ok=True)
+    done = run("tail", "--no-verify", *given, log)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"one\nTwo\nthree\n", b"")
