@@ -66,6 +66,8 @@ class Judge:
         self._bounds = bounds
         self._seed = seed
         self._turns = turns
+        # Of two files, the first has one record: see take_turn.
+        self._ends_of_files = frozenset(given.first + 1 for given in turns if given.source == DRAFTS)
 
     def observe(self, log: Path) -> Observation:
         """Do all that the module says to the log in a directory, which need not be there."""
@@ -103,7 +105,8 @@ class Judge:
             problems.append(f"{step}: an error that is none of binlog's: {type(error).__name__}: {error}")
         found = self._by_writer(before, problems, ingested=False)
         seen = {writer: len(refs) for writer, refs in found.items()}
-        return Observation(tuple(problems), seen, self._by_writer(after, problems), number)
+        places = self._by_writer(after, problems)
+        return Observation(tuple(problems), seen, places, number)
 
     def _without_turns(self, entries: list[Entry], first: Ref, problems: list[str]) -> list[Entry]:
         """Without the turns that were appended only now: behind `first`.  All of them must be there, once."""
@@ -121,7 +124,8 @@ class Judge:
     ) -> dict[int, tuple[Ref, ...]]:
         """Where each writer's records lie; they must be its first ones, in order, each once, and whole calls.
 
-        ingested: whether a writer has finished all ingests; before that, a reader may see the first files of one.
+        ingested: whether a writer has finished all ingests; before that, a reader may see the first files of one, each
+        of them whole, and nothing behind them: whoever appends has placed the others first (decision 32).
         """
         found: dict[int, list[Ref]] = {}
         for entry in entries:
@@ -135,8 +139,10 @@ class Judge:
                 problems.append(f"at {entry.ref} is record {index} of writer {writer}, expected was {len(own)}")
             own.append(entry.ref)
         for writer, own in found.items():
-            is_whole = ingested or writer != DRAFTS
-            if is_whole and len(own) not in self._bounds.get(writer, ()):
+            bounds = self._bounds.get(writer, frozenset())
+            if not ingested and writer == DRAFTS and entries[-1].ref == own[-1]:
+                bounds |= self._ends_of_files
+            if len(own) not in bounds:
                 problems.append(f"{len(own)} records of writer {writer} are there, which is a part of one call's")
         return {writer: tuple(own) for writer, own in found.items()}
 
