@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple, Protocol
 
-from binlog.errors import FullError, StateError
+from binlog.errors import BinlogError, FullError, StateError
 from binlog.format.record import LENGTH_BYTES, RECORD_BYTES_FORMAT_MAX
 from binlog.format.ref import Ref
 from binlog.format.values import plain_bytes
@@ -191,3 +191,20 @@ class Batch:
     def _iterate(self, iterator: BatchIterator) -> BatchIterator:
         iterator._load(self.number, self.offset, bytes(self.data), self.offsets, self.first_sequence)
         return iterator
+
+
+class GivenError(Exception):
+    """An error of whoever gives batches to append: not to be taken for one of this log's own, which may be mended."""
+
+    def __init__(self, error: BinlogError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+def framed_all(batches: Iterable[Batch], record_bytes_max: int) -> Iterator[tuple[memoryview, int]]:
+    """The records of each batch with their lengths, and how many.  Raises: GivenError; what else the batches raise."""
+    try:
+        for batch in batches:
+            yield batch.framed(record_bytes_max=record_bytes_max), len(batch)
+    except BinlogError as error:
+        raise GivenError(error) from error

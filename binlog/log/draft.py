@@ -9,7 +9,7 @@ an open asks for it anew (nfs(5), on close-to-open cache consistency).
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Self
@@ -207,3 +207,12 @@ def _whole_records(data: memoryview, path: str, at: int) -> Batch:
         return Batch.from_framed(data)
     except ValueError as error:
         raise CorruptError(path, at, "draft", f"these are not the records that were written: {error}") from error
+
+
+def used_up(drafts: Iterable[Drafted]) -> Iterator[Batch]:
+    """The records of drafts, each of which is removed once whoever asks goes on behind it: two copies of all of it may
+    be more memory than there is at hand (docs/decisions/0029-where-sparks-time-goes.md).
+    """
+    for draft in drafts:
+        yield from draft.read()
+        draft.remove()

@@ -111,20 +111,38 @@ class Ingest:
             and status.st_dev == os.fstat(self._directory.fd).st_dev
         )
 
-    def begin(self, file: WritableFile, header: LogHeader, drafts: Sequence[Drafted], turn: Turn) -> None:
+    def is_last(self, file: WritableFile, header: LogHeader) -> bool:
+        """Whether no file follows the open one, whose lock is held; if one does, the open one is closed now.
+
+        Raises: CorruptError for a file behind a gap; as `Cutover.run`.
+        """
+        beyond = [number for number in self._directory.listed() if number > file.number]
+        if file.number + 1 in beyond:
+            self._cutover.run(file, header)  # whoever cut over died before it closed this file
+            return False
+        if beyond:
+            text = f"file {file.number} is open, and file {beyond[0]} lies behind a gap"
+            raise CorruptError(file.path, LOG_HEADER.offset("next_number"), "missing-next", text)
+        return True
+
+    def begin(
+        self, file: WritableFile, header: LogHeader, drafts: Sequence[Drafted], *, source: str | None, turn: int
+    ) -> Turn:
         """Decide that the drafts follow `file`, and place the first of them; `go_on` places the others.
 
-        file: the open one, whose lock is held; confirmed, and followed by none.  turn: recorded if it has a source.
+        file: the open one, whose lock is held; confirmed, and the last.  source: None if this is no turn.
         Raises: FullError or AccessError with nothing appended; PoisonedError; UnknownOutcomeError.
         """
-        directory = self._directory
+        directory, first = self._directory, drafts[0]
+        count = sum(draft.record_count for draft in drafts)
+        found = Turn(source or "", turn, count, file.number + 1, FIRST_OFFSET, first.end, first.crc)
         if file.number + len(drafts) > NUMBER_MAX:
             raise FullError(f"{file.path}: there are no more file numbers", limit=NUMBER_MAX)
         before = read_ingest(directory)
         if before is not None:
             self._end(file, before)
         sweep_ingests(directory, directory.names())
-        record = IngestRecord(secrets.token_hex(8), turn if turn.source else None)
+        record = IngestRecord(secrets.token_hex(8), None if source is None else found)
         names = part_names(record.identity, len(drafts))
         if header.ours:
             file.mark_once(header)
@@ -143,6 +161,7 @@ class Ingest:
             if not self._is_called_off(file):
                 raise unknown_outcome(directory, error) from error
             raise
+        return found
 
     def _is_called_off(self, file: WritableFile) -> bool:
         """Call an ingest off, durably, if it has placed no file after `file`; False if it goes on.

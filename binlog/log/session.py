@@ -14,25 +14,24 @@ from __future__ import annotations
 import errno
 import math
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import TypeVar
 
 from binlog.errors import (
     BinlogError,
     ClosedError,
-    CorruptError,
     GoneError,
     PoisonedError,
     StateError,
     UnknownOutcomeError,
 )
-from binlog.format.log_header import FIRST_OFFSET, LOG_HEADER, LogHeader
+from binlog.format.log_header import LogHeader
 from binlog.format.record import LENGTH_BYTES
-from binlog.log.batch import Batch
+from binlog.log.batch import Batch, GivenError, framed_all
 from binlog.log.cutover import Cutover
 from binlog.log.directory import LogDirectory
-from binlog.log.draft import Drafted
+from binlog.log.draft import Drafted, used_up
 from binlog.log.ingest import Ingest, unknown_outcome
 from binlog.log.once import Turn
 from binlog.log.options import WriterOptions
@@ -53,32 +52,6 @@ _CUT_OVER = Turn("", 0, 0, 0, 0, 0, 0)
 
 # Threads of this process that hold a file's lock in Python, of whatever session.  A list: one may be in twice.
 _inside: list[int] = []
-
-
-class _GivenError(Exception):
-    """An error of whoever gives batches to append: not to be taken for one of this log's own, which may be mended."""
-
-    def __init__(self, error: BinlogError) -> None:
-        super().__init__(str(error))
-        self.error = error
-
-
-def _framed(batches: Iterable[Batch], record_bytes_max: int) -> Iterator[tuple[memoryview, int]]:
-    """The records of each batch with their lengths, and how many.  Raises: _GivenError; what else the batches raise."""
-    try:
-        for batch in batches:
-            yield batch.framed(record_bytes_max=record_bytes_max), len(batch)
-    except BinlogError as error:
-        raise _GivenError(error) from error
-
-
-def _used_up(drafts: Iterable[Drafted]) -> Iterator[Batch]:
-    """The records of drafts, each of which is removed once whoever asks goes on behind it: two copies of all of it may
-    be more memory than there is at hand (docs/decisions/0029-where-sparks-time-goes.md).
-    """
-    for draft in drafts:
-        yield from draft.read()
-        draft.remove()
 
 
 def _check_room(file: WritableFile, header: LogHeader) -> None:
@@ -152,7 +125,7 @@ class Session(QuickSession):
             if self._has_taken(file, header, source, turn):
                 return None
             _check_room(file, header)
-            runs = _framed(batches, self._options.record_bytes_max)
+            runs = framed_all(batches, self._options.record_bytes_max)
             return file.append_together(runs, self._segment, source=source, turn=turn)
 
         return self._together(append)
@@ -171,10 +144,13 @@ class Session(QuickSession):
                 return None
             if not self._ingest.can_take(drafts):
                 _check_room(file, header)
-                runs = _framed(_used_up(drafts), self._options.record_bytes_max)
+                runs = framed_all(used_up(drafts), self._options.record_bytes_max)
                 return file.append_together(runs, self._segment, source=source, turn=turn)
-            found = self._ingest_drafts(file, header, drafts, source=source, turn=turn)
-            decided = found is not _CUT_OVER
+            if not self._ingest.is_last(file, header):
+                return _CUT_OVER
+            file.drain(self._segment, confirm=True)
+            found = self._ingest.begin(file, file.header(), drafts, source=source, turn=turn)
+            decided = True
             return found
 
         while (found := self._together(append)) is _CUT_OVER:
@@ -197,27 +173,10 @@ class Session(QuickSession):
         last = None if source is None else self._last_turn(file, header, source)
         return last is not None and last.turn >= turn
 
-    def _ingest_drafts(
-        self, file: WritableFile, header: LogHeader, drafts: Sequence[Drafted], *, source: str | None, turn: int
-    ) -> Turn:
-        beyond = [number for number in self.directory.listed() if number > file.number]
-        if file.number + 1 in beyond:
-            self._cutover.run(file, header)  # whoever cut over died before it closed this file
-            return _CUT_OVER
-        if beyond:
-            text = f"file {file.number} is open, and file {beyond[0]} lies behind a gap"
-            raise CorruptError(file.path, LOG_HEADER.offset("next_number"), "missing-next", text)
-        file.drain(self._segment, confirm=True)
-        count = sum(draft.record_count for draft in drafts)
-        first = drafts[0]
-        found = Turn(source or "", turn, count, file.number + 1, FIRST_OFFSET, first.end, first.crc)
-        self._ingest.begin(file, file.header(), drafts, found)
-        return found
-
     def _together(self, append: _Action[Turn | None]) -> Turn | None:
         try:
             found = self.run(append)
-        except _GivenError as given:
+        except GivenError as given:
             raise given.error from given.error.__cause__
         if found is not None:
             self._within_limits((found.number, found.start), found.end - found.start)

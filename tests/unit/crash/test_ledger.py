@@ -105,8 +105,8 @@ def test_drafts_with_an_unknown_outcome_are_owed(log: Path, monkeypatch: pytest.
     with Writer(log) as writer:
         begin = Ingest.begin
 
-        def begun(self: Ingest, *arguments: object) -> None:
-            begin(self, *arguments)  # type: ignore[arg-type]
+        def begun(self: Ingest, *arguments: object, **named: object) -> None:
+            begin(self, *arguments, **named)  # type: ignore[arg-type]
             raise UnknownOutcomeError("no space for the next name")
 
         monkeypatch.setattr(Ingest, "begin", begun)

@@ -67,10 +67,11 @@ def test_drafts_that_were_decided_were_told_not_to_be_in_the_log_if_the_lock_was
     begin = Ingest.begin
     held: list[int] = []
 
-    def begun(self: Ingest, *arguments: object) -> None:
-        begin(self, *arguments)  # type: ignore[arg-type]
+    def begun(self: Ingest, *arguments: object, **named: object) -> object:
+        found = begin(self, *arguments, **named)  # type: ignore[arg-type]
         held.append(os.open(log / "00000002.dat", os.O_RDWR))
         lock(held[0], "the next file")
+        return found
 
     with Writer(log, lock_timeout=0.05) as writer:
         writer.append(b"before")
