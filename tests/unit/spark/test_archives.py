@@ -80,6 +80,7 @@ def test_an_archive_without_its_table_is_one_damaged_range(tmp_path: Path) -> No
     archived(tmp_path)
     data = bytearray(archive_path(tmp_path).read_bytes())
     data[-20] ^= 1
+    data[frames_of(archive_path(tmp_path))[0][0]] ^= 1  # else the frames tell what the table did
     archive_path(tmp_path).write_bytes(data)
     tail = binlog.stat(tmp_path).files[0].tail
     for size in (1 << 30, 1000):
