@@ -214,6 +214,9 @@ class Cursor:
         if known.next_number:
             return self.directory.exists(known.next_number) and known.reconsider()
         number = place.file.number + 1
+        seen, place.end_seen = place.end_seen, known.tail
+        if 0 < seen < known.tail:
+            return False  # somebody appends to it, so no file after it is in use
         if not self.directory.is_file(number):
             return False
         following = self.directory.read_header(number)

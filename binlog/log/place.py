@@ -9,11 +9,15 @@ from binlog.log.file_reader import FileReader
 
 @dataclass(slots=True, eq=False)
 class Place:
-    """The offset of the next record to read, and its sequence number where that is known."""
+    """The offset of the next record to read, and its sequence number if that is known.
+
+    end_seen: the file's tail when its last record had been read, 0 if that was never so.
+    """
 
     file: FileReader
     offset: int
     sequence: int | None
+    end_seen: int = 0
 
     @classmethod
     def first(cls, file: FileReader) -> Place:
