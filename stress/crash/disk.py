@@ -210,6 +210,24 @@ class State:
     tree: Tree = field(repr=False)
 
 
+def _told_apart(initial: dict[str, Node], events: Sequence[Event]) -> list[Event]:
+    """The events, each file with a number of its own: most file systems give a new file the inode of a removed one."""
+    known = {node.inode for node in initial.values()}
+    numbers: dict[int, int] = {}  # of the inodes that were used again
+    fresh = itertools.count(1 << 64)  # above all inodes
+    told = []
+    for event in events:
+        if event.kind in (Kind.CREATE, Kind.MAKE_DIRECTORY):
+            if event.inode in known:
+                numbers[event.inode] = next(fresh)
+            known.add(event.inode)
+        inode, directory, other = (
+            numbers.get(each, each) for each in (event.inode, event.directory, event.other_directory)
+        )
+        told.append(replace(event, inode=inode, directory=directory, other_directory=other))
+    return told
+
+
 class Disk:
     """The disk of one recorded run.  See the module.
 
@@ -227,6 +245,7 @@ class Disk:
             if path:
                 above, _, name = path.rpartition("/")
                 self._directories[initial[above].inode].names[name] = node.inode
+        events = _told_apart(initial, events)
         for event in events:
             self._apply(event)
         self._find_durable(events)
@@ -290,8 +309,6 @@ class Disk:
         return tuple(units)
 
     def _add(self, inode: int, data: bytes | None) -> None:
-        if inode in self._files or inode in self._directories:
-            raise TraceError(f"the file system gave inode {inode} twice; record on one that does not (tmpfs)")
         if data is None:
             self._directories[inode] = _Directory()
         else:

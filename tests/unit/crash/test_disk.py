@@ -159,13 +159,19 @@ def test_what_lies_in_a_directory_is_lost_with_its_name() -> None:
     assert {tuple(sorted(tree)) for tree in at(disk, 4)} == {("file",), ("file", "log"), ("file", "log", "log/a")}
 
 
-def test_an_inode_that_is_used_twice_is_refused() -> None:
+def test_a_new_file_may_have_the_inode_of_a_removed_one() -> None:
     run = Run()
     run.add(Kind.CREATE, OTHER, name="one")
-    run.add(Kind.UNLINK, 0, name="one")
+    run.add(Kind.WRITE, OTHER, data=b"first")
+    run.add(Kind.UNLINK, OTHER, name="one")
+    run.add(Kind.SYNC, ROOT)
     run.add(Kind.CREATE, OTHER, name="two")
-    with pytest.raises(TraceError, match="inode 3 twice"):
-        Disk(BEFORE, run.events)
+    run.add(Kind.WRITE, OTHER, data=b"second")
+    run.add(Kind.SYNC, OTHER)
+    run.add(Kind.SYNC, ROOT)
+    disk = Disk(BEFORE, run.events)
+    assert at(disk, run.tick) == [{"file": BEFORE["file"].data, "two": b"second"}]
+    assert b"first" not in {tree.get("two") for span in disk.spans() for tree in left(disk, span)}
 
 
 def test_many_units_are_tried_whole_one_by_one_and_at_random_and_always_the_same() -> None:
