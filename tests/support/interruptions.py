@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dis
+import gc
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -30,7 +31,11 @@ class Interruption:
         self._last: dict[FrameType, str] = {}
 
     def run(self, call: Callable[[], object]) -> bool:
-        """Make the call; whether it was interrupted, and did not end before."""
+        """Make the call; whether it was interrupted, and did not end before.
+
+        No garbage is collected meanwhile: the finalizer of something else is no place of the call.
+        """
+        gc.disable()
         sys.settrace(self._trace)
         try:
             call()
@@ -38,6 +43,7 @@ class Interruption:
             return True
         finally:
             sys.settrace(None)
+            gc.enable()
             self._last.clear()  # frames that were left keep all that they had
         return False
 
