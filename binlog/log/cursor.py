@@ -216,7 +216,7 @@ class Cursor:
         number = place.file.number + 1
         seen, place.end_seen = place.end_seen, known.tail
         if 0 < seen < known.tail:
-            return False  # somebody appends to it, so no file after it is in use
+            return False  # it has grown, so it is no stale copy; looked at again once it does not grow
         if not self.directory.is_file(number):
             return False
         following = self.directory.read_header(number)

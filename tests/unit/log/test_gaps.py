@@ -147,9 +147,11 @@ def test_what_is_only_flushed_in_a_file_of_another_boot_is_kept(log: Path, tmp_p
     _check_repaired(copy, [b"0", b"flushed"], 1, [b"after", b"later"])
 
 
-def test_a_gap_after_a_closed_file(log: Path, tmp_path: Path) -> None:
-    """A writer opened the copy while it had only file 1, and cut over; then the log's own file 2 was copied there."""
-    copy = tmp_path / "pieces"
+def _copy_closed_by_itself(log: Path, copy: Path) -> Path:
+    """A copy that a writer opened and cut over while it had only file 1, and to which the log's file 2 then came.
+
+    Five records are missing between the two.
+    """
     with Writer(log) as writer:
         writer.append(b"0")
         shutil.copytree(log, copy)
@@ -160,6 +162,11 @@ def test_a_gap_after_a_closed_file(log: Path, tmp_path: Path) -> None:
         writer.cutover()
         writer.append(b"after")
         shutil.copy(log / FILE_2, copy)
+    return copy
+
+
+def test_a_gap_after_a_closed_file(log: Path, tmp_path: Path) -> None:
+    copy = _copy_closed_by_itself(log, tmp_path / "pieces")
     assert _rules(copy) == ["gap"]
     with Reader(copy) as reader:
         assert next(reader).data == b"0"
@@ -173,17 +180,7 @@ def test_a_gap_after_a_closed_file(log: Path, tmp_path: Path) -> None:
 
 
 def test_late_records_before_a_gap_are_kept(log: Path, tmp_path: Path) -> None:
-    copy = tmp_path / "pieces"
-    with Writer(log) as writer:
-        writer.append(b"0")
-        shutil.copytree(log, copy)
-        with Writer(copy) as own:
-            own.cutover()
-        for number in range(5):
-            writer.append(b"lost %d" % number)
-        writer.cutover()
-        writer.append(b"after")
-        shutil.copy(log / FILE_2, copy)
+    copy = _copy_closed_by_itself(log, tmp_path / "pieces")
     tail = (copy / FILE_1).stat().st_size
     with open(copy / FILE_1, "r+b") as file:
         os.pwrite(file.fileno(), b"\0\0\0\4late", tail)
