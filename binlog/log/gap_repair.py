@@ -41,7 +41,7 @@ class GapRepair:
     def run(self) -> Iterator[Done]:
         """What was done, pair by pair.  Raises: BusyError, FullError, AccessError, PoisonedError."""
         numbers = self._directory.numbers()
-        if numbers[-1] - numbers[0] >= len(numbers) + _FILES_MADE_MAX:
+        if not numbers or numbers[-1] - numbers[0] >= len(numbers) + _FILES_MADE_MAX:
             return
         before: LogHeader | None = None
         for number in range(numbers[0], min(numbers[-1] + 2, NUMBER_MAX)):

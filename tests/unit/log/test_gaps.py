@@ -16,7 +16,9 @@ import binlog
 from binlog import Entry, Mode, Reader, Ref, Sequence, Start, Writer, repair
 from binlog.errors import CorruptError, FullError
 from binlog.format.log_header import HEADER_BYTES, parse_log_header
+from binlog.log.directory import LogDirectory
 from binlog.log.file_repair import FILLER
+from binlog.log.gap_repair import GapRepair
 from tests.interop import jpos_peer
 from tests.support.drafts import drafts
 from tests.support.indexes import check_entries
@@ -409,3 +411,15 @@ def test_a_repair_that_dies_at_any_call_is_done_again(tmp_path: Path, what: str)
             assert binlog.check(copy) == []
         else:
             _check_repaired(copy, kept, 3, rest)
+
+
+def test_of_files_that_were_all_removed_meanwhile_nothing_is_repaired(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with Writer(log) as writer:
+        writer.append(b"0")
+    directory = LogDirectory(log)
+    try:
+        (log / FILE_1).unlink()
+        assert list(GapRepair(directory, dry_run=False, lock_timeout=None).run()) == []
+    finally:
+        directory.close()
