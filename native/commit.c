@@ -3,9 +3,9 @@
  * No Python runs in between, so neither a signal handler nor Ctrl-C can leave it half done: whatever ends it early
  * counts as the death of the process.  The caller holds the file's lock.
  *
- * The order (docs/durability.md): data; slot; sync; publish; in the strict order a second sync; bell.  Data and slot go
- * down in one sync, and the slot's CRC of the group tells after a crash whether both did.  Where nothing is to be
- * confirmed there is neither slot nor sync.
+ * The order (docs/durability.md): data; slot; sync; publish; in the strict order a second sync.  Data and slot go down in
+ * one sync, and the slot's CRC of the group tells after a crash whether both did.  If nothing is to be confirmed, there is
+ * neither slot nor sync.
  */
 #include "commit.h"
 
@@ -144,10 +144,14 @@ static uint32_t new_nonce(uint64_t time_ns)
     return (uint32_t)(mixed >> 32);
 }
 
-static int publish(const struct binlog_file *file, uint8_t *header, const struct live *live, int *step)
+/* What readers see changes in one write, and the bell is its last word: whoever reads the bell first, and the tail in a call
+ * of its own, has not missed what the bell announced. */
+static int publish(const struct binlog_file *file, uint8_t *header, struct live *live, int *step)
 {
     *step = BINLOG_STEP_PUBLISH;
+    live->doorbell++;
     live_pack(file, header, live);
+    put_u32(header + LOG_HEADER_DOORBELL, live->doorbell);
     return binlog_write(file->fd, header + LOG_HEADER_TAIL, PUBLISHED_BYTES, LOG_HEADER_TAIL);
 }
 
@@ -200,7 +204,6 @@ static int write_data(struct binlog_file *file, const struct group *group, uint6
     return result == 0 ? binlog_write(file->fd, group->data, group->bytes, (int64_t)start) : result;
 }
 
-/* After the data's write, what readers see changes in one write; the bell comes after what it announces. */
 int commit_group(struct binlog_file *file, uint8_t *header, struct live *live, const struct group *group, int *step)
 {
     uint64_t start = live->tail;
@@ -232,10 +235,6 @@ int commit_group(struct binlog_file *file, uint8_t *header, struct live *live, c
     *step = BINLOG_STEP_PUBLISH_SYNC;
     if (group->sync && strict && (result = sync_data(file->fd)) != 0)
         return result;
-    /* A bell that cannot be written takes nothing back: the waiters are woken all the same, and look again by themselves. */
-    live->doorbell++;
-    put_u32(header + LOG_HEADER_DOORBELL, live->doorbell);
-    (void)binlog_write(file->fd, header + LOG_HEADER_DOORBELL, 4, LOG_HEADER_DOORBELL);
     if (!group->written) /* Python sees to the index, which wants the bytes */
         index_follow(file, live, &indexed);
     return 0;

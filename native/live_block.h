@@ -7,7 +7,7 @@
 
 enum { FLAG_POISON = 1, FLAG_MIXED = 2, FLAG_STRICT = 4, FLAG_ONCE = 8 }; /* binlog.format.log_header.Flag */
 
-#define PUBLISHED_BYTES (LOG_HEADER_DOORBELL - LOG_HEADER_TAIL) /* 8..127: what publishes a commit */
+#define PUBLISHED_BYTES (LOG_HEADER_DOORBELL + 4 - LOG_HEADER_TAIL) /* 8..131: what publishes a commit, the bell last */
 
 struct live {
     uint64_t tail, own_tail, record_count, confirmed_end, confirmed_counter;

@@ -116,15 +116,13 @@ def _commit_group(
     if sync:
         header = yield from _confirm(world, file, header, note)
     yield
+    header = replace(header, doorbell=header.doorbell + 1)
     file.publish(header)
     yield
     if sync and strict and not world.has("not-strict"):
         file.confirmed = header
         file.sync()
         world.audit.synced(file.file)
-        yield
-    header = replace(header, doorbell=header.doorbell + 1)
-    file.write(header.doorbell.to_bytes(4, "big"), BELL)
 
 
 def _confirm(

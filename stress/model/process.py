@@ -48,7 +48,7 @@ class OpenFile:
 
     def publish(self, header: LogHeader) -> None:
         """What a commit publishes, and a reader looks at at once."""
-        self.write(header.published(), PUBLISHED.start)
+        self.write(header.published() + header.doorbell.to_bytes(4, "big"), PUBLISHED.start)
         self._world.audit.published(self.file)
 
     def sync(self) -> None:
