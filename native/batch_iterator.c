@@ -9,6 +9,8 @@
  * - Making a tuple may collect garbage, and so run anything, this iterator's own methods too: nothing borrowed from
  *   what is loaded is used after that.
  * - Places are checked before they are used, though they come from a scan of ours.
+ * - An entry is given a second time, with other values, only if this iterator alone still has it.  Two are kept, for a
+ *   loop's variable holds the last one while the next is made.  It saves a quarter of what iterating takes.
  */
 #define Py_LIMITED_API 0x030B0000
 #define PY_SSIZE_T_CLEAN
@@ -39,7 +41,12 @@ struct iterator {
     long long sequence; /* of the first record, -1 where it is not known */
     Py_ssize_t used;
     Py_ssize_t count;
+    PyObject *given[2]; /* the last entries, or NULL */
+    int turn;           /* the newer of them */
 };
+
+/* An entry that is kept holds its record: a large one is not kept. */
+#define KEPT_BYTES_MAX 4096
 
 static void unload(struct iterator *self)
 {
@@ -138,15 +145,44 @@ static PyObject *make_record(struct iterator *self, uint64_t *start)
                                      (Py_ssize_t)(end - *start - RECORD_BYTES));
 }
 
+/* Makes the older entry the next one; NULL, with nothing done, if somebody else has it or its ref, or it is of another file. */
+static PyObject *renew_entry(struct iterator *self, PyObject *offset, PyObject *record)
+{
+    PyObject *entry = self->given[self->turn], *ref;
+
+    if (!entry || !pair_is_free(entry))
+        return NULL;
+    ref = PyTuple_GetItem(entry, 0);
+    if (!pair_is_free(ref) || PyTuple_GetItem(ref, 0) != self->number)
+        return NULL;
+    PyTuple_SetItem(ref, 1, offset);
+    PyTuple_SetItem(entry, 1, record);
+    return Py_NewRef(entry);
+}
+
+/* `record` is given away. */
+static PyObject *make_entry(struct iterator *self, uint64_t offset, PyObject *record)
+{
+    int small = PyBytes_Size(record) <= KEPT_BYTES_MAX;
+    PyObject *place = PyLong_FromUnsignedLongLong(offset), *before, *made;
+
+    self->turn = !self->turn;
+    if (place && small && (made = renew_entry(self, place, record)) != NULL)
+        return made;
+    made = pair(self->entry_type, pair(self->ref_type, Py_NewRef(self->number), place), record);
+    before = self->given[self->turn];
+    self->given[self->turn] = small && made && pair_is_free(made) ? Py_NewRef(made) : NULL;
+    Py_XDECREF(before);
+    return made;
+}
+
 static PyObject *make_next(struct iterator *self)
 {
     uint64_t start;
-    PyObject *ref, *made = make_record(self, &start);
+    PyObject *made = make_record(self, &start);
 
-    if (made && self->ref_type) {
-        ref = pair(self->ref_type, Py_NewRef(self->number), PyLong_FromUnsignedLongLong(self->offset + start));
-        made = pair(self->entry_type, ref, made);
-    }
+    if (made && self->ref_type)
+        made = make_entry(self, self->offset + start, made);
     if (made && self->used < self->count)
         self->used++;
     return made;
@@ -200,6 +236,8 @@ static int iterator_traverse(PyObject *object, visitproc visit, void *arg)
     Py_VISIT(self->entry_type);
     Py_VISIT(self->number);
     Py_VISIT(self->data);
+    Py_VISIT(self->given[0]);
+    Py_VISIT(self->given[1]);
     return 0;
 }
 
@@ -207,6 +245,8 @@ static int iterator_clear(PyObject *object)
 {
     struct iterator *self = (struct iterator *)object;
     unload(self);
+    Py_CLEAR(self->given[0]);
+    Py_CLEAR(self->given[1]);
     Py_CLEAR(self->ref_type);
     Py_CLEAR(self->entry_type);
     return 0;

@@ -40,6 +40,12 @@ static PyObject *pair_made_here(PyObject *type, PyObject *first, PyObject *secon
     return made;
 }
 
+/* Whether the values of a pair may be replaced, as zip() does: nobody but its one holder has it. */
+int pair_is_free(PyObject *made)
+{
+    return items_only && Py_REFCNT(made) == 1;
+}
+
 /* A new `type` of two values; both are given away, whether it is made or not. */
 PyObject *pair(PyObject *type, PyObject *first, PyObject *second)
 {

@@ -6,5 +6,6 @@
 
 void pairs_setup(void);
 PyObject *pair(PyObject *type, PyObject *first, PyObject *second);
+int pair_is_free(PyObject *made);
 
 #endif

@@ -68,6 +68,39 @@ def test_entries_and_refs_are_what_python_makes_of_them() -> None:
     assert entry._replace(data=b"") == Entry(same.ref, b"")
 
 
+@given(
+    st.lists(
+        st.lists(st.tuples(st.integers(0, 5000), st.sampled_from(("entry", "ref", "data", "nothing"))), max_size=9),
+        max_size=4,
+    )
+)
+def test_what_somebody_keeps_never_changes(steps: list[list[tuple[int, str]]]) -> None:
+    """An entry that nobody else has is used again for a later record, and so is its ref."""
+    iterator, kept, expected = BatchIterator(Ref, Entry), list[object](), list[object]()
+    for number, step in enumerate(steps):
+        records = [index.to_bytes(2) * (size // 2) for index, (size, _) in enumerate(step)]
+        places = _places(records)
+        iterator._load(number, 256, frame_all(records), places, None)
+        for (_, keep), place, record in zip(step, places, records, strict=False):
+            entry, right = next(iterator), Entry(Ref(number, 256 + place), record)
+            assert entry == right
+            kept.append({"entry": entry, "ref": entry.ref, "data": entry.data, "nothing": None}[keep])
+            expected.append({"entry": right, "ref": right.ref, "data": right.data, "nothing": None}[keep])
+    assert kept == expected
+
+
+@pytest.mark.parametrize(("size", "is_kept"), [(4096, sys.version_info < (3, 14)), (4097, False)])
+def test_a_small_entry_is_kept_to_be_used_again(size: int, is_kept: bool) -> None:
+    """Not in Python 3.14, whose tuples keep their hash."""
+    iterator = Source([bytes(size)] * 3)
+    first = next(iterator)
+    assert sys.getrefcount(first) == 2 + is_kept
+    first_id = id(first)
+    first = next(iterator)
+    del first
+    assert (id(next(iterator)) == first_id) or not is_kept
+
+
 def test_it_tells_where_it_is_and_what_is_left() -> None:
     source = Source([b"a", b"bc"])
     assert (source._next, source._left) == (None, 0)
