@@ -327,6 +327,7 @@ static PyMethodDef module_methods[] = {
     {"pick_messages", binlog_pick_messages, METH_VARARGS, "See native/pick.c."},
     {"message_columns", binlog_message_columns, METH_VARARGS, "See native/columns.c."},
     {"wait_and_read", binlog_wait_and_read, METH_VARARGS, "See native/wake.c."},
+    {"look_and_read", binlog_look_and_read, METH_VARARGS, "See native/wake.c."},
     {"pack_journal", binlog_pack_journal, METH_VARARGS, "See native/journal_pack.c."},
     {"pack_appended", binlog_pack_appended, METH_VARARGS, "See native/journal_pack.c."},
     {"find_lookalikes", binlog_find_lookalikes, METH_VARARGS, "See native/journal_lookalikes.c."},

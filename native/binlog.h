@@ -246,6 +246,7 @@ struct binlog_known {
     uint32_t bell_before; /* the bell as the read before the last one gave it */
     uint32_t seed;        /* of the live block's CRC */
     int fd;
+    int64_t looked_ns;    /* CLOCK_MONOTONIC: what lies beyond `tail` was appended after it */
 };
 enum binlog_look { BINLOG_LOOK_SAME = 0, BINLOG_LOOK_APPENDED, BINLOG_LOOK_UNSURE };
 int binlog_header_look(struct binlog_known *known);

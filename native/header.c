@@ -9,6 +9,7 @@
 
 #include <endian.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 _Static_assert(sizeof(((struct binlog_known *)0)->header) == LOG_HEADER_BYTES, "binlog.h knows the header's size");
@@ -53,9 +54,12 @@ static int appended(const uint8_t *known, const uint8_t *now, uint32_t seed)
 /* Reads the header and compares it with `known`.  Where it is believed, `now` is what will be known instead. */
 int binlog_header_peek(const struct binlog_known *known, struct binlog_known *now)
 {
+    struct timespec clock;
     int answer;
 
     *now = *known;
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &clock);
+    now->looked_ns = (int64_t)clock.tv_sec * 1000000000 + clock.tv_nsec;
     if (pread(known->fd, now->header, sizeof(now->header), 0) != (ssize_t)sizeof(now->header))
         return BINLOG_LOOK_UNSURE;
     if (same(known->header, now->header, 0, LOG_HEADER_DOORBELL) &&

@@ -14,5 +14,6 @@ PyObject *binlog_part_of_records(PyObject *module, PyObject *args);
 
 /* wake.c */
 PyObject *binlog_wait_and_read(PyObject *module, PyObject *args);
+PyObject *binlog_look_and_read(PyObject *module, PyObject *args);
 
 #endif

@@ -1,8 +1,9 @@
-/* Waiting for the bell and reading what was appended, in one call.
+/* Looking for more at a log's end, after a wait or without one, and reading what was appended, in one call.
  *
  * A reader that was just woken runs with cold caches, where each step in Python takes microseconds.  Between the
  * wake-up and the records there are none here.  What is out of the ordinary is left to Python: nothing is changed then,
- * and it looks for itself, as it does without this call.
+ * and it looks for itself, as it does without this call.  Nothing is compared with the index, which does not cover yet
+ * what was appended within the last second.
  */
 #define Py_LIMITED_API 0x030B0000
 #define PY_SSIZE_T_CLEAN
@@ -16,30 +17,46 @@
 
 /* On the stack, so that a reader that waits holds no memory for it.  What is more is read by the calls that follow. */
 #define WOKEN_BYTES 16384
+#define WOKEN_RECORDS (WOKEN_BYTES / RECORD_BYTES)
+/* Less than a second, by the tick of a coarse clock and more. */
+#define NEW_NS ((int64_t)900 * 1000 * 1000)
 
 struct woken {
     struct binlog_known now;
+    int look; /* enum binlog_look */
     int64_t count;
     Py_ssize_t bytes;
     int stop;
-    uint32_t places[WOKEN_BYTES / RECORD_BYTES + 1];
+    uint32_t places[WOKEN_RECORDS + 1];
     uint8_t data[WOKEN_BYTES];
 };
 
-/* The records from `offset` on, where an append of ours moved the tail beyond it; else none. */
-static void read_appended(struct woken *woken, const struct binlog_known *known, uint64_t offset,
+/* The records from `offset` on, so many at most, where an append of ours moved the tail beyond it; else none. */
+static void read_appended(struct woken *woken, const struct binlog_known *known, uint64_t offset, int64_t count_max,
                           uint32_t record_bytes_max)
 {
     uint64_t to_tail, consumed;
 
-    if (binlog_header_peek(known, &woken->now) != BINLOG_LOOK_APPENDED || woken->now.tail <= offset)
+    woken->count = 0;
+    woken->look = binlog_header_peek(known, &woken->now);
+    if (woken->look != BINLOG_LOOK_APPENDED || woken->now.tail <= offset)
         return;
     to_tail = woken->now.tail - offset;
     woken->bytes = to_tail < WOKEN_BYTES ? (Py_ssize_t)to_tail : WOKEN_BYTES;
     if (binlog_read_all(woken->now.fd, woken->data, woken->bytes, (int64_t)offset) != woken->bytes)
         return;
     woken->count = binlog_scan(woken->data, (size_t)woken->bytes, to_tail, record_bytes_max, woken->places,
-                               WOKEN_BYTES / RECORD_BYTES, &consumed, &woken->stop);
+                               count_max, &consumed, &woken->stop);
+}
+
+/* What read_records gives; NULL with an error. */
+static PyObject *give(struct binlog_known *known, const struct woken *woken, uint64_t offset)
+{
+    PyObject *data = PyBytes_FromStringAndSize((const char *)woken->data, woken->bytes);
+    PyObject *found = binlog_found(offset, data, woken->places, woken->count, woken->stop);
+    if (found)
+        *known = woken->now;
+    return found;
 }
 
 /* known, bell: addresses of the header as it was believed and of the bell.  Returns what read_records does; or, where
@@ -61,13 +78,39 @@ PyObject *binlog_wait_and_read(PyObject *module, PyObject *args)
     Py_BEGIN_ALLOW_THREADS
     result = binlog_bell_wait((void *)(uintptr_t)bell, htobe32(known->bell_before), timeout_ns);
     if (result == 0 || result == -EAGAIN)
-        read_appended(&woken, known, offset, record_bytes_max);
+        read_appended(&woken, known, offset, WOKEN_RECORDS, record_bytes_max);
     Py_END_ALLOW_THREADS
-    if (!woken.count)
-        return PyLong_FromLong(result);
-    PyObject *data = PyBytes_FromStringAndSize((const char *)woken.data, woken.bytes);
-    PyObject *found = binlog_found(offset, data, woken.places, woken.count, woken.stop);
-    if (found)
+    return woken.count ? give(known, &woken, offset) : PyLong_FromLong(result);
+}
+
+/* The same without a wait, of a reader that has read all up to the tail that is known, `offset`.
+ *
+ * Returns what read_records does, so many records at most; BINLOG_LOOK_SAME if there is no more; BINLOG_LOOK_UNSURE if the
+ * caller is to look for itself: also if there is more than `bytes_max`, or if the last look was so long ago that the index
+ * may cover what there is. */
+PyObject *binlog_look_and_read(PyObject *module, PyObject *args)
+{
+    unsigned long long known_address, offset, bytes_max;
+    Py_ssize_t count_max;
+    unsigned int record_bytes_max;
+    struct binlog_known *known;
+    struct woken woken;
+
+    (void)module;
+    if (!PyArg_ParseTuple(args, "KKnKI:look_and_read", &known_address, &offset, &count_max, &bytes_max,
+                          &record_bytes_max))
+        return NULL;
+    known = (struct binlog_known *)(uintptr_t)known_address;
+    Py_BEGIN_ALLOW_THREADS
+    read_appended(&woken, known, offset, count_max < WOKEN_RECORDS ? count_max : WOKEN_RECORDS, record_bytes_max);
+    Py_END_ALLOW_THREADS
+    if (bytes_max > WOKEN_BYTES)
+        bytes_max = WOKEN_BYTES;
+    if (woken.look == BINLOG_LOOK_SAME)
         *known = woken.now;
-    return found;
+    else if (woken.count && woken.now.tail - offset <= bytes_max && woken.now.looked_ns - known->looked_ns < NEW_NS)
+        return give(known, &woken, offset);
+    else
+        woken.look = BINLOG_LOOK_UNSURE;
+    return PyLong_FromLong(woken.look);
 }

@@ -28,7 +28,8 @@ _LOOK_SECONDS = 5.0
 _LOOK_SECONDS_MIXED = 0.05
 
 
-# How often a reader at the end of an open file sees that the file and the directory are still there.
+# How often a reader at the end of an open file sees that the file and the directory are still there, and that no other
+# file follows: a log that was copied at two moments has such a one.
 _THERE_SECONDS = 1.0
 
 
@@ -62,7 +63,14 @@ class Cursor:
         try:
             place = self._place
             if place is None or place.offset >= place.file.known.tail:
-                place = self._find_ready()
+                looked = False
+                if place is not None and not place.file.known.closed:
+                    found = place.file.read_new(place.offset, place.sequence, records_max, bytes_max)
+                    if not isinstance(found, bool):
+                        self._read_from = place
+                        return found
+                    looked = not found
+                place = self._find_ready(looked=looked)
                 if place is None:
                     return None
             self._read_from = place
@@ -148,7 +156,8 @@ class Cursor:
         self._late.close()
         self.directory.close()
 
-    def _find_ready(self) -> Place | None:
+    def _find_ready(self, *, looked: bool = False) -> Place | None:
+        """Where there is a record to read.  looked: the header was read just now, and tells of no more."""
         while True:
             place = self._place
             if place is None:
@@ -156,13 +165,14 @@ class Cursor:
                     return None
                 continue
             # A closed file is looked at once more after it was seen closed: its tail may have moved just before.
-            if place.look() or (place.file.known.closed and place.look()):
+            if not looked and (place.look() or (place.file.known.closed and place.look())):
                 return place
+            looked = False
             late = self._late.look()
             if late is not None:
                 return late
             if not place.file.known.closed:
-                if self._is_past(place) or self._has_more_after_all(place):
+                if self._has_gone_on(place):
                     continue
                 return None
             if not self.follow:
@@ -190,14 +200,30 @@ class Cursor:
         self._read_from = None
         return True
 
+    def _has_gone_on(self, place: Place) -> bool:
+        """Whether the log goes on behind a file that its own header calls open.  Looked for once, then each second.
+
+        Raises: GoneError; CorruptError if records between it and the next file are missing.
+        """
+        if place.file.known.next_number:
+            return self._is_past(place)
+        now = time.monotonic()
+        due = now - self._looked >= _THERE_SECONDS
+        if place.end_seen and not due:
+            return False
+        place.end_seen = False  # what is raised here is raised the next time too
+        if self._is_past(place) or (due and self._has_more_after_all(place)):
+            return True
+        place.end_seen = True
+        if due:
+            self._looked = now
+        return False
+
     def _has_more_after_all(self, place: Place) -> bool:
         """Raise GoneError if an open file has lost its name: what is appended from now on goes elsewhere.
 
-        Looked for now and then; true if there is more to read after all.
+        True if there is more to read after all.
         """
-        if time.monotonic() - self._looked < _THERE_SECONDS:
-            return False
-        self._looked = time.monotonic()
         if place.file.check_named():
             return False
         if place.look() or place.file.known.closed:
@@ -214,9 +240,6 @@ class Cursor:
         if known.next_number:
             return self.directory.exists(known.next_number) and known.reconsider()
         number = place.file.number + 1
-        seen, place.end_seen = place.end_seen, known.tail
-        if 0 < seen < known.tail:
-            return False  # it has grown, so it is no stale copy; looked at again once it does not grow
         if not self.directory.is_file(number):
             return False
         following = self.directory.read_header(number)

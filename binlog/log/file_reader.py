@@ -23,11 +23,14 @@ from binlog.log.verification import Verification
 from binlog.storage.content import LostFrameError, Unpacked
 from binlog.storage.doorbell import Doorbell
 from binlog.storage.files import read_whole_at
+from binlog.storage.native import lib, look_and_read
 from binlog.storage.record_reading import FoundAt
 from binlog.storage.records import Stop, scan
 
 # The one place, four bytes, that a scan gives that found no record: where it began.
 _NO_PLACES = 4
+
+_SAME = int(lib.BINLOG_LOOK_SAME)
 
 _Found = TypeVar("_Found")
 
@@ -103,6 +106,15 @@ class FileReader:
         bell, seen = self.doorbell_and_seen()
         found = bell.wait_and_read(self.known.address, seen, timeout, offset, self._record_bytes_max)
         return None if found is None else (self.number, *found[:3], sequence)
+
+    def read_new(self, offset: int, sequence: int | None, records_max: int, bytes_max: int) -> Found | bool:
+        """Look for more at the tail, `offset`, and read it if it is little and was appended within the last second.
+
+        Without them: False if there is nothing more, True if there may be.
+        """
+        known = self.known
+        found = look_and_read(known.address, offset, records_max, bytes_max, self._record_bytes_max)
+        return (self.number, *found[:3], sequence) if isinstance(found, tuple) else found != _SAME
 
     def read(
         self, offset: int, sequence: int | None, records_max: int, bytes_max: int, buffer: bytes | None = None

@@ -11,13 +11,13 @@ from binlog.log.file_reader import FileReader
 class Place:
     """The offset of the next record to read, and its sequence number if that is known.
 
-    end_seen: the file's tail when its last record had been read, 0 if that was never so.
+    end_seen: whether its last record has been read, and no file was found behind it.
     """
 
     file: FileReader
     offset: int
     sequence: int | None
-    end_seen: int = 0
+    end_seen: bool = False
 
     @classmethod
     def first(cls, file: FileReader) -> Place:

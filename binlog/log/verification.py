@@ -2,7 +2,7 @@
 
 Verified is what a sound entry of the index covers: all of a closed file, and all but the last 64 KiB or second of an
 open one.  Not verified is what lies beyond the last entry, or beside a damaged one; what has no index; and what a
-waiting reader is given as it wakes, which was written at that moment (docs/durability.md).
+reader at the end is given that was appended within the last second (docs/durability.md).
 """
 
 from __future__ import annotations

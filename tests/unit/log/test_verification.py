@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import time
 from pathlib import Path
 
 import pytest
@@ -127,6 +128,38 @@ def test_a_reader_that_follows_verifies_what_an_index_has_come_to_cover(tmp_path
         _flip(tmp_path / "00000001.dat", refs[15_000].offset + 5)
         with pytest.raises(CorruptError, match="index-crc"):
             list(reader)
+
+
+def test_a_reader_at_the_end_compares_what_was_appended_over_a_second_ago(tmp_path: Path) -> None:
+    with Writer(tmp_path) as writer, Reader(tmp_path) as reader:
+        for is_new in (True, False):
+            writer.append(b"first")
+            assert [entry.data for entry in reader] == [b"first"]
+            ref = writer.append(b"then")
+            if not is_new:
+                time.sleep(1.1)
+                writer.append(b"the index has the record before")
+            _flip(tmp_path / "00000001.dat", ref.offset + 4)
+            if is_new:
+                assert next(reader).data == b"dhen"
+        for _ in range(2):
+            with pytest.raises(CorruptError, match="index-crc"):
+                next(reader)
+
+
+@pytest.mark.parametrize("records_max", [1, 4, 4096])
+def test_a_batch_at_the_end_has_no_more_than_was_asked_for(tmp_path: Path, records_max: int) -> None:
+    with Writer(tmp_path) as writer, Reader(tmp_path) as reader:
+        for bytes_max in (20, 1 << 18):
+            for size in (1, 9, 300, 20_000):
+                records = [bytes([index]) * size for index in range(9)]
+                writer.append_many(records)
+                found = list[bytes]()
+                while batch := reader.read_batch(records_max=records_max, bytes_max=bytes_max):
+                    assert len(batch) <= records_max
+                    assert len(batch) == 1 or len(batch.data) <= bytes_max
+                    found.extend(batch)
+                assert found == records
 
 
 def test_a_reader_goes_on_when_the_index_is_made_again_with_what_a_repair_put_there(tmp_path: Path) -> None:
