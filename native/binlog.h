@@ -246,11 +246,13 @@ struct binlog_known {
     uint32_t bell_before; /* the bell as the read before the last one gave it */
     uint32_t seed;        /* of the live block's CRC */
     int fd;
-    int64_t looked_ns;    /* CLOCK_MONOTONIC: what lies beyond `tail` was appended after it */
+    uint64_t device, inode; /* of the file that `fd` was opened on */
+    int64_t looked_ns;      /* the clock before a look: what lies beyond `tail` was appended after that */
 };
 enum binlog_look { BINLOG_LOOK_SAME = 0, BINLOG_LOOK_APPENDED, BINLOG_LOOK_UNSURE };
 int binlog_header_look(struct binlog_known *known);
 int binlog_header_peek(const struct binlog_known *known, struct binlog_known *now);
+int64_t binlog_look_clock_ns(void);
 
 /* scan.c: records in a run of bytes */
 enum binlog_scan_stop {

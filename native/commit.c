@@ -144,8 +144,8 @@ static uint32_t new_nonce(uint64_t time_ns)
     return (uint32_t)(mixed >> 32);
 }
 
-/* What readers see changes in one write, and the bell is its last word: whoever reads the bell first, and the tail in a call
- * of its own, has not missed what the bell announced. */
+/* One write changes all that readers see, and the bell is its last word.  So a reader that reads the bell, and the tail in a
+ * later call, sees the tail that the bell announced. */
 static int publish(const struct binlog_file *file, uint8_t *header, struct live *live, int *step)
 {
     *step = BINLOG_STEP_PUBLISH;

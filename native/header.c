@@ -51,15 +51,20 @@ static int appended(const uint8_t *known, const uint8_t *now, uint32_t seed)
                binlog_crc32c(seed, now + LOG_HEADER_OWN_TAIL, LOG_HEADER_LIVE_CRC - LOG_HEADER_OWN_TAIL);
 }
 
+int64_t binlog_look_clock_ns(void)
+{
+    struct timespec clock;
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &clock);
+    return (int64_t)clock.tv_sec * 1000000000 + clock.tv_nsec;
+}
+
 /* Reads the header and compares it with `known`.  Where it is believed, `now` is what will be known instead. */
 int binlog_header_peek(const struct binlog_known *known, struct binlog_known *now)
 {
-    struct timespec clock;
     int answer;
 
     *now = *known;
-    clock_gettime(CLOCK_MONOTONIC_COARSE, &clock);
-    now->looked_ns = (int64_t)clock.tv_sec * 1000000000 + clock.tv_nsec;
+    now->looked_ns = binlog_look_clock_ns();
     if (pread(known->fd, now->header, sizeof(now->header), 0) != (ssize_t)sizeof(now->header))
         return BINLOG_LOOK_UNSURE;
     if (same(known->header, now->header, 0, LOG_HEADER_DOORBELL) &&

@@ -40,7 +40,7 @@ static PyObject *pair_made_here(PyObject *type, PyObject *first, PyObject *secon
     return made;
 }
 
-/* Whether the values of a pair may be replaced, as zip() does: nobody but its one holder has it. */
+/* Whether only the caller has the pair, so that its values may be replaced, as zip() does. */
 int pair_is_free(PyObject *made)
 {
     return items_only && Py_REFCNT(made) == 1;

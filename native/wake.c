@@ -2,8 +2,8 @@
  *
  * A reader that was just woken runs with cold caches, where each step in Python takes microseconds.  Between the
  * wake-up and the records there are none here.  What is out of the ordinary is left to Python: nothing is changed then,
- * and it looks for itself, as it does without this call.  Nothing is compared with the index, which does not cover yet
- * what was appended within the last second.
+ * and it looks for itself, as it does without this call.  Nothing is compared with the index, which hardly ever covers what
+ * was appended within the last second.
  */
 #define Py_LIMITED_API 0x030B0000
 #define PY_SSIZE_T_CLEAN
@@ -17,8 +17,8 @@
 
 /* On the stack, so that a reader that waits holds no memory for it.  What is more is read by the calls that follow. */
 #define WOKEN_BYTES 16384
-#define WOKEN_RECORDS (WOKEN_BYTES / RECORD_BYTES)
-/* Less than a second, by the tick of a coarse clock and more. */
+#define WOKEN_RECORDS 1024
+/* Less than a second, by more than one tick of the coarse clock. */
 #define NEW_NS ((int64_t)900 * 1000 * 1000)
 
 struct woken {
@@ -31,7 +31,9 @@ struct woken {
     uint8_t data[WOKEN_BYTES];
 };
 
-/* The records from `offset` on, so many at most, where an append of ours moved the tail beyond it; else none. */
+/* Reads at most `count_max` records from `offset` on if an append of ours moved the tail beyond it; otherwise it reads none.
+ *
+ * A program that closed all descriptors may have given the number to a copy of this log, whose header says the same. */
 static void read_appended(struct woken *woken, const struct binlog_known *known, uint64_t offset, int64_t count_max,
                           uint32_t record_bytes_max)
 {
@@ -39,6 +41,8 @@ static void read_appended(struct woken *woken, const struct binlog_known *known,
 
     woken->count = 0;
     woken->look = binlog_header_peek(known, &woken->now);
+    if (woken->look == BINLOG_LOOK_APPENDED && !binlog_fd_is(known->fd, known->device, known->inode))
+        woken->look = BINLOG_LOOK_UNSURE;
     if (woken->look != BINLOG_LOOK_APPENDED || woken->now.tail <= offset)
         return;
     to_tail = woken->now.tail - offset;
@@ -83,11 +87,11 @@ PyObject *binlog_wait_and_read(PyObject *module, PyObject *args)
     return woken.count ? give(known, &woken, offset) : PyLong_FromLong(result);
 }
 
-/* The same without a wait, of a reader that has read all up to the tail that is known, `offset`.
+/* The same without waiting.  `offset` is the known tail; the caller has read everything before it.
  *
- * Returns what read_records does, so many records at most; BINLOG_LOOK_SAME if there is no more; BINLOG_LOOK_UNSURE if the
- * caller is to look for itself: also if there is more than `bytes_max`, or if the last look was so long ago that the index
- * may cover what there is. */
+ * Returns what read_records does, at most `count_max` records; BINLOG_LOOK_SAME if there is no more; BINLOG_LOOK_UNSURE if the
+ * caller is to look for itself: also if there are more than `bytes_max` bytes, or if the last look was so long ago that the
+ * index may cover them. */
 PyObject *binlog_look_and_read(PyObject *module, PyObject *args)
 {
     unsigned long long known_address, offset, bytes_max;
@@ -108,7 +112,7 @@ PyObject *binlog_look_and_read(PyObject *module, PyObject *args)
         bytes_max = WOKEN_BYTES;
     if (woken.look == BINLOG_LOOK_SAME)
         *known = woken.now;
-    else if (woken.count && woken.now.tail - offset <= bytes_max && woken.now.looked_ns - known->looked_ns < NEW_NS)
+    else if (woken.count && woken.now.tail - offset <= bytes_max && binlog_look_clock_ns() - known->looked_ns < NEW_NS)
         return give(known, &woken, offset);
     else
         woken.look = BINLOG_LOOK_UNSURE;

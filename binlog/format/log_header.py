@@ -100,7 +100,7 @@ _IDENTITY_CRC = LOG_HEADER.offset("identity_crc")
 _SLOT_0 = LOG_HEADER.offset("slot_0")
 _STATUS = LOG_HEADER.offset("status")
 
-# What one commit publishes, in one write that lies within 128 bytes: tail .. live_crc.
+# What a commit publishes, but for the bell, which comes next and goes down in the same write: tail .. live_crc.
 PUBLISHED = slice(_TAIL, _BELL)
 # What recovery writes, in one write: tail .. slot_1.
 RECOVERED = slice(_TAIL, LOG_HEADER.offset("zero"))

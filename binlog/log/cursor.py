@@ -21,15 +21,15 @@ from binlog.log.start_search import place_of_sequence, place_since
 from binlog.storage.doorbell import Doorbell
 from binlog.storage.green import green_sleep
 
-# How long a waiting reader trusts the bell alone.  Writers that are not ours ring none, and one of ours may die between
-# the tail and the bell.
+# How long a waiting reader trusts the bell alone.  Writers that are not ours ring none, and one of ours may die before
+# it wakes those who wait.
 _LOOK_SECONDS = 5.0
 # The same where other programs are known to write, or where there is no file yet to wait on.
 _LOOK_SECONDS_MIXED = 0.05
 
 
-# How often a reader at the end of an open file sees that the file and the directory are still there, and that no other
-# file follows: a log that was copied at two moments has such a one.
+# How often a reader at the end of an open file checks that the file and the directory are still there, and whether
+# another file follows.  In a log that was copied at two moments one may.
 _THERE_SECONDS = 1.0
 
 
@@ -201,20 +201,19 @@ class Cursor:
         return True
 
     def _has_gone_on(self, place: Place) -> bool:
-        """Whether the log goes on behind a file that its own header calls open.  Looked for once, then each second.
+        """Whether the log continues after a file that its own header calls open.
 
+        Looks once, then each second, and each time if the header names the next file.
         Raises: GoneError; CorruptError if records between it and the next file are missing.
         """
-        if place.file.known.next_number:
-            return self._is_past(place)
         now = time.monotonic()
         due = now - self._looked >= _THERE_SECONDS
-        if place.end_seen and not due:
+        if place.end_seen and not due and not place.file.known.next_number:
             return False
-        place.end_seen = False  # what is raised here is raised the next time too
+        place.end_seen = False  # if something is raised below, the next call looks again and raises it again
         if self._is_past(place) or (due and self._has_more_after_all(place)):
             return True
-        place.end_seen = True
+        place.end_seen = self.follow  # without it, a file that follows was not looked at
         if due:
             self._looked = now
         return False
@@ -224,6 +223,8 @@ class Cursor:
 
         True if there is more to read after all.
         """
+        if not place.file.intact:
+            return self._open_lost()  # its descriptor leads to another file, of a copy of this log perhaps
         if place.file.check_named():
             return False
         if place.look() or place.file.known.closed:

@@ -110,7 +110,7 @@ class FileReader:
     def read_new(self, offset: int, sequence: int | None, records_max: int, bytes_max: int) -> Found | bool:
         """Look for more at the tail, `offset`, and read it if it is little and was appended within the last second.
 
-        Without them: False if there is nothing more, True if there may be.
+        If it reads nothing: False if there is nothing more, True if there may be.
         """
         known = self.known
         found = look_and_read(known.address, offset, records_max, bytes_max, self._record_bytes_max)

@@ -62,6 +62,7 @@ class KnownHeader:
         self._identity = identity
         # Without a descriptor the C is unsure of everything, and asks us: an archive's header never changes.
         self._known.fd = content if isinstance(content, int) else -1
+        self._known.device, self._known.inode = identity
         self.seed = self._known.seed = block_seed(header.uuid, self._number)
         self._take(header, data)
 

@@ -2,7 +2,7 @@
 
 Verified is what a sound entry of the index covers: all of a closed file, and all but the last 64 KiB or second of an
 open one.  Not verified is what lies beyond the last entry, or beside a damaged one; what has no index; and what a
-reader at the end is given that was appended within the last second (docs/durability.md).
+reader at the end is given less than a second after its last look, or as it wakes (docs/durability.md).
 """
 
 from __future__ import annotations

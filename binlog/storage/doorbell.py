@@ -2,7 +2,8 @@
 
 See native/doorbell.c for the facts.  The waiter's order, which loses no
 wake-up: read the bell, then what it announces, then wait on the bell as read.
-The ringer's: write what is announced, then the bell, then wake.
+The ringer's: write what is announced, then the bell, then wake.  The first
+two may be one write, if the bell is its last word.
 """
 
 from __future__ import annotations

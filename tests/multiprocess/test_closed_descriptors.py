@@ -220,3 +220,34 @@ os._exit(0)
     _run(tmp_path, code)
     assert (tmp_path / "other").read_bytes() == b""
     assert binlog.check(tmp_path / "one") == []
+
+
+@pytest.mark.parametrize("grows", [True, False])
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_reader_is_given_no_record_of_a_copy_of_its_log(tmp_path: Path, grows: bool, waits: bool) -> None:
+    """A copy has the header of the log, so that only device and inode tell whose file a descriptor is open on."""
+    code = f"""
+import shutil, time
+writer = Writer(one)
+writer.append(b"both")
+shutil.copytree(one, two)
+reader = Reader(one)
+assert [entry.data for entry in reader] == [b"both"]
+if {waits}:
+    assert not reader.wait(0.01)
+[fd] = [fd for fd in map(int, os.listdir("/proc/self/fd")) if os.path.exists(f"/proc/self/fd/{{fd}}")
+        and os.path.samestat(os.fstat(fd), os.stat(one + "/00000001.dat")) and fd == reader._cursor._place.file.content]
+file = os.open(two + "/00000001.dat", os.O_RDONLY)
+writer.append(b"ours")
+if {grows}:
+    Writer(two).append(b"its")
+os.dup2(file, fd)
+found, deadline = [], time.monotonic() + 10
+while not found and time.monotonic() < deadline:
+    if {waits}:
+        reader.wait(0.1)
+    found = [entry.data for entry in reader]
+assert found == [b"ours"], found
+os._exit(0)
+"""
+    _run(tmp_path, code)

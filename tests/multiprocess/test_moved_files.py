@@ -15,6 +15,7 @@ import pytest
 import binlog
 from binlog import Mode, Reader, Writer
 from binlog.errors import BinlogError, GoneError
+from binlog.format.log_header import LOG_HEADER
 from binlog.log import cursor
 from tests.support.logs import read_all
 
@@ -239,3 +240,20 @@ def test_a_copy_left_by_shutil_is_no_moved_file(log: Path) -> None:
         shutil.copytree(log, log.parent / "copy")
         writer.append(b"1")
     assert read_all(log) == [b"before", b"1"]
+
+
+def test_a_reader_is_told_that_the_log_went_although_a_cutover_had_begun(log: Path) -> None:
+    _make(log)
+    with open(log / "00000001.dat", "r+b") as file:
+        os.pwrite(file.fileno(), (2).to_bytes(4, "big"), LOG_HEADER.offset("next_number"))
+    with Reader(log) as reader:
+        list(reader)
+        _elsewhere("os.rename(log, log + '2'); Writer(log).append(b'another log')", log)
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline:
+            try:
+                assert list(reader) == []
+            except GoneError:
+                break
+        with pytest.raises(GoneError):
+            list(reader)

@@ -1,4 +1,4 @@
-/* An append that is not synced, as system calls: lock, status, header, data, live block, bell, unlock, wake. */
+/* An append that is not synced, as system calls: lock, status, header, data, live block with the bell, unlock, wake. */
 #ifndef BENCH_APPEND_H
 #define BENCH_APPEND_H
 
@@ -7,6 +7,7 @@
 #include <limits.h>
 #include <linux/futex.h>
 #include <stdint.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -54,8 +55,9 @@ static inline int floor_append(struct floor_log *log, const char *record, int32_
         log->allocated += FLOOR_STEP_BYTES;
     }
     log->rings++;
-    if (pwrite(log->fd, record, (size_t)bytes, log->tail) != bytes || pwrite(log->fd, log->header + 8, 120, 8) != 120 ||
-        pwrite(log->fd, &log->rings, 4, FLOOR_BELL) != 4 || fcntl(log->fd, F_OFD_SETLK, &unlock) != 0)
+    memcpy(log->header + FLOOR_BELL, &log->rings, sizeof log->rings);
+    if (pwrite(log->fd, record, (size_t)bytes, log->tail) != bytes || pwrite(log->fd, log->header + 8, 124, 8) != 124 ||
+        fcntl(log->fd, F_OFD_SETLK, &unlock) != 0)
         return -1;
     syscall(SYS_futex, log->page + FLOOR_BELL, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
     log->tail += bytes;

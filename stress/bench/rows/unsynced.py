@@ -47,8 +47,8 @@ def _flush() -> Row:
             ),
             Contestant(
                 name=CALLS,
-                how="A C loop of the same system calls: lock, read 256 bytes, write the record, write 120 bytes, "
-                "write 4 bytes, unlock; space allocated in steps of 64 MiB.",
+                how="A C loop of the same system calls: lock, read 256 bytes, write the record, write 124 bytes, "
+                "unlock; space allocated in steps of 64 MiB.",
                 measure=measuring(floor.on_growing_file("floor_calls")),
             ),
         ),

@@ -423,3 +423,19 @@ def test_of_files_that_were_all_removed_meanwhile_nothing_is_repaired(tmp_path: 
         assert list(GapRepair(directory, dry_run=False, lock_timeout=None).run()) == []
     finally:
         directory.close()
+
+
+def test_a_reader_that_follows_only_later_finds_the_next_file_at_once(log: Path, tmp_path: Path) -> None:
+    """A copy from just before a cutover lacks the close of its first file, and no record."""
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    with Writer(log) as writer:
+        writer.append_many([b"1", b"2"])
+        shutil.copy(log / FILE_1, copy)
+        writer.cutover()
+        writer.append(b"3")
+        shutil.copy(log / FILE_2, copy)
+    with Reader(copy, follow=False) as reader:
+        assert [entry.data for entry in reader] == [b"1", b"2"]
+        reader.follow = True
+        assert [entry.data for entry in reader] == [b"3"]

@@ -273,3 +273,27 @@ def test_a_forked_child_goes_on_with_its_copy() -> None:
 
     Child(rest).join()
     assert [entry.data for entry in source] == [b"2", b"3"]
+
+
+def test_a_finalizer_that_reads_in_the_middle_of_a_record_is_given_another_one() -> None:
+    """In Python 3.11 making a tuple may run it: the record being made was given twice, and the next one never."""
+    records = [b"%d" % number for number in range(2000)]
+    source, found = Source(records), list[bytes]()
+
+    class Meddler:
+        def __init__(self) -> None:
+            self.cycle = self
+
+        def __del__(self) -> None:
+            found.extend(entry.data for entry in itertools.islice(source, 1))  # type: ignore[attr-defined]
+
+    before = gc.get_threshold()
+    gc.set_threshold(1)
+    try:
+        while entry := next(source, None):
+            assert isinstance(entry, Entry)
+            found.append(entry.data)
+            Meddler()
+    finally:
+        gc.set_threshold(*before)
+    assert sorted(found, key=int) == records
