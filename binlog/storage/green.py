@@ -59,9 +59,10 @@ def _gevent_hub() -> GreenHub:
 
 @lru_cache(maxsize=1)
 def _eventlet_hub() -> GreenHub:
-    threading = import_module("eventlet.patcher").original("threading")
+    # Not `threading`, whose name for it changed in Python 3.13.
+    thread = import_module("eventlet.patcher").original("_thread")
     select = import_module("eventlet.green.select").select
-    return GreenHub(import_module("eventlet").sleep, threading._start_new_thread, threading.Lock, select)
+    return GreenHub(import_module("eventlet").sleep, thread.start_new_thread, thread.allocate_lock, select)
 
 
 def green_sleep() -> Callable[[float], object] | None:
