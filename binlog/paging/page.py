@@ -222,23 +222,30 @@ class Page:
 
     def sync(self) -> None:
         """Have all messages that were added be on the disk, and the page's name.  Raises: PoisonedError."""
-        with self._syncing:
-            if self._fd < 0:
-                return
-            if self._failure is not None:
-                raise self._failure  # fsync(2): the kernel tells of it once; a second sync would say that all is well
-            was_open = self.is_open
-            if not self._is_gone:
-                try:
-                    sync(self._fd, self.path)
-                    if not self._named:
-                        self.folder.sync()
-                        self._named = True
-                except BinlogError as error:
-                    self._failure = error
-                    raise
-            if not was_open:
-                self._close_written()
+        try:
+            with self._syncing:
+                self._sync()
+        finally:
+            if self._is_gone:
+                self._close_gone()
+
+    def _sync(self) -> None:
+        if self._fd < 0:
+            return
+        if self._failure is not None:
+            raise self._failure  # fsync(2): the kernel tells of it once; a second sync would say that all is well
+        was_open = self.is_open
+        if not self._is_gone:
+            try:
+                sync(self._fd, self.path)
+                if not self._named:
+                    self.folder.sync()
+                    self._named = True
+            except BinlogError as error:
+                self._failure = error
+                raise
+        if not was_open:
+            self._close_written()
 
     def sync_found(self) -> None:
         """Have what an earlier process wrote be durable: it may have died before.
@@ -340,7 +347,11 @@ class Page:
             self.folder.set_aside(page_name(self.page_id), invalid_name(self.page_id), self.path)
         self._is_gone = True
         self.release()
-        if self._syncing.acquire(blocking=False):  # else who syncs it closes it
+        self._close_gone()
+
+    def _close_gone(self) -> None:
+        """Close what a page that was removed is written by.  If a thread is syncing it, that does it after the sync."""
+        if self._syncing.acquire(blocking=False):
             try:
                 self._close_written()
             finally:

@@ -16,6 +16,7 @@ from binlog import Mode
 from binlog.compose import open_queue
 from binlog.errors import AccessError, FullError, PoisonedError
 from binlog.format.paging.names import ACKS_END, ADDRESS_FILE, FAILED_FILE, PAGE_END
+from binlog.format.paging.page_file import PageLayout
 from binlog.paging import addresses
 from binlog.paging import page as page_module
 from binlog.paging.inspection import check_paging
@@ -387,3 +388,40 @@ def test_a_failed_sync_makes_the_queue_refuse_all_that_follows(folder: Path, mon
             call()
     with pytest.raises(PoisonedError):
         q.close()
+
+
+@pytest.mark.parametrize("number", [0, errno.EDQUOT])
+@pytest.mark.parametrize("is_written", [True, False])
+def test_a_page_that_is_removed_while_a_thread_syncs_it_is_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, is_written: bool
+) -> None:
+    """Who removed it left the closing to the thread that synced it, which did not close it if the sync failed."""
+    root_fd = os.open(tmp_path, os.O_RDONLY | os.O_DIRECTORY)
+    folder = addresses.make_folder(str(tmp_path), root_fd, "a", PageLayout.NATIVE)
+    before = descriptors_before()
+    page = page_module.Page.create(folder, 1, 1024)
+    begun, removed = threading.Event(), threading.Event()
+
+    def sync(fd: int) -> None:
+        begun.set()
+        assert removed.wait(60)
+        if number:
+            raise OSError(number, os.strerror(number))
+
+    def run() -> None:
+        with suppress(FullError, PoisonedError):
+            page.sync()
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fdatasync", sync)
+        thread = threading.Thread(target=run)
+        thread.start()
+        assert begun.wait(60)
+        if is_written:
+            page.close()
+        page.delete()
+        removed.set()
+        thread.join()
+    assert count_descriptors() == before
+    folder.close()
+    os.close(root_fd)
