@@ -170,10 +170,13 @@ def test_rings_that_say_that_they_hold_something_and_have_no_memory_are_left_alo
 def test_what_a_failed_allocation_left_is_looked_at_without_touching_it(log: Path) -> None:
     with Writer(log) as writer:
         name = _name(writer)
-    name.touch(mode=0o640)
-    os.truncate(name, lib.binlog_segment_bytes())
+    fd = os.open(name, os.O_RDWR | os.O_CREAT, 0o640)
+    # So that no other process of these tests sweeps it away meanwhile.
+    assert lib.binlog_byte_lock(fd, lib.BINLOG_LOCK_INIT) == 0
+    os.truncate(fd, lib.binlog_segment_bytes())
     assert stat(log).staged_bytes is None
-    assert name.stat().st_blocks == 0  # reading a page through a mapping would have allocated it, or be SIGBUS
+    assert os.fstat(fd).st_blocks == 0  # reading a page through a mapping would have allocated it, or be SIGBUS
+    os.close(fd)
     with Writer(log) as writer:
         assert _name(writer) == name
         assert name.stat().st_blocks * 512 >= 32768
@@ -186,7 +189,8 @@ def test_what_a_maker_that_was_killed_left_is_swept_away(log: Path) -> None:
     left = [name.with_name(f"{name.name}.{number:016x}") for number in range(2)]
     for path in left:
         path.touch(mode=0o640)
-    os.link(left[0], name)  # it died between giving the one name and taking away the other
+    with suppress(FileNotFoundError):  # another process of these tests sweeps too
+        os.link(left[0], name)  # it died between giving the one name and taking away the other
     sweep()
     assert not any(path.exists() for path in (*left, name))
 
