@@ -214,7 +214,7 @@ def test_a_process_that_changed_its_root_appends_on(log: Path) -> None:
     code = (
         "w = Writer(log); r = Reader(log); w.append(b'1'); os.chroot('/tmp'); os.chdir('/')\n"
         "for n in range(300): w.append(b'2')\n"
-        "w.append(b'3', mode=Mode.FLUSH); print(len(list(r)), end=''); os._exit(0)"
+        "w.append(b'3', mode=Mode.FLUSH); print(len(list(r)), end='', flush=True); os._exit(0)"
     )
     assert _elsewhere(code, log) == "303"
     assert read_all(log)[-1] == b"3"

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import codecs
 import os
+import pkgutil
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
+import binlog.log
+import binlog.storage
 from tests.support.children import Child
 
 USER, GROUP, OTHER_GROUP = 54_321, 54_322, 54_323
@@ -42,8 +46,11 @@ def as_user(
     """Call `work` as a user, in a child; it fails as the child does."""
 
     def become() -> None:
-        # Python's own modules may lie where only root reads them.
+        # Python's own modules may lie where only root reads them, and so may ours, of which some are loaded when used.
         codecs.lookup("ascii")
+        for package in (binlog.log, binlog.storage):
+            for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+                import_module(module.name)
         os.setgroups(groups)
         os.setgid(group)
         os.setuid(user)
