@@ -43,7 +43,7 @@ struct iterator {
     Py_ssize_t used;
     Py_ssize_t count;
     PyObject *given[2]; /* the last entries, or NULL */
-    int turn;           /* the newer of them */
+    int newer;          /* which of them is the last one */
 };
 
 /* An entry that is kept holds its record: a large one is not kept. */
@@ -150,7 +150,7 @@ static PyObject *make_record(struct iterator *self, uint64_t *start)
  * of another file. */
 static PyObject *renew_entry(struct iterator *self, PyObject *offset, PyObject *record)
 {
-    PyObject *entry = self->given[self->turn], *ref;
+    PyObject *entry = self->given[self->newer], *ref;
 
     if (!entry || !pair_is_free(entry))
         return NULL;
@@ -168,12 +168,12 @@ static PyObject *make_entry(struct iterator *self, uint64_t offset, PyObject *re
     int small = PyBytes_Size(record) <= KEPT_BYTES_MAX;
     PyObject *place = PyLong_FromUnsignedLongLong(offset), *before, *made;
 
-    self->turn = !self->turn;
+    self->newer = !self->newer;
     if (place && small && (made = renew_entry(self, place, record)) != NULL)
         return made;
     made = pair(self->entry_type, pair(self->ref_type, Py_NewRef(self->number), place), record);
-    before = self->given[self->turn];
-    self->given[self->turn] = small && made && pair_is_free(made) ? Py_NewRef(made) : NULL;
+    before = self->given[self->newer];
+    self->given[self->newer] = small && made && pair_is_free(made) ? Py_NewRef(made) : NULL;
     Py_XDECREF(before);
     return made;
 }

@@ -157,7 +157,7 @@ class Cursor:
         self.directory.close()
 
     def _find_ready(self, *, looked: bool = False) -> Place | None:
-        """Where there is a record to read.  looked: the header was read just now, and tells of no more."""
+        """Return the place of the next record, if there is one.  looked: the header just read has no more."""
         while True:
             place = self._place
             if place is None:

@@ -108,7 +108,7 @@ class FileReader:
         return None if found is None else (self.number, *found[:3], sequence)
 
     def read_new(self, offset: int, sequence: int | None, records_max: int, bytes_max: int) -> Found | bool:
-        """Look for more at the tail, `offset`, and read it if it is little and was appended within the last second.
+        """Look for more at the tail, `offset`; read it if it is little and the last look is less than a second old.
 
         If it reads nothing: False if there is nothing more, True if there may be.
         """

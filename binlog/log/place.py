@@ -11,7 +11,7 @@ from binlog.log.file_reader import FileReader
 class Place:
     """The offset of the next record to read, and its sequence number if that is known.
 
-    end_seen: whether its last record has been read, and no file was found behind it.
+    end_seen: whether its last record has been read, and no file was found after it.
     """
 
     file: FileReader

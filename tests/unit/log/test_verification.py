@@ -137,7 +137,7 @@ def test_a_reader_at_the_end_compares_what_was_appended_over_a_second_ago(tmp_pa
             assert [entry.data for entry in reader] == [b"first"]
             ref = writer.append(b"then")
             if not is_new:
-                time.sleep(1.1)
+                time.sleep(1.1)  # the age of a look is what decides; there is nothing to wait for
                 writer.append(b"the index has the record before")
             _flip(tmp_path / "00000001.dat", ref.offset + 4)
             if is_new:
