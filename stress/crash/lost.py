@@ -63,7 +63,9 @@ class LossyDisk:
             file = self._files.setdefault(event.inode, _File())
             match event.kind:
                 case Kind.CREATE:
-                    self._files[event.inode] = _File()  # the number of a file that was removed
+                    # It may have the number of a file or a directory that was removed.
+                    self._files[event.inode] = _File()
+                    self._names.pop(event.inode, None)
                     self._name(event)
                 case Kind.LINK | Kind.UNLINK | Kind.RENAME | Kind.MAKE_DIRECTORY:
                     self._name(event)

@@ -10,27 +10,11 @@ import pytest
 from stress.crash.disk import Disk, Node, Span, Tree
 from stress.crash.states import CHOICES_IN_FULL, choices, enumerate_states
 from stress.crash.trace import Event, Kind, TraceError
+from tests.support.recorded_run import FILE, ROOT, Run
 
-ROOT, FILE, OTHER = 1, 2, 3
+OTHER = 3
 A, B, C = b"a" * 512, b"b" * 512, b"c" * 512
 BEFORE = {"": Node(ROOT, None), "file": Node(FILE, A + A)}
-
-
-class Run:
-    """Events one after the other, two ticks each."""
-
-    def __init__(self) -> None:
-        self.events: list[Event] = []
-        self.tick = 0
-
-    def add(self, kind: Kind, inode: int = FILE, *, offset: int = 0, data: bytes = b"", name: str = "", old: str = "",
-            ticks: int = 2) -> None:  # fmt: skip
-        self.events.append(
-            Event(
-                kind, 1, self.tick + 1, self.tick + ticks, inode, ROOT, name, ROOT if old else 0, old, offset, data, ()
-            )
-        )
-        self.tick += 2
 
 
 def left(disk: Disk, span: Span) -> list[Tree]:
