@@ -119,6 +119,25 @@ static PyObject *iterator_load(PyObject *object, PyObject *args)
     Py_RETURN_NONE;
 }
 
+/* Calls `read`, and loads what it found: in one step, for a reader that was just woken (wake.c). */
+static PyObject *iterator_load_from(PyObject *object, PyObject *args)
+{
+    PyObject *read, *number, *sequence, *found, *loaded, *done;
+
+    if (!PyArg_ParseTuple(args, "OOO:_load_from", &read, &number, &sequence))
+        return NULL;
+    found = PyObject_CallNoArgs(read);
+    if (!found || !PyTuple_Check(found) || PyTuple_Size(found) < 3)
+        return found;
+    loaded = PyTuple_Pack(5, number, PyTuple_GetItem(found, 0), PyTuple_GetItem(found, 1), PyTuple_GetItem(found, 2),
+                          sequence);
+    Py_DECREF(found);
+    done = loaded ? iterator_load(object, loaded) : NULL;
+    Py_XDECREF(loaded);
+    Py_XDECREF(done);
+    return done ? Py_NewRef(Py_True) : NULL;
+}
+
 static PyObject *iterator_unload(PyObject *object, PyObject *unused)
 {
     (void)unused;
@@ -270,6 +289,8 @@ static void iterator_dealloc(PyObject *object)
 static PyMethodDef iterator_methods[] = {
     {"_load", iterator_load, METH_VARARGS,
      "Go on with the first of these, whatever was left: number, offset, data, places, sequence, as in a Batch."},
+    {"_load_from", iterator_load_from, METH_VARARGS,
+     "Call `read`, and load the offset, data and places that it gives, with a number and a sequence: True.  If it gives none, what it gives."},
     {"_refill", iterator_refill, METH_NOARGS, "Load more, and tell whether there was any.  Here there is none."},
     {"_unload", iterator_unload, METH_NOARGS, "Forget what was loaded."},
     {NULL, NULL, 0, NULL},

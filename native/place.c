@@ -86,23 +86,36 @@ static int64_t clock_ns(clockid_t clock)
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-/* Whether the name leads to the file, which it is looked up for only if the directory has changed, or after LOOK_NS. */
+static int name_leads(const struct binlog_place *place)
+{
+    struct found file;
+    return find(place->at, place->name, STATX_INO, &file) == 0 && file.device == place->device &&
+           file.inode == place->inode;
+}
+
+/* Whether the name leads to the file.  It is looked up only if the directory has changed, or after LOOK_NS.
+ *
+ * After LOOK_NS the directory is not asked: a writer that appends now and then makes one call, as one that appends often. */
 int place_leads(struct binlog_place *place)
 {
-    struct found directory, file;
+    struct found directory;
     int64_t now = clock_ns(CLOCK_MONOTONIC_COARSE);
     if (!place->name) /* nobody has said which */
         return 1;
+    if (now - place->looked_ns >= LOOK_NS) {
+        place->changed_ns = -1; /* not known */
+        place->looked_ns = now;
+        return name_leads(place);
+    }
     if (find(place->directory, "", STATX_INO | STATX_CTIME, &directory) != 0 ||
         directory.device != place->directory_device || directory.inode != place->directory_inode)
         return 0;
     int64_t changed_ns = directory.changed_s * 1000000000 + directory.changed_ns;
-    if (changed_ns == place->changed_ns && now - place->looked_ns < LOOK_NS)
+    if (changed_ns == place->changed_ns)
         return 1;
     int64_t tick_ns = clock_ns(CLOCK_REALTIME_COARSE); /* before the name is looked up: what changes after it has a later time */
-    if (find(place->at, place->name, STATX_INO, &file) != 0 || file.device != place->device || file.inode != place->inode)
+    if (!name_leads(place))
         return 0;
     place->changed_ns = changed_ns < tick_ns ? changed_ns : -1;
-    place->looked_ns = now;
     return 1;
 }

@@ -31,9 +31,7 @@ struct woken {
     uint8_t data[WOKEN_BYTES];
 };
 
-/* Reads at most `count_max` records from `offset` on if an append of ours moved the tail beyond it; otherwise it reads none.
- *
- * A program that closed all descriptors may have given the number to a copy of this log, whose header says the same. */
+/* Reads at most `count_max` records from `offset` on if an append of ours moved the tail beyond it; otherwise it reads none. */
 static void read_appended(struct woken *woken, const struct binlog_known *known, uint64_t offset, int64_t count_max,
                           uint32_t record_bytes_max)
 {
@@ -41,8 +39,6 @@ static void read_appended(struct woken *woken, const struct binlog_known *known,
 
     woken->count = 0;
     woken->look = binlog_header_peek(known, &woken->now);
-    if (woken->look == BINLOG_LOOK_APPENDED && !binlog_fd_is(known->fd, known->device, known->inode))
-        woken->look = BINLOG_LOOK_UNSURE;
     if (woken->look != BINLOG_LOOK_APPENDED || woken->now.tail <= offset)
         return;
     to_tail = woken->now.tail - offset;
@@ -64,7 +60,9 @@ static PyObject *give(struct binlog_known *known, const struct woken *woken, uin
 }
 
 /* known, bell: addresses of the header as it was believed and of the bell.  Returns what read_records does; or, where
- * the caller is to look for itself, what binlog_bell_wait did. */
+ * the caller is to look for itself, what binlog_bell_wait did.
+ *
+ * The caller has made sure that the descriptor is the log's own: after the wait each call would keep the reader waiting. */
 PyObject *binlog_wait_and_read(PyObject *module, PyObject *args)
 {
     unsigned long long known_address, bell, offset;
@@ -107,12 +105,16 @@ PyObject *binlog_look_and_read(PyObject *module, PyObject *args)
     known = (struct binlog_known *)(uintptr_t)known_address;
     Py_BEGIN_ALLOW_THREADS
     read_appended(&woken, known, offset, count_max < WOKEN_RECORDS ? count_max : WOKEN_RECORDS, record_bytes_max);
+    /* A program that closed all descriptors may have given the number to a copy of this log, whose header says the same. */
+    if (woken.look == BINLOG_LOOK_APPENDED && !binlog_fd_is(known->fd, known->device, known->inode))
+        woken.look = BINLOG_LOOK_UNSURE;
     Py_END_ALLOW_THREADS
     if (bytes_max > WOKEN_BYTES)
         bytes_max = WOKEN_BYTES;
     if (woken.look == BINLOG_LOOK_SAME)
         *known = woken.now;
-    else if (woken.count && woken.now.tail - offset <= bytes_max && binlog_look_clock_ns() - known->looked_ns < NEW_NS)
+    else if (woken.look == BINLOG_LOOK_APPENDED && woken.count && woken.now.tail - offset <= bytes_max &&
+             binlog_look_clock_ns() - known->looked_ns < NEW_NS)
         return give(known, &woken, offset);
     else
         woken.look = BINLOG_LOOK_UNSURE;

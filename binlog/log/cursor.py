@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 
 from binlog.errors import AccessError, CorruptError, GoneError, NotFoundError
 from binlog.format.log_header import FIRST_OFFSET, LOG_HEADER, LogHeader
@@ -18,7 +19,7 @@ from binlog.log.sequence import missing_between
 from binlog.log.start import Place as StartPlace
 from binlog.log.start import Sequence, Since, Start
 from binlog.log.start_search import place_of_sequence, place_since
-from binlog.storage.doorbell import Doorbell
+from binlog.storage.doorbell import Doorbell, Wait
 from binlog.storage.green import green_sleep
 
 # How long a waiting reader trusts the bell alone.  Writers that are not ours ring none, and one of ours may die before
@@ -48,6 +49,7 @@ class Cursor:
         self._late = LateRecords()
         self._read_from: Place | None = None
         self._looked = time.monotonic()
+        self._is_intact = False  # whether the last `ready` saw that the place's descriptor is our own
         if not self._open_start() and not isinstance(start, Ref):
             # The end of a log with no files yet is its beginning: what comes is after it, and after now.
             if isinstance(start, Sequence) and start.number:
@@ -92,6 +94,7 @@ class Cursor:
 
     def ready(self) -> bool:
         """Whether `read` would return records, or raise."""
+        self._is_intact = False
         try:
             return self._find_ready() is not None
         except (CorruptError, AccessError):
@@ -127,17 +130,25 @@ class Cursor:
         quiet = place is not None and not place.file.known.mixed and not self._late.mixed
         return _LOOK_SECONDS if quiet else _LOOK_SECONDS_MIXED
 
-    def wait(self, timeout: float) -> Found | None:
-        """Wait right after `ready` said no, for `timeout` seconds at most; may return early.
+    def waiting(self, timeout: float) -> tuple[Wait, int, int | None]:
+        """What waits, if it is called, right after `ready` said no, for `timeout` seconds at most; it may return early.
 
-        Returns records where some came that could be read at once; they count as read by `read`.
+        It gives records, or what `waited` is to be told.  With it, the records' file number and first sequence number.
         """
         place = self._place
         if place is None:
-            (green_sleep() or time.sleep)(timeout)  # there is no file yet to wait on
-            return None
+            return partial(_sleep, timeout), 0, None  # there is no file yet to wait on
         self._read_from = place
-        return place.file.wait(timeout, place.offset, place.sequence)
+        # A program that closed all descriptors may have given the number to a copy of this log, which has its header.
+        if not self._is_intact and not place.file.intact:
+            self._open_lost()
+            return _nothing, 0, None
+        return place.file.waiting(timeout, place.offset), place.file.number, place.sequence
+
+    def waited(self, result: int | None) -> None:
+        """It gave no records."""
+        if self._place is not None:
+            self._place.file.waited(result)
 
     def doorbell_and_seen(self) -> tuple[Doorbell, int] | None:
         """What to wait on, right after `ready` said no; None where there is no file yet."""
@@ -223,7 +234,8 @@ class Cursor:
 
         True if there is more to read after all.
         """
-        if not place.file.intact:
+        self._is_intact = place.file.intact
+        if not self._is_intact:
             return self._open_lost()  # its descriptor leads to another file, of a copy of this log perhaps
         if place.file.check_named():
             return False
@@ -341,3 +353,11 @@ class Cursor:
         except BaseException:
             file.close()
             raise
+
+
+def _sleep(seconds: float) -> None:
+    (green_sleep() or time.sleep)(seconds)
+
+
+def _nothing() -> None:
+    """In place of a wait: look again."""

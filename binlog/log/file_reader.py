@@ -21,7 +21,7 @@ from binlog.log.large_record import too_large
 from binlog.log.opened_file import OpenedFile
 from binlog.log.verification import Verification
 from binlog.storage.content import LostFrameError, Unpacked
-from binlog.storage.doorbell import Doorbell
+from binlog.storage.doorbell import Doorbell, Wait
 from binlog.storage.files import read_whole_at
 from binlog.storage.native import lib, look_and_read
 from binlog.storage.record_reading import FoundAt
@@ -98,14 +98,18 @@ class FileReader:
         if self._doorbell is not None:
             self._doorbell.wake()
 
-    def wait(self, timeout: float, offset: int, sequence: int | None) -> Found | None:
-        """Wait until the bell rings, for `timeout` seconds at most; may return early.
+    def waiting(self, timeout: float, offset: int) -> Wait:
+        """What waits until the bell rings, if it is called, for `timeout` seconds at most; it may return early.
 
-        Returns the records from `offset` on where it rang for an append of ours, without another look at the header.
+        It gives the records from `offset` on if it rang for an append of ours, without another look at the header; if
+        not, what `waited` is to be told.
         """
         bell, seen = self.doorbell_and_seen()
-        found = bell.wait_and_read(self.known.address, seen, timeout, offset, self._record_bytes_max)
-        return None if found is None else (self.number, *found[:3], sequence)
+        return bell.waiting(self.known.address, seen, timeout, offset, self._record_bytes_max)
+
+    def waited(self, result: int | None) -> None:
+        """There were no records."""
+        self.doorbell_and_seen()[0].waited(result)
 
     def read_new(self, offset: int, sequence: int | None, records_max: int, bytes_max: int) -> Found | bool:
         """Look for more at the tail, `offset`; read it if it is little and the last look is less than a second old.

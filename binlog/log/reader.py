@@ -31,6 +31,7 @@ _ENTRIES_A_TURN = 256
 # A batch's offsets have 32 bits, and one record may be 2 GiB long.
 _RECORDS_MOST = 1 << 30
 _BYTES_MOST = 1 << 30
+_CLOSED = "the reader is closed"
 
 
 class Reader(BatchIterator):
@@ -170,11 +171,12 @@ class Reader(BatchIterator):
                     left = min(left, deadline - time.monotonic())
                 if left <= 0 or self._cursor.finished:
                     return False
-                found = self._cursor.wait(left)
-                self._check_open()
-                if found is not None:
-                    self._load(*found)
+                result = self._load_from(*self._cursor.waiting(left))
+                if self._calls.closed:
+                    raise ClosedError(_CLOSED)
+                if result is True:
                     break
+                self._cursor.waited(result)
             return True
 
     @property
@@ -237,7 +239,7 @@ class Reader(BatchIterator):
 
     def _check_open(self) -> None:
         if self._calls.closed:
-            raise ClosedError("the reader is closed")
+            raise ClosedError(_CLOSED)
 
     def _settle(self) -> None:
         """Bring the cursor to where iterating is, and forget what was read ahead."""

@@ -11,6 +11,8 @@ from __future__ import annotations
 import errno
 import os
 import time
+from collections.abc import Callable
+from functools import partial
 
 from binlog.storage.bell_watcher import kernel_word, watch_in_hub
 from binlog.storage.green import GREEN_SECONDS, green_hub, green_sleep
@@ -20,6 +22,10 @@ _POLL_SECONDS_FIRST = 0.001
 _POLL_SECONDS_MOST = 0.05
 
 _NO_WORD = frozenset((-errno.EFAULT, -errno.ENOSYS, -errno.EINVAL))
+
+
+Wait = Callable[[], tuple[int, bytes, bytes, int] | int | None]
+"""What waits: it gives what `read_records` (native/read.c) does, or a number if it ended without records."""
 
 
 class Doorbell:
@@ -50,24 +56,26 @@ class Doorbell:
         elif (hub := green_hub()) is not None:
             watch_in_hub(self, seen, timeout, hub)
         else:
-            self._take_result(lib.binlog_bell_wait(bell, kernel_word(seen), int(timeout * 1e9)))
+            self.waited(lib.binlog_bell_wait(bell, kernel_word(seen), int(timeout * 1e9)))
 
-    def wait_and_read(
-        self, known: int, seen: int, timeout: float, offset: int, record_bytes_max: int
-    ) -> tuple[int, bytes, bytes, int] | None:
-        """The same, and read the records from `offset` on, as native/wake.c says.  None: the caller looks for itself.
+    def waiting(self, known: int, seen: int, timeout: float, offset: int, record_bytes_max: int) -> Wait:
+        """What waits like `wait` if it is called, and then reads the records from `offset` on, as native/wake.c says.
 
+        A call of C if possible: a reader that was just woken runs with cold caches, where each step in Python takes
+        microseconds.  It gives the records, or what `waited` is to be told.
         known: the address of a `struct binlog_known`, which has the value seen, and takes over what was found.
         """
         bell = self.address()
         if bell is None or green_sleep() is not None:
-            self.wait(seen, timeout)
-            return None
-        found = wait_and_read(known, int(ffi.cast("uintptr_t", bell)), int(timeout * 1e9), offset, record_bytes_max)
-        if isinstance(found, tuple):
-            return found
-        self._take_result(found)
-        return None
+            return partial(self.wait, seen, timeout)
+        address = int(ffi.cast("uintptr_t", bell))
+        return partial(wait_and_read, known, address, int(timeout * 1e9), offset, record_bytes_max)
+
+    def waited(self, result: int | None) -> None:
+        """Take what a wait gave instead of records.  If the word cannot be waited on, it polls from now on."""
+        if result in _NO_WORD:
+            self._pause = _POLL_SECONDS_FIRST
+            self.shared = False
 
     def _poll(self, timeout: float) -> None:
         sleep = green_sleep()
@@ -76,11 +84,6 @@ class Doorbell:
             return
         time.sleep(min(timeout, self._pause))
         self._pause = min(2 * self._pause, _POLL_SECONDS_MOST)
-
-    def _take_result(self, result: int) -> None:
-        if result in _NO_WORD:
-            self._pause = _POLL_SECONDS_FIRST
-            self.shared = False
 
     def wake(self) -> None:
         """Wake every waiter, in every process."""
