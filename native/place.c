@@ -95,15 +95,15 @@ static int name_leads(const struct binlog_place *place)
 
 /* Whether the name leads to the file.  It is looked up only if the directory has changed, or after LOOK_NS.
  *
- * After LOOK_NS the directory is not asked: a writer that appends now and then makes one call, as one that appends often. */
+ * After LOOK_NS the directory is not asked, so a writer that appends now and then makes one call, as one that appends often.  The
+ * time of change that is known stays right: the name led to the file then. */
 int place_leads(struct binlog_place *place)
 {
     struct found directory;
     int64_t now = clock_ns(CLOCK_MONOTONIC_COARSE);
     if (!place->name) /* nobody has said which */
         return 1;
-    if (now - place->looked_ns >= LOOK_NS) {
-        place->changed_ns = -1; /* not known */
+    if (place->changed_ns > 0 && now - place->looked_ns >= LOOK_NS) {
         place->looked_ns = now;
         return name_leads(place);
     }
@@ -117,5 +117,6 @@ int place_leads(struct binlog_place *place)
     if (!name_leads(place))
         return 0;
     place->changed_ns = changed_ns < tick_ns ? changed_ns : -1;
+    place->looked_ns = now;
     return 1;
 }
