@@ -104,8 +104,10 @@ int place_leads(struct binlog_place *place)
     if (!place->name) /* nobody has said which */
         return 1;
     if (place->changed_ns > 0 && now - place->looked_ns >= LOOK_NS) {
+        if (!name_leads(place))
+            return 0; /* and so says the next call: the directory itself need not have changed */
         place->looked_ns = now;
-        return name_leads(place);
+        return 1;
     }
     if (find(place->directory, "", STATX_INO | STATX_CTIME, &directory) != 0 ||
         directory.device != place->directory_device || directory.inode != place->directory_inode)
