@@ -119,7 +119,7 @@ static PyObject *iterator_load(PyObject *object, PyObject *args)
     Py_RETURN_NONE;
 }
 
-/* Calls `read`, and loads what it found: in one step, for a reader that was just woken (wake.c). */
+/* Calls `read` and loads what it returns, in one step, for a reader that was just woken (wake.c). */
 static PyObject *iterator_load_from(PyObject *object, PyObject *args)
 {
     PyObject *read, *number, *sequence, *found, *loaded, *done;
@@ -290,7 +290,8 @@ static PyMethodDef iterator_methods[] = {
     {"_load", iterator_load, METH_VARARGS,
      "Go on with the first of these, whatever was left: number, offset, data, places, sequence, as in a Batch."},
     {"_load_from", iterator_load_from, METH_VARARGS,
-     "Call `read`, and load the offset, data and places that it gives, with a number and a sequence: True.  If it gives none, what it gives."},
+     "Call `read`.  If it returns records (offset, data, places), load them with a number and a sequence, and return True; "
+     "return anything else as it is."},
     {"_refill", iterator_refill, METH_NOARGS, "Load more, and tell whether there was any.  Here there is none."},
     {"_unload", iterator_unload, METH_NOARGS, "Forget what was loaded."},
     {NULL, NULL, 0, NULL},

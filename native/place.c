@@ -105,7 +105,7 @@ int place_leads(struct binlog_place *place)
         return 1;
     if (place->changed_ns > 0 && now - place->looked_ns >= LOOK_NS) {
         if (!name_leads(place))
-            return 0; /* and so says the next call: the directory itself need not have changed */
+            return 0; /* the next call must look again, for the directory itself may be unchanged */
         place->looked_ns = now;
         return 1;
     }

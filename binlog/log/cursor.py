@@ -131,9 +131,10 @@ class Cursor:
         return _LOOK_SECONDS if quiet else _LOOK_SECONDS_MIXED
 
     def waiting(self, timeout: float) -> tuple[Wait, int, int | None]:
-        """What waits, if it is called, right after `ready` said no, for `timeout` seconds at most; it may return early.
+        """Return a callable that waits for records, with their file number and first sequence number.
 
-        It gives records, or what `waited` is to be told.  With it, the records' file number and first sequence number.
+        Call it right after `ready` said no.  It waits for `timeout` seconds at most, and may return early.  If it returns
+        no records, pass what it returned to `waited`.
         """
         place = self._place
         if place is None:
@@ -146,7 +147,7 @@ class Cursor:
         return place.file.waiting(timeout, place.offset), place.file.number, place.sequence
 
     def waited(self, result: int | None) -> None:
-        """It gave no records."""
+        """Take what a wait returned in place of records."""
         if self._place is not None:
             self._place.file.waited(result)
 

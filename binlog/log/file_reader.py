@@ -99,16 +99,16 @@ class FileReader:
             self._doorbell.wake()
 
     def waiting(self, timeout: float, offset: int) -> Wait:
-        """What waits until the bell rings, if it is called, for `timeout` seconds at most; it may return early.
+        """Return a callable that waits for the bell, for `timeout` seconds at most; it may return early.
 
-        It gives the records from `offset` on if it rang for an append of ours, without another look at the header; if
-        not, what `waited` is to be told.
+        If the bell rang for an append of ours, it returns the records from `offset` on, with no other look at the header.
+        If not, pass what it returned to `waited`.
         """
         bell, seen = self.doorbell_and_seen()
         return bell.waiting(self.known.address, seen, timeout, offset, self._record_bytes_max)
 
     def waited(self, result: int | None) -> None:
-        """There were no records."""
+        """Take what a wait returned in place of records."""
         self.doorbell_and_seen()[0].waited(result)
 
     def read_new(self, offset: int, sequence: int | None, records_max: int, bytes_max: int) -> Found | bool:

@@ -25,7 +25,7 @@ _NO_WORD = frozenset((-errno.EFAULT, -errno.ENOSYS, -errno.EINVAL))
 
 
 Wait = Callable[[], tuple[int, bytes, bytes, int] | int | None]
-"""What waits: it gives what `read_records` (native/read.c) does, or a number if it ended without records."""
+"""Waits; returns records as `read_records` (native/read.c) does, or why it ended without any."""
 
 
 class Doorbell:
@@ -59,10 +59,10 @@ class Doorbell:
             self.waited(lib.binlog_bell_wait(bell, kernel_word(seen), int(timeout * 1e9)))
 
     def waiting(self, known: int, seen: int, timeout: float, offset: int, record_bytes_max: int) -> Wait:
-        """What waits like `wait` if it is called, and then reads the records from `offset` on, as native/wake.c says.
+        """Return a callable that waits like `wait`, and then reads the records from `offset` on (native/wake.c).
 
-        A call of C if possible: a reader that was just woken runs with cold caches, where each step in Python takes
-        microseconds.  It gives the records, or what `waited` is to be told.
+        It is one C call if possible, because a reader that was just woken runs with cold caches, where each step in
+        Python takes microseconds.  If it returns no records, pass what it returned to `waited`.
         known: the address of a `struct binlog_known`, which has the value seen, and takes over what was found.
         """
         bell = self.address()
@@ -72,7 +72,7 @@ class Doorbell:
         return partial(wait_and_read, known, address, int(timeout * 1e9), offset, record_bytes_max)
 
     def waited(self, result: int | None) -> None:
-        """Take what a wait gave instead of records.  If the word cannot be waited on, it polls from now on."""
+        """Take what a wait returned in place of records.  If the word cannot be waited on, poll from now on."""
         if result in _NO_WORD:
             self._pause = _POLL_SECONDS_FIRST
             self.shared = False

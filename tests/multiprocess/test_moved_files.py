@@ -148,6 +148,20 @@ def test_a_writer_is_told_that_a_directory_above_its_own_was_replaced(log: Path)
         assert any(refused() for _ in range(100_000))
 
 
+def test_a_writer_that_appends_now_and_then_is_told_so_each_time(log: Path) -> None:
+    """A look that failed was taken for one that had just succeeded, and the next appends were accepted."""
+    _make(log)
+    with Writer(log) as writer:
+        for _ in range(3):
+            writer.append(b"old")
+            time.sleep(0.15)  # the time since the last look decides; there is nothing to wait for
+        _elsewhere("os.rename(os.path.dirname(log), os.path.dirname(log) + '2'); os.makedirs(log)", log)
+        time.sleep(0.15)
+        for _ in range(3):
+            with pytest.raises(GoneError):
+                writer.append(b"new")
+
+
 @pytest.mark.parametrize(
     "replace",
     [
