@@ -101,8 +101,8 @@ class FileReader:
     def waiting(self, timeout: float, offset: int) -> Wait:
         """Return a callable that waits for the bell, for `timeout` seconds at most; it may return early.
 
-        If the bell rang for an append of ours, it returns the records from `offset` on, with no other look at the header.
-        If not, pass what it returned to `waited`.
+        If the bell rang for an append of ours, it returns the records from `offset` on, with no other look at the
+        header.  If not, pass what it returned to `waited`.
         """
         bell, seen = self.doorbell_and_seen()
         return bell.waiting(self.known.address, seen, timeout, offset, self._record_bytes_max)
