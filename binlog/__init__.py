@@ -22,7 +22,7 @@ from binlog.errors import (
 from binlog.format.problem import Problem
 from binlog.format.ref import Ref
 from binlog.format.values import parse_bytes, parse_seconds
-from binlog.log.archive import Archived, Dictionary, archive
+from binlog.log.archive import Archived, archive
 from binlog.log.backup import Backup, backup
 from binlog.log.batch import Batch, Entry
 from binlog.log.check import check, file_sizes
@@ -59,7 +59,6 @@ __all__ = [
     "ClosedError",
     "CorruptError",
     "DamagedRange",
-    "Dictionary",
     "Draft",
     "Drafted",
     "Entry",

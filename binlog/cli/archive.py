@@ -15,7 +15,7 @@ from binlog.cli.output import printable, write_line
 from binlog.cli.quantities import seconds_from
 from binlog.cli.records import object_line
 
-_COLUMNS = ("FILE", "CLOSED", "SIZE", "ARCHIVE", "SMALLER", "DICTIONARY")
+_COLUMNS = ("FILE", "CLOSED", "SIZE", "ARCHIVE", "SMALLER")
 _LEVEL_MAX = 19
 
 
@@ -41,13 +41,6 @@ _LEVEL_MAX = 19
     show_default=True,
     help="zstd's. Higher is smaller and slower to make, not to read.",
 )
-@click.option(
-    "--dictionary",
-    type=click.Choice([each.value for each in binlog.Dictionary]),
-    default=binlog.Dictionary.AUTO.value,
-    show_default=True,
-    help="'auto' keeps one in an archive that it makes smaller by 5% or more; other tools then need it too.",
-)
 @click.option("--dry-run", is_flag=True, help="Compress nothing, and tell what would be.")
 @json_option('Print one JSON object: dry_run, raw_bytes, archive_bytes, and "files" with one for each file.')
 def command(
@@ -55,7 +48,6 @@ def command(
     keep_last: int,
     keep_age: float | None,
     level: int,
-    dictionary: str,
     dry_run: bool,
     as_json: bool,
 ) -> ExitCode:
@@ -66,14 +58,7 @@ def command(
     the command exit with 1. It may run beside writers and readers. Each archive is durable before its file goes.
     """
     with opening():
-        done = binlog.archive(
-            directory,
-            keep_last=keep_last,
-            keep_seconds=keep_age,
-            level=level,
-            dictionary=binlog.Dictionary(dictionary),
-            dry_run=dry_run,
-        )
+        done = binlog.archive(directory, keep_last=keep_last, keep_seconds=keep_age, level=level, dry_run=dry_run)
     made = [each for each in done if each.problem is None]
     raw_bytes = sum(each.raw_bytes for each in made)
     archive_bytes = sum(each.archive_bytes or 0 for each in made)
@@ -112,5 +97,4 @@ def _row(each: binlog.Archived) -> tuple[str, ...]:
         size_text(each.raw_bytes),
         size_text(archive_bytes),
         f"{each.raw_bytes / archive_bytes:.1f}x" if archive_bytes else "-",
-        size_text(each.dictionary_bytes) if each.dictionary_bytes else "-",
     )

@@ -3,8 +3,8 @@
 Sources: RFC 8878 for frames and skippable frames; the zstd seekable format 0.1.0 for the table of frames at the end.
 What zstd lays out is little-endian; our own facts are big-endian, as all else of ours.
 
-The parts of an archive, in order: the frame of the header; frames of records; the dictionary, where there is one, and
-our facts, each in a skippable frame; the table of frames, in another.
+The parts of an archive, in order: the frame of the header; frames of records; our facts, in a skippable frame; the
+table of frames, in another.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import struct
 import sys
 from array import array
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
@@ -35,8 +35,6 @@ FRAMES_MAX = 1 << 21
 
 RAW_BYTES_MAX = FRAMES_MAX // 4 * FRAME_BYTES_MAX
 """A larger file has no archive: 4 TiB."""
-
-DICTIONARY_BYTES_MAX = 1 << 20
 
 # A frame says how many bytes it holds in a field that counts from 256 where it has two bytes: so that is zero here.
 # The block's header has "last" (1), "raw" (0) in the next two bits, and then its size.
@@ -60,7 +58,7 @@ SKIPPABLE = Layout(
     size=8,
     little=True,
     fields=(
-        Field("magic", "u32", "0x184D2A5B our facts, 0x184D2A5D the dictionary, 0x184D2A5E the table of frames"),
+        Field("magic", "u32", "0x184D2A5B our facts, 0x184D2A5E the table of frames"),
         Field("size", "u32", "bytes that follow"),
     ),
 )
@@ -77,8 +75,8 @@ ARCHIVE_FACTS = Layout(
         Field("uuid", "bytes:16", "of the log; zeros where another program made the log file"),
         Field("raw_bytes", "u64", "what all frames together hold: the log file up to its tail"),
         Field("frame_count", "u32", "frames that hold any of it, that of the header included"),
-        Field("dictionary_bytes", "u32", "of the dictionary; 0 for none, and then it has no frame"),
-        Field("dictionary_crc", "u32", "CRC-32C of the dictionary"),
+        Field("dictionary_bytes", "u32", "0; an archive with a dictionary is refused"),
+        Field("reserved_3", "u32", "zero", const=0),
         Field("table_crc", "u32", "CRC-32C of the table of frames, from its entries to its end"),
         Field("reserved_2", "u32", "zero", const=0),
         Field("facts_crc", "u32", "CRC-32C of the 60 bytes before"),
@@ -113,7 +111,7 @@ HEADER_AT = ARCHIVE_START.offset("header")
 START_BYTES = ARCHIVE_START.size
 FACTS_FRAME_BYTES = SKIPPABLE.size + ARCHIVE_FACTS.size
 
-_FACTS_MAGIC, _DICTIONARY_MAGIC, _TABLE_MAGIC = 0x184D2A5B, 0x184D2A5D, 0x184D2A5E
+_FACTS_MAGIC, _TABLE_MAGIC = 0x184D2A5B, 0x184D2A5E
 _EMPTY_CHECKSUM = 0x51D8E999  # of no bytes
 _ENTRY = struct.Struct(SEEK_ENTRY.format)
 
@@ -169,24 +167,20 @@ class ArchiveEnd:
     number: int
     uuid: bytes
     raw_bytes: int
-    dictionary: bytes
     table: FrameTable
 
 
-def pack_end(*, number: int, uuid: bytes, frames: Sequence[tuple[int, int, int]], dictionary: bytes) -> bytes:
+def pack_end(*, number: int, uuid: bytes, frames: Sequence[tuple[int, int, int]]) -> bytes:
     """Everything that follows the frames.  frames: the bytes of each, those it holds, and their checksum."""
-    kept = _skippable(_DICTIONARY_MAGIC, dictionary) if dictionary else b""
-    skipped = [len(kept)] * bool(kept) + [FACTS_FRAME_BYTES]
-    entries = b"".join(_ENTRY.pack(*each) for each in [*frames, *((size, 0, _EMPTY_CHECKSUM) for size in skipped)])
-    table = entries + SEEK_FOOTER.pack({"frame_count": len(frames) + len(skipped)})
+    entries = b"".join(_ENTRY.pack(*each) for each in [*frames, (FACTS_FRAME_BYTES, 0, _EMPTY_CHECKSUM)])
+    table = entries + SEEK_FOOTER.pack({"frame_count": len(frames) + 1})
     values: dict[str, int | bytes] = {
         "number": number, "uuid": uuid, "raw_bytes": sum(each[1] for each in frames), "frame_count": len(frames),
-        "dictionary_bytes": len(dictionary), "dictionary_crc": crc32c(dictionary), "table_crc": crc32c(table),
-        "facts_crc": 0,
+        "dictionary_bytes": 0, "table_crc": crc32c(table), "facts_crc": 0,
     }  # fmt: skip
     facts = ARCHIVE_FACTS.pack(values)[:-4]
     facts += crc32c(facts).to_bytes(4, "big")
-    return kept + _skippable(_FACTS_MAGIC, facts) + _skippable(_TABLE_MAGIC, table)
+    return _skippable(_FACTS_MAGIC, facts) + _skippable(_TABLE_MAGIC, table)
 
 
 def _skippable(magic: int, data: bytes) -> bytes:
@@ -199,7 +193,7 @@ def table_bytes(footer: bytes) -> int | None:
         return None
     values = SEEK_FOOTER.unpack(footer)
     wanted = (SEEK_FOOTER.const("descriptor"), SEEK_FOOTER.const("magic"))
-    # Two more than there can be frames of records: the dictionary's, and that of our facts.
+    # Two more than there can be frames of records: that of our facts, and an old archive's dictionary.
     if (values["descriptor"], values["magic"]) != wanted or values["frame_count"] > FRAMES_MAX + 2:
         return None
     return SKIPPABLE.size + _ENTRY.size * int(values["frame_count"]) + SEEK_FOOTER.size
@@ -214,7 +208,6 @@ class Facts:
     raw_bytes: int
     frame_count: int
     dictionary_bytes: int
-    dictionary_crc: int
     table_crc: int
 
 
@@ -229,36 +222,6 @@ def parse_facts(data: bytes) -> Facts | int | None:
     if values["version"] != VERSION:
         return int(values["version"])
     return Facts(**{name: values[name] for name in Facts.__slots__})
-
-
-def parse_dictionary(data: bytes, facts: Facts) -> bytes | None:
-    """The dictionary, from its skippable frame; None where it is not the one."""
-    dictionary = data[SKIPPABLE.size :]
-    return (
-        dictionary if data == _skippable(_DICTIONARY_MAGIC, dictionary) and _is_dictionary(dictionary, facts) else None
-    )
-
-
-def bare_dictionary(data: bytes, facts: Facts) -> bytes | None:
-    """The same, whatever the first bytes of the skippable frame are."""
-    dictionary = data[SKIPPABLE.size :]
-    return dictionary if _is_dictionary(dictionary, facts) else None
-
-
-def _is_dictionary(dictionary: bytes, facts: Facts) -> bool:
-    return len(dictionary) == facts.dictionary_bytes and crc32c(dictionary) == facts.dictionary_crc
-
-
-def dictionary_in(read: Callable[[int], bytes]) -> bytes:
-    """The dictionary that lies behind the frames, if one does; empty if not.  read: bytes from there on."""
-    head = read(SKIPPABLE.size)
-    if len(head) < SKIPPABLE.size:
-        return b""
-    values = SKIPPABLE.unpack(head)
-    size = int(values["size"])
-    if values["magic"] != _DICTIONARY_MAGIC or size > DICTIONARY_BYTES_MAX:
-        return b""
-    return read(SKIPPABLE.size + size)[SKIPPABLE.size :]
 
 
 def parse_table(data: bytes, facts: Facts, *, table_start: int) -> FrameTable | None:
@@ -277,10 +240,9 @@ def parse_table(data: bytes, facts: Facts, *, table_start: int) -> FrameTable | 
     places = array("Q", accumulate(sizes, initial=0))
     starts = array("Q", accumulate(contents, initial=0))
     count = facts.frame_count
-    skipped = [SKIPPABLE.size + facts.dictionary_bytes] * bool(facts.dictionary_bytes) + [FACTS_FRAME_BYTES]
     if (
         not 1 <= count <= FRAMES_MAX
-        or list(sizes[count:]) != skipped
+        or list(sizes[count:]) != [FACTS_FRAME_BYTES]
         or any(contents[count:])
         or not all(contents[:count])
         or (sizes[0], contents[0]) != (START_BYTES, HEADER_BYTES)

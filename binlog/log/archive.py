@@ -11,7 +11,6 @@ Invariants
 
 from __future__ import annotations
 
-import enum
 import math
 import os
 import time
@@ -23,7 +22,7 @@ from binlog.errors import BusyError, CorruptError, GoneError, NotFoundError, Ver
 from binlog.format.archive_file import RAW_BYTES_MAX
 from binlog.format.log_header import Flag, LogHeader
 from binlog.format.names import archive_draft_name, archive_draft_number, archive_file_name, log_file_name
-from binlog.format.values import member, seconds_of
+from binlog.format.values import seconds_of
 from binlog.log.closed_files import ClosedFile, closed_files, is_written, list_files
 from binlog.log.directory import LogDirectory
 from binlog.log.evidence import FileEvidence
@@ -45,13 +44,6 @@ LEVEL_MAX = 19
 _LOCK_SECONDS = 5.0
 
 
-class Dictionary(enum.Enum):
-    """Whether archives may have a dictionary, without which other tools do not read them."""
-
-    AUTO = "auto"
-    NO = "no"
-
-
 @dataclass(frozen=True, kw_only=True)
 class Archived:
     """A file that was archived, or would be, or could not be.
@@ -60,7 +52,6 @@ class Archived:
     record_count: None where another program made the file.
     closed_ns: when it was closed, as far as can be told.
     raw_bytes: the file's size up to its tail.  archive_bytes: the archive's; None where it was not made.
-    dictionary_bytes: what of that is a dictionary.
     problem: why the file was left as it is; None where it was not.
     """
 
@@ -70,7 +61,6 @@ class Archived:
     closed_ns: int
     raw_bytes: int
     archive_bytes: int | None = None
-    dictionary_bytes: int = 0
     problem: str | None = None
 
 
@@ -80,7 +70,6 @@ def archive(
     keep_last: int = 0,
     keep_seconds: float | timedelta | str | None = None,
     level: int = LEVEL_DEFAULT,
-    dictionary: Dictionary | str = Dictionary.AUTO,
     dry_run: bool = False,
 ) -> list[Archived]:
     """Put a compressed archive in the place of each closed file, oldest first, and tell of each.
@@ -88,7 +77,6 @@ def archive(
     keep_last: leave so many of the newest closed files as they are.
     keep_seconds: leave what was closed less than so long ago.
     level: zstd's, 1 to 19; higher is smaller and slower, but not to read.
-    dictionary: whether one is trained, and kept in the archive, where that makes it smaller by 5 % or more.
     dry_run: archive nothing, and tell which would be.
 
     Records keep their refs, and all that reads a log reads archives: a Reader, `check`, Spark.  A file goes only after
@@ -99,7 +87,6 @@ def archive(
     Raises: NotFoundError if there is no log; BusyError where another process archives or repairs it; AccessError,
     CorruptError, VersionError for a file's header; FullError, PoisonedError, which leave the file; ValueError.
     """
-    dictionary = member(Dictionary, dictionary, "dictionary")
     keep_seconds = None if keep_seconds is None else seconds_of(keep_seconds, "keep_seconds")
     _check_arguments(keep_last, keep_seconds, level)
     directory = LogDirectory(path)
@@ -113,7 +100,7 @@ def archive(
             wanted, mixed = _wanted(directory, keep_last, keep_seconds)
             for each in wanted:
                 try:
-                    done.append(_archive(directory, each, level=level, dictionary=dictionary, mixed=mixed))
+                    done.append(_archive(directory, each, level=level, mixed=mixed))
                 except NotFoundError:
                     continue  # retention removed it since the listing
             return done
@@ -157,15 +144,12 @@ def _told(closed: ClosedFile) -> Archived:
     )  # fmt: skip
 
 
-def _archive(
-    directory: LogDirectory, closed: ClosedFile, *, level: int, dictionary: Dictionary, mixed: bool
-) -> Archived:
+def _archive(directory: LogDirectory, closed: ClosedFile, *, level: int, mixed: bool) -> Archived:
     if closed.file.header.tail > RAW_BYTES_MAX:
         return replace(_told(closed), problem=f"file {closed.file.header.number} has more than {RAW_BYTES_MAX} bytes")
     file = _RawFile(directory, closed.file.header.number)
     try:
-        archive_bytes, dictionary_bytes = file.archive(level=level, dictionary=dictionary, mixed=mixed)
-        return replace(_told(closed), archive_bytes=archive_bytes, dictionary_bytes=dictionary_bytes)
+        return replace(_told(closed), archive_bytes=file.archive(level=level, mixed=mixed))
     except (BusyError, CorruptError, VersionError, GoneError) as error:
         return replace(_told(closed), problem=str(error))
     finally:
@@ -194,14 +178,13 @@ class _RawFile:
         self._index: Index | None = None
         self._fd = directory.open(number)
 
-    def archive(self, *, level: int, dictionary: Dictionary, mixed: bool) -> tuple[int, int]:
-        """Have the archive in the file's place; its size, and that of its dictionary.
+    def archive(self, *, level: int, mixed: bool) -> int:
+        """Put the archive in the file's place, and return its size.
 
         mixed: other programs write to the log.
         Raises: BusyError, CorruptError, VersionError, GoneError where the file is not to be archived.
         """
         # Loaded when used, for zstd is with it.
-        from binlog.log.archive_dictionary import choose_dictionary
         from binlog.log.archive_writing import verify_archive, write_archive
 
         header = self._settled_header()
@@ -215,12 +198,10 @@ class _RawFile:
         path = os.path.join(self._directory.path, name)
         fd = create_file(self._directory.fd, name, path, access_like(os.fstat(self._fd)))
         try:
-            auto = dictionary is Dictionary.AUTO
-            chosen = choose_dictionary(self._fd, header, index, level=level, path=self._path) if auto else b""
-            write_archive(fd, source, index, level=level, dictionary=chosen, path=path)
+            write_archive(fd, source, index, level=level, path=path)
             verify_archive(fd, source, index, path=path)
             self._take_the_place(header, name, mixed=mixed)
-            return os.fstat(fd).st_size, len(chosen)
+            return os.fstat(fd).st_size
         finally:
             os.close(fd)
             remove_file(self._directory.fd, name, path)
@@ -279,8 +260,8 @@ class _RawFile:
             unlock(fd)
             descriptor.close()
 
-    def _verified(self, source: tuple[int, LogHeader, str], index: Index) -> tuple[int, int]:
-        """The sizes of an archive that has its name already, left by whoever died before the file was gone.
+    def _verified(self, source: tuple[int, LogHeader, str], index: Index) -> int:
+        """The size of an archive that has its name already, left by whoever died before the file was gone.
 
         Raises: CorruptError, VersionError where it is not one of this file: whose it is, we do not know, so it stays.
         """
@@ -289,8 +270,8 @@ class _RawFile:
         fd = open_file(self._directory.fd, self._archive_name, self._archive_path, writable=False)
         try:
             sync(fd, self._archive_path)
-            dictionary_bytes = verify_archive(fd, source, index, path=self._archive_path)
-            return os.fstat(fd).st_size, dictionary_bytes
+            verify_archive(fd, source, index, path=self._archive_path)
+            return os.fstat(fd).st_size
         finally:
             os.close(fd)
 

@@ -71,7 +71,7 @@ def _repair_parts(
                 write_at(fd, data, at, path)
                 at += len(data)
             frames = end.table.frames()
-            rest = pack_end(number=end.number, uuid=end.uuid, frames=frames, dictionary=end.dictionary)
+            rest = pack_end(number=end.number, uuid=end.uuid, frames=frames)
             write_at(fd, rest, at, path)
             os.utime(fd, ns=(status.st_atime_ns, status.st_mtime_ns))
             sync(fd, path)

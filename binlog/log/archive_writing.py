@@ -67,9 +67,7 @@ def frames(ranges: Iterator[Verified], skipped: int, frame_bytes: int) -> Iterat
         yield bytes(piece)
 
 
-def write_archive(
-    fd: int, source: tuple[int, LogHeader, str], index: Index, *, level: int, dictionary: bytes, path: str
-) -> None:
+def write_archive(fd: int, source: tuple[int, LogHeader, str], index: Index, *, level: int, path: str) -> None:
     """Write the archive of a file, and sync it.
 
     fd, path: of the empty file that it is written to.
@@ -80,18 +78,18 @@ def write_archive(
     source_fd, header, source_path = source
     start = read_at(source_fd, HEADER_BYTES, 0, source_path)
     # zstd would compress the header: so its frame is made here, and of zstd's only the checksum is taken.
-    frame = pack_start(start, Compressor(level).frame(start)[-4:])
+    compressor = Compressor(level)
+    frame = pack_start(start, compressor.frame(start)[-4:])
     written = [(len(frame), len(start), checksum_of(frame))]
     write_at(fd, frame, 0, path)
     at = len(frame)
-    compressor = Compressor(level, dictionary)
     records = verified(index, source_fd, header, source_path)
     for piece in frames(records, HEADER_BYTES - header.first_offset, frame_bytes_for(header.tail)):
         frame = compressor.frame(piece)
         written.append((len(frame), len(piece), checksum_of(frame)))
         write_at(fd, frame, at, path)
         at += len(frame)
-    end = pack_end(number=header.number, uuid=header.uuid, frames=written, dictionary=dictionary)
+    end = pack_end(number=header.number, uuid=header.uuid, frames=written)
     write_at(fd, end, at, path)
     status = os.fstat(source_fd)
     # Where nothing else tells, when the file was written last says how old its records are.
@@ -99,17 +97,16 @@ def write_archive(
     sync(fd, path)
 
 
-def verify_archive(fd: int, source: tuple[int, LogHeader, str], index: Index, *, path: str) -> int:
+def verify_archive(fd: int, source: tuple[int, LogHeader, str], index: Index, *, path: str) -> None:
     """Raise CorruptError where the archive does not hold the file, byte for byte; also VersionError.
 
-    Returns the size of its dictionary.
     fd, source, path: as for `write_archive`.
     """
     source_fd, header, source_path = source
     forget(fd)  # so that it is read from the disk
     content = ArchiveContent(os.dup(fd), path)
     try:
-        end = content.end
+        _ = content.end
         if content.faults:
             raise CorruptError(path, 0, "archive", content.faults[0])
         found_header = read_header(content, header.number, path)
@@ -120,7 +117,6 @@ def verify_archive(fd: int, source: tuple[int, LogHeader, str], index: Index, *,
         for found in verified(index, content, header, path):
             _compare(found.data, at, source_fd, source_path, path)
             at += len(found.data)
-        return len(end.dictionary)
     finally:
         content.close()
 

@@ -16,18 +16,14 @@ from collections.abc import Iterator
 
 from binlog.errors import CorruptError, VersionError
 from binlog.format.archive_file import (
-    DICTIONARY_BYTES_MAX,
     FACTS_FRAME_BYTES,
     FRAME_BYTES_MAX,
     SEEK_FOOTER,
-    SKIPPABLE,
     START_BYTES,
     VERSION,
     ArchiveEnd,
-    bare_dictionary,
     is_start,
     pack_start,
-    parse_dictionary,
     parse_facts,
     parse_table,
     table_bytes,
@@ -109,12 +105,7 @@ class ArchiveContent:
     def end(self) -> ArchiveEnd:
         """What the archive's end tells, read on first use.  Raises: CorruptError, VersionError."""
         if self._end is None:
-            end = self._found_end()
-            try:
-                self._decompressor = Decompressor(end.dictionary) if end.dictionary else self._decompressor
-            except FrameError as fault:
-                raise self._unreadable(str(fault)) from fault
-            self._end = end
+            self._end = self._found_end()
         return self._end
 
     def _read_start(self) -> bytes:
@@ -173,23 +164,12 @@ class ArchiveContent:
             raise VersionError(f"{self.path}: version {facts} of an archive", found=facts, known=(VERSION,))
         if facts is None:
             raise FrameError(f"there are no facts of ours at {facts_start} in it, or they are damaged")
-        dictionary_frame = SKIPPABLE.size + facts.dictionary_bytes if facts.dictionary_bytes else 0
-        if facts.dictionary_bytes > DICTIONARY_BYTES_MAX or dictionary_frame > facts_start - START_BYTES:
-            raise FrameError("its dictionary cannot be so large")
-        dictionary: bytes | None = b""
-        if dictionary_frame:
-            data = read_at(self.fd, dictionary_frame, facts_start - dictionary_frame, self.path)
-            dictionary = parse_dictionary(data, facts)
-            if dictionary is None and (dictionary := bare_dictionary(data, facts)) is not None:
-                self.faults.append("a bit before its dictionary is flipped")
-        if dictionary is None:
-            raise self._unreadable("its dictionary is damaged")
+        if facts.dictionary_bytes:
+            raise VersionError(f"{self.path}: an archive with a dictionary", found=facts.dictionary_bytes, known=(0,))
         table = parse_table(read_at(self.fd, size, table_start, self.path), facts, table_start=table_start)
         if table is None:
             raise FrameError("its table of frames is damaged")
-        return ArchiveEnd(
-            number=facts.number, uuid=facts.uuid, raw_bytes=facts.raw_bytes, dictionary=dictionary, table=table
-        )
+        return ArchiveEnd(number=facts.number, uuid=facts.uuid, raw_bytes=facts.raw_bytes, table=table)
 
     def _unreadable(self, text: str) -> CorruptError:
         text = f"{text}; of this archive nothing but the header can be read"

@@ -14,7 +14,6 @@ from binlog.format.archive_file import (
     START_BYTES,
     ArchiveEnd,
     FrameTable,
-    dictionary_in,
     is_start,
 )
 from binlog.format.flipped_bit import mended
@@ -63,9 +62,8 @@ def walked_end(fd: int, start: bytes, path: str) -> ArchiveEnd | None:
         checksums.append(frame[2])
     if starts[-1] < raw_bytes:
         return None
-    dictionary = dictionary_in(lambda size: read_at(fd, size, places[-1], path))
     return ArchiveEnd(
-        number=int(facts["number"]), uuid=bytes(facts["uuid"]), raw_bytes=raw_bytes, dictionary=dictionary,
+        number=int(facts["number"]), uuid=bytes(facts["uuid"]), raw_bytes=raw_bytes,
         table=FrameTable(starts, places, checksums),
     )  # fmt: skip
 

@@ -9,7 +9,6 @@ Facts relied on:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Protocol
 
 import zstandard
@@ -22,9 +21,6 @@ WINDOW_BYTES_MAX = 8 << 20
 
 _READ_BYTES = 1 << 17
 _SKIP_BYTES = 1 << 20
-
-# COVER with these makes a dictionary in one go; to search for better ones takes some fifty times as long.
-_SEGMENT_BYTES, _MATCH_BYTES = 512, 8
 
 
 class FrameError(Exception):
@@ -41,11 +37,8 @@ class Source(Protocol):
 class Compressor:
     """Makes frames, each with its size and a checksum."""
 
-    def __init__(self, level: int, dictionary: bytes = b"") -> None:
-        known = zstandard.ZstdCompressionDict(dictionary) if dictionary else None
-        self._compressor = zstandard.ZstdCompressor(
-            level=level, dict_data=known, write_checksum=True, write_content_size=True
-        )
+    def __init__(self, level: int) -> None:
+        self._compressor = zstandard.ZstdCompressor(level=level, write_checksum=True, write_content_size=True)
 
     def frame(self, data: bytes | bytearray) -> bytes:
         """A frame that holds the data."""
@@ -55,12 +48,8 @@ class Compressor:
 class Decompressor:
     """Reads frames, and gives no byte of one that is not as it was written, but for `part`, of a large one."""
 
-    def __init__(self, dictionary: bytes = b"") -> None:
-        try:
-            known = zstandard.ZstdCompressionDict(dictionary) if dictionary else None
-            self._decompressor = zstandard.ZstdDecompressor(dict_data=known, max_window_size=WINDOW_BYTES_MAX)
-        except zstandard.ZstdError as error:
-            raise FrameError(f"the dictionary is none ({error})") from error
+    def __init__(self) -> None:
+        self._decompressor = zstandard.ZstdDecompressor(max_window_size=WINDOW_BYTES_MAX)
 
     def whole(self, frame: bytes, size: int) -> bytes:
         """All that a frame holds, which is `size` bytes.  Raises: FrameError."""
@@ -122,11 +111,3 @@ def frame_claims(head: bytes) -> tuple[int, int]:
 def checksum_of(frame: bytes) -> int:
     """The checksum at a frame's end."""
     return int.from_bytes(frame[-4:], "little")
-
-
-def train(samples: Sequence[bytes], size: int) -> bytes:
-    """A dictionary of about `size` bytes for what is like the samples; empty where none can be made of them."""
-    try:
-        return zstandard.train_dictionary(size, list(samples), k=_SEGMENT_BYTES, d=_MATCH_BYTES).as_bytes()
-    except zstandard.ZstdError:
-        return b""  # too few, or nothing in common

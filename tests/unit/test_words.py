@@ -22,7 +22,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import binlog
-from binlog import Background, Dictionary, FileSystem, Mode, Reader, Ref, Since, Start, Writer
+from binlog import Background, FileSystem, Mode, Reader, Ref, Since, Start, Writer
 from binlog.commitlog import Flush, StoreOptions
 from binlog.format.values import byte_count, seconds_of
 from binlog.journal import (
@@ -150,7 +150,6 @@ PLACES: dict[Where, Callable[[Path, Any], object]] = {
     ("binlog.Writer", "file_system"): lambda path, word: _closed(Writer(path / "log", file_system=word)),
     ("binlog.Writer.append_many", "mode"): _append("append_many"),
     ("binlog.Writer.append_batch", "mode"): _append("append_batch"),
-    ("binlog.archive", "dictionary"): _with_log(lambda log, word: binlog.archive(log, dictionary=word)),
     ("binlog.open_queue", "mode"): lambda path, word: _closed(binlog.open_queue(path / "queue", mode=word)),
     ("binlog.repair", "file_system"): _with_log(lambda log, word: binlog.repair(log, file_system=word)),
     ("binlog.backup", "file_system"): _with_log(
@@ -195,7 +194,7 @@ RESULTS = {
     ("binlog.pagestore.Transaction.end", "state"),
 }
 WORDS: dict[type[enum.Enum], str] = {
-    Mode: "flush", FileSystem: "any", Dictionary: "no", Start: "end", Flush: "async", JournalLayout: "native",
+    Mode: "flush", FileSystem: "any", Start: "end", Flush: "async", JournalLayout: "native",
     PageLayout: "native", Policy: "block",
 }  # fmt: skip
 

@@ -22,7 +22,6 @@ from binlog.format.archive_file import (
     is_start,
     pack_end,
     pack_start,
-    parse_dictionary,
     parse_facts,
     parse_table,
     table_bytes,
@@ -33,7 +32,7 @@ FRAMES = st.lists(st.tuples(SIZES, SIZES, st.integers(0, 2**32 - 1)), max_size=2
 FIRST = (START_BYTES, 256, 7)
 
 
-def parsed(end: bytes, *, frames_bytes: int) -> tuple[Facts, bytes, FrameTable] | None:
+def parsed(end: bytes, *, frames_bytes: int) -> tuple[Facts, FrameTable] | None:
     """What a reader makes of an archive's end; None where it refuses it."""
     size = table_bytes(end[-9:])
     if size is None or size + FACTS_FRAME_BYTES > len(end):
@@ -42,22 +41,18 @@ def parsed(end: bytes, *, frames_bytes: int) -> tuple[Facts, bytes, FrameTable] 
     facts = parse_facts(end[at - FACTS_FRAME_BYTES : at])
     if not isinstance(facts, Facts):
         return None
-    dictionary: bytes | None = b""
-    if facts.dictionary_bytes:
-        dictionary = parse_dictionary(end[: at - FACTS_FRAME_BYTES], facts)
     table = parse_table(end[at:], facts, table_start=frames_bytes + at)
-    return None if dictionary is None or table is None else (facts, dictionary, table)
+    return None if table is None else (facts, table)
 
 
-@given(FRAMES, st.binary(max_size=40), st.binary(min_size=16, max_size=16))
-def test_what_was_packed_is_parsed(frames: list[tuple[int, int, int]], dictionary: bytes, uuid: bytes) -> None:
+@given(FRAMES, st.binary(min_size=16, max_size=16))
+def test_what_was_packed_is_parsed(frames: list[tuple[int, int, int]], uuid: bytes) -> None:
     frames = [FIRST, *frames]
-    end = pack_end(number=3, uuid=uuid, frames=frames, dictionary=dictionary)
+    end = pack_end(number=3, uuid=uuid, frames=frames)
     found = parsed(end, frames_bytes=sum(each[0] for each in frames))
     assert found is not None
-    facts, kept, table = found
+    facts, table = found
     assert (facts.number, facts.uuid, facts.raw_bytes) == (3, uuid, sum(each[1] for each in frames))
-    assert kept == dictionary
     assert len(table) == len(frames)
     assert table.starts[0] == table.places[0] == 0
     for number, (frame_bytes, content_bytes, checksum) in enumerate(frames):
@@ -67,17 +62,17 @@ def test_what_was_packed_is_parsed(frames: list[tuple[int, int, int]], dictionar
         assert table.at(table.starts[number]) == table.at(table.starts[number + 1] - 1) == number
 
 
-@given(FRAMES, st.binary(max_size=40), st.data())
-def test_no_flipped_bit_is_parsed(frames: list[tuple[int, int, int]], dictionary: bytes, data: st.DataObject) -> None:
+@given(FRAMES, st.data())
+def test_no_flipped_bit_is_parsed(frames: list[tuple[int, int, int]], data: st.DataObject) -> None:
     frames = [FIRST, *frames]
-    end = bytearray(pack_end(number=3, uuid=bytes(16), frames=frames, dictionary=dictionary))
+    end = bytearray(pack_end(number=3, uuid=bytes(16), frames=frames))
     bit = data.draw(st.integers(0, 8 * len(end) - 1))
     end[bit // 8] ^= 1 << bit % 8
     assert parsed(bytes(end), frames_bytes=sum(each[0] for each in frames)) is None
 
 
 def test_a_table_of_another_archive_is_refused() -> None:
-    ends = [pack_end(number=3, uuid=bytes(16), frames=[FIRST, (50, 100, crc)], dictionary=b"") for crc in (1, 2)]
+    ends = [pack_end(number=3, uuid=bytes(16), frames=[FIRST, (50, 100, crc)]) for crc in (1, 2)]
     assert all(parsed(end, frames_bytes=START_BYTES + 50) for end in ends)
     size = table_bytes(ends[0][-9:])
     assert size is not None
@@ -87,15 +82,15 @@ def test_a_table_of_another_archive_is_refused() -> None:
 
 def test_the_table_is_the_seekable_formats() -> None:
     """zstd seekable format 0.1.0: a skippable frame 0x184D2A5E, entries of 12 bytes with checksums, a footer of 9."""
-    end = pack_end(number=1, uuid=bytes(16), frames=[FIRST, (50, 100, 9)], dictionary=b"d" * 20)
+    end = pack_end(number=1, uuid=bytes(16), frames=[FIRST, (50, 100, 9)])
     count, descriptor, magic = struct.unpack("<IBI", end[-9:])
-    assert (count, descriptor, magic) == (4, 0x80, 0x8F92EAB1)
+    assert (count, descriptor, magic) == (3, 0x80, 0x8F92EAB1)
     table = end[-9 - 12 * count - 8 :]
     assert struct.unpack_from("<II", table) == (0x184D2A5E, len(table) - 8)
     entries = list(struct.iter_unpack("<III", table[8:-9]))
     assert entries[:2] == [FIRST, (50, 100, 9)]
-    # The dictionary and our facts hold nothing; XXH64 of nothing is 0xEF46DB3751D8E999.
-    assert entries[2:] == [(28, 0, 0x51D8E999), (72, 0, 0x51D8E999)]
+    # Our facts hold nothing; XXH64 of nothing is 0xEF46DB3751D8E999.
+    assert entries[2:] == [(72, 0, 0x51D8E999)]
     assert sum(each[0] for each in entries) == START_BYTES + 50 + len(end) - len(table)
 
 

@@ -53,12 +53,11 @@ def test_only_what_is_asked_for_becomes_an_archive(log: Path) -> None:
         {"keep_seconds": float("nan")},
         {"level": 0},
         {"level": 20},
-        {"dictionary": 1},
     ],
 )
 def test_what_cannot_be_meant_is_refused(log: Path, wrong: dict[str, object]) -> None:
     fill(log, files=1)
-    with pytest.raises((TypeError, ValueError), match=r"keep|level|Dictionary"):
+    with pytest.raises((TypeError, ValueError), match=r"keep|level"):
         binlog.archive(log, **wrong)  # type: ignore[arg-type]
     assert not archive_path(log).exists()
 

@@ -125,5 +125,5 @@ def test_an_archive_has_the_same_bytes_around_its_frames(tmp_path: Path, golden:
         end, start = content.end, content.start
         content.close()
         assert pack_start(start[10:266], start[266:]) == data[:START_BYTES]
-        rest = pack_end(number=end.number, uuid=end.uuid, frames=end.table.frames(), dictionary=end.dictionary)
+        rest = pack_end(number=end.number, uuid=end.uuid, frames=end.table.frames())
         assert data[end.table.places[-1] :] == rest
