@@ -70,29 +70,11 @@ def pack_journal(
     counts: bytes,
     /,
 ) -> int: ...
-def pack_appended(
-    buffer: Any,
-    place: int,
-    file_id: int,
-    salt: bytes,
-    at: int,
-    kind: int,
-    tx_id: int,
-    record_id: int,
-    user_type: int,
-    body: Any,
-    counts: bytes,
-    /,
-) -> int: ...
-def find_lookalikes(
-    data: Any, at: int, own: int, file_id: int, salt: bytes, file_bytes: int, count_max: int, /
-) -> tuple[list[tuple[int, int]], int] | None: ...
-def skip_marked(data: Any, file_id: int, count_max: int, /) -> int: ...
-def carry_crc(crc: int, bytes: int, /) -> int: ...
+def join_fragments(data: bytearray, at: int, salt: bytes, /) -> bytes | None: ...
 def scan_journal(
     data: Any, start: int, file_id: int, salt: bytes, old: bool, alignment: int, few: bool, /
 ) -> tuple[
-    list[tuple[int, int, int, int, int, int, bytes, bytes]], int, int, list[tuple[int, int]], list[int], int
+    list[tuple[int, int, int, int, int, int, bytes, bytes]], int, int, list[tuple[int, int]], list[int]
 ]: ...
 def load_journal(
     data: Any,
@@ -104,12 +86,12 @@ def load_journal(
     record_type: type[tuple[Any, ...]],
     number: int,
     /,
-) -> tuple[list[Any], int, int, list[tuple[int, int]], list[int], int]: ...
+) -> tuple[list[Any], int, int, list[tuple[int, int]], list[int]]: ...
 def scan_journal_columns(
-    data: Any, start: int, file_id: int, salt: bytes, old: bool, alignment: int, is_whole: bool, count_max: int, /
+    data: Any, start: int, file_id: int, salt: bytes, old: bool, alignment: int, count_max: int, /
 ) -> tuple[
     int,
-    tuple[bytes, bytes, bytes, bytes, bytes, bytes, bytes, bytes],
+    tuple[bytes, bytes, bytes, bytes, bytes, bytes, bytes, bytes, bytes],
     int,
     list[tuple[int, int]],
     list[int],

@@ -271,6 +271,5 @@ uint32_t binlog_crc32(uint32_t crc, const uint8_t *data, size_t bytes);
 /* crc32c.c */
 uint32_t binlog_crc32c(uint32_t crc, const uint8_t *data, size_t bytes);
 uint32_t binlog_crc32c_rest(uint32_t whole, uint32_t first, uint64_t bytes);
-uint32_t binlog_crc32c_bit(uint8_t bit, uint64_t bytes_behind);
 
 #endif

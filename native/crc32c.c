@@ -166,13 +166,3 @@ uint32_t binlog_crc32c_rest(uint32_t whole, uint32_t first, uint64_t bytes)
 {
     return first == 0 ? whole : whole ^ multiply(first, power_of(bytes));
 }
-
-/* What a CRC is changed by where one bit of the data is another, in a byte with so many behind it: bit i of it stands for
- * x^(7 - i), before 32 zero bits more. */
-uint32_t binlog_crc32c_bit(uint8_t bit, uint64_t bytes_behind)
-{
-    uint32_t change = power_of(bytes_behind + 4);
-    for (; bit < 0x80; bit = (uint8_t)(bit << 1))
-        change = times_x(change);
-    return change;
-}

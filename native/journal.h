@@ -1,10 +1,8 @@
 /* Records of a journal, for what makes them of Python's objects (journal_pack.c) and those of them (journal_scan.c,
- * journal_load.c, journal_columns.c), and what finds them (journal_found.c, journal_damaged.c, and
- * journal_longer.c). */
+ * journal_load.c, journal_columns.c), and what finds them (journal_block.c in our layout, journal_found.c in others'). */
 #ifndef BINLOG_JOURNAL_H
 #define BINLOG_JOURNAL_H
 
-#include "crc_spans.h"
 #include "journal_counts.h"
 
 #include <Python.h>
@@ -38,12 +36,6 @@ struct journal_use {
     const uint8_t *salt;
 };
 
-/* What ends a record that lies at the offset `at` of its file and takes so many bytes before that. */
-uint32_t journal_check(const struct journal_use *use, uint64_t at, const uint8_t *record, size_t bytes);
-
-/* CRC-32C of what comes before a record at the offset `at`: of the salt and of the offset. */
-uint32_t journal_check_seed(const struct journal_use *use, uint64_t at);
-
 /* The use, from what Python says of it; -1 with an exception. */
 int journal_use(struct journal_use *use, unsigned int file_id, const char *salt, Py_ssize_t salt_bytes);
 
@@ -58,66 +50,51 @@ struct journal_found {
 };
 
 /* Where what is looked for may be, and what of it depends on the layout: until September 2008 the two kinds of deletes had
- * each other's number, and neither they nor PREPARE a body.  base: where in its file the data begins.  alignment: of the
- * file, 1 at least.  is_whole: the file ends where the data does. */
+ * each other's number, and neither they nor PREPARE a body.  data: in our layout it is written to, see below.
+ * base: where in its file the data begins.  alignment: of the file, 1 at least. */
 struct journal_scan {
     const uint8_t *data;
     size_t stop;
     uint64_t base;
     struct journal_use use;
-    int old, is_whole;
+    int old;
     size_t alignment;
 };
 
-/* The use and the alignment, from what Python says of them; -1 with an exception. */
-int journal_scan_use(struct journal_scan *scan, unsigned int file_id, const char *salt, Py_ssize_t salt_bytes,
-                     unsigned int alignment);
+/* The data, the use and the alignment, from what Python says of them; -1 with an exception.  The buffer is let go of by who
+ * calls this, also then. */
+int journal_scan_begin(struct journal_scan *scan, Py_buffer *buffer, PyObject *data, unsigned int file_id, const char *salt,
+                       Py_ssize_t salt_bytes, unsigned int alignment);
 
-/* How far a walk over a file has come, and lists of what it met: gaps before records, as pairs of offsets, and where
- * something begins as a record of this use of the file and goes on as none, a thousand of these at most.
- * crc_bytes: over so many bytes CRCs were computed; in_vain: of these, for what was no record.
- * last: where the last sound record lies, or something before all that is still to come; once that is known. */
+/* How far a walk over a file has come, and lists of what it met: gaps before records, as pairs of offsets, and where in other
+ * layouts than ours something begins as a record of this use of the file and goes on as none, a thousand of these at most. */
 struct journal_walk {
-    size_t end, last;
-    int is_last_known;
+    size_t end;
     PyObject *gaps, *doubts;
-    uint64_t crc_bytes, in_vain;
-    struct crc_spans spans;
 };
 
 /* A walk from an offset on; -1 with an exception.  Its lists are let go of in any case. */
 int journal_walk_begin(struct journal_walk *walk, Py_ssize_t start);
 void journal_walk_end(struct journal_walk *walk);
 
+/* A gap from where the walk ends to a record; -1 with an exception. */
+int journal_add_gap(struct journal_walk *walk, size_t stop);
+
 /* On to behind the next record, which is `found`: 1; 0 where there is none any more; -1 with an exception. */
 int journal_next(const struct journal_scan *scan, struct journal_walk *walk, struct journal_found *found);
 
-/* Whether what lies at an offset begins as a record of this use of the file; `found` says of which kind. */
-int journal_begins(const struct journal_scan *scan, size_t offset, struct journal_found *found);
+/* The same in our layout.  The bytes of a record that has several fragments are moved together in the data. */
+int journal_next_fragments(const struct journal_scan *scan, struct journal_walk *walk, struct journal_found *found);
 
-/* What its head says; whether that is no nonsense, and leads not out of the data. */
-int journal_measure(const struct journal_scan *scan, size_t offset, struct journal_found *found);
+/* Where a fragment begins that comes next after an offset of the file. */
+uint64_t journal_fragment_place(uint64_t at);
 
-/* The same of what would lie at `found`'s offset if it were of its kind. */
-int journal_measure_as_kind(const struct journal_scan *scan, struct journal_found *found);
+/* Writes the record that consists of these bytes, as it comes next after the offset `at` of its file; where it ends. */
+uint8_t *journal_put_fragments(uint8_t *to, const uint8_t *salt, uint64_t at, int kind, const uint8_t *const data[3],
+                               const uint64_t bytes[3]);
 
-/* Whether the check holds of a record that takes so many bytes before it; an exception where there is no memory. */
-int journal_check_holds(const struct journal_scan *scan, struct journal_walk *walk, size_t offset, size_t bytes);
-
-/* The first two, and the last one, of a record whose head is `head` in place of what lies there. */
-int journal_measure_so(const struct journal_scan *scan, const uint8_t *head, size_t offset, struct journal_found *found);
-int journal_check_holds_so(const struct journal_scan *scan, struct journal_walk *walk, size_t offset,
-                           const uint8_t *head, const struct journal_found *found);
-
-/* So many bytes were gone through for what was no record; an exception where there is no memory. */
-void journal_in_vain(const struct journal_scan *scan, struct journal_walk *walk, size_t bytes);
-
-/* Whether a sound record lies at an offset: 1, and it is `found`; 0; -1 with an exception. */
-int journal_is_sound(const struct journal_scan *scan, struct journal_walk *walk, size_t offset,
-                     struct journal_found *found);
-
-/* So many zeros lie behind the last record at least, see binlog/format/journal/file_header.py. */
-#define JOURNAL_ZEROS_BEHIND ((size_t)16)
+/* How many bytes of a record of a kind come before its body, in our layout. */
+size_t journal_data_head_bytes(int kind);
 
 /* Whether so many bytes are all zero. */
 static inline int journal_is_zero(const uint8_t *data, size_t bytes)
@@ -128,39 +105,12 @@ static inline int journal_is_zero(const uint8_t *data, size_t bytes)
     return 1;
 }
 
-/* Where in a head of a kind lie the length of the body, and the number of files that are counted; 0 where it has none. */
-struct journal_lengths {
-    size_t body, files;
-};
-struct journal_lengths journal_lengths_of(int kind);
-
-/* Where the next record must lie, behind one that ends there: at once, or behind zeros at a multiple of the alignment. */
-size_t journal_place(const struct journal_scan *scan, size_t end);
-
-/* Where what must be a record, and is none that is sound, ends: 1 where that is known; 0; -1 with an exception. */
-int journal_damaged_end(const struct journal_scan *scan, struct journal_walk *walk, size_t place, size_t *end);
-
-/* Whether a sound record is a longer one than was appended, by one bit of its kind or of a length: 1, and where that one
- * ended; 0; -1 with an exception. */
-int journal_was_shorter(const struct journal_scan *scan, struct journal_walk *walk, const struct journal_found *found,
-                        size_t *end);
-
-/* Whether a record holds, but where it begins, what records of its file begin with, or ends with what may become that by
- * what comes next. */
-int journal_holds_mark(const uint8_t *record, size_t bytes, uint32_t file_id);
-
-/* Whether a record, at the offset `at`, becomes a shorter one by one bit of its kind or of a length. */
-int journal_may_shrink(const struct journal_use *use, uint64_t at, const uint8_t *record, size_t bytes);
-
 /* A record as scan_journal gives it. */
 PyObject *journal_record_tuple(const struct journal_found *found);
 
 PyObject *binlog_load_journal(PyObject *module, PyObject *args);
 PyObject *binlog_pack_journal(PyObject *module, PyObject *args);
-PyObject *binlog_pack_appended(PyObject *module, PyObject *args);
-PyObject *binlog_find_lookalikes(PyObject *module, PyObject *args);
-PyObject *binlog_skip_marked(PyObject *module, PyObject *args);
-PyObject *binlog_carry_crc(PyObject *module, PyObject *args);
+PyObject *binlog_join_fragments(PyObject *module, PyObject *args);
 PyObject *binlog_scan_journal(PyObject *module, PyObject *args);
 PyObject *binlog_scan_journal_columns(PyObject *module, PyObject *args);
 PyObject *binlog_gather_bodies(PyObject *module, PyObject *args);

@@ -13,14 +13,14 @@
 /* In the order of COLUMNS in binlog/storage/journal_columns.py. */
 enum column {
     OFFSET, BYTES, TX_ID, RECORD_ID, BODY_OFFSET, /* int64 */
-    BODY_BYTES,                                           /* int32 */
-    KIND, USER_TYPE,                                      /* uint8 */
+    BODY_BYTES, COUNTS_BYTES,                     /* int32 */
+    KIND, USER_TYPE,                              /* uint8 */
     COLUMNS
 };
 
 static Py_ssize_t width_of(enum column column)
 {
-    return column < BODY_BYTES ? 8 : column == BODY_BYTES ? 4 : 1;
+    return column < BODY_BYTES ? 8 : column <= COUNTS_BYTES ? 4 : 1;
 }
 
 static int64_t number(const struct journal_scan *scan, const struct journal_found *found, enum column column)
@@ -32,6 +32,7 @@ static int64_t number(const struct journal_scan *scan, const struct journal_foun
     case RECORD_ID: return found->record_id;
     case BODY_OFFSET: return found->body - scan->data;
     case BODY_BYTES: return (int64_t)found->body_bytes;
+    case COUNTS_BYTES: return (int64_t)found->counts_bytes;
     case KIND: return found->kind;
     default: return found->user_type;
     }
@@ -74,12 +75,13 @@ static Py_ssize_t find(const struct journal_scan *scan, struct journal_walk *wal
     return more < 0 ? -1 : count;
 }
 
-/* scan_journal_columns(data, start, file_id, salt, old, alignment, is_whole, count_max): the first records that `data`, a
- * file's bytes, has from `start` on, `count_max` of them at most. How many they are; their columns; where the last one
+/* scan_journal_columns(data, start, file_id, salt, old, alignment, count_max): the first records that `data`, a file's
+ * bytes, has from `start` on, `count_max` of them at most. How many they are; their columns; where the last one
  * ends, from where another call goes on; the gaps and doubts met, as scan_journal gives them. */
 PyObject *binlog_scan_journal_columns(PyObject *module, PyObject *args)
 {
-    Py_buffer data;
+    PyObject *data;
+    Py_buffer buffer = {0};
     Py_ssize_t start, salt_bytes, count_max, count = -1;
     unsigned int file_id, alignment;
     const char *salt;
@@ -89,26 +91,26 @@ PyObject *binlog_scan_journal_columns(PyObject *module, PyObject *args)
     PyObject *all = NULL;
 
     (void)module;
-    if (!PyArg_ParseTuple(args, "y*nIy#pIpn:scan_journal_columns", &data, &start, &file_id, &salt, &salt_bytes, &scan.old,
-                          &alignment, &scan.is_whole, &count_max))
+    if (!PyArg_ParseTuple(args, "OnIy#pIn:scan_journal_columns", &data, &start, &file_id, &salt, &salt_bytes, &scan.old,
+                          &alignment, &count_max))
         return NULL;
-    scan.data = data.buf;
-    scan.stop = (size_t)data.len;
-    /* No record is smaller than that, so there is room for all. */
-    Py_ssize_t room = data.len / JOURNAL_DELETE_BYTES + 1;
-    count_max = count_max < 0 ? 0 : count_max > room ? room : count_max;
-    found = PyMem_Malloc((size_t)(count_max + 1) * sizeof *found);
-    if (!found)
-        PyErr_NoMemory();
-    if (journal_walk_begin(&walk, start) == 0 && found &&
-        journal_scan_use(&scan, file_id, salt, salt_bytes, alignment) == 0)
-        count = find(&scan, &walk, found, count_max);
+    if (journal_walk_begin(&walk, start) == 0 &&
+        journal_scan_begin(&scan, &buffer, data, file_id, salt, salt_bytes, alignment) == 0) {
+        /* No record is smaller than that, so there is room for all. */
+        Py_ssize_t room = buffer.len / JOURNAL_DELETE_BYTES + 1;
+        count_max = count_max < 0 ? 0 : count_max > room ? room : count_max;
+        found = PyMem_Malloc((size_t)(count_max + 1) * sizeof *found);
+        if (found)
+            count = find(&scan, &walk, found, count_max);
+        else
+            PyErr_NoMemory();
+    }
     PyObject *columns = count >= 0 ? make_columns(&scan, found, count) : NULL;
     if (columns)
         all = Py_BuildValue("(nNnOO)", count, columns, (Py_ssize_t)walk.end, walk.gaps, walk.doubts);
     PyMem_Free(found);
     journal_walk_end(&walk);
-    PyBuffer_Release(&data);
+    PyBuffer_Release(&buffer);
     return all;
 }
 

@@ -1,8 +1,7 @@
-/* The records of a journal's file, wherever they lie in it.
+/* The records of a file of JBoss Messaging's journal, wherever they lie in it; and what a walk over a file of any layout has.
  *
  * The bytes are hostile: every length is checked before it is used.  What is no record is gone over byte by byte, as the
- * journal's own readers do, for a record may lie anywhere; but not what is known to be one that is damaged, see
- * journal_damaged.c.
+ * journal's own readers do, for a record may lie anywhere.
  */
 #define Py_LIMITED_API 0x030B0000
 #define PY_SSIZE_T_CLEAN
@@ -55,26 +54,6 @@ static size_t head_bytes(const struct journal_scan *scan, int kind)
     }
 }
 
-struct journal_lengths journal_lengths_of(int kind)
-{
-    switch (kind) {
-    case JOURNAL_KIND_ADD:
-    case JOURNAL_KIND_UPDATE:
-        return (struct journal_lengths){.body = JOURNAL_ADD_BODY_BYTES};
-    case JOURNAL_KIND_ADD_TX:
-    case JOURNAL_KIND_UPDATE_TX:
-        return (struct journal_lengths){.body = JOURNAL_ADD_TX_BODY_BYTES};
-    case JOURNAL_KIND_DELETE_TX:
-        return (struct journal_lengths){.body = JOURNAL_DELETE_TX_BODY_BYTES};
-    case JOURNAL_KIND_PREPARE:
-        return (struct journal_lengths){.body = JOURNAL_PREPARE_EXTRA_BYTES, .files = JOURNAL_PREPARE_FILE_COUNT};
-    case JOURNAL_KIND_COMMIT:
-        return (struct journal_lengths){.files = JOURNAL_COMMIT_FILE_COUNT};
-    default:
-        return (struct journal_lengths){0};
-    }
-}
-
 /* The fields of a head that is there whole. */
 static void read_head(const struct journal_scan *scan, const uint8_t *at, struct journal_found *found)
 {
@@ -117,53 +96,6 @@ static void read_head(const struct journal_scan *scan, const uint8_t *at, struct
     found->counts_bytes = (uint64_t)files * JOURNAL_PLACE_BYTES;
 }
 
-/* Of bytes that are no records any number may begin as one, and each may say that it reaches to the end of the file.  So
- * once CRCs were computed in vain over as many bytes as the file has, they are put together from those of its parts. */
-void journal_in_vain(const struct journal_scan *scan, struct journal_walk *walk, size_t bytes)
-{
-    walk->in_vain += bytes;
-    if (walk->in_vain > scan->stop && !walk->spans.before) {
-        if (crc_spans_begin(&walk->spans, scan->data, scan->stop) != 0)
-            PyErr_NoMemory();
-        walk->crc_bytes += scan->stop;
-    }
-}
-
-/* Whether a check is the one of a record of so many bytes before it, whose head is `head`. */
-static int check_holds(const struct journal_scan *scan, struct journal_walk *walk, size_t offset, size_t bytes,
-                       const uint8_t *head, size_t head_bytes)
-{
-    const uint8_t *at = scan->data + offset;
-    uint32_t check;
-
-    if (!scan->use.salt) {
-        check = journal_check(&scan->use, scan->base + offset, at, bytes);
-    } else {
-        uint32_t seed = journal_check_seed(&scan->use, scan->base + offset);
-        seed = head_bytes ? binlog_crc32c(seed, head, head_bytes) : seed;
-        size_t start = offset + head_bytes, rest = bytes - head_bytes;
-        check = walk->spans.before ? crc_spans_of(&walk->spans, seed, start, rest)
-                                   : binlog_crc32c(seed, scan->data + start, rest);
-        walk->crc_bytes += walk->spans.before ? 2 * CRC_SPANS_STEP : bytes;
-    }
-    if (get_u32(at + bytes) == check)
-        return 1;
-    if (scan->use.salt)
-        journal_in_vain(scan, walk, bytes);
-    return 0;
-}
-
-int journal_check_holds(const struct journal_scan *scan, struct journal_walk *walk, size_t offset, size_t bytes)
-{
-    return check_holds(scan, walk, offset, bytes, scan->data + offset, 0);
-}
-
-int journal_check_holds_so(const struct journal_scan *scan, struct journal_walk *walk, size_t offset,
-                           const uint8_t *head, const struct journal_found *found)
-{
-    return check_holds(scan, walk, offset, (size_t)found->bytes - JOURNAL_CHECK_BYTES, head, found->head_bytes);
-}
-
 static int begins(const struct journal_scan *scan, const uint8_t *at, size_t offset, struct journal_found *found)
 {
     if (!journal_is_kind(at[0]) || scan->stop - offset < HEAD_MIN ||
@@ -174,11 +106,6 @@ static int begins(const struct journal_scan *scan, const uint8_t *at, size_t off
     found->kind = kind_at(scan, at);
     found->head_bytes = head_bytes(scan, found->kind);
     return 1;
-}
-
-int journal_begins(const struct journal_scan *scan, size_t offset, struct journal_found *found)
-{
-    return begins(scan, scan->data + offset, offset, found);
 }
 
 static int measure(const struct journal_scan *scan, const uint8_t *at, size_t offset, struct journal_found *found)
@@ -194,58 +121,33 @@ static int measure(const struct journal_scan *scan, const uint8_t *at, size_t of
     return found->bytes <= room;
 }
 
-int journal_measure(const struct journal_scan *scan, size_t offset, struct journal_found *found)
-{
-    return measure(scan, scan->data + offset, offset, found);
-}
-
-int journal_measure_as_kind(const struct journal_scan *scan, struct journal_found *found)
-{
-    found->head_bytes = head_bytes(scan, found->kind);
-    found->body_bytes = 0;
-    return measure(scan, scan->data + found->offset, found->offset, found);
-}
-
-int journal_measure_so(const struct journal_scan *scan, const uint8_t *head, size_t offset, struct journal_found *found)
-{
-    return begins(scan, head, offset, found) && measure(scan, head, offset, found);
-}
-
 /* FAILED: there is no memory, and an exception. */
 enum health { NO_RECORD, DOUBTFUL, HEALTHY, FAILED };
 
 /* What lies at an offset.  DOUBTFUL: it begins as a record of this use of the file, and goes on as none. */
-static enum health look(const struct journal_scan *scan, struct journal_walk *walk, size_t offset,
-                        struct journal_found *found)
+static enum health look(const struct journal_scan *scan, size_t offset, struct journal_found *found)
 {
     const uint8_t *at = scan->data + offset;
     if (!begins(scan, at, offset, found))
         return NO_RECORD;
-    if (!measure(scan, at, offset, found))
+    if (!measure(scan, at, offset, found) || get_u32(at + found->bytes - JOURNAL_CHECK_BYTES) != (uint32_t)found->bytes)
         return DOUBTFUL;
-    if (!check_holds(scan, walk, offset, (size_t)found->bytes - JOURNAL_CHECK_BYTES, at, 0))
-        return PyErr_Occurred() ? FAILED : DOUBTFUL;
     found->body = at + found->head_bytes;
     found->counts = found->body + found->body_bytes;
     return HEALTHY;
 }
 
-int journal_is_sound(const struct journal_scan *scan, struct journal_walk *walk, size_t offset,
-                     struct journal_found *found)
+int journal_scan_begin(struct journal_scan *scan, Py_buffer *buffer, PyObject *data, unsigned int file_id, const char *salt,
+                       Py_ssize_t salt_bytes, unsigned int alignment)
 {
-    if (offset >= scan->stop)
-        return 0;
-    enum health health = look(scan, walk, offset, found);
-    return health == FAILED ? -1 : health == HEALTHY;
-}
-
-int journal_scan_use(struct journal_scan *scan, unsigned int file_id, const char *salt, Py_ssize_t salt_bytes,
-                     unsigned int alignment)
-{
+    if (PyObject_GetBuffer(data, buffer, salt_bytes ? PyBUF_WRITABLE : PyBUF_SIMPLE) != 0)
+        return -1;
     if (alignment == 0) {
         PyErr_SetString(PyExc_ValueError, "an alignment is 1 at least");
         return -1;
     }
+    scan->data = buffer->buf;
+    scan->stop = (size_t)buffer->len;
     scan->alignment = alignment;
     return journal_use(&scan->use, file_id, salt, salt_bytes);
 }
@@ -269,7 +171,6 @@ void journal_walk_end(struct journal_walk *walk)
 {
     Py_XDECREF(walk->gaps);
     Py_XDECREF(walk->doubts);
-    crc_spans_end(&walk->spans);
 }
 
 /* Add `value`, which may be NULL, to the list and let go of it; -1 with an exception. */
@@ -289,20 +190,19 @@ static size_t next_kind(const struct journal_scan *scan, size_t offset)
     return (size_t)(at - data);
 }
 
+int journal_add_gap(struct journal_walk *walk, size_t stop)
+{
+    return add(walk->gaps, Py_BuildValue("(nn)", (Py_ssize_t)walk->end, (Py_ssize_t)stop));
+}
+
 /* Look at an offset: what lies there, and where it is a record, the walk goes on behind it. */
 static enum health visit(const struct journal_scan *scan, struct journal_walk *walk, size_t offset,
                          struct journal_found *found)
 {
-    enum health health = look(scan, walk, offset, found);
+    enum health health = look(scan, offset, found);
 
-    if (health == HEALTHY && scan->use.salt) {
-        size_t end;
-        int was_shorter = journal_was_shorter(scan, walk, found, &end);
-        health = was_shorter < 0 ? FAILED : was_shorter ? DOUBTFUL : HEALTHY;
-    }
     if (health == HEALTHY) {
-        if (offset != walk->end &&
-            add(walk->gaps, Py_BuildValue("(nn)", (Py_ssize_t)walk->end, (Py_ssize_t)offset)) != 0)
+        if (offset != walk->end && journal_add_gap(walk, offset) != 0)
             return FAILED;
         walk->end = offset + (size_t)found->bytes;
     }
@@ -312,38 +212,13 @@ static enum health visit(const struct journal_scan *scan, struct journal_walk *w
     return health;
 }
 
-/* From where the walk ends, and no sound record lies at once, over those whose end is known though they are damaged.  Where
- * there is none behind these, one may lie anywhere from `offset` on. */
-static enum health visit_places(const struct journal_scan *scan, struct journal_walk *walk, size_t *offset,
-                                struct journal_found *found)
-{
-    int is_known = 1;
-
-    while (is_known) {
-        size_t place = journal_place(scan, *offset);
-        if (place >= scan->stop)
-            return NO_RECORD;
-        enum health health = place == walk->end ? NO_RECORD : visit(scan, walk, place, found);
-        if (health == HEALTHY || health == FAILED)
-            return health;
-        is_known = journal_damaged_end(scan, walk, place, offset);
-        if (!is_known)
-            *offset = place + 1;
-    }
-    return is_known < 0 ? FAILED : NO_RECORD;
-}
-
 int journal_next(const struct journal_scan *scan, struct journal_walk *walk, struct journal_found *found)
 {
     size_t offset = walk->end;
-    enum health health = offset < scan->stop ? visit(scan, walk, offset, found) : NO_RECORD;
+    enum health health = NO_RECORD;
 
-    if (health == HEALTHY)
-        return 1;
-    if (!scan->use.salt) /* nothing tells a damaged record from a sound one */
-        offset++;
-    else if (health != FAILED)
-        health = visit_places(scan, walk, &offset, found);
+    if (scan->use.salt)
+        return journal_next_fragments(scan, walk, found);
     while (health != HEALTHY && health != FAILED && offset < scan->stop) {
         offset = next_kind(scan, offset);
         if (offset < scan->stop)

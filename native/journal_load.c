@@ -105,7 +105,8 @@ static long long go_through(const struct journal_scan *scan, struct journal_walk
  * and how many bytes they take together. */
 PyObject *binlog_load_journal(PyObject *module, PyObject *args)
 {
-    Py_buffer data;
+    PyObject *data;
+    Py_buffer buffer = {0};
     Py_ssize_t start, salt_bytes;
     unsigned int file_id, alignment;
     const char *salt;
@@ -116,25 +117,21 @@ PyObject *binlog_load_journal(PyObject *module, PyObject *args)
     long long count = -1;
 
     (void)module;
-    if (!PyArg_ParseTuple(args, "y*nIy#pIO!L:load_journal", &data, &start, &file_id, &salt, &salt_bytes, &scan.old,
+    if (!PyArg_ParseTuple(args, "OnIy#pIO!L:load_journal", &data, &start, &file_id, &salt, &salt_bytes, &scan.old,
                           &alignment, &PyType_Type, &load.type, &load.number))
         return NULL;
-    scan.data = data.buf;
-    scan.stop = (size_t)data.len;
-    scan.is_whole = 1;
     load.items = PyList_New(0);
     if (!PyType_IsSubtype(load.type, &PyTuple_Type) || load.number < 0 || load.number > INT32_MAX)
         PyErr_SetString(PyExc_ValueError, "records become named tuples, of a file with a number of 31 bits");
     if (journal_walk_begin(&walk, start) == 0 && load.items && !PyErr_Occurred() &&
-        journal_scan_use(&scan, file_id, salt, salt_bytes, alignment) == 0)
+        journal_scan_begin(&scan, &buffer, data, file_id, salt, salt_bytes, alignment) == 0)
         count = go_through(&scan, &walk, &load);
     if (count >= 0)
-        all = Py_BuildValue("(OLnOOK)", load.items, count, (Py_ssize_t)walk.end, walk.gaps, walk.doubts,
-                            (unsigned long long)walk.crc_bytes);
+        all = Py_BuildValue("(OLnOO)", load.items, count, (Py_ssize_t)walk.end, walk.gaps, walk.doubts);
     Py_XDECREF(load.items);
     Py_XDECREF(load.places);
     Py_XDECREF(load.records);
     journal_walk_end(&walk);
-    PyBuffer_Release(&data);
+    PyBuffer_Release(&buffer);
     return all;
 }

@@ -10,22 +10,6 @@
 
 #include <string.h>
 
-uint32_t journal_check_seed(const struct journal_use *use, uint64_t at)
-{
-    uint8_t place[JOURNAL_SALT_BYTES + 8];
-
-    memcpy(place, use->salt, JOURNAL_SALT_BYTES);
-    put_u64(place + JOURNAL_SALT_BYTES, at);
-    return binlog_crc32c(0, place, sizeof place);
-}
-
-uint32_t journal_check(const struct journal_use *use, uint64_t at, const uint8_t *record, size_t bytes)
-{
-    if (!use->salt)
-        return (uint32_t)(bytes + JOURNAL_CHECK_BYTES);
-    return binlog_crc32c(journal_check_seed(use, at), record, bytes);
-}
-
 int journal_use(struct journal_use *use, unsigned int file_id, const char *salt, Py_ssize_t salt_bytes)
 {
     if (salt_bytes != 0 && salt_bytes != JOURNAL_SALT_BYTES) {
@@ -46,6 +30,49 @@ struct record {
     const char *counts;
     Py_ssize_t counts_bytes;
 };
+
+/* The fields before the body, in our layout. */
+static void put_data_head(uint8_t *data, const struct record *record)
+{
+    switch (record->kind) {
+    case JOURNAL_KIND_ADD:
+    case JOURNAL_KIND_UPDATE:
+        put_u64(data + JOURNAL_DATA_ADD_RECORD_ID, (uint64_t)record->record_id);
+        data[JOURNAL_DATA_ADD_USER_TYPE] = record->user_type;
+        break;
+    case JOURNAL_KIND_ADD_TX:
+    case JOURNAL_KIND_UPDATE_TX:
+        put_u64(data + JOURNAL_DATA_ADD_TX_TX_ID, (uint64_t)record->tx_id);
+        put_u64(data + JOURNAL_DATA_ADD_TX_RECORD_ID, (uint64_t)record->record_id);
+        data[JOURNAL_DATA_ADD_TX_USER_TYPE] = record->user_type;
+        break;
+    case JOURNAL_KIND_DELETE_TX:
+        put_u64(data + JOURNAL_DATA_DELETE_TX_TX_ID, (uint64_t)record->tx_id);
+        put_u64(data + JOURNAL_DATA_DELETE_TX_RECORD_ID, (uint64_t)record->record_id);
+        break;
+    case JOURNAL_KIND_DELETE:
+        put_u64(data + JOURNAL_DATA_DELETE_RECORD_ID, (uint64_t)record->record_id);
+        break;
+    case JOURNAL_KIND_PREPARE:
+    case JOURNAL_KIND_COMMIT:
+        put_u64(data + JOURNAL_DATA_END_TX_ID, (uint64_t)record->tx_id);
+        put_u32(data + JOURNAL_DATA_END_FILE_COUNT, (uint32_t)(record->counts_bytes / JOURNAL_PLACE_BYTES));
+        break;
+    default:
+        put_u64(data + JOURNAL_DATA_ROLLBACK_TX_ID, (uint64_t)record->tx_id);
+    }
+}
+
+static uint8_t *put_fragments(uint8_t *to, const struct journal_use *use, uint64_t at, const struct record *record)
+{
+    uint8_t head[JOURNAL_DATA_ADD_TX_BYTES]; /* none is longer */
+    const uint8_t *const data[] = {head, record->body.buf, (const uint8_t *)record->counts};
+    const uint64_t bytes[] = {journal_data_head_bytes(record->kind), (uint64_t)record->body.len,
+                              (uint64_t)record->counts_bytes};
+
+    put_data_head(head, record);
+    return journal_put_fragments(to, use->salt, at, record->kind, data, bytes);
+}
 
 /* The fields before the body; where they end. */
 static uint8_t *put_head(uint8_t *data, uint32_t file_id, const struct record *record)
@@ -91,7 +118,7 @@ static uint8_t *put_head(uint8_t *data, uint32_t file_id, const struct record *r
     }
 }
 
-static int64_t put_record(uint8_t *data, const struct journal_use *use, uint64_t at, const struct record *record)
+static uint8_t *put_record(uint8_t *data, const struct journal_use *use, const struct record *record)
 {
     uint8_t *end = put_head(data, use->file_id, record);
 
@@ -99,20 +126,21 @@ static int64_t put_record(uint8_t *data, const struct journal_use *use, uint64_t
     end += record->body.len;
     memcpy(end, record->counts, (size_t)record->counts_bytes);
     end += record->counts_bytes;
-    put_u32(end, journal_check(use, at, data, (size_t)(end - data)));
-    return end - data + JOURNAL_CHECK_BYTES;
+    put_u32(end, (uint32_t)(end - data + JOURNAL_CHECK_BYTES));
+    return end + JOURNAL_CHECK_BYTES;
 }
 
-/* Whether a check is zero, or is with one bit changed: where the last record is damaged, that its check is there and zeros
- * follow shows where it ended. */
-static int is_nearly_zero(uint32_t check)
+/* How many bytes a record takes at most, wherever in a file it goes. */
+static int64_t bytes_most(const struct record *record)
 {
-    return (check & (check - 1)) == 0;
+    int64_t bytes = JOURNAL_HEAD_MAX + JOURNAL_CHECK_BYTES + (int64_t)record->body.len + record->counts_bytes;
+    return bytes + JOURNAL_FRAGMENT_BYTES * (bytes / (JOURNAL_BLOCK_BYTES - JOURNAL_FRAGMENT_BYTES) + 3);
 }
 
-/* The record goes where the arguments say, which `format` describes; where in the buffer it ends, or NULL with an
- * exception.  looks: it is negative where the record holds a mark of its file, and 0 where it must not be appended. */
-static PyObject *pack(PyObject *args, const char *format, int looks)
+/* pack_journal(buffer, place, file_id, salt, at, kind, tx_id, record_id, user_type, body, counts): the record goes to
+ * `place` of the buffer and comes next after the offset `at` of its file; where in the buffer it ends.  counts: as they lie
+ * in it.  Raises ValueError if the buffer has no room for the most bytes that it may take. */
+PyObject *binlog_pack_journal(PyObject *module, PyObject *args)
 {
     Py_buffer buffer;
     Py_ssize_t place, salt_bytes;
@@ -123,46 +151,22 @@ static PyObject *pack(PyObject *args, const char *format, int looks)
     struct journal_use use;
     PyObject *end = NULL;
 
-    if (!PyArg_ParseTuple(args, format, &buffer, &place, &file_id, &salt, &salt_bytes, &at, &record.kind, &record.tx_id,
-                          &record.record_id, &record.user_type, &record.body, &record.counts, &record.counts_bytes))
+    (void)module;
+    if (!PyArg_ParseTuple(args, "w*nIy#KiLLby*y#:pack_journal", &buffer, &place, &file_id, &salt, &salt_bytes, &at,
+                          &record.kind, &record.tx_id, &record.record_id, &record.user_type, &record.body, &record.counts,
+                          &record.counts_bytes))
         return NULL;
-    Py_ssize_t room = buffer.len - place - JOURNAL_HEAD_MAX - JOURNAL_CHECK_BYTES;
     if (journal_use(&use, file_id, salt, salt_bytes) != 0)
         ;
-    else if (record.kind < JOURNAL_KIND_ADD || record.kind > JOURNAL_KIND_ROLLBACK || place < 0 || room < 0 ||
-             record.body.len > room - record.counts_bytes || record.counts_bytes > room)
+    else if (record.kind < JOURNAL_KIND_ADD || record.kind > JOURNAL_KIND_ROLLBACK || place < 0 ||
+             bytes_most(&record) > (int64_t)buffer.len - place)
         PyErr_SetString(PyExc_ValueError, "no kind of a record, or one for which the buffer has no room");
     else {
-        uint8_t *start = (uint8_t *)buffer.buf + place;
-        int64_t bytes = put_record(start, &use, at, &record);
-        int64_t told = place + bytes;
-        if (looks && use.salt &&
-            (is_nearly_zero(get_u32(start + bytes - JOURNAL_CHECK_BYTES)) ||
-             journal_may_shrink(&use, at, start, (size_t)bytes)))
-            told = 0;
-        else if (looks && use.salt && journal_holds_mark(start, (size_t)bytes, file_id))
-            told = -told;
-        end = PyLong_FromLongLong(told);
+        uint8_t *to = (uint8_t *)buffer.buf + place;
+        uint8_t *stop = use.salt ? put_fragments(to, &use, at, &record) : put_record(to, &use, &record);
+        end = PyLong_FromLongLong(stop - (uint8_t *)buffer.buf);
     }
     PyBuffer_Release(&record.body);
     PyBuffer_Release(&buffer);
     return end;
-}
-
-/* pack_journal(buffer, place, file_id, salt, at, kind, tx_id, record_id, user_type, body, counts): the record goes to
- * `place` of the buffer and to the offset `at` of its file; where in the buffer it ends.  counts: as they lie in it.
- * Raises ValueError where it does not fit, with room for the longest head. */
-PyObject *binlog_pack_journal(PyObject *module, PyObject *args)
-{
-    (void)module;
-    return pack(args, "w*nIy#KiLLby*y#:pack_journal", 0);
-}
-
-/* pack_appended(...): as pack_journal; negative where what it has, behind its beginning, may be another record of the file
- * in our layout, or become one by what comes next: see journal_lookalikes.c.  0 where one bit would make it a shorter one,
- * see journal_shorter.c, or its check is zero but for one bit. */
-PyObject *binlog_pack_appended(PyObject *module, PyObject *args)
-{
-    (void)module;
-    return pack(args, "w*nIy#KiLLby*y#:pack_appended", 1);
 }

@@ -38,11 +38,12 @@ static long long go_through(const struct journal_scan *scan, int few, struct jou
 /* scan_journal(data, start, file_id, salt, old, alignment, few): all records that `data`, all of a file, has from `start`
  * on, as tuples of kind, offset, end, transaction, id, user's type, body and counts; how many there are; where the last
  * one ends; the gaps before it, as pairs; and the offsets at which something only begins as a record, a thousand of them
- * at most. Then over how many bytes CRCs were computed.
+ * at most.  In our layout `data` is written to: what the fragments of a record hold is moved together.
  * few: ADD, UPDATE and DELETE are counted, and not given. */
 PyObject *binlog_scan_journal(PyObject *module, PyObject *args)
 {
-    Py_buffer data;
+    PyObject *data;
+    Py_buffer buffer = {0};
     Py_ssize_t start, salt_bytes;
     unsigned int file_id, alignment;
     const char *salt;
@@ -51,23 +52,19 @@ PyObject *binlog_scan_journal(PyObject *module, PyObject *args)
     PyObject *all = NULL;
 
     (void)module;
-    if (!PyArg_ParseTuple(args, "y*nIy#pIp:scan_journal", &data, &start, &file_id, &salt, &salt_bytes, &scan.old, &alignment,
+    if (!PyArg_ParseTuple(args, "OnIy#pIp:scan_journal", &data, &start, &file_id, &salt, &salt_bytes, &scan.old, &alignment,
                           &few))
         return NULL;
     struct journal_walk walk;
     PyObject *records = PyList_New(0);
     long long count = -1;
-    scan.data = data.buf;
-    scan.stop = (size_t)data.len;
-    scan.is_whole = 1;
     if (journal_walk_begin(&walk, start) == 0 && records &&
-        journal_scan_use(&scan, file_id, salt, salt_bytes, alignment) == 0)
+        journal_scan_begin(&scan, &buffer, data, file_id, salt, salt_bytes, alignment) == 0)
         count = go_through(&scan, few, &walk, records);
     if (count >= 0)
-        all = Py_BuildValue("(OLnOOK)", records, count, (Py_ssize_t)walk.end, walk.gaps, walk.doubts,
-                            (unsigned long long)walk.crc_bytes);
+        all = Py_BuildValue("(OLnOO)", records, count, (Py_ssize_t)walk.end, walk.gaps, walk.doubts);
     Py_XDECREF(records);
     journal_walk_end(&walk);
-    PyBuffer_Release(&data);
+    PyBuffer_Release(&buffer);
     return all;
 }

@@ -13,8 +13,9 @@ from binlog.format.commitlog.message import BLANK, MESSAGE
 from binlog.format.commitlog.pool_buffer import POOL_BUFFER
 from binlog.format.commitlog.sidecar import STORE_SIDECAR
 from binlog.format.index_file import INDEX_ENTRY, INDEX_HEADER
+from binlog.format.journal.block import BLOCK_BYTES, JOURNAL_FRAGMENT
 from binlog.format.journal.file_header import JBM_HEADER, JOURNAL_END, JOURNAL_HEADER
-from binlog.format.journal.record import JOURNAL_COUNT, JOURNAL_RECORDS
+from binlog.format.journal.record import JOURNAL_COUNT, JOURNAL_DATA, JOURNAL_RECORDS
 from binlog.format.layout import Layout
 from binlog.format.log_header import COMMIT_SLOT, LOG_HEADER
 from binlog.format.pagestore.deliveries_file import PAGESTORE_DELIVERIES, PAGESTORE_DELIVERY
@@ -36,7 +37,7 @@ from binlog.format.record import RECORD
 _KEY_INDEX = (KEY_INDEX_HEADER, KEY_INDEX_SLOT, KEY_INDEX_ENTRY)
 _SHARED: tuple[Layout, ...] = (
     LOG_HEADER, COMMIT_SLOT, RECORD, INDEX_HEADER, INDEX_ENTRY, MESSAGE, QUEUE_UNIT, *_KEY_INDEX, *JOURNAL_RECORDS,
-    PAGE_RECORD, PAGE_CHECK, PAGE_END, JBM_PAGE_RECORD, ACK_RECORD, DELIVERIES_HEADER, DELIVERY, LOG_RECORD, LOG_ACTION
+    JOURNAL_FRAGMENT, *JOURNAL_DATA, PAGE_RECORD, PAGE_CHECK, PAGE_END, JBM_PAGE_RECORD, ACK_RECORD, DELIVERIES_HEADER, DELIVERY, LOG_RECORD, LOG_ACTION
 )  # fmt: skip
 _ARCHIVE = (ARCHIVE_START, SKIPPABLE, ARCHIVE_FACTS, SEEK_ENTRY, SEEK_FOOTER)
 _COMMIT_LOG = (BLANK, STORE_CHECKPOINT, STORE_SIDECAR, POOL_BUFFER)
@@ -75,6 +76,7 @@ def constants() -> str:
         lines += [
             f"#define {layout.name.upper()}_{item.name.upper()} {layout.offset(item.name)}" for item in layout.fields
         ]
+    lines += ["", f"#define JOURNAL_BLOCK_BYTES {BLOCK_BYTES}"]
     return "\n".join([*lines, "", "#endif", ""])
 
 

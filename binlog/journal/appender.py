@@ -10,7 +10,6 @@ the mutex is held: a `Condition` lets go of it in a step of its own, behind whic
 
 Invariants
 - A file is on the disk, whole, before the first byte of the next one is written.
-- No bytes of a file begin a sound record of it but those that were put there as one: see lookalikes.py.
 - What was written is told in the order of the records.
 - Where a write or a sync failed nothing is written any more, and nobody is told that something is there.
 - Callbacks of futures run in that thread, so nothing that they call may wait for it.
@@ -26,14 +25,13 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from binlog.errors import BinlogError, InternalError, PoisonedError
-from binlog.format.journal.file_header import JOURNAL_END, ZEROS_BEHIND, JournalLayout, aligned
+from binlog.format.journal.block import fragment_place, zeros_end
+from binlog.format.journal.file_header import JOURNAL_END, JournalLayout, aligned
+from binlog.format.journal.record import record_end
 from binlog.journal.journal_file import JournalFile
-from binlog.journal.lookalikes import Lookalikes
 from binlog.journal.options import Sync
-from binlog.storage.journal_records import pack_appended, pack_appended_old
+from binlog.storage.journal_records import pack_journal, pack_old, record_room
 
-# More than any head takes, so that it can be packed wherever a record fits.
-_HEAD_ROOM = 64
 _BUFFERS_MAX = 4
 _LATER, _WAIT = Sync.LATER, Sync.WAIT
 
@@ -41,14 +39,13 @@ _LATER, _WAIT = Sync.LATER, Sync.WAIT
 class _Segment(NamedTuple):
     """What goes to one place of one file.
 
-    zeros_to: up to there zeros must lie behind it.  end, record_count: of the whole file, with this.
+    end, record_count: of the whole file, with this.
     """
 
     file: JournalFile
     offset: int
     data: bytearray
     used: int
-    zeros_to: int
     end: int
     record_count: int
 
@@ -63,8 +60,7 @@ class Ticket(NamedTuple):
 class Appender:
     """The end of a journal.
 
-    mutex: held by whoever calls `append`, and by nobody for long.  next_file: gives the file to go on in, which is
-    told of the record that may not lie in the one before either, or of none.
+    mutex: held by whoever calls `append`, and by nobody for long.  next_file: gives the file to go on in.
     appended, durable: how many records were appended, and how many files were gone on from; and of these how many are
     on the disk.  changing: something is half done, in the thread that holds the mutex; or for ever: see above.
     """
@@ -72,7 +68,7 @@ class Appender:
     def __init__(
         self,
         mutex: threading.RLock,
-        next_file: Callable[[bytes | bytearray], JournalFile],
+        next_file: Callable[[], JournalFile],
         buffer_bytes: int,
         alignment: int,
         seconds: float,
@@ -84,7 +80,7 @@ class Appender:
         self._seconds = seconds
         self._bell = _locked()
         self._segments: deque[_Segment] = deque()
-        self._buffer = bytearray(buffer_bytes + _HEAD_ROOM)
+        self._buffer = bytearray(record_room(buffer_bytes))
         self._used = 0
         self._start = 0
         self._record_count = 0
@@ -105,10 +101,9 @@ class Appender:
         """Whether a future's callback asks, so that what waits would wait for itself."""
         return threading.current_thread() is self._thread
 
-    def begin(self, file: JournalFile, at: int, record_count: int, lookalikes: Lookalikes) -> None:
-        """Go on in a file, behind the records that it has, and what these may hold."""
+    def begin(self, file: JournalFile, at: int, record_count: int) -> None:
+        """Go on in a file, behind the records that it has."""
         self.file = file
-        self._lookalikes = lookalikes
         self.at = self._end = at
         self._record_count = record_count
 
@@ -118,56 +113,54 @@ class Appender:
 
     def append(
         self, kind: int, tx_id: int, record_id: int, user_type: int, body: Any, counts: bytes, size: int
-    ) -> JournalFile:
-        """Put a record of `size` bytes behind all others, and tell in which file it lies.  The mutex is held.
+    ) -> tuple[JournalFile, int]:
+        """Put a record after all others, and tell in which file it is, and how many bytes it takes.  The mutex is held.
 
+        size: as `record_bytes` gives it.
         It is `changing` from then on, until the caller says that all of the change is done.
         Raises: what making a file raises, OverflowError, TypeError; then nothing was appended.
         """
-        refused = bytearray()
-        while True:
-            file = self.file
-            assert file is not None
-            if self._used == 0:
-                self.at = self._start = aligned(self.at, self._alignment)
-            if self.at + size > file.file_bytes:
-                file = self._next()
-            if self._used + size > self._buffer_bytes and self._used:
-                file = self._begin_buffer(size)
-            if size > self._buffer_bytes:
-                self._buffer = bytearray(size + _HEAD_ROOM)
-            header = file.header
-            pack = pack_appended_old if header.layout is JournalLayout.JBM_2008_07 else pack_appended
-            used = pack(
-                self._buffer,
-                self._used,
-                header.record_id,
-                header.salt,
-                self.at,
-                kind,
-                tx_id,
-                record_id,
-                user_type,
-                body,
-                counts,
-            )
-            self.changing = True
-            if used > 0 and not self._lookalikes.is_open:
-                break
-            record = self._buffer[self._used : self._used + size]
-            if used and self._lookalikes.take(record, self.at):
-                used = abs(used)
-                break
-            # A sound record would lie where none was put, or one bit make it a shorter one: the id and the salt of the
-            # next file are others.  Where it is made for the one that is ready too, the one behind is made for the
-            # record; so it takes two at most.
-            self._next(refused)
-            refused = record
+        file = self.file
+        assert file is not None
+        if self._used == 0:
+            self.at = self._start = self._place(file)
+        # Where exactly it ends is looked for only if it may be behind the file's end.
+        if self.at + record_room(size) > file.file_bytes and not self._fits(file, size):
+            file = self._next()
+        if self._used + size > self._buffer_bytes and self._used:
+            file = self._begin_buffer(size)
+        if size > self._buffer_bytes:
+            self._buffer = bytearray(record_room(size))
+        header = file.header
+        pack = pack_old if header.layout is JournalLayout.JBM_2008_07 else pack_journal
+        used = pack(
+            self._buffer,
+            self._used,
+            header.record_id,
+            header.salt,
+            self.at,
+            kind,
+            tx_id,
+            record_id,
+            user_type,
+            body,
+            counts,
+        )
+        self.changing = True
+        start = fragment_place(self.at) if header.salt else self.at
+        self.at = self._end = self.at + used - self._used
         self._used = used
-        self.at = self._end = self.at + size
         self.appended += 1
         self._record_count += 1
-        return file
+        return file, self._end - start
+
+    def _place(self, file: JournalFile) -> int:
+        """Where what is written next begins.  Our own first record follows the header at once."""
+        is_first = file.header.layout is JournalLayout.NATIVE and not self._record_count
+        return self._end if is_first else aligned(self._end, self._alignment)
+
+    def _fits(self, file: JournalFile, size: int) -> bool:
+        return record_end(self.at, size, file.header.layout) <= file.file_bytes
 
     def _begin_buffer(self, size: int) -> JournalFile:
         """Have the buffer, in which so many bytes more have no room, be written at once; the file to go on in."""
@@ -176,8 +169,8 @@ class Appender:
         self._cut()
         self._ring()
         self.changing = False
-        self.at = self._start = aligned(self.at, self._alignment)
-        return self._next() if self.at + size > self.file.file_bytes else self.file
+        self.at = self._start = self._place(self.file)
+        return self.file if self._fits(self.file, size) else self._next()
 
     def settle(self, sync: Sync) -> Future[None] | Ticket | None:
         """See to it that what was appended comes to the disk; the mutex is held.
@@ -251,12 +244,12 @@ class Appender:
         if self._record_count:
             self._next()
 
-    def _next(self, refused: bytes | bytearray = b"") -> JournalFile:
+    def _next(self) -> JournalFile:
         assert self.file is not None
         self.file.record_count = self._record_count
         self.changing = True
         try:
-            new = self._next_file(refused)
+            new = self._next_file()
         except BinlogError:
             self.changing = False  # nothing was done
             raise
@@ -268,22 +261,20 @@ class Appender:
         self._ring()
         self.appended += 1  # that the file before is whole, and closed, is something to wait for as well
         self.file = new
-        self._lookalikes = Lookalikes(new.header, new.file_bytes)
         self._end = new.header.layout.header_bytes
-        self.at = self._start = aligned(self._end, self._alignment)
         self._record_count = 0
+        self.at = self._start = self._place(new)
         self.changing = False
         return new
 
     def _segment(self) -> _Segment:
         assert self.file is not None
-        zeros_to = self._lookalikes.reach
-        return _Segment(self.file, self._start, self._buffer, self._used, zeros_to, self._end, self._record_count)
+        return _Segment(self.file, self._start, self._buffer, self._used, self._end, self._record_count)
 
     def _cut(self) -> None:
         """Have what is in the buffer be written as it is, and begin another one."""
         self._segments.append(self._segment())
-        self._buffer = bytearray(self._buffer_bytes + _HEAD_ROOM)
+        self._buffer = bytearray(record_room(self._buffer_bytes))
         self._used = 0
 
     def _run(self) -> None:
@@ -327,18 +318,14 @@ class Appender:
             lock.release()
 
     def _write(self, segments: deque[_Segment], last: JournalFile) -> None:
-        for number, (file, offset, data, used, zeros_to, records_end, record_count) in enumerate(segments):
+        for number, (file, offset, data, used, records_end, record_count) in enumerate(segments):
             if used:
-                # A file that is used again has old records up to there.
-                behind = ZEROS_BEHIND if file.header.layout is JournalLayout.NATIVE else 0
-                end = aligned(offset + used, self._alignment) + behind
-                if zeros_to > file.zeros_to:  # once: a head that anybody may choose can reach to the file's end
-                    end = max(end, zeros_to)
-                end = min(end, file.file_bytes)
-                zeros = bytes(end - offset - used)
+                end = stop = offset + used
+                if file.header.layout is JournalLayout.NATIVE:
+                    end = zeros_end(file.header.next_place(stop), file.file_bytes)
+                zeros = bytes(end - stop)
                 data[used : used + len(zeros)] = zeros
                 file.write(memoryview(data)[: used + len(zeros)], offset)
-                file.zeros_to = max(file.zeros_to, end)
             following = segments[number + 1].file if number + 1 < len(segments) else last
             if following is not file:
                 file.sync()

@@ -13,18 +13,19 @@ from binlog.journal.survey import FilePart
 from binlog.storage.files import open_directory, open_file, read_at
 from binlog.storage.journal_columns import gather_bodies, scan_columns
 
-_COLUMNS = ("offset", "record_bytes", "tx_id", "record_id", "body_offset", "body_bytes", "kind", "user_type")
+_COLUMNS = ("offset", "record_bytes", "tx_id", "record_id", "body_offset", "body_bytes", "counts_bytes", "kind", "user_type")
 
 
 class JournalColumns:
     """Some records of a file, as columns that have a value for each of them, in buffers as Arrow has them.
 
-    columns: `offset`, `record_bytes`, `tx_id`, `record_id`, `body_offset`: int64.  `body_bytes`: int32.  `kind`,
+    columns: `offset`, `record_bytes`, `tx_id`, `record_id`, `body_offset`: int64.  `body_bytes`,
+    `counts_bytes`: int32.  `kind`,
     `user_type`, `state`: a byte.
-    data: the file's bytes, up to the end of its records.
+    data: where the bodies are.
     """
 
-    def __init__(self, data: bytes, count: int, columns: Mapping[str, bytes]) -> None:
+    def __init__(self, data: bytes | bytearray, count: int, columns: Mapping[str, bytes]) -> None:
         self.data = data
         self.count = count
         self.columns = columns
@@ -49,10 +50,10 @@ class PartReader:
     def __iter__(self) -> Iterator[JournalColumns]:
         states = zlib.decompress(self._part.states)
         at = 0
-        for scan in scan_columns(self._data, self._part.header, is_whole=False):
+        for scan in scan_columns(self._data, self._part.header):
             if scan.count:
                 columns = {name: getattr(scan, name) for name in _COLUMNS}
-                yield JournalColumns(self._data, scan.count, {**columns, "state": states[at : at + scan.count]})
+                yield JournalColumns(scan.data, scan.count, {**columns, "state": states[at : at + scan.count]})
             at += scan.count
 
 

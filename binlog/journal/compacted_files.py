@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from binlog.format.crc import crc32c
+from binlog.format.journal.block import fragment_place, fragments_end
 from binlog.format.journal.file_header import JOURNAL_END, FileHeader, aligned
 from binlog.format.journal.names import COMPACTED_END
 from binlog.format.journal.record import pack_counts
@@ -17,9 +18,7 @@ from binlog.journal.pieces import Piece, divide
 from binlog.journal.record import Record
 from binlog.journal.survivors import BodyReader, place_of
 from binlog.storage.files import create_file, remove_file, sync, write_at
-from binlog.storage.journal_records import pack_journal
-
-_HEAD_ROOM = 64
+from binlog.storage.journal_records import pack_journal, record_room
 
 
 class WrittenFile(NamedTuple):
@@ -41,11 +40,11 @@ def write_files(
     The new files have the ids and names of the oldest of the run, and are as large as its largest, or as options say.
     Raises: CorruptError where a record is not what was written; FullError; AccessError; PoisonedError; nothing is left.
     """
-    first = aligned(files.layout.header_bytes, options.alignment)
-    largest = max((piece.bytes for piece in pieces), default=0)
-    file_bytes = max(options.file_bytes, first + largest, *(file.file_bytes for file in run))
+    first = files.layout.header_bytes
+    largest = max((fragments_end(first, piece.bytes) for piece in pieces), default=0)
+    file_bytes = max(options.file_bytes, largest, *(file.file_bytes for file in run))
     file_bytes = aligned(file_bytes, options.alignment)
-    parts = divide(pieces, file_bytes - first)
+    parts = divide(pieces, first, file_bytes)
     if parts is None or not len(parts) < len(run):
         return None
     new = [_new_file(files, options, source, file_bytes) for source, _ in zip(run, parts, strict=False)]
@@ -61,11 +60,7 @@ def write_files(
 
 
 def _new_file(files: JournalFiles, options: JournalOptions, source: JournalFile, file_bytes: int) -> JournalFile:
-    """The one that takes the place of another.
-
-    Its salt is drawn behind all bodies that go there, and they go nowhere else in it: so nobody who gave one can have
-    put a record into it that is sound there, and nobody looks for any, as who appends does (lookalikes.py).
-    """
+    """The one that takes the place of another."""
     ids = files.record_id_in_header
     header = source.header._replace(salt=os.urandom(8), alignment=options.alignment, record_id_max=ids)
     return JournalFile(files.folder, files.directory_fd, source.name, header, file_bytes)
@@ -80,13 +75,16 @@ def _write_file(
     bodies: BodyReader,
 ) -> WrittenFile:
     layout, header = files.layout, file.header
-    data = bytearray([layout.fill]) * (file.file_bytes + _HEAD_ROOM)
+    data = bytearray([layout.fill]) * (file.file_bytes + record_room(0))
     packed = header.pack()
-    first = aligned(layout.header_bytes, options.alignment)
-    data[:first] = packed.ljust(first, b"\0")
-    at = first
+    data[: len(packed)] = packed
+    at = layout.header_bytes
+    items: list[tuple[int, int | None]] = []
     for piece in pieces:
+        start = fragment_place(at)
         at = _pack(data, at, header, piece, new, bodies)
+        if piece.item is not None:
+            items.append((piece.item.record_id, at - start if isinstance(piece.item, Record) else None))
         for place, _ in piece.counts:  # as Ledger has it: it goes on there, and ends here
             new[place].alive += 1
             file.negate(new[place])
@@ -94,10 +92,7 @@ def _write_file(
     del data[file.file_bytes :]
     file.record_count = len(pieces)
     _put(files.directory_fd, file, data)
-    sizes = [
-        (each.item.record_id, each.bytes if isinstance(each.item, Record) else None) for each in pieces if each.item
-    ]
-    return WrittenFile(file, crc32c(memoryview(data)), sizes)
+    return WrittenFile(file, crc32c(memoryview(data)), items)
 
 
 def _pack(

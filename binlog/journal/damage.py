@@ -1,8 +1,9 @@
 """What is wrong with the records of one file, as far as the file itself shows it.
 
-In our layout nothing but zeros lies between two records, and these only up to the next multiple of the alignment;
-behind the last record lie zeros too, and a file that the journal has gone on from says where its records end.  So
-every flipped bit of a record shows.  In JBoss Messaging's layouts a check that does not hold is all that can be seen.
+In our layout nothing but zeros lies between two records: up to the next multiple of the alignment, and where no head fits
+in the rest of a block.  Zeros follow the last record too, and a file that the journal has gone on from says where its
+records end.  So every flipped bit of a record shows.  In JBoss Messaging's layouts a check that does not hold is all that
+can be seen.
 """
 
 from __future__ import annotations
@@ -11,11 +12,13 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
-from binlog.format.journal.file_header import SECTOR_BYTES, ZEROS_BEHIND, FileHeader, JournalLayout, aligned
-from binlog.format.journal.record import CHECK_BYTES, JOURNAL_ADD_TX, Kind, is_record, said_end
+from binlog.format.journal.block import HEAD_BYTES, fragment_at, fragment_place
+from binlog.format.journal.file_header import SECTOR_BYTES, FileHeader, JournalLayout, aligned
+from binlog.format.journal.record import Kind, said_end
 from binlog.format.problem import Problem
 from binlog.journal.options import FILE_BYTES_MIN
 
+# Of a record of JBoss Messaging's: its type and the file's id.
 _HEAD_BYTES_MIN = 5
 # So many are told one by one: hostile bytes may have one every few bytes.
 _GAPS_MAX = 1000
@@ -70,29 +73,12 @@ def size_problems(path: str, header: FileHeader, file_bytes: int) -> Iterator[Pr
 
 
 def has_begun(header: FileHeader, data: bytes, scan: Scanned) -> bool:
-    """Whether this use of a file may have written to it: it has a record, or something lies where the first one would.
-
-    Nothing else counts, for elsewhere what the use before has left may begin as a record by chance: an id that ends in
-    the number of a kind, before a length that is the file's id.
-    """
+    """Whether this use of a file may have written to it: it has a record, or something lies where the first one would."""
     if scan.record_count:
         return True
     if header.layout is not JournalLayout.NATIVE:
         return _cut_short(scan) is not None
-    return tail_offset(data, header.layout.header_bytes, header) is not None and not _is_left(data, header)
-
-
-def _is_left(data: bytes, header: FileHeader) -> bool:
-    """Whether a record of the use before lies where the first one will: who wrote the header may have come no further.
-
-    It may not where both are in one sector; nor is it one of the use before that is sound but for the id.
-    """
-    first = aligned(header.layout.header_bytes, header.alignment)
-    start = data[first : first + _HEAD_BYTES_MIN]
-    own = header.record_id.to_bytes(4)
-    if first + ZEROS_BEHIND <= SECTOR_BYTES or start[1:] == own or not Kind.ADD <= start[0] <= Kind.ROLLBACK:
-        return False
-    return not is_record(data[: first + 1] + own + data[first + 5 :], first, header)
+    return tail_offset(data, header.layout.header_bytes, header) is not None
 
 
 def _cut_short(scan: Scanned) -> int | None:
@@ -106,40 +92,32 @@ def _cut_short(scan: Scanned) -> int | None:
 
 def tail_offset(data: bytes, end: int, header: FileHeader) -> int | None:
     """Where something lies behind the last record, which ends at `end`, in place of zeros; in our layout."""
-    aligned_end = aligned(end, header.alignment)
-    if any(data[end:aligned_end]):
+    is_first = end == header.layout.header_bytes
+    place = fragment_place(end if is_first else header.next_place(end))
+    if any(data[end:place]):
         return end
-    return aligned_end if any(data[aligned_end : aligned_end + ZEROS_BEHIND]) else None
+    return place if any(data[place : place + HEAD_BYTES]) else None
 
 
 def is_cut(data: bytes, at: int, header: FileHeader) -> bool:
     """Whether the record at an offset, the last of its file, may be one whose process ended while it was written.
 
     Then the rest of it is what was there before; a write that is cut short in memory ends where a sector does, too.
-    Not so where it lies in one sector, seems to be there up to its end, or would be sound but for one bit of its head:
-    that was written, and damaged later.
+    Not so if it lies in one sector, or seems to be there up to its end: that was written, and damaged later.
     """
     sector_end = at - at % SECTOR_BYTES + SECTOR_BYTES
-    end = said_end(data, at, header)
-    if (at + _HEAD_BYTES_MIN if end is None else end) <= sector_end:
-        return False
     if header.layout is not JournalLayout.NATIVE:
-        return True
-    is_whole = end is not None and any(data[end - CHECK_BYTES : end]) and not any(data[end : end + ZEROS_BEHIND])
-    return not is_whole and not _is_one_bit_off(data, at, header)
-
-
-def _is_one_bit_off(data: bytes, at: int, header: FileHeader) -> bool:
-    changed = bytearray(data)
-    for bit in range(8 * JOURNAL_ADD_TX.size):  # no head is longer
-        place, mask = at + bit // 8, 1 << bit % 8
-        if place >= len(data):
-            break
-        changed[place] ^= mask
-        if is_record(memoryview(changed), at, header):
-            return True
-        changed[place] ^= mask
-    return False
+        said = said_end(data, at, header)
+        return (at + _HEAD_BYTES_MIN if said is None else said) > sector_end
+    end = at + HEAD_BYTES
+    while (found := fragment_at(data, at, header.salt)) is not None:
+        end = at + HEAD_BYTES + found["data_bytes"]
+        at = fragment_place(end)
+    if end <= sector_end:
+        return False
+    last_sector = max((end - 1) // SECTOR_BYTES * SECTOR_BYTES, sector_end)
+    is_whole = any(data[last_sector:end]) and not any(data[end : fragment_place(end) + HEAD_BYTES])
+    return not is_whole
 
 
 def _is_hole(data: bytes, start: int, stop: int, header: FileHeader, doubts: Sequence[int]) -> bool:
@@ -158,4 +136,5 @@ def _is_hole(data: bytes, start: int, stop: int, header: FileHeader, doubts: Seq
 def _is_padding(data: bytes, start: int, stop: int, header: FileHeader) -> bool:
     if header.layout is not JournalLayout.NATIVE:
         return not data[start:stop].strip(b"\0J")
-    return stop - start < header.alignment and stop % header.alignment == 0 and not any(data[start:stop])
+    places = (fragment_place(start), fragment_place(header.next_place(start)))
+    return stop in places and not any(data[start:stop])

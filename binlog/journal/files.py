@@ -19,7 +19,6 @@ from binlog.format.journal.file_header import FileHeader, JournalLayout
 from binlog.format.journal.names import NEW_END
 from binlog.journal.attic import move_file
 from binlog.journal.journal_file import JournalFile
-from binlog.journal.lookalikes import ids_to_skip
 from binlog.journal.options import JournalOptions
 from binlog.storage.files import (
     create_file,
@@ -79,20 +78,14 @@ class JournalFiles:
         self.free.popleft()
         self.ahead = file
 
-    def take(self, refused: bytes | bytearray = b"") -> JournalFile:
+    def take(self) -> JournalFile:
         """The one that is ready, or is made now; it becomes the one in which the journal goes on.
 
-        refused: a record that was to go to the files before, and may not; it may go to this one.
         Raises: as `prepare`.
         """
         self.prepare()
         file, self.ahead = self.ahead, None
         assert file is not None
-        if refused:
-            # The id of the one that is ready can be foreseen, and its salt be read: the record may be made for both.
-            # Where it fails the file is not ready any more: nobody knows which header it has, but a load will.
-            self.id_max += ids_to_skip(refused, self.id_max + 1)
-            file = file.renew(self._header())
         if self.current is not None:
             self.data.append(self.current)
         self.current = file

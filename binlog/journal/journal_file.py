@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 import os
 
-from binlog.format.journal.file_header import SECTOR_BYTES, ZEROS_BEHIND, FileHeader, JournalLayout, aligned
+from binlog.format.journal.block import HEAD_BYTES
+from binlog.format.journal.file_header import FileHeader, JournalLayout
 from binlog.storage.files import open_file, sync, write_at
 
 _numbers = itertools.count(1)
@@ -20,12 +21,11 @@ class JournalFile:
     negated: for files that lie before, or this one, how many of theirs a record here ended; it must stay for these.
     outlasts: other files for which it must stay: see `Ledger.fail`.
     alive_bytes: of records that are there.  damaged: a part of it is not what was written.
-    zeros_to: up to there this process has written zeros behind the records, or more of these.
     """
 
     __slots__ = (
         "alive", "alive_bytes", "damaged", "directory_fd", "fd", "file_bytes", "header", "name", "negated", "number",
-        "outlasts", "path", "record_count", "zeros_to",
+        "outlasts", "path", "record_count",
     )  # fmt: skip
 
     def __init__(self, folder: str, directory_fd: int, name: str, header: FileHeader, file_bytes: int) -> None:
@@ -40,7 +40,6 @@ class JournalFile:
         self.record_count = 0
         self.alive_bytes = 0
         self.damaged = False
-        self.zeros_to = 0
         self.negated: dict[JournalFile, int] = {}
         self.outlasts: set[JournalFile] = set()
 
@@ -84,16 +83,12 @@ class JournalFile:
             self.close()
 
     def _write_start(self, header: FileHeader) -> None:
-        """A header, and in our layout zeros where the first record will be, so that what is found there was written."""
-        first = aligned(header.layout.header_bytes, header.alignment)
-        if header.layout is not JournalLayout.NATIVE or first + ZEROS_BEHIND > self.file_bytes:
-            self.write(header.pack(), 0)
-        elif first + ZEROS_BEHIND <= SECTOR_BYTES:  # which reach the disk together
-            self.write(header.pack().ljust(first + ZEROS_BEHIND, b"\0"), 0)
-        else:
-            self.write(header.pack().ljust(first, b"\0"), 0)
-            self.sync()  # before that it may be of the use before that what is there counts
-            self.write(bytes(ZEROS_BEHIND), first)
+        """A header, and in our layout zeros where the first record will be, so that what is found there was written.
+
+        Both reach the disk together, in one sector.
+        """
+        zeros = bytes(HEAD_BYTES) if header.layout is JournalLayout.NATIVE else b""
+        self.write(header.pack() + zeros, 0)
 
     def renew(self, header: FileHeader) -> JournalFile:
         """Begin another use of it, durably: none of the records that lie there counts any more.

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Self
 
 from binlog.errors import BinlogError, ClosedError, FullError, PoisonedError, StateError
+from binlog.format.journal.block import data_bytes_max
 from binlog.format.journal.file_header import JournalLayout, aligned
 from binlog.format.journal.names import LOCK_FILE
 from binlog.format.journal.record import Kind, record_bytes
@@ -22,7 +23,6 @@ from binlog.journal.keeper import Keeper
 from binlog.journal.later import ignored_until_later
 from binlog.journal.ledger import Ledger
 from binlog.journal.loading import Loading
-from binlog.journal.lookalikes import Lookalikes
 from binlog.journal.options import JournalOptions, Sync
 from binlog.journal.record import Loaded
 from binlog.storage.collector import collector_paused
@@ -185,12 +185,14 @@ class JournalLife:
         self._ledger.meet(files.current)
         options = self._options
         first = files.layout.header_bytes
-        self._record_bytes_max = options.file_bytes - aligned(first, options.alignment)
+        if files.layout is JournalLayout.NATIVE:
+            self._record_bytes_max = data_bytes_max(first, options.file_bytes)
+        else:
+            self._record_bytes_max = options.file_bytes - aligned(first, options.alignment)
         self._appender = Appender(
             self._mutex, self._next_file, options.buffer_bytes, options.alignment, options.flush_seconds
         )
-        lookalikes = loading.lookalikes or Lookalikes(files.current.header, files.current.file_bytes)
-        self._appender.begin(files.current, loading.at or first, loading.record_count, lookalikes)
+        self._appender.begin(files.current, loading.at or first, loading.record_count)
         self._is_callback = self._appender.is_own_thread
         self._compactor = Compactor(self._mutex, self._files_mutex, files, self._ledger, self._appender, options)
         self._keeper = Keeper(self._mutex, self._files_mutex, files, self._ledger, self._appender, self._compactor)
@@ -282,7 +284,7 @@ class JournalLife:
             text = f"a record of {size} bytes; a file of the journal {self.path} has {self._record_bytes_max}"
             raise FullError(text, limit=self._record_bytes_max, size=size)
         try:
-            return self._appender.append(kind, tx_id, record_id, user_type, body, counts, size), size
+            return self._appender.append(kind, tx_id, record_id, user_type, body, counts, size)
         except OverflowError as error:
             raise ValueError(f"an id or a user's type out of range: {error}") from error
 
@@ -321,10 +323,10 @@ class JournalLife:
             raise StateError(f"the journal {self.path} is not loaded")
         self._appender.check()
 
-    def _next_file(self, refused: bytes | bytearray) -> JournalFile:
+    def _next_file(self) -> JournalFile:
         try:
             with self._files_mutex:
-                file = self._files.take(refused)
+                file = self._files.take()
         except PoisonedError as error:
             self._appender.poison(error)
             raise

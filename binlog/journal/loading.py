@@ -8,7 +8,8 @@ from functools import partial
 from typing import NamedTuple
 
 from binlog.errors import CorruptError
-from binlog.format.journal.file_header import ZEROS_BEHIND, JournalLayout, aligned
+from binlog.format.journal.block import zeros_end
+from binlog.format.journal.file_header import JournalLayout
 from binlog.format.problem import Problem
 from binlog.journal.attic import keep_copy, move_file
 from binlog.journal.control_file import finish
@@ -18,7 +19,6 @@ from binlog.journal.journal_file import JournalFile
 from binlog.journal.later import ignored_until_later
 from binlog.journal.ledger import Ledger
 from binlog.journal.listing import Listing, list_files, load_file, read_all
-from binlog.journal.lookalikes import Lookalikes
 from binlog.journal.options import JournalOptions
 from binlog.journal.recognition import LaidOut, recognise, recognised_for_writing
 from binlog.journal.record import Loaded
@@ -42,8 +42,7 @@ class Loading:
     """One load.
 
     files: the journal's, from then on.  ledger: what is there.  at, record_count: where the journal goes on in the last
-    file with records, where it can; lookalikes: what in these begins as others.  record_id_max: the largest id that a
-    record or a transaction has had.
+    file with records, where it can.  record_id_max: the largest id that a record or a transaction has had.
     """
 
     def __init__(
@@ -66,7 +65,6 @@ class Loading:
         self.ledger = Ledger()
         self.at = 0
         self.record_count = 0
-        self.lookalikes: Lookalikes | None = None
         self._unused: list[JournalFile] = []
         self._replay = Replay(self.ledger, listing.files, unknown=listing.short.values())
         last = self._read(listing)
@@ -146,37 +144,29 @@ class Loading:
             raise
 
     def _begin_behind(self, read: _Read) -> None:
-        file, lookalikes = read.file, Lookalikes(read.file.header, read.file.file_bytes)
+        file = read.file
         self._write_again(file, read.end)
-        if not (self._fits(read) and self._look(read, lookalikes)):
+        if not self._fits(read):
             file.close()
             self._keep(read)
             return
         stop = read.end
         if file.header.layout is JournalLayout.NATIVE:
-            stop = min(aligned(read.end, file.header.alignment) + ZEROS_BEHIND, file.file_bytes)
+            stop = zeros_end(file.header.next_place(read.end), file.file_bytes)
         if read.problems:
             self._problems += read.problems
             stop = max(stop, self._set_tail_aside(read))
-        stop = max(stop, lookalikes.reach)
         for at in range(read.end, stop, _CHUNK_BYTES):
             file.write(bytes([file.header.layout.fill]) * min(_CHUNK_BYTES, stop - at), at)
         file.sync()
         self.files.current = file
-        self.at, self.record_count, self.lookalikes = read.end, read.record_count, lookalikes
+        self.at, self.record_count = read.end, read.record_count
 
     def _fits(self, read: _Read) -> bool:
         """Whether others may be put behind a file's records."""
         header = read.file.header
         is_aligned = header.alignment == self._options.alignment or header.layout is not JournalLayout.NATIVE
         return is_aligned and not read.is_ended and all(problem.rule == "tail" for problem in read.problems)
-
-    def _look(self, read: _Read, lookalikes: Lookalikes) -> bool:
-        """The same, as far as it is for what in these begins as another one; not so where zeros behind it end it."""
-        file, first = read.file, read.file.header.layout.header_bytes
-        if file.header.layout is not JournalLayout.NATIVE:
-            return True
-        return lookalikes.take_all(read_at(file.fd, read.end - first, first, file.path), first)
 
     def _write_again(self, file: JournalFile, end: int) -> None:
         """Put what is told on the disk, for it is as good as acknowledged.

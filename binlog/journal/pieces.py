@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import NamedTuple
 
+from binlog.format.journal.block import fragments_end
+from binlog.format.journal.file_header import JournalLayout
 from binlog.format.journal.record import Kind, record_bytes
 from binlog.journal.record import Deleted, Record
 from binlog.journal.survivors import Transactions, place_of
@@ -32,9 +34,9 @@ class Piece(NamedTuple):
 
     @property
     def bytes(self) -> int:
-        """How many bytes it takes."""
+        """How many bytes it has, without the heads of its fragments."""
         body_bytes = place_of(self.item).body_bytes if isinstance(self.item, Record) else 0
-        return record_bytes(self.kind, body_bytes, len(self.counts))
+        return record_bytes(self.kind, body_bytes, len(self.counts), JournalLayout.NATIVE)
 
 
 def pieces_of(items: Iterable[Record | Deleted], transactions: Transactions) -> Iterator[Piece]:
@@ -48,23 +50,23 @@ def pieces_of(items: Iterable[Record | Deleted], transactions: Transactions) -> 
         yield Piece(Kind.COMMIT, tx_id, None)
 
 
-def divide(pieces: Iterable[Piece], room: int) -> list[list[Piece]] | None:
-    """As many as fit in each file; commits with their counts.  None where one does not fit."""
+def divide(pieces: Iterable[Piece], first: int, file_bytes: int) -> list[list[Piece]] | None:
+    """As many as fit in each file, from the offset `first` on; commits with their counts.  None if one does not fit."""
     parts: list[list[Piece]] = []
-    left = 0
+    at = file_bytes
     counts: dict[int, int] = {}
     for piece in pieces:
         if piece.kind == Kind.COMMIT:
             piece = piece._replace(counts=tuple(counts.items()))
             counts = {}
-        size = piece.bytes
-        if size > room:
-            return None
-        if size > left:
+        end = fragments_end(at, piece.bytes)
+        if end > file_bytes:
             parts.append([])
-            left = room
+            end = fragments_end(first, piece.bytes)
+            if end > file_bytes:
+                return None
         parts[-1].append(piece)
-        left -= size
+        at = end
         if piece.kind in _IN_TRANSACTION.values():
             counts[len(parts) - 1] = counts.get(len(parts) - 1, 0) + 1
     return parts

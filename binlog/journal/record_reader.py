@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from binlog.format.journal.file_header import JournalLayout
-from binlog.format.journal.record import CHECK_BYTES, JOURNAL_COUNT, Kind
+from binlog.format.journal.record import JOURNAL_COUNT, Kind
 from binlog.journal.column_reader import JournalColumns, PartReader
 from binlog.journal.record_states import RecordState
 from binlog.journal.survey import FilePart, JournalSurvey, survey_journal
@@ -77,10 +77,10 @@ def read_records(
 def _records(part: FilePart, columns: JournalColumns) -> Iterator[StoredRecord]:
     data = columns.data
     narrow = [memoryview(columns.columns[name]) for name in ("kind", "state", "user_type")]
-    wide = [memoryview(columns.columns[name]).cast("q") for name in ("offset", "record_bytes", "tx_id", "record_id")]
-    bodies = memoryview(columns.columns["body_offset"]).cast("q"), memoryview(columns.columns["body_bytes"]).cast("i")
-    for kind, state, user_type, offset, record_bytes, tx_id, record_id, body_at, body_bytes in zip(
-        *narrow, *wide, *bodies, strict=True
+    wide = [memoryview(columns.columns[name]).cast("q") for name in ("offset", "tx_id", "record_id", "body_offset")]
+    sizes = [memoryview(columns.columns[name]).cast("i") for name in ("body_bytes", "counts_bytes")]
+    for kind, state, user_type, offset, tx_id, record_id, body_at, body_bytes, counts_bytes in zip(
+        *narrow, *wide, *sizes, strict=True
     ):
         body_end = body_at + body_bytes
         yield StoredRecord(
@@ -92,8 +92,8 @@ def _records(part: FilePart, columns: JournalColumns) -> Iterator[StoredRecord]:
             tx_id=None if kind in _PLAIN else tx_id,
             record_id=None if kind in _ENDS else record_id,
             user_type=user_type if kind in _TYPED else None,
-            body=data[body_at:body_end],
-            counts=_counts(data[body_end : offset + record_bytes - CHECK_BYTES]) if kind in _ENDS else (),
+            body=bytes(data[body_at:body_end]),
+            counts=_counts(bytes(data[body_end : body_end + counts_bytes])) if kind in _ENDS else (),
         )
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from binlog.format.journal.file_header import FileHeader
-from binlog.format.journal.record import CHECK_BYTES, Kind
+from binlog.format.journal.record import Kind
 from binlog.storage.journal_columns import scan_columns
 from binlog.storage.native import journal_states
 
@@ -121,11 +121,12 @@ def file_columns(data: bytes, header: FileHeader) -> FileColumns:
     scans = list(scan_columns(data, header))
     counts: list[bytes] = []
     for scan in scans:
-        offsets, sizes = memoryview(scan.offset).cast("q"), memoryview(scan.record_bytes).cast("q")
         bodies, body_sizes = memoryview(scan.body_offset).cast("q"), memoryview(scan.body_bytes).cast("i")
+        counts_sizes = memoryview(scan.counts_bytes).cast("i")
         for found in _WITH_COUNTS.finditer(scan.kind):
             i = found.start()
-            counts.append(data[bodies[i] + body_sizes[i] : offsets[i] + sizes[i] - CHECK_BYTES])
+            start = bodies[i] + body_sizes[i]
+            counts.append(bytes(scan.data[start : start + counts_sizes[i]]))
     return FileColumns(
         header=header,
         offset=b"".join(scan.offset for scan in scans),

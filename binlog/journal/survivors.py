@@ -13,9 +13,8 @@ from types import TracebackType
 from typing import NamedTuple, Self, cast
 
 from binlog.errors import CorruptError
-from binlog.format.crc import crc32c
 from binlog.format.journal.file_header import JournalLayout
-from binlog.format.journal.record import CHECK_BYTES, check_seed
+from binlog.format.journal.record import CHECK_BYTES
 from binlog.format.problem import Problem
 from binlog.journal.damage import file_problems
 from binlog.journal.journal_file import JournalFile
@@ -25,7 +24,7 @@ from binlog.journal.record import Deleted, Record
 from binlog.journal.replay import Replay
 from binlog.journal.runs import TransactionSpan, TransactionSpans
 from binlog.storage.files import open_file, read_at
-from binlog.storage.journal_records import Scanned
+from binlog.storage.journal_records import Scanned, join_fragments
 
 _OPEN_MAX = 8
 
@@ -143,13 +142,14 @@ class BodyReader:
                 self._close()
             fd = self._fds[file] = open_file(file.directory_fd, file.name, file.path, writable=False)
         data = read_at(fd, place.record_bytes, place.at, file.path)
-        end = place.record_bytes - CHECK_BYTES
-        expected = place.record_bytes
         if file.header.layout is JournalLayout.NATIVE:
-            expected = crc32c(data[:end], check_seed(file.header, place.at))
-        if int.from_bytes(data[end:]) != expected:
+            joined = join_fragments(bytearray(data), place.at, file.header.salt)
+        else:
+            end = place.record_bytes - CHECK_BYTES
+            joined = data[:end] if int.from_bytes(data[end:]) == place.record_bytes else None
+        if joined is None:
             raise CorruptError(file.path, place.at, "check", "the record is not what was written")
-        return data[end - place.body_bytes : end]
+        return joined[len(joined) - place.body_bytes :]
 
     def _close(self) -> None:
         while self._fds:

@@ -5,39 +5,38 @@ from __future__ import annotations
 import struct
 from typing import Any, NamedTuple
 
+from binlog.format.journal.block import DATA_BYTES_MAX, HEAD_BYTES
 from binlog.format.journal.file_header import FileHeader, JournalLayout
 from binlog.format.journal.record import JournalRecord, Kind, pack_record, unpack_counts
-from binlog.storage.native import (
-    carry_crc,
-    find_lookalikes,
-    load_journal,
-    pack_appended,
-    pack_journal,
-    scan_journal,
-    skip_marked,
-)
+from binlog.storage.native import join_fragments, load_journal, pack_journal, scan_journal
 
 __all__ = [
     "Adds",
     "LoadScan",
     "Scan",
     "Scanned",
-    "carry_crc",
-    "find_lookalikes",
+    "join_fragments",
     "load_records",
-    "pack_appended",
-    "pack_appended_old",
     "pack_journal",
+    "pack_old",
+    "record_room",
     "scan_records",
-    "skip_marked",
 ]
 
+# Of the longest head of a record, and of its check.
+_ROOM = 64
 
-def pack_appended_old(
+
+def record_room(size: int) -> int:
+    """How much room `pack_journal` wants for a record of `size` bytes, which may be without the heads of fragments."""
+    return size + _ROOM + HEAD_BYTES * (size // DATA_BYTES_MAX + 4)
+
+
+def pack_old(
     buffer: bytearray, place: int, file_id: int, salt: bytes, at: int, kind: int,
     tx_id: int, record_id: int, user_type: int, body: bytes, counts: bytes,
 ) -> int:  # fmt: skip
-    """As `pack_appended`, in the layout that JBoss Messaging had until September 2008."""
+    """As `pack_journal`, in the layout that JBoss Messaging had until September 2008."""
     del salt
     header = FileHeader(JournalLayout.JBM_2008_07, file_id)
     try:
@@ -65,8 +64,8 @@ class Scan(NamedTuple):
 
     records: in the order in which they lie.  record_count: of them, also of those that were not asked for.
     end: where the last one ends.  gaps: what is no record before that, as pairs of offsets.
-    doubts: where something begins as a record of this use of the file, and goes on as none; a thousand at most.
-    crc_bytes: over so many bytes CRCs were computed.
+    doubts: in JBoss Messaging's layouts where something begins as a record of this use of the file, and goes on as none;
+    a thousand at most.
     """
 
     records: list[Scanned]
@@ -74,7 +73,6 @@ class Scan(NamedTuple):
     end: int
     gaps: list[tuple[int, int]]
     doubts: list[int]
-    crc_bytes: int
 
 
 class LoadScan(NamedTuple):
@@ -85,25 +83,33 @@ class LoadScan(NamedTuple):
     end: int
     gaps: list[tuple[int, int]]
     doubts: list[int]
-    crc_bytes: int
 
 
-def scan_records(data: bytes | memoryview, header: FileHeader, *, transactions_only: bool = False) -> Scan:
+def to_scan(data: bytes, header: FileHeader) -> bytes | bytearray:
+    """A file's bytes, to be scanned once: in our layout a copy, in which what is in several fragments is moved together."""
+    return bytearray(data) if header.layout is JournalLayout.NATIVE else data
+
+
+def scan_records(data: bytes, header: FileHeader, *, transactions_only: bool = False) -> Scan:
     """All records of a file which has just `data`; those outside of transactions are only counted where told so."""
     old = header.layout is JournalLayout.JBM_2008_07
-    start = header.layout.header_bytes
-    return Scan(*scan_journal(data, start, header.record_id, header.salt, old, header.alignment, transactions_only))
+    start, alignment = header.layout.header_bytes, header.alignment
+    return Scan(
+        *scan_journal(
+            to_scan(data, header), start, header.record_id, header.salt, old, alignment, transactions_only
+        )
+    )
 
 
-def load_records(
-    data: bytes | memoryview, header: FileHeader, record_type: type[tuple[Any, ...]], number: int
-) -> LoadScan:
+def load_records(data: bytes, header: FileHeader, record_type: type[tuple[Any, ...]], number: int) -> LoadScan:
     """As `scan_records`, all of them, for a load.
 
     record_type: a named tuple of id, user's type, body and False, of which each ADD becomes one.  number: of the file.
     """
     old = header.layout is JournalLayout.JBM_2008_07
-    start = header.layout.header_bytes
+    start, alignment = header.layout.header_bytes, header.alignment
     return LoadScan(
-        *load_journal(data, start, header.record_id, header.salt, old, header.alignment, record_type, number)
+        *load_journal(
+            to_scan(data, header), start, header.record_id, header.salt, old, alignment, record_type, number
+        )
     )

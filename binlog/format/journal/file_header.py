@@ -1,7 +1,7 @@
 """What a file of a journal begins with, in each of the layouts, and what ends one in ours.
 
 The layout of JBoss Messaging has four bytes, the number of the file's present use.  Ours has a magic, a salt that is
-new with each use and goes into the CRC of each record, and behind them a place for where the records end, which is
+new with each use and goes into the CRC of each head, and behind them a place for where the records end, which is
 filled in when the journal has gone on to the next file.  All lie in the first 512 bytes, which a disk writes whole or
 not at all.
 """
@@ -13,13 +13,11 @@ from typing import NamedTuple
 
 from binlog.errors import CorruptError, VersionError
 from binlog.format.crc import crc32c
+from binlog.format.journal.block import BLOCK_BYTES
 from binlog.format.layout import Field, Layout
 
-VERSION = 1
+VERSION = 2
 _MAGIC = b"BINLOGJL"
-ALIGNMENT_MAX = 1 << 16
-# Written behind the last record with every write, and in place of the first one, where there is room.
-ZEROS_BEHIND = 16
 # What reaches a disk whole, or not at all.
 SECTOR_BYTES = 512
 
@@ -30,9 +28,9 @@ JOURNAL_HEADER = Layout(
     fields=(
         Field("magic", "bytes:8", "`BINLOGJL`", const=_MAGIC),
         Field("version", "u32", "a reader refuses a version it does not know", const=VERSION),
-        Field("alignment", "u32", "what is written together begins at a multiple of so many bytes, 1 to 65,536"),
-        Field("file_id", "u64", "of this use of the file; records have its lower 32 bits"),
-        Field("salt", "bytes:8", "of this use, at random; goes into the CRC of each record"),
+        Field("alignment", "u32", "a power of two; what is written together begins at a multiple of it"),
+        Field("file_id", "u64", "of this use of the file"),
+        Field("salt", "bytes:8", "of this use, at random; goes into the CRC of each head"),
         Field("began_ns", "u64", "when this use began, nanoseconds since 1970 UTC"),
         Field("record_id_max", "u64", "no record or transaction had a larger id when this use began"),
         Field("reserved", "bytes:12", "zeros", const=bytes(12)),
@@ -107,6 +105,10 @@ class FileHeader(NamedTuple):
         """The id as the file's records have it."""
         return self.file_id & 0xFFFFFFFF
 
+    def next_place(self, end: int) -> int:
+        """Where the next write begins, behind records that end at `end`; there are some."""
+        return aligned(end, self.alignment)
+
     def pack(self) -> bytes:
         """The header as it lies in the file, with room for where the records end."""
         if self.layout is not JournalLayout.NATIVE:
@@ -165,7 +167,7 @@ def parse_file_header(data: bytes, path: str, layout: JournalLayout | None = Non
         raise VersionError(
             f"{path}: version {found['version']}; {VERSION} is known", found=found["version"], known=(VERSION,)
         )
-    if not 1 <= found["alignment"] <= ALIGNMENT_MAX:
+    if not is_alignment(found["alignment"]):
         raise CorruptError(path, 0, "alignment", f"nothing is aligned to {found['alignment']} bytes")
     values = [found[name] for name in ("file_id", "salt", "alignment", "began_ns", "record_id_max")]
     return FileHeader(JournalLayout.NATIVE, *values)
@@ -180,3 +182,8 @@ def _jbm_header(data: bytes, path: str, layout: JournalLayout) -> FileHeader:
 def aligned(offset: int, alignment: int) -> int:
     """The first multiple of an alignment that is not before an offset."""
     return -(-offset // alignment) * alignment
+
+
+def is_alignment(number: int) -> bool:
+    """Whether it is one that a file may have: blocks begin at multiples of it."""
+    return 1 <= number <= BLOCK_BYTES and BLOCK_BYTES % number == 0

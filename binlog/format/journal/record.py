@@ -1,10 +1,7 @@
-"""A record of a journal, as JBoss Messaging lays it out, with its check size or the CRC that ours has in place of it.
+"""A record of a journal: as JBoss Messaging lays it out, or in fragments, as ours does (block.py).
 
-Each begins with its type, from 11 to 19, and the lower 32 bits of the id of the file's use.  Four bytes end it:
-
-- in JBoss Messaging's layouts how many bytes the whole record takes;
-- in ours CRC-32C of the file's salt, of the offset at which the record lies (u64) and of the record before the CRC: a
-  copy of a record that lies elsewhere, or was made in another use of the file, is none.
+JBoss Messaging's begins with its type, from 11 to 19, and the lower 32 bits of the id of the file's use.  Its last four
+bytes say how many bytes it takes.
 """
 
 from __future__ import annotations
@@ -15,7 +12,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from binlog.errors import CorruptError
-from binlog.format.crc import crc32c
+from binlog.format.journal.block import fragments_end, pack_fragments, parse_fragments
 from binlog.format.journal.file_header import FileHeader, JournalLayout
 from binlog.format.layout import Field, Layout
 
@@ -67,6 +64,20 @@ JOURNAL_RECORDS = (
 CHECK_BYTES = 4
 USER_TYPE_MAX = 255
 
+_DATA_USER_TYPE = Field("user_type", "u8", "what the user says of the body, which follows")
+_DATA_FILES = Field("file_count", "u32", "so many counts end the record; the user's bytes are before them")
+
+JOURNAL_DATA_ADD = Layout("journal_data_add", "ADD (11), UPDATE (12)", 9, (_RECORD, _DATA_USER_TYPE))
+JOURNAL_DATA_ADD_TX = Layout("journal_data_add_tx", "ADD_TX (13), UPDATE_TX (14)", 17, (_TX, _RECORD, _DATA_USER_TYPE))
+JOURNAL_DATA_DELETE_TX = Layout("journal_data_delete_tx", "DELETE_TX (15); a body follows", 16, (_TX, _RECORD))
+JOURNAL_DATA_DELETE = Layout("journal_data_delete", "DELETE (16)", 8, (_RECORD,))
+JOURNAL_DATA_END = Layout("journal_data_end", "PREPARE (17), COMMIT (18)", 12, (_TX, _DATA_FILES))
+JOURNAL_DATA_ROLLBACK = Layout("journal_data_rollback", "ROLLBACK (19)", 8, (_TX,))
+JOURNAL_DATA = (
+    JOURNAL_DATA_ADD, JOURNAL_DATA_ADD_TX, JOURNAL_DATA_DELETE_TX, JOURNAL_DATA_DELETE, JOURNAL_DATA_END,
+    JOURNAL_DATA_ROLLBACK,
+)  # fmt: skip
+
 _HEADS = {
     Kind.ADD: JOURNAL_ADD,
     Kind.UPDATE: JOURNAL_ADD,
@@ -78,12 +89,22 @@ _HEADS = {
     Kind.COMMIT: JOURNAL_COMMIT,
     Kind.ROLLBACK: JOURNAL_ROLLBACK,
 }
+_DATA_HEADS = {
+    Kind.ADD: JOURNAL_DATA_ADD,
+    Kind.UPDATE: JOURNAL_DATA_ADD,
+    Kind.ADD_TX: JOURNAL_DATA_ADD_TX,
+    Kind.UPDATE_TX: JOURNAL_DATA_ADD_TX,
+    Kind.DELETE_TX: JOURNAL_DATA_DELETE_TX,
+    Kind.DELETE: JOURNAL_DATA_DELETE,
+    Kind.PREPARE: JOURNAL_DATA_END,
+    Kind.COMMIT: JOURNAL_DATA_END,
+    Kind.ROLLBACK: JOURNAL_DATA_ROLLBACK,
+}
 # Until September 2008 these two had each other's number, DELETE_TX no body, and PREPARE nothing of the user's.
 _SWAPPED = {Kind.DELETE: Kind.DELETE_TX, Kind.DELETE_TX: Kind.DELETE}
 _OLD_DELETE_TX = Layout("journal_old_delete_tx", "", 21, (_KIND, _FILE, _TX, _RECORD))
 
 _CHECK = struct.Struct(">I")
-_PLACE = struct.Struct(">8sQ")
 _COUNT = struct.Struct(JOURNAL_COUNT.format)
 
 
@@ -102,10 +123,17 @@ class JournalRecord(NamedTuple):
     counts: tuple[tuple[int, int], ...] = ()
 
 
-def record_bytes(kind: Kind, body_bytes: int, file_count: int, layout: JournalLayout = JournalLayout.NATIVE) -> int:
-    """How many bytes a record takes."""
-    head = _of_layout(kind, old=layout is JournalLayout.JBM_2008_07)[1]
-    return head.size + body_bytes + JOURNAL_COUNT.size * file_count + CHECK_BYTES
+def record_bytes(kind: Kind, body_bytes: int, file_count: int, layout: JournalLayout) -> int:
+    """How many bytes a record takes: in our layout without the heads of its fragments."""
+    size = body_bytes + JOURNAL_COUNT.size * file_count
+    if layout is JournalLayout.NATIVE:
+        return _DATA_HEADS[kind].size + size
+    return _of_layout(kind, old=layout is JournalLayout.JBM_2008_07)[1].size + size + CHECK_BYTES
+
+
+def record_end(at: int, size: int, layout: JournalLayout) -> int:
+    """Where a record ends that comes next after the offset `at`.  size: as `record_bytes` gives it."""
+    return fragments_end(at, size) if layout is JournalLayout.NATIVE else at + size
 
 
 def pack_counts(counts: Iterable[tuple[int, int]]) -> bytes:
@@ -119,25 +147,29 @@ def unpack_counts(data: bytes) -> Iterable[tuple[int, int]]:
 
 
 def pack_record(record: JournalRecord, header: FileHeader, at: int) -> bytes:
-    """The record as it lies at the offset `at` of a file.  Raises: ValueError for a body in the oldest layout."""
+    """The record as it comes next after the offset `at` of a file.
+
+    Raises: ValueError for a body in the oldest layout.
+    """
     old = header.layout is JournalLayout.JBM_2008_07
     kind, head = _of_layout(record.kind, old=old)
     if old and record.body and record.kind in (Kind.DELETE_TX, Kind.PREPARE):
         raise ValueError(f"{record.kind.name} has no body in the layout {header.layout.value!r}")
-    fixed = head.pack(
-        {
-            "kind": kind,
-            "file_id": header.record_id,
-            "tx_id": record.tx_id,
-            "record_id": record.record_id,
-            "body_bytes": len(record.body),
-            "extra_bytes": len(record.body),
-            "file_count": len(record.counts),
-            "user_type": record.user_type,
-        }
-    )
-    data = b"".join((fixed, record.body, pack_counts(record.counts)))
-    return data + _CHECK.pack(_check(data, header, at))
+    values = {
+        "kind": kind,
+        "file_id": header.record_id,
+        "tx_id": record.tx_id,
+        "record_id": record.record_id,
+        "body_bytes": len(record.body),
+        "extra_bytes": len(record.body),
+        "file_count": len(record.counts),
+        "user_type": record.user_type,
+    }
+    rest = record.body + pack_counts(record.counts)
+    if header.layout is JournalLayout.NATIVE:
+        return pack_fragments(record.kind, _DATA_HEADS[record.kind].pack(values) + rest, header.salt, at)
+    data = head.pack(values) + rest
+    return data + _CHECK.pack(len(data) + CHECK_BYTES)
 
 
 def parse_record(data: bytes, at: int, header: FileHeader, path: str) -> tuple[JournalRecord, int]:
@@ -145,33 +177,33 @@ def parse_record(data: bytes, at: int, header: FileHeader, path: str) -> tuple[J
 
     Raises: CorruptError where there is none.
     """
-    kind, fixed, start, body_bytes, end = _parse_head(data, at, header, path)
-    if _CHECK.unpack_from(data, end - CHECK_BYTES)[0] != _check(data[at : end - CHECK_BYTES], header, at):
-        raise CorruptError(path, at, "check", "the record is not what was written")
-    counts = tuple(unpack_counts(data[start + body_bytes : end - CHECK_BYTES]))
+    if header.layout is JournalLayout.NATIVE:
+        number, data, end = parse_fragments(data, at, header.salt, path)
+        kind = Kind(number)
+        head = _DATA_HEADS[kind]
+        fixed = head.unpack(data, 0) if len(data) >= head.size else {}
+        start, stop = head.size, len(data)
+        body_bytes = stop - start - JOURNAL_COUNT.size * fixed.get("file_count", 0)
+        if not fixed or body_bytes < 0:
+            raise CorruptError(path, at, "length", "the record is too short for what it says")
+    else:
+        kind, fixed, start, body_bytes, end = _parse_head(data, at, header, path)
+        stop = end - CHECK_BYTES
+        if _CHECK.unpack_from(data, stop)[0] != end - at:
+            raise CorruptError(path, at, "check", "the record is not what was written")
     record = JournalRecord(
         kind,
         fixed.get("tx_id", 0),
         fixed.get("record_id", 0),
         fixed.get("user_type", 0),
         data[start : start + body_bytes],
-        counts,
+        tuple(unpack_counts(data[start + body_bytes : stop])),
     )
     return record, end
 
 
-def is_record(data: bytes | memoryview, at: int, header: FileHeader) -> bool:
-    """Whether a sound record lies at an offset."""
-    try:
-        end = _parse_head(data, at, header, "")[-1]
-    except CorruptError:
-        return False
-    found: int = _CHECK.unpack_from(data, end - CHECK_BYTES)[0]
-    return found == _check(data[at : end - CHECK_BYTES], header, at)
-
-
 def said_end(data: bytes, at: int, header: FileHeader) -> int | None:
-    """Where the record at an offset ends by what it says, whether it is sound or not; None where it says nonsense."""
+    """Where a record of JBoss Messaging's ends by what it says, sound or not; None if it says nonsense."""
     try:
         return _parse_head(data, at, header, "")[-1]
     except CorruptError:
@@ -179,7 +211,7 @@ def said_end(data: bytes, at: int, header: FileHeader) -> int | None:
 
 
 def _parse_head(
-    data: bytes | memoryview, at: int, header: FileHeader, path: str
+    data: bytes, at: int, header: FileHeader, path: str
 ) -> tuple[Kind, dict[str, Any], int, int, int]:
     """The kind, the fields before the body, where that begins, how long it is, and where the record ends."""
     old = header.layout is JournalLayout.JBM_2008_07
@@ -200,17 +232,6 @@ def _parse_head(
     if body_bytes < 0 or file_count < 0 or end > len(data):
         raise CorruptError(path, at, "length", "a length leads out of the file")
     return kind, fixed, at + head.size, body_bytes, end
-
-
-def check_seed(header: FileHeader, at: int) -> int:
-    """The CRC of what comes before the record itself, in our layout."""
-    return crc32c(_PLACE.pack(header.salt, at))
-
-
-def _check(data: bytes | memoryview, header: FileHeader, at: int) -> int:
-    if header.layout is JournalLayout.NATIVE:
-        return crc32c(data, check_seed(header, at))
-    return len(data) + CHECK_BYTES
 
 
 def _of_layout(kind: Kind, *, old: bool) -> tuple[int, Layout]:
