@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from binlog.format.journal.file_header import FileHeader, aligned
+from binlog.format.journal.block import fragment_place
+from binlog.format.journal.file_header import FileHeader, JournalLayout, aligned
 from binlog.format.journal.record import JournalRecord, Kind, pack_record
 from binlog.journal.record import Record
 from binlog.storage.journal_columns import scan_columns
@@ -13,10 +14,9 @@ def found_places(data: bytes, header: FileHeader) -> list[int]:
     """Where all who go through the records of a file find them."""
     places = [each[1] for each in scan_records(data, header).records]
     loaded = load_records(data, header, Record, 1)
-    end = loaded.end
     assert loaded.record_count == len(places)
-    for data_there, is_whole, count_max in [(data, True, 2), (data, True, 1 << 16), (data[:end], False, 3)]:
-        scans = list(scan_columns(data_there, header, is_whole=is_whole, count_max=count_max))
+    for data_there, count_max in [(data, 2), (data, 1 << 16), (data[: loaded.end], 3)]:
+        scans = list(scan_columns(data_there, header, count_max=count_max))
         assert [at for scan in scans for at in memoryview(scan.offset).cast("q")] == places
     return places
 
@@ -28,11 +28,12 @@ def file_of(
     data = bytearray(header.pack())
     places = []
     for number, record in enumerate(records):
-        if number not in grouped:
+        if number not in grouped and number:
             data += bytes(aligned(len(data), header.alignment) - len(data))
         packed = pack_record(record, header, len(data))
-        places.append((len(data), len(data) + len(packed)))
+        start = fragment_place(len(data)) if header.layout is JournalLayout.NATIVE else len(data)
         data += packed
+        places.append((start, len(data)))
     return data, places
 
 

@@ -13,20 +13,14 @@ from pathlib import Path
 import pytest
 
 from binlog.errors import PoisonedError
-from binlog.format.journal.file_header import FileHeader, JournalLayout
-from binlog.format.journal.record import Kind
-from binlog.journal import lookalikes
 from binlog.journal.journal import Journal
 from binlog.journal.options import Sync
 from binlog.journal.record import Record
-from tests.support.forging import head
 from tests.support.interruptions import Interruption
 from tests.support.journals import SMALL, reload
 
 # So that each call is one of several in its buffer, and some go on to another file.
 _OPTIONS = replace(SMALL, file_bytes=1024, buffer_bytes=600)
-# Of a record of the first file, which leads on; two are remembered here.
-_HEAD = head(Kind.ADD, FileHeader(JournalLayout.NATIVE, 1), 300)
 _OUTER = [Record(1, 1, b"first"), Record(2, 1, b"second")]
 
 
@@ -40,14 +34,6 @@ def _add_later(journal: Journal) -> None:
 
 def _add_and_go_on(journal: Journal) -> None:
     journal.append_add(3, 1, bytes(900))
-
-
-def _add_what_begins_as_a_record(journal: Journal) -> None:
-    journal.append_add(3, 1, _HEAD)
-
-
-def _add_what_goes_elsewhere(journal: Journal) -> None:
-    journal.append_add(3, 1, _HEAD * 4)
 
 
 def _add_with_a_future(journal: Journal) -> None:
@@ -79,7 +65,7 @@ def _roll_back(journal: Journal) -> None:
 
 
 _CALLS = [
-    _add, _add_later, _add_and_go_on, _add_what_begins_as_a_record, _add_what_goes_elsewhere, _add_with_a_future,
+    _add, _add_later, _add_and_go_on, _add_with_a_future,
     _update, _delete, _join, _commit, _prepare, _roll_back,
 ]  # fmt: skip
 
@@ -136,9 +122,8 @@ def _allowed(path: Path, call: Callable[[Journal], None], *, commits: bool | Non
 @pytest.mark.slow
 @pytest.mark.parametrize("call", _CALLS)
 def test_wherever_it_comes_the_journal_is_right_or_refuses(
-    tmp_path: Path, call: Callable[[Journal], None], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, call: Callable[[Journal], None]
 ) -> None:
-    monkeypatch.setattr(lookalikes, "_REMEMBERED_MAX", 2)
     commits = call not in (_commit, _roll_back)
     for name in ("used", "left"):
         (tmp_path / name).mkdir()

@@ -10,7 +10,7 @@ import pytest
 
 from binlog.errors import FullError, NotFoundError, StateError
 from binlog.format.journal.file_header import FileHeader, JournalLayout
-from binlog.format.journal.record import JournalRecord, Kind, pack_record, record_bytes
+from binlog.format.journal.record import JournalRecord, Kind, pack_record, record_bytes, record_end
 from binlog.journal.options import Sync
 from binlog.journal.record import Record
 from tests.support.journals import (
@@ -80,8 +80,8 @@ def test_a_record_that_fills_the_file_stays_in_it(tmp_path: Path, layout: Journa
     first = layout.header_bytes
     with journal(tmp_path, options) as (opened, _):
         opened.append_add(1, 1, b"x")
-        used = first + record_bytes(Kind.ADD, 1, 0)
-        left = FILE_BYTES - used - record_bytes(Kind.ADD, 0, 0)
+        used = record_end(first, record_bytes(Kind.ADD, 1, 0, layout), layout)
+        left = FILE_BYTES - record_end(used, record_bytes(Kind.ADD, 0, 0, layout), layout)
         opened.append_add(2, 1, bytes(left + more))
         opened.append_add(3, 1, b"y")
     assert [each[4] for each in records_in(files(tmp_path)[0])] == ([1, 2] if more <= 0 else [1])
@@ -91,12 +91,12 @@ def test_a_record_that_fills_the_file_stays_in_it(tmp_path: Path, layout: Journa
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_record_that_no_file_can_hold_is_refused(tmp_path: Path, layout: JournalLayout) -> None:
     options = replace(SMALL, layout=layout, buffer_bytes=100)
-    most = FILE_BYTES - layout.header_bytes - record_bytes(Kind.ADD, 0, 0)
+    most = FILE_BYTES - record_end(layout.header_bytes, record_bytes(Kind.ADD, 0, 0, layout), layout)
     with journal(tmp_path, options) as (opened, _):
         for size in (most + 1, FILE_BYTES, 100 * FILE_BYTES):
             with pytest.raises(FullError) as caught:
                 opened.append_add(1, 1, bytes(size))
-            assert caught.value.limit == FILE_BYTES - layout.header_bytes
+            assert caught.value.limit == most + record_bytes(Kind.ADD, 0, 0, layout)
         opened.append_add(1, 1, bytes(most))
         opened.append_add(2, 1, b"")
     assert [(record.record_id, len(record.body)) for record in reload(tmp_path, options).records] == [(1, most), (2, 0)]
@@ -174,7 +174,7 @@ def test_what_a_file_had_before_its_present_use_does_not_come_back(tmp_path: Pat
     assert ids(reload(tmp_path, options)) == list(range(100, 250))
 
 
-_HEAD = record_bytes(Kind.ADD, 0, 0) - 4
+_HEAD = record_bytes(Kind.ADD, 0, 0, JournalLayout.JBM) - 4
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
