@@ -72,23 +72,20 @@ def pack_journal(
 ) -> int: ...
 def join_fragments(data: bytearray, at: int, salt: bytes, /) -> bytes | None: ...
 def scan_journal(
-    data: Any, start: int, file_id: int, salt: bytes, old: bool, alignment: int, few: bool, /
-) -> tuple[
-    list[tuple[int, int, int, int, int, int, bytes, bytes]], int, int, list[tuple[int, int]], list[int]
-]: ...
+    data: Any, start: int, file_id: int, salt: bytes, old: bool, few: bool, /
+) -> tuple[list[tuple[int, int, int, int, int, int, bytes, bytes]], int, int, list[tuple[int, int]], list[int]]: ...
 def load_journal(
     data: Any,
     start: int,
     file_id: int,
     salt: bytes,
     old: bool,
-    alignment: int,
     record_type: type[tuple[Any, ...]],
     number: int,
     /,
 ) -> tuple[list[Any], int, int, list[tuple[int, int]], list[int]]: ...
 def scan_journal_columns(
-    data: Any, start: int, file_id: int, salt: bytes, old: bool, alignment: int, count_max: int, /
+    data: Any, start: int, file_id: int, salt: bytes, old: bool, count_max: int, /
 ) -> tuple[
     int,
     tuple[bytes, bytes, bytes, bytes, bytes, bytes, bytes, bytes, bytes],

@@ -32,7 +32,7 @@ static inline int journal_is_kind(uint8_t byte)
 
 /* The use of a file that a record is of: the id that its records have, and the salt; NULL in JBoss Messaging's layouts. */
 struct journal_use {
-    uint32_t file_id;
+    uint32_t file_id, salt_crc;
     const uint8_t *salt;
 };
 
@@ -51,20 +51,19 @@ struct journal_found {
 
 /* Where what is looked for may be, and what of it depends on the layout: until September 2008 the two kinds of deletes had
  * each other's number, and neither they nor PREPARE a body.  data: in our layout it is written to, see below.
- * base: where in its file the data begins.  alignment: of the file, 1 at least. */
+ * base: where in its file the data begins. */
 struct journal_scan {
     const uint8_t *data;
     size_t stop;
     uint64_t base;
     struct journal_use use;
     int old;
-    size_t alignment;
 };
 
-/* The data, the use and the alignment, from what Python says of them; -1 with an exception.  The buffer is let go of by who
+/* The data and the use, from what Python says of them; -1 with an exception.  The buffer is let go of by who
  * calls this, also then. */
 int journal_scan_begin(struct journal_scan *scan, Py_buffer *buffer, PyObject *data, unsigned int file_id, const char *salt,
-                       Py_ssize_t salt_bytes, unsigned int alignment);
+                       Py_ssize_t salt_bytes);
 
 /* How far a walk over a file has come, and lists of what it met: gaps before records, as pairs of offsets, and where in other
  * layouts than ours something begins as a record of this use of the file and goes on as none, a thousand of these at most. */
@@ -90,20 +89,11 @@ int journal_next_fragments(const struct journal_scan *scan, struct journal_walk 
 uint64_t journal_fragment_place(uint64_t at);
 
 /* Writes the record that consists of these bytes, as it comes next after the offset `at` of its file; where it ends. */
-uint8_t *journal_put_fragments(uint8_t *to, const uint8_t *salt, uint64_t at, int kind, const uint8_t *const data[3],
-                               const uint64_t bytes[3]);
+uint8_t *journal_put_fragments(uint8_t *to, const struct journal_use *use, uint64_t at, int kind,
+                               const uint8_t *const data[3], const uint64_t bytes[3]);
 
 /* How many bytes of a record of a kind come before its body, in our layout. */
 size_t journal_data_head_bytes(int kind);
-
-/* Whether so many bytes are all zero. */
-static inline int journal_is_zero(const uint8_t *data, size_t bytes)
-{
-    for (size_t i = 0; i < bytes; i++)
-        if (data[i])
-            return 0;
-    return 1;
-}
 
 /* A record as scan_journal gives it. */
 PyObject *journal_record_tuple(const struct journal_found *found);

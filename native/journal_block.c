@@ -1,8 +1,8 @@
 /* Records of a journal in our layout: fragments in blocks, see binlog/format/journal/block.py for the plain way to say it.
  *
  * The bytes are hostile: nothing counts that a head's CRC does not cover, and no length is used before it was checked.
- * Readers look for a head where the last fragment ended, at the next multiple of the file's alignment, and where blocks
- * begin.  Nowhere else, so no byte of a body is ever taken for a head.
+ * Readers look for a head where the last fragment ended, and where blocks begin.  Nowhere else, so no byte of a body is ever
+ * taken for a head.
  */
 #define Py_LIMITED_API 0x030B0000
 #define PY_SSIZE_T_CLEAN
@@ -26,13 +26,13 @@ uint64_t journal_fragment_place(uint64_t at)
     return left > 0 && left <= HEAD ? at + left : at;
 }
 
-static uint32_t head_crc(const uint8_t *salt, uint64_t at, const uint8_t *head)
+static uint32_t head_crc(const struct journal_use *use, uint64_t at, const uint8_t *head)
 {
-    uint8_t place[JOURNAL_SALT_BYTES + 8];
+    uint8_t covered[8 + JOURNAL_FRAGMENT_BYTES - HEAD_REST];
 
-    memcpy(place, salt, JOURNAL_SALT_BYTES);
-    put_u64(place + JOURNAL_SALT_BYTES, at);
-    return binlog_crc32c(binlog_crc32c(0, place, sizeof place), head + HEAD_REST, HEAD - HEAD_REST);
+    put_u64(covered, at);
+    memcpy(covered + 8, head + HEAD_REST, sizeof covered - 8);
+    return binlog_crc32c(use->salt_crc, covered, sizeof covered);
 }
 
 /* Bytes that come one after the other. */
@@ -56,8 +56,8 @@ static void take(struct rest *rest, uint8_t *to, uint64_t bytes)
     }
 }
 
-uint8_t *journal_put_fragments(uint8_t *to, const uint8_t *salt, uint64_t at, int kind, const uint8_t *const data[3],
-                               const uint64_t bytes[3])
+uint8_t *journal_put_fragments(uint8_t *to, const struct journal_use *use, uint64_t at, int kind,
+                               const uint8_t *const data[3], const uint64_t bytes[3])
 {
     struct rest rest = {{data[0], data[1], data[2]}, {bytes[0], bytes[1], bytes[2]}, 0};
     uint64_t left = bytes[0] + bytes[1] + bytes[2], start = journal_fragment_place(at);
@@ -74,7 +74,7 @@ uint8_t *journal_put_fragments(uint8_t *to, const uint8_t *salt, uint64_t at, in
         put_u16(to + JOURNAL_FRAGMENT_DATA_BYTES, (uint16_t)some);
         to[JOURNAL_FRAGMENT_PART] = is_first ? (left ? FIRST : WHOLE) : left ? BETWEEN : LAST;
         to[JOURNAL_FRAGMENT_KIND] = (uint8_t)kind;
-        put_u32(to + JOURNAL_FRAGMENT_HEAD_CRC, head_crc(salt, at, to));
+        put_u32(to + JOURNAL_FRAGMENT_HEAD_CRC, head_crc(use, at, to));
         to += HEAD + some;
         at += HEAD + some;
         is_first = 0;
@@ -94,7 +94,7 @@ static int fragment_at(const struct journal_scan *scan, uint64_t at, struct frag
     const uint8_t *head = scan->data + at;
 
     if (room <= HEAD || left < HEAD ||
-        get_u32(head + JOURNAL_FRAGMENT_HEAD_CRC) != head_crc(scan->use.salt, scan->base + at, head))
+        get_u32(head + JOURNAL_FRAGMENT_HEAD_CRC) != head_crc(&scan->use, scan->base + at, head))
         return 0;
     *fragment = (struct fragment){at, get_u16(head + JOURNAL_FRAGMENT_DATA_BYTES), head[JOURNAL_FRAGMENT_PART],
                                   head[JOURNAL_FRAGMENT_KIND]};
@@ -217,15 +217,10 @@ static int parse(const uint8_t *data, uint64_t bytes, struct journal_found *foun
     return found->body_bytes <= INT32_MAX;
 }
 
-/* Where the next head is, if none is at `place`: at the next multiple of the alignment, if only zeros are before it; or
- * where a block begins.  `stop` of the data if there is none.  The data begin where the file does. */
-static uint64_t next_head(const struct journal_scan *scan, uint64_t place, struct fragment *fragment)
+/* The first block behind a place that begins with a head; `stop` of the data if there is none.  The data begin where the
+ * file does. */
+static uint64_t next_block(const struct journal_scan *scan, uint64_t place, struct fragment *fragment)
 {
-    uint64_t aligned = (place + scan->alignment - 1) / scan->alignment * scan->alignment;
-
-    if (aligned > place && aligned < scan->stop && journal_is_zero(scan->data + place, aligned - place) &&
-        fragment_at(scan, journal_fragment_place(aligned), fragment))
-        return journal_fragment_place(aligned);
     for (uint64_t block = (place / BLOCK + 1) * BLOCK; block < scan->stop; block += BLOCK)
         if (fragment_at(scan, block, fragment))
             return block;
@@ -240,7 +235,7 @@ int journal_next_fragments(const struct journal_scan *scan, struct journal_walk 
     for (;;) {
         if (place < walk->end || place >= scan->stop)
             return 0;
-        if (!fragment_at(scan, place, &first) && (place = next_head(scan, place, &first)) >= scan->stop)
+        if (!fragment_at(scan, place, &first) && (place = next_block(scan, place, &first)) >= scan->stop)
             return 0;
         int is_whole = first.part <= FIRST && measure(scan, &first, &end, &bytes);
         memset(found, 0, sizeof *found);

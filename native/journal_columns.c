@@ -75,7 +75,7 @@ static Py_ssize_t find(const struct journal_scan *scan, struct journal_walk *wal
     return more < 0 ? -1 : count;
 }
 
-/* scan_journal_columns(data, start, file_id, salt, old, alignment, count_max): the first records that `data`, a file's
+/* scan_journal_columns(data, start, file_id, salt, old, count_max): the first records that `data`, a file's
  * bytes, has from `start` on, `count_max` of them at most. How many they are; their columns; where the last one
  * ends, from where another call goes on; the gaps and doubts met, as scan_journal gives them. */
 PyObject *binlog_scan_journal_columns(PyObject *module, PyObject *args)
@@ -83,7 +83,7 @@ PyObject *binlog_scan_journal_columns(PyObject *module, PyObject *args)
     PyObject *data;
     Py_buffer buffer = {0};
     Py_ssize_t start, salt_bytes, count_max, count = -1;
-    unsigned int file_id, alignment;
+    unsigned int file_id;
     const char *salt;
     struct journal_scan scan = {0};
     struct journal_walk walk;
@@ -91,11 +91,10 @@ PyObject *binlog_scan_journal_columns(PyObject *module, PyObject *args)
     PyObject *all = NULL;
 
     (void)module;
-    if (!PyArg_ParseTuple(args, "OnIy#pIn:scan_journal_columns", &data, &start, &file_id, &salt, &salt_bytes, &scan.old,
-                          &alignment, &count_max))
+    if (!PyArg_ParseTuple(args, "OnIy#pn:scan_journal_columns", &data, &start, &file_id, &salt, &salt_bytes, &scan.old, &count_max))
         return NULL;
     if (journal_walk_begin(&walk, start) == 0 &&
-        journal_scan_begin(&scan, &buffer, data, file_id, salt, salt_bytes, alignment) == 0) {
+        journal_scan_begin(&scan, &buffer, data, file_id, salt, salt_bytes) == 0) {
         /* No record is smaller than that, so there is room for all. */
         Py_ssize_t room = buffer.len / JOURNAL_DELETE_BYTES + 1;
         count_max = count_max < 0 ? 0 : count_max > room ? room : count_max;

@@ -138,17 +138,12 @@ static enum health look(const struct journal_scan *scan, size_t offset, struct j
 }
 
 int journal_scan_begin(struct journal_scan *scan, Py_buffer *buffer, PyObject *data, unsigned int file_id, const char *salt,
-                       Py_ssize_t salt_bytes, unsigned int alignment)
+                       Py_ssize_t salt_bytes)
 {
     if (PyObject_GetBuffer(data, buffer, salt_bytes ? PyBUF_WRITABLE : PyBUF_SIMPLE) != 0)
         return -1;
-    if (alignment == 0) {
-        PyErr_SetString(PyExc_ValueError, "an alignment is 1 at least");
-        return -1;
-    }
     scan->data = buffer->buf;
     scan->stop = (size_t)buffer->len;
-    scan->alignment = alignment;
     return journal_use(&scan->use, file_id, salt, salt_bytes);
 }
 

@@ -99,7 +99,7 @@ static long long go_through(const struct journal_scan *scan, struct journal_walk
     return more < 0 || end_run(load) != 0 ? -1 : count;
 }
 
-/* load_journal(data, start, file_id, salt, old, alignment, record_type, number): as scan_journal without `few`, but that
+/* load_journal(data, start, file_id, salt, old, record_type, number): as scan_journal without `few`, but that
  * adds which lie one behind the other, with different ids, come as one tuple of three: a dict of the file's number << 32
  * | the bytes that the record takes, by ids; a list of `record_type`, a named tuple of id, user's type, body and False;
  * and how many bytes they take together. */
@@ -108,7 +108,7 @@ PyObject *binlog_load_journal(PyObject *module, PyObject *args)
     PyObject *data;
     Py_buffer buffer = {0};
     Py_ssize_t start, salt_bytes;
-    unsigned int file_id, alignment;
+    unsigned int file_id;
     const char *salt;
     struct journal_scan scan = {0};
     struct journal_walk walk;
@@ -117,14 +117,13 @@ PyObject *binlog_load_journal(PyObject *module, PyObject *args)
     long long count = -1;
 
     (void)module;
-    if (!PyArg_ParseTuple(args, "OnIy#pIO!L:load_journal", &data, &start, &file_id, &salt, &salt_bytes, &scan.old,
-                          &alignment, &PyType_Type, &load.type, &load.number))
+    if (!PyArg_ParseTuple(args, "OnIy#pO!L:load_journal", &data, &start, &file_id, &salt, &salt_bytes, &scan.old, &PyType_Type, &load.type, &load.number))
         return NULL;
     load.items = PyList_New(0);
     if (!PyType_IsSubtype(load.type, &PyTuple_Type) || load.number < 0 || load.number > INT32_MAX)
         PyErr_SetString(PyExc_ValueError, "records become named tuples, of a file with a number of 31 bits");
     if (journal_walk_begin(&walk, start) == 0 && load.items && !PyErr_Occurred() &&
-        journal_scan_begin(&scan, &buffer, data, file_id, salt, salt_bytes, alignment) == 0)
+        journal_scan_begin(&scan, &buffer, data, file_id, salt, salt_bytes) == 0)
         count = go_through(&scan, &walk, &load);
     if (count >= 0)
         all = Py_BuildValue("(OLnOO)", load.items, count, (Py_ssize_t)walk.end, walk.gaps, walk.doubts);

@@ -18,6 +18,7 @@ int journal_use(struct journal_use *use, unsigned int file_id, const char *salt,
     }
     use->file_id = file_id;
     use->salt = salt_bytes ? (const uint8_t *)salt : NULL;
+    use->salt_crc = binlog_crc32c(0, (const uint8_t *)salt, (size_t)salt_bytes);
     return 0;
 }
 
@@ -71,7 +72,7 @@ static uint8_t *put_fragments(uint8_t *to, const struct journal_use *use, uint64
                               (uint64_t)record->counts_bytes};
 
     put_data_head(head, record);
-    return journal_put_fragments(to, use->salt, at, record->kind, data, bytes);
+    return journal_put_fragments(to, use, at, record->kind, data, bytes);
 }
 
 /* The fields before the body; where they end. */

@@ -35,7 +35,7 @@ static long long go_through(const struct journal_scan *scan, int few, struct jou
     return more < 0 ? -1 : count;
 }
 
-/* scan_journal(data, start, file_id, salt, old, alignment, few): all records that `data`, all of a file, has from `start`
+/* scan_journal(data, start, file_id, salt, old, few): all records that `data`, all of a file, has from `start`
  * on, as tuples of kind, offset, end, transaction, id, user's type, body and counts; how many there are; where the last
  * one ends; the gaps before it, as pairs; and the offsets at which something only begins as a record, a thousand of them
  * at most.  In our layout `data` is written to: what the fragments of a record hold is moved together.
@@ -45,21 +45,20 @@ PyObject *binlog_scan_journal(PyObject *module, PyObject *args)
     PyObject *data;
     Py_buffer buffer = {0};
     Py_ssize_t start, salt_bytes;
-    unsigned int file_id, alignment;
+    unsigned int file_id;
     const char *salt;
     int few;
     struct journal_scan scan = {0};
     PyObject *all = NULL;
 
     (void)module;
-    if (!PyArg_ParseTuple(args, "OnIy#pIp:scan_journal", &data, &start, &file_id, &salt, &salt_bytes, &scan.old, &alignment,
-                          &few))
+    if (!PyArg_ParseTuple(args, "OnIy#pp:scan_journal", &data, &start, &file_id, &salt, &salt_bytes, &scan.old, &few))
         return NULL;
     struct journal_walk walk;
     PyObject *records = PyList_New(0);
     long long count = -1;
     if (journal_walk_begin(&walk, start) == 0 && records &&
-        journal_scan_begin(&scan, &buffer, data, file_id, salt, salt_bytes, alignment) == 0)
+        journal_scan_begin(&scan, &buffer, data, file_id, salt, salt_bytes) == 0)
         count = go_through(&scan, few, &walk, records);
     if (count >= 0)
         all = Py_BuildValue("(OLnOO)", records, count, (Py_ssize_t)walk.end, walk.gaps, walk.doubts);

@@ -155,9 +155,8 @@ class Appender:
         return file, self._end - start
 
     def _place(self, file: JournalFile) -> int:
-        """Where what is written next begins.  Our own first record follows the header at once."""
-        is_first = file.header.layout is JournalLayout.NATIVE and not self._record_count
-        return self._end if is_first else aligned(self._end, self._alignment)
+        """Where what is written next begins; in our own layout nothing is aligned."""
+        return self._end if file.header.layout is JournalLayout.NATIVE else aligned(self._end, self._alignment)
 
     def _fits(self, file: JournalFile, size: int) -> bool:
         return record_end(self.at, size, file.header.layout) <= file.file_bytes
@@ -322,7 +321,7 @@ class Appender:
             if used:
                 end = stop = offset + used
                 if file.header.layout is JournalLayout.NATIVE:
-                    end = zeros_end(file.header.next_place(stop), file.file_bytes)
+                    end = zeros_end(stop, file.file_bytes)
                 zeros = bytes(end - stop)
                 data[used : used + len(zeros)] = zeros
                 file.write(memoryview(data)[: used + len(zeros)], offset)

@@ -13,7 +13,17 @@ from binlog.journal.survey import FilePart
 from binlog.storage.files import open_directory, open_file, read_at
 from binlog.storage.journal_columns import gather_bodies, scan_columns
 
-_COLUMNS = ("offset", "record_bytes", "tx_id", "record_id", "body_offset", "body_bytes", "counts_bytes", "kind", "user_type")
+_COLUMNS = (
+    "offset",
+    "record_bytes",
+    "tx_id",
+    "record_id",
+    "body_offset",
+    "body_bytes",
+    "counts_bytes",
+    "kind",
+    "user_type",
+)
 
 
 class JournalColumns:

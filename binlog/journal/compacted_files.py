@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from binlog.format.crc import crc32c
 from binlog.format.journal.block import fragment_place, fragments_end
-from binlog.format.journal.file_header import JOURNAL_END, FileHeader, aligned
+from binlog.format.journal.file_header import JOURNAL_END, FileHeader
 from binlog.format.journal.names import COMPACTED_END
 from binlog.format.journal.record import pack_counts
 from binlog.journal.files import JournalFiles
@@ -43,7 +43,6 @@ def write_files(
     first = files.layout.header_bytes
     largest = max((fragments_end(first, piece.bytes) for piece in pieces), default=0)
     file_bytes = max(options.file_bytes, largest, *(file.file_bytes for file in run))
-    file_bytes = aligned(file_bytes, options.alignment)
     parts = divide(pieces, first, file_bytes)
     if parts is None or not len(parts) < len(run):
         return None
@@ -62,7 +61,7 @@ def write_files(
 def _new_file(files: JournalFiles, options: JournalOptions, source: JournalFile, file_bytes: int) -> JournalFile:
     """The one that takes the place of another."""
     ids = files.record_id_in_header
-    header = source.header._replace(salt=os.urandom(8), alignment=options.alignment, record_id_max=ids)
+    header = source.header._replace(salt=os.urandom(8), record_id_max=ids)
     return JournalFile(files.folder, files.directory_fd, source.name, header, file_bytes)
 
 

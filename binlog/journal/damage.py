@@ -1,9 +1,8 @@
 """What is wrong with the records of one file, as far as the file itself shows it.
 
-In our layout nothing but zeros lies between two records: up to the next multiple of the alignment, and where no head fits
-in the rest of a block.  Zeros follow the last record too, and a file that the journal has gone on from says where its
-records end.  So every flipped bit of a record shows.  In JBoss Messaging's layouts a check that does not hold is all that
-can be seen.
+In our layout records follow one another, with zeros between if no head fits in the rest of a block.  Zeros follow the
+last record too, and a file that the journal has gone on from says where its records end.  So every flipped bit of a
+record shows.  In JBoss Messaging's layouts a check that does not hold is all that can be seen.
 """
 
 from __future__ import annotations
@@ -65,15 +64,13 @@ def file_problems(path: str, header: FileHeader, data: bytes, scan: Scanned) -> 
 
 def size_problems(path: str, header: FileHeader, file_bytes: int) -> Iterator[Problem]:
     """That a file has a size which none has: it was cut, and maybe where no record lies that would show it."""
-    if header.layout is not JournalLayout.NATIVE:
-        return
-    if file_bytes < FILE_BYTES_MIN or file_bytes % header.alignment:
-        text = f"it has {file_bytes} bytes, which is no size of a file with an alignment of {header.alignment}"
+    if header.layout is JournalLayout.NATIVE and file_bytes < FILE_BYTES_MIN:
+        text = f"it has {file_bytes} bytes, and no file of ours has fewer than {FILE_BYTES_MIN}"
         yield Problem(path, 0, "file_bytes", text)
 
 
 def has_begun(header: FileHeader, data: bytes, scan: Scanned) -> bool:
-    """Whether this use of a file may have written to it: it has a record, or something lies where the first one would."""
+    """Whether this use of a file may have written to it: it has a record, or something is where the first one goes."""
     if scan.record_count:
         return True
     if header.layout is not JournalLayout.NATIVE:
@@ -92,8 +89,7 @@ def _cut_short(scan: Scanned) -> int | None:
 
 def tail_offset(data: bytes, end: int, header: FileHeader) -> int | None:
     """Where something lies behind the last record, which ends at `end`, in place of zeros; in our layout."""
-    is_first = end == header.layout.header_bytes
-    place = fragment_place(end if is_first else header.next_place(end))
+    place = fragment_place(end)
     if any(data[end:place]):
         return end
     return place if any(data[place : place + HEAD_BYTES]) else None
@@ -103,12 +99,15 @@ def is_cut(data: bytes, at: int, header: FileHeader) -> bool:
     """Whether the record at an offset, the last of its file, may be one whose process ended while it was written.
 
     Then the rest of it is what was there before; a write that is cut short in memory ends where a sector does, too.
-    Not so if it lies in one sector, or seems to be there up to its end: that was written, and damaged later.
+    Not so if it lies in one sector, seems to be there up to its end, or has a head that is sound but for one bit: that
+    was written, and damaged later.
     """
     sector_end = at - at % SECTOR_BYTES + SECTOR_BYTES
     if header.layout is not JournalLayout.NATIVE:
         said = said_end(data, at, header)
         return (at + _HEAD_BYTES_MIN if said is None else said) > sector_end
+    if fragment_at(data, at, header.salt) is None and _is_one_bit_off(data, at, header):
+        return False
     end = at + HEAD_BYTES
     while (found := fragment_at(data, at, header.salt)) is not None:
         end = at + HEAD_BYTES + found["data_bytes"]
@@ -118,6 +117,16 @@ def is_cut(data: bytes, at: int, header: FileHeader) -> bool:
     last_sector = max((end - 1) // SECTOR_BYTES * SECTOR_BYTES, sector_end)
     is_whole = any(data[last_sector:end]) and not any(data[end : fragment_place(end) + HEAD_BYTES])
     return not is_whole
+
+
+def _is_one_bit_off(data: bytes, at: int, header: FileHeader) -> bool:
+    head = bytearray(data[at : at + HEAD_BYTES])
+    for bit in range(8 * len(head)):
+        head[bit // 8] ^= 1 << bit % 8
+        if fragment_at(data[:at] + head + data[at + HEAD_BYTES :], at, header.salt) is not None:
+            return True
+        head[bit // 8] ^= 1 << bit % 8
+    return False
 
 
 def _is_hole(data: bytes, start: int, stop: int, header: FileHeader, doubts: Sequence[int]) -> bool:
@@ -136,5 +145,4 @@ def _is_hole(data: bytes, start: int, stop: int, header: FileHeader, doubts: Seq
 def _is_padding(data: bytes, start: int, stop: int, header: FileHeader) -> bool:
     if header.layout is not JournalLayout.NATIVE:
         return not data[start:stop].strip(b"\0J")
-    places = (fragment_place(start), fragment_place(header.next_place(start)))
-    return stop in places and not any(data[start:stop])
+    return stop == fragment_place(start) and not any(data[start:stop])

@@ -72,7 +72,7 @@ class JournalFiles:
             self.ahead = self._make()
             return
         file = self.free[0]
-        if file.header.file_id <= self._last_id or file.header.alignment != self._header_alignment:
+        if file.header.file_id <= self._last_id:
             file = file.renew(self._header())
         file.open()
         self.free.popleft()
@@ -156,10 +156,6 @@ class JournalFiles:
         return min(self.record_id_max(), _RECORD_ID_MAX) if self.layout is JournalLayout.NATIVE else 0
 
     @property
-    def _header_alignment(self) -> int:
-        return self._options.alignment if self.layout is JournalLayout.NATIVE else 1
-
-    @property
     def _last_id(self) -> int:
         """The largest id of a file that has been in use."""
         return max((file.header.file_id for file in self), default=0)
@@ -169,9 +165,7 @@ class JournalFiles:
             raise FullError(f"{self.folder}: there are no more ids for files", limit=_JBM_ID_MAX)
         self.id_max += 1
         salt = os.urandom(_SALT_BYTES) if self.layout is JournalLayout.NATIVE else b""
-        return FileHeader(
-            self.layout, self.id_max, salt, self._header_alignment, time.time_ns(), self.record_id_in_header
-        )
+        return FileHeader(self.layout, self.id_max, salt, time.time_ns(), self.record_id_in_header)
 
     def _keep_ids(self) -> None:
         """Write the largest id into a header that stays: the file that goes may have the last record that tells it."""

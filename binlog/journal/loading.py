@@ -152,7 +152,7 @@ class Loading:
             return
         stop = read.end
         if file.header.layout is JournalLayout.NATIVE:
-            stop = zeros_end(file.header.next_place(read.end), file.file_bytes)
+            stop = zeros_end(read.end, file.file_bytes)
         if read.problems:
             self._problems += read.problems
             stop = max(stop, self._set_tail_aside(read))
@@ -164,9 +164,7 @@ class Loading:
 
     def _fits(self, read: _Read) -> bool:
         """Whether others may be put behind a file's records."""
-        header = read.file.header
-        is_aligned = header.alignment == self._options.alignment or header.layout is not JournalLayout.NATIVE
-        return is_aligned and not read.is_ended and all(problem.rule == "tail" for problem in read.problems)
+        return not read.is_ended and all(problem.rule == "tail" for problem in read.problems)
 
     def _write_again(self, file: JournalFile, end: int) -> None:
         """Put what is told on the disk, for it is as good as acknowledged.

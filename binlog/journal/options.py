@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-from binlog.format.journal.file_header import is_alignment, JournalLayout
+from binlog.format.journal.file_header import ALIGNMENT_MAX, JournalLayout
 from binlog.format.journal.names import JournalNames
 from binlog.format.values import settle
 
@@ -31,8 +31,8 @@ class JournalOptions:
     file_bytes: of a new file.  files_min: there are always so many.  pool_files: dead files are kept for reuse while
     there are fewer files than that; None for all.
     prefix, extension: of the files' names.  layout: of a new journal ours, of an old one what its files say; the oldest
-    one is only read, and must be named.  alignment: what is written together begins at a multiple of so many bytes, a
-    power of two up to 32,768, of which two fit in a file.
+    one is only read, and must be named.  alignment: in JBoss Messaging's layouts, what is written together begins at a
+    multiple of so many bytes, of which two fit in a file.
     buffer_bytes: so much is handed to the kernel at once; flush_seconds: what nobody waits for is after so long.
     compact_files_min, compact_ratio: files are compacted from so many on, where less than that part of them is alive;
     0 files for never.
@@ -55,8 +55,7 @@ class JournalOptions:
         settle(self, layout=JournalLayout)
         wrong = {
             "file_bytes": self.file_bytes < FILE_BYTES_MIN or self.file_bytes >= 1 << 31,
-            "alignment": not is_alignment(self.alignment)
-            or self.alignment > self.file_bytes // 2
+            "alignment": not 1 <= self.alignment <= min(ALIGNMENT_MAX, self.file_bytes // 2)
             or bool(self.file_bytes % self.alignment),
             "files_min": self.files_min < 2,
             "pool_files": self.pool_files is not None and self.pool_files < 0,

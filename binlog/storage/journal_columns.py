@@ -18,7 +18,8 @@ _RECORDS_AT_ONCE = 1 << 16
 class ColumnScan:
     """Some records of a file, in the order in which they lie, a value of each column for each; and what lies between.
 
-    offset, record_bytes, tx_id, record_id, body_offset: int64.  body_bytes, counts_bytes: int32.  kind, user_type: a byte.
+    offset, record_bytes, tx_id, record_id, body_offset: int64.  body_bytes, counts_bytes: int32.  kind, user_type: a
+    byte.
     data: where the bodies are.  The counts of a COMMIT or PREPARE follow its body.
     end: where the last one ends.  gaps, doubts: as Scan has them, met on the way to the last one, or behind it where
     these are the last of the file.
@@ -40,16 +41,14 @@ class ColumnScan:
     doubts: list[int]
 
 
-def scan_columns(
-    data: bytes, header: FileHeader, *, count_max: int = _RECORDS_AT_ONCE
-) -> Iterator[ColumnScan]:
+def scan_columns(data: bytes, header: FileHeader, *, count_max: int = _RECORDS_AT_ONCE) -> Iterator[ColumnScan]:
     """All records of a file that begins with `data`, up to so many at a time; the last ones may be none."""
     data_to_scan = to_scan(data, header)
     old = header.layout is JournalLayout.JBM_2008_07
     end = header.layout.header_bytes
     while True:
         count, columns, end, gaps, doubts = scan_journal_columns(
-            data_to_scan, end, header.record_id, header.salt, old, header.alignment, count_max
+            data_to_scan, end, header.record_id, header.salt, old, count_max
         )
         yield ColumnScan(data_to_scan, count, *columns, end, gaps, doubts)
         if count < count_max:

@@ -64,8 +64,8 @@ class Scan(NamedTuple):
 
     records: in the order in which they lie.  record_count: of them, also of those that were not asked for.
     end: where the last one ends.  gaps: what is no record before that, as pairs of offsets.
-    doubts: in JBoss Messaging's layouts where something begins as a record of this use of the file, and goes on as none;
-    a thousand at most.
+    doubts: in JBoss Messaging's layouts where something begins as a record of this use of the file, and goes on as
+    none; a thousand at most.
     """
 
     records: list[Scanned]
@@ -86,19 +86,15 @@ class LoadScan(NamedTuple):
 
 
 def to_scan(data: bytes, header: FileHeader) -> bytes | bytearray:
-    """A file's bytes, to be scanned once: in our layout a copy, in which what is in several fragments is moved together."""
+    """A file's bytes, to be scanned once: in our layout a copy, in which a record's fragments are moved together."""
     return bytearray(data) if header.layout is JournalLayout.NATIVE else data
 
 
 def scan_records(data: bytes, header: FileHeader, *, transactions_only: bool = False) -> Scan:
     """All records of a file which has just `data`; those outside of transactions are only counted where told so."""
     old = header.layout is JournalLayout.JBM_2008_07
-    start, alignment = header.layout.header_bytes, header.alignment
-    return Scan(
-        *scan_journal(
-            to_scan(data, header), start, header.record_id, header.salt, old, alignment, transactions_only
-        )
-    )
+    start = header.layout.header_bytes
+    return Scan(*scan_journal(to_scan(data, header), start, header.record_id, header.salt, old, transactions_only))
 
 
 def load_records(data: bytes, header: FileHeader, record_type: type[tuple[Any, ...]], number: int) -> LoadScan:
@@ -107,9 +103,7 @@ def load_records(data: bytes, header: FileHeader, record_type: type[tuple[Any, .
     record_type: a named tuple of id, user's type, body and False, of which each ADD becomes one.  number: of the file.
     """
     old = header.layout is JournalLayout.JBM_2008_07
-    start, alignment = header.layout.header_bytes, header.alignment
+    start = header.layout.header_bytes
     return LoadScan(
-        *load_journal(
-            to_scan(data, header), start, header.record_id, header.salt, old, alignment, record_type, number
-        )
+        *load_journal(to_scan(data, header), start, header.record_id, header.salt, old, record_type, number)
     )

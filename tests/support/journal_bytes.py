@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from binlog.format.journal.block import fragment_place
-from binlog.format.journal.file_header import FileHeader, JournalLayout, aligned
+from binlog.format.journal.file_header import FileHeader, JournalLayout
 from binlog.format.journal.record import JournalRecord, Kind, pack_record
 from binlog.journal.record import Record
 from binlog.storage.journal_columns import scan_columns
@@ -21,15 +21,11 @@ def found_places(data: bytes, header: FileHeader) -> list[int]:
     return places
 
 
-def file_of(
-    header: FileHeader, records: list[JournalRecord], *, grouped: frozenset[int] = frozenset()
-) -> tuple[bytearray, list[tuple[int, int]]]:
-    """A file of some records, and where these lie; grouped: those that are written together with the one before."""
+def file_of(header: FileHeader, records: list[JournalRecord]) -> tuple[bytearray, list[tuple[int, int]]]:
+    """A file of some records, and where these lie."""
     data = bytearray(header.pack())
     places = []
-    for number, record in enumerate(records):
-        if number not in grouped and number:
-            data += bytes(aligned(len(data), header.alignment) - len(data))
+    for record in records:
         packed = pack_record(record, header, len(data))
         start = fragment_place(len(data)) if header.layout is JournalLayout.NATIVE else len(data)
         data += packed
@@ -37,9 +33,7 @@ def file_of(
     return data, places
 
 
-def file_of_adds(
-    header: FileHeader, bodies: list[bytes], *, grouped: frozenset[int] = frozenset()
-) -> tuple[bytearray, list[tuple[int, int]]]:
+def file_of_adds(header: FileHeader, bodies: list[bytes]) -> tuple[bytearray, list[tuple[int, int]]]:
     """The same of adds, whose ids are their numbers."""
     records = [JournalRecord(Kind.ADD, 0, number, 1, body) for number, body in enumerate(bodies)]
-    return file_of(header, records, grouped=grouped)
+    return file_of(header, records)

@@ -1,12 +1,12 @@
 """A journal's file in our layout: blocks, and in them fragments of records.
 
 Blocks begin at multiples of BLOCK_BYTES of the file, so the first one has the file's header in it.  A record is one
-fragment, or several if it does not fit in the rest of its block.  No fragment begins where a block, after a head, would
-have no byte left; zeros are there, and the next fragment begins with the next block.
+fragment, or several if it does not fit in the rest of its block.  No fragment begins where its head would fill the
+rest of a block: zeros are there, and the fragment begins with the next block.
 
-A head has a CRC of its own, with the salt of the file's use and its offset in the file.  Only heads that a writer of the
-journal put there have it, so no byte of a body is ever taken for one: readers look for heads where the last fragment
-ended, and where blocks begin.
+A head has a CRC of its own, with the salt of the file's use and its offset in the file.  Only the journal writes such
+heads, so no byte of a body is ever taken for one: readers look for heads where the last fragment ended, and where
+blocks begin.
 """
 
 from __future__ import annotations

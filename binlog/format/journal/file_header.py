@@ -18,6 +18,7 @@ from binlog.format.layout import Field, Layout
 
 VERSION = 2
 _MAGIC = b"BINLOGJL"
+ALIGNMENT_MAX = 1 << 16
 # What reaches a disk whole, or not at all.
 SECTOR_BYTES = 512
 
@@ -28,7 +29,7 @@ JOURNAL_HEADER = Layout(
     fields=(
         Field("magic", "bytes:8", "`BINLOGJL`", const=_MAGIC),
         Field("version", "u32", "a reader refuses a version it does not know", const=VERSION),
-        Field("alignment", "u32", "a power of two; what is written together begins at a multiple of it"),
+        Field("block_bytes", "u32", "a reader refuses another size of blocks", const=BLOCK_BYTES),
         Field("file_id", "u64", "of this use of the file"),
         Field("salt", "bytes:8", "of this use, at random; goes into the CRC of each head"),
         Field("began_ns", "u64", "when this use began, nanoseconds since 1970 UTC"),
@@ -77,7 +78,7 @@ class JournalLayout(enum.Enum):
 
     @property
     def header_bytes(self) -> int:
-        """What lies before the first record, where nothing is aligned."""
+        """What comes before the first record, if nothing is aligned."""
         return JOURNAL_END.end if self is JournalLayout.NATIVE else JBM_HEADER.size
 
     @property
@@ -96,7 +97,6 @@ class FileHeader(NamedTuple):
     layout: JournalLayout
     file_id: int
     salt: bytes = b""
-    alignment: int = 1
     began_ns: int = 0
     record_id_max: int = 0
 
@@ -105,15 +105,11 @@ class FileHeader(NamedTuple):
         """The id as the file's records have it."""
         return self.file_id & 0xFFFFFFFF
 
-    def next_place(self, end: int) -> int:
-        """Where the next write begins, behind records that end at `end`; there are some."""
-        return aligned(end, self.alignment)
-
     def pack(self) -> bytes:
         """The header as it lies in the file, with room for where the records end."""
         if self.layout is not JournalLayout.NATIVE:
             return JBM_HEADER.pack({"file_id": self.file_id})
-        values = {name: getattr(self, name) for name in ("alignment", "file_id", "salt", "began_ns", "record_id_max")}
+        values = {name: getattr(self, name) for name in ("file_id", "salt", "began_ns", "record_id_max")}
         crc = crc32c(JOURNAL_HEADER.pack({**values, "crc": 0})[:_CRC_AT])
         return JOURNAL_HEADER.pack({**values, "crc": crc}) + bytes(JOURNAL_END.size)
 
@@ -167,9 +163,9 @@ def parse_file_header(data: bytes, path: str, layout: JournalLayout | None = Non
         raise VersionError(
             f"{path}: version {found['version']}; {VERSION} is known", found=found["version"], known=(VERSION,)
         )
-    if not is_alignment(found["alignment"]):
-        raise CorruptError(path, 0, "alignment", f"nothing is aligned to {found['alignment']} bytes")
-    values = [found[name] for name in ("file_id", "salt", "alignment", "began_ns", "record_id_max")]
+    if found["block_bytes"] != BLOCK_BYTES:
+        raise CorruptError(path, 0, "block_bytes", f"blocks of {found['block_bytes']} bytes; {BLOCK_BYTES} are known")
+    values = [found[name] for name in ("file_id", "salt", "began_ns", "record_id_max")]
     return FileHeader(JournalLayout.NATIVE, *values)
 
 
@@ -182,8 +178,3 @@ def _jbm_header(data: bytes, path: str, layout: JournalLayout) -> FileHeader:
 def aligned(offset: int, alignment: int) -> int:
     """The first multiple of an alignment that is not before an offset."""
     return -(-offset // alignment) * alignment
-
-
-def is_alignment(number: int) -> bool:
-    """Whether it is one that a file may have: blocks begin at multiples of it."""
-    return 1 <= number <= BLOCK_BYTES and BLOCK_BYTES % number == 0

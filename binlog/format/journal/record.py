@@ -210,9 +210,7 @@ def said_end(data: bytes, at: int, header: FileHeader) -> int | None:
         return None
 
 
-def _parse_head(
-    data: bytes, at: int, header: FileHeader, path: str
-) -> tuple[Kind, dict[str, Any], int, int, int]:
+def _parse_head(data: bytes, at: int, header: FileHeader, path: str) -> tuple[Kind, dict[str, Any], int, int, int]:
     """The kind, the fields before the body, where that begins, how long it is, and where the record ends."""
     old = header.layout is JournalLayout.JBM_2008_07
     number = data[at] if at < len(data) else 0

@@ -1,10 +1,11 @@
-"""How the journals are kept that are to break: in files so small that some ten records fill one."""
+"""How the journals are kept that are to break: in files so small that some ten records fill one, but for `blocks`."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
 
+from binlog.format.journal.block import BLOCK_BYTES
 from binlog.format.journal.file_header import JournalLayout
 from binlog.journal.options import JournalOptions
 
@@ -12,13 +13,13 @@ _SMALL = JournalOptions(file_bytes=2048, buffer_bytes=1024, flush_seconds=0.002,
 
 OPTIONS: dict[str, JournalOptions] = {
     "native": _SMALL,
-    "aligned": replace(_SMALL, file_bytes=4096, alignment=512),
+    "blocks": replace(_SMALL, file_bytes=3 * BLOCK_BYTES, buffer_bytes=1 << 16),
     "tiny": replace(_SMALL, file_bytes=1024, buffer_bytes=600, pool_files=3),
     "jbm": replace(_SMALL, file_bytes=2560, layout=JournalLayout.JBM),
 }
 """By name; no two have files as long as each other's."""
 
-NATIVE = ("native", "aligned", "tiny")
+NATIVE = ("native", "blocks", "tiny")
 
 
 def kept_as(path: Path) -> JournalOptions:

@@ -15,7 +15,6 @@ from binlog.format.journal.file_header import JournalLayout
 from binlog.format.journal.names import COMPACTED_END, CONTROL_FILE
 from binlog.format.journal.record import Kind
 from binlog.journal import compaction
-from binlog.journal.check import check_journal
 from binlog.journal.control_file import FileMoves, write_control
 from binlog.journal.journal import Journal
 from binlog.journal.options import JournalOptions, Sync
@@ -160,20 +159,6 @@ def test_a_journal_goes_on_with_files_of_another_size(
     assert {record.record_id for record in loaded.records} >= {-1, -2, -3}
     assert (loaded.problems, loaded.failed) == ([], [])
     assert reload(tmp_path, old).records == loaded.records
-
-
-@pytest.mark.parametrize("file_bytes", [1500, 1024])
-def test_files_written_anew_with_another_alignment_have_a_size_of_it(tmp_path: Path, file_bytes: int) -> None:
-    with journal(tmp_path, replace(SMALL, file_bytes=file_bytes)) as (opened, _):
-        opened.append_add(1000, 1, bytes(900))
-        _fill_more(opened, 0)
-    aligned = replace(SMALL, file_bytes=1024, alignment=512)
-    with journal(tmp_path, aligned) as (opened, _):
-        assert opened.compact() > 0
-    assert {file.stat().st_size % 512 for file in files(tmp_path) if header_of(file).alignment == 512} == {0}
-    assert check_journal(tmp_path) == []
-    loaded = reload(tmp_path, aligned)
-    assert (ids(loaded), loaded.problems) == ([1000, 0], [])
 
 
 def _fill_more(opened: Journal, first: int) -> None:

@@ -124,7 +124,7 @@ for number in range(5):
     journal.append_add(number, 1, bytes(100))
 journal.append_add_tx(77, 100, 1, b"")
 resource.setrlimit(resource.RLIMIT_FSIZE, (900, resource.RLIM_INFINITY))
-future = journal.append_add(5, 1, bytes(400), sync=Sync.FUTURE)
+future = journal.append_add(5, 1, b"x" * 400, sync=Sync.FUTURE)
 print(type(future.exception(30)).__name__)
 for call in (
     lambda: journal.append_add(6, 1, b""),

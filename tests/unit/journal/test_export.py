@@ -85,10 +85,10 @@ def test_lines_are_json_of_ascii_with_all_that_a_record_has(tmp_path: Path) -> N
     lies = {"file": "journal-1.jnl", "file_id": 1}
     assert records == [
         {"kind": "add", "state": "live", "id": -3, "user_type": 255, "data": "/wBib2R5", **lies, "offset": 88},
-        {"kind": "delete_tx", "state": "prepared", "transaction": 7, "id": -3, "data": "d2h5", **lies, "offset": 116},
+        {"kind": "delete_tx", "state": "prepared", "transaction": 7, "id": -3, "data": "d2h5", **lies, "offset": 115},
         {
             "kind": "prepare", "state": "prepared", "transaction": 7, "data": "w7w=", "counts": [[1, 1]], **lies,
-            "offset": 148,
+            "offset": 146,
         },
     ]  # fmt: skip
 

@@ -1,15 +1,21 @@
-"""Files that the journal of JBoss Messaging wrote, byte for byte: ours writes the same, and loads them."""
+"""Files byte for byte: those of JBoss Messaging's journal, and of our own layout."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
 
-from binlog.format.journal.file_header import JournalLayout
+import pytest
+
+from binlog.errors import VersionError
+from binlog.format.crc import crc32c
+from binlog.format.journal.file_header import FileHeader, JournalLayout, parse_file_header
+from binlog.format.journal.record import pack_record
 from binlog.journal.check import check_journal
 from binlog.journal.record import Deleted, Loaded, Record, TransactionContent
+from binlog.storage.journal_records import scan_records
 from tests.support.journals import SMALL, journal, reload
-from tests.unit.format.journal.test_record import FIRST_FILE, ID, SECOND_FILE
+from tests.unit.format.journal.test_record import FIRST_FILE, FIRST_RECORDS, ID, SECOND_FILE, SECOND_RECORDS
 
 _OPTIONS = replace(SMALL, layout=JournalLayout.JBM, file_bytes=1024)
 _FILES = {
@@ -60,3 +66,42 @@ def test_what_was_written_there_is_loaded_and_gone_on_with(tmp_path: Path) -> No
     assert reload(tmp_path) == _LOADED._replace(
         records=[record for record in _LOADED.records if record.record_id == ID], prepared=[]
     )
+
+
+# Version 2 of our layout: a header, then the records of both files above, a fragment each.
+_OURS = """
+    42494e4c4f474a4c 00000002 00008000 0000000000000007 73616c7473616c74 00000000075bcd15 0000000000000066
+    000000000000000000000000 c7486997 000000000000000000000000000000000000000000000000
+    e57728c8 761ac36a 000d 01 0b 0102030405060708 07 41414141
+    98943996 2cb9f8ad 000b 01 0c 0102030405060708 08 4242
+    c50d2403 fc3c345a 0014 01 0d 0000000000000055 0000000000000021 09 434343
+    c5d2b878 ae55173f 0012 01 0e 0000000000000055 0102030405060708 0a 44
+    49f81fa0 7262cd49 0012 01 0d 0000000000000055 0000000000000022 09 45
+    9b00688f b2257552 001c 01 12 0000000000000055 00000002 00000001 00000002 00000002 00000001
+    53a7d082 e1b3eda1 0012 01 0f 0000000000000066 0000000000000021 7878
+    84e1a0c5 9a91869d 0017 01 11 0000000000000066 00000001 584944 00000002 00000001
+    548b9f10 0ed8399c 0012 01 0d 0000000000000077 0000000000000030 01 5a
+    19215464 297a826c 0008 01 13 0000000000000077
+    0e5b35f2 4dae4ca3 0008 01 10 0000000000000022
+"""
+
+
+def test_our_layout_is_written_and_read_as_it_always_was() -> None:
+    golden = bytes.fromhex(_OURS)
+    header = FileHeader(JournalLayout.NATIVE, 7, b"saltsalt", 123456789, 0x66)
+    assert parse_file_header(golden, "a file") == header
+    data = header.pack()
+    for record in (*FIRST_RECORDS, *SECOND_RECORDS):
+        data += pack_record(record, header, len(data))
+    assert data == golden
+    scan = scan_records(golden + bytes(100), header)
+    assert (scan.record_count, scan.end, scan.gaps) == (11, len(golden), [])
+
+
+def test_version_1_of_our_layout_is_refused_by_name(tmp_path: Path) -> None:
+    data = bytearray(bytes.fromhex(_OURS))
+    data[8:12], data[60:64] = (1).to_bytes(4), bytes(4)
+    data[60:64] = crc32c(bytes(data[:60])).to_bytes(4)
+    (tmp_path / "journal-7.jnl").write_bytes(data.ljust(2048, b"\0"))
+    with pytest.raises(VersionError, match="version 1; 2 is known"):
+        reload(tmp_path)

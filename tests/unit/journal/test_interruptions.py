@@ -121,9 +121,7 @@ def _allowed(path: Path, call: Callable[[Journal], None], *, commits: bool | Non
 
 @pytest.mark.slow
 @pytest.mark.parametrize("call", _CALLS)
-def test_wherever_it_comes_the_journal_is_right_or_refuses(
-    tmp_path: Path, call: Callable[[Journal], None]
-) -> None:
+def test_wherever_it_comes_the_journal_is_right_or_refuses(tmp_path: Path, call: Callable[[Journal], None]) -> None:
     commits = call not in (_commit, _roll_back)
     for name in ("used", "left"):
         (tmp_path / name).mkdir()

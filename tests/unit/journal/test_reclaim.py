@@ -299,12 +299,11 @@ def test_an_update_whose_record_is_damaged_is_there_and_told(tmp_path: Path) -> 
     assert reload(tmp_path)[0::4] == ([], [])
 
 
-@pytest.mark.parametrize("alignment", [1, 64, 512, 1024])
 def test_wherever_beginning_another_use_of_a_file_is_cut_short_nothing_of_others_is_lost(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, alignment: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What lies in the dead file belongs to a transaction of which another part is alive, and is counted with it."""
-    options = replace(SMALL, alignment=alignment, file_bytes=4096)
+    options = replace(SMALL, file_bytes=4096)
     write = JournalFile.write
     writes_max = 0
     while True:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from binlog.errors import FullError, NotFoundError, StateError
+from binlog.format.journal.block import HEAD_BYTES
 from binlog.format.journal.file_header import FileHeader, JournalLayout
 from binlog.format.journal.record import JournalRecord, Kind, pack_record, record_bytes, record_end
 from binlog.journal.options import Sync
@@ -152,8 +153,10 @@ def test_numbers_out_of_range_are_refused(tmp_path: Path, wrong: tuple[int, int,
 def test_a_record_of_another_use_of_the_file_is_none(tmp_path: Path, layout: JournalLayout) -> None:
     header = FileHeader(layout, 5, b"saltsalt" if layout is JournalLayout.NATIVE else b"")
     add = JournalRecord(Kind.ADD, 0, 1, 7, b"one")
-    foreign = pack_record(add._replace(record_id=2), header._replace(file_id=4), len(header.pack()))
-    write_file(tmp_path, header, [foreign, add])
+    earlier = header._replace(file_id=4, salt=header.salt[::-1])
+    write_file(
+        tmp_path, header, [add, pack_record(add._replace(record_id=2), earlier, len(pack_record(add, header, 88)) + 88)]
+    )
     assert ids(reload(tmp_path)) == [1]
 
 
@@ -177,7 +180,6 @@ def test_what_a_file_had_before_its_present_use_does_not_come_back(tmp_path: Pat
 _HEAD = record_bytes(Kind.ADD, 0, 0, JournalLayout.JBM) - 4
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize(
     ("at", "data"),
     [
@@ -190,8 +192,8 @@ _HEAD = record_bytes(Kind.ADD, 0, 0, JournalLayout.JBM) - 4
     ],
     ids=["negative", "huge", "large", "check", "kind", "file id"],
 )
-def test_only_the_damaged_record_is_left_out(tmp_path: Path, layout: JournalLayout, at: int, data: bytes) -> None:
-    with journal(tmp_path, replace(SMALL, layout=layout)) as (opened, _):
+def test_only_the_damaged_record_of_jboss_messagings_is_left_out(tmp_path: Path, at: int, data: bytes) -> None:
+    with journal(tmp_path, replace(SMALL, layout=JournalLayout.JBM)) as (opened, _):
         for number in range(5):
             opened.append_add(number, 1, b"abc")
     file = files(tmp_path)[0]
@@ -249,9 +251,8 @@ def test_a_file_that_was_cut_is_read_as_far_as_it_goes(tmp_path: Path, layout: J
     assert loaded.problems
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_records_are_found_whatever_the_alignment(tmp_path: Path, layout: JournalLayout) -> None:
-    options = replace(SMALL, layout=layout, file_bytes=51200)
+def test_records_are_found_whatever_the_alignment(tmp_path: Path) -> None:
+    options = replace(SMALL, layout=JournalLayout.JBM, file_bytes=51200)
     number = 0
     for alignment in (1, 100, 512, 100, 1, 512, 1):
         with journal(tmp_path, replace(options, alignment=alignment)) as (opened, loaded):
@@ -274,7 +275,7 @@ def test_a_record_forged_in_the_body_of_a_damaged_one_is_not_resurrected(tmp_pat
         opened.append_delete(1)
         opened.append_add(2, 1, file.read_bytes()[start:end] * 3)
     outer = records_in(file)[-1]
-    flip(file, outer[1] + 4)
+    flip(file, outer[1] + HEAD_BYTES)
     loaded = reload(tmp_path)
     assert ids(loaded) == []
     assert [problem.rule for problem in loaded.problems] == ["tail"]
@@ -282,12 +283,15 @@ def test_a_record_forged_in_the_body_of_a_damaged_one_is_not_resurrected(tmp_pat
 
 def test_of_very_many_places_that_are_damaged_the_first_are_told_one_by_one(tmp_path: Path) -> None:
     header = FileHeader(JournalLayout.NATIVE, 1, b"saltsalt")
-    items: list[JournalRecord | bytes] = []
-    for number in range(1500):
-        items += [JournalRecord(Kind.ADD, 0, number), b"?"]
-    write_file(tmp_path, header, items, file_bytes=1 << 16)
+    file = write_file(
+        tmp_path, header, [JournalRecord(Kind.ADD, 0, number) for number in range(3000)], file_bytes=1 << 16
+    )
+    data = bytearray(file.read_bytes())
+    for _, start, _, _, number, *_ in records_in(file):
+        data[start + HEAD_BYTES] ^= number % 2
+    file.write_bytes(data)
     loaded = reload(tmp_path, replace(SMALL, file_bytes=1 << 16))
-    assert ids(loaded) == list(range(1500))
+    assert ids(loaded) == list(range(0, 3000, 2))
     gaps = [problem for problem in loaded.problems if problem.rule == "gap"]
     assert len(gaps) == 1001
     assert gaps[-1].text.startswith("499 more")

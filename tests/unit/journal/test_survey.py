@@ -21,7 +21,7 @@ from tests.support.journals import SMALL, files, journal
 from tests.support.plain_journal import Row, plain_rows
 
 _READING = "binlog.journal.inspection.read_seen"
-_WIDTHS = {"kind": "B", "user_type": "B", "state": "B", "body_bytes": "i"}
+_WIDTHS = {"kind": "B", "user_type": "B", "state": "B", "body_bytes": "i", "counts_bytes": "i"}
 
 
 def rows(part: FilePart) -> list[Row]:
@@ -109,7 +109,7 @@ def test_what_is_being_written_is_no_damage_and_what_stays_so_is(
     with journal(tmp_path) as (opened, _):
         opened.append_add(1, 1, b"body")
         [file] = files(tmp_path)[:1]
-        at = 88 + 22 + 4
+        at = 88 + 21 + 4
         half = iter([b"\x0b\0\0", b"\x0b\0\0\0\x01"])
 
         def read_while_written(seen: SeenFile) -> bytes:

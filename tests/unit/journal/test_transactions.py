@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from binlog.errors import NotFoundError, StateError
+from binlog.format.journal.block import HEAD_BYTES
 from binlog.format.journal.file_header import FileHeader, JournalLayout
 from binlog.format.journal.record import JOURNAL_COUNT, JournalRecord, Kind
 from binlog.journal.journal import Journal
@@ -212,7 +213,7 @@ def test_a_damaged_transaction_takes_no_other_with_it(tmp_path: Path) -> None:
         opened.commit(1)
         opened.commit(2)
     file = files(tmp_path)[0]
-    flip(file, next(each[1] for each in records_in(file) if each[4] == 7) + 8)
+    flip(file, next(each[1] for each in records_in(file) if each[4] == 7) + HEAD_BYTES)
     loaded = reload(tmp_path, options)
     assert ids(loaded) == list(range(100, 120))
     assert [each.tx_id for each in loaded.failed] == [1]
