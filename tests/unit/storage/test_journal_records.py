@@ -1,4 +1,4 @@
-"""A journal's records as a load takes them, against the same one by one; and what is done for bytes that are none."""
+"""A journal's records as a load takes them, against the same one by one."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from binlog.format.journal.file_header import FileHeader, JournalLayout
-from binlog.format.journal.record import JOURNAL_ADD, JournalRecord, Kind, pack_record
+from binlog.format.journal.record import JournalRecord, Kind
 from binlog.journal.record import Record
-from binlog.storage.journal_columns import scan_columns
 from binlog.storage.journal_records import LoadScan, Scanned, load_records, scan_records
 from tests.unit.storage.test_journal_columns import file_of, records
 
@@ -63,8 +62,9 @@ def test_a_load_takes_what_there_is(
     damaged = bytearray(file_of(header, items))
     for at in flips:
         damaged[at % len(damaged)] ^= 1
-    expected = scan_records(damaged, header)
-    found = load_records(damaged, header, Record, NUMBER)
+    data = bytes(damaged)
+    expected = scan_records(data, header)
+    found = load_records(data, header, Record, NUMBER)
     assert found[1:] == expected[1:]
     assert _one_by_one(found) == [_brief(each) for each in expected.records]
 
@@ -83,33 +83,3 @@ def test_records_become_named_tuples_only() -> None:
         load_records(b"", header, list, NUMBER)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="31 bits"):
         load_records(b"", header, Record, 1 << 31)
-
-
-def _hostile(header: FileHeader, step: int) -> tuple[bytes, int, list[int]]:
-    """A file of what begins as records that reach to its end, and some records; how many, and where these lie."""
-    data = bytearray(header.pack())
-    places: list[int] = []
-    count = 0
-    while len(data) < FILE_BYTES - 100:
-        if len(data) % 4096 < step:
-            places.append(len(data))
-            data += pack_record(JournalRecord(Kind.ADD, 0, count, 1, bytes(9)), header, len(data))
-        room = FILE_BYTES - len(data) - JOURNAL_ADD.size - 4
-        values = {"kind": Kind.ADD, "file_id": header.record_id, "record_id": 1, "body_bytes": room, "user_type": 0}
-        data += JOURNAL_ADD.pack(values).ljust(step, b"\0")
-        count += 1
-    return bytes(data.ljust(FILE_BYTES, b"\0")), count, places
-
-
-@pytest.mark.parametrize("step", [18, 21, 64])
-def test_whatever_lies_in_a_file_it_is_gone_through_a_few_times_at_most(step: int) -> None:
-    """Each of so many beginnings would else cost going through all that is behind it."""
-    header = FileHeader(JournalLayout.NATIVE, 7, b"saltsalt")
-    data, count, places = _hostile(header, step)
-    assert count > FILE_BYTES // 100
-    scan = scan_records(data, header)
-    assert [each[1] for each in scan.records] == places
-    assert len(places) > 10
-    assert scan.crc_bytes < 4 * FILE_BYTES + 1024 * count
-    assert load_records(data, header, Record, NUMBER).crc_bytes == scan.crc_bytes
-    assert sum(each.count for each in scan_columns(data, header)) == len(places)
