@@ -57,13 +57,13 @@ def test_print_has_a_line_for_each_record(path: Path, capfd: pytest.CaptureFixtu
     lines = _say(capfd, "print", path).splitlines()
     assert lines[0] == f"journal-1.jnl:88 add deleted id=1 type=1 600 B {'1 ' * 30}..."
     assert lines[6:] == [
-        "journal-2.jnl:1954 update live id=2 type=2 4 B more",
-        "journal-2.jnl:1980 delete done id=3",
-        "journal-2.jnl:1997 delete done id=1",
-        "journal-2.jnl:2014 add_tx prepared id=50 tx=100 type=3 1 B \\xff",
+        "journal-2.jnl:1951 update live id=2 type=2 4 B more",
+        "journal-2.jnl:1976 delete done id=3",
+        "journal-2.jnl:1996 delete done id=1",
+        "journal-2.jnl:2016 add_tx prepared id=50 tx=100 type=3 1 B \\xff",
         "journal-3.jnl:88 prepare prepared tx=100 file:2=1 5 B extra",
-        "journal-3.jnl:126 add_tx live id=51 tx=101 type=3 16 B in a transaction",
-        "journal-3.jnl:172 commit done tx=101 file:3=1",
+        "journal-3.jnl:125 add_tx live id=51 tx=101 type=3 16 B in a transaction",
+        "journal-3.jnl:170 commit done tx=101 file:3=1",
     ]
 
 
