@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
-from binlog.format.journal.block import HEAD_BYTES, fragment_at, fragment_place
+from binlog.format.journal.block import HEAD_BYTES, Part, fragment_at, fragment_place
 from binlog.format.journal.file_header import SECTOR_BYTES, FileHeader, JournalLayout, aligned
 from binlog.format.journal.record import Kind, said_end
 from binlog.format.problem import Problem
@@ -106,17 +106,16 @@ def is_cut(data: bytes, at: int, header: FileHeader) -> bool:
     if header.layout is not JournalLayout.NATIVE:
         said = said_end(data, at, header)
         return (at + _HEAD_BYTES_MIN if said is None else said) > sector_end
-    if fragment_at(data, at, header.salt) is None and _is_one_bit_off(data, at, header):
-        return False
-    end = at + HEAD_BYTES
-    while (found := fragment_at(data, at, header.salt)) is not None:
-        end = at + HEAD_BYTES + found["data_bytes"]
-        at = fragment_place(end)
-    if end <= sector_end:
-        return False
-    last_sector = max((end - 1) // SECTOR_BYTES * SECTOR_BYTES, sector_end)
-    is_whole = any(data[last_sector:end]) and not any(data[end : fragment_place(end) + HEAD_BYTES])
-    return not is_whole
+    place = at
+    while (found := fragment_at(data, place, header.salt)) is not None:
+        end = place + HEAD_BYTES + found["data_bytes"]
+        if found["part"] in (Part.WHOLE, Part.LAST):
+            last_sector = max((end - 1) // SECTOR_BYTES * SECTOR_BYTES, sector_end)
+            is_whole = any(data[last_sector:end]) and not any(data[end : fragment_place(end) + HEAD_BYTES])
+            return end > sector_end and not is_whole
+        place = fragment_place(end)
+    # A head in one sector is there whole if anything of the record is.
+    return (place > at or at + HEAD_BYTES > sector_end) and not _is_one_bit_off(data, place, header)
 
 
 def _is_one_bit_off(data: bytes, at: int, header: FileHeader) -> bool:

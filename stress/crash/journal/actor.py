@@ -8,6 +8,7 @@ from concurrent.futures import Future
 from typing import Any, Protocol
 
 from binlog.errors import AccessError, FullError
+from binlog.format.journal.block import BLOCK_BYTES
 from binlog.format.journal.record import Kind
 from binlog.journal.journal import Journal
 from binlog.journal.options import Sync
@@ -18,6 +19,8 @@ from stress.crash.ledger import record_bytes
 _ID_BITS = 20
 _FUTURE_SECONDS = 60.0
 _EXTRA_BYTES = 40
+# In files of several blocks, so that some records are over the borders of these.
+_TIMES_LARGER = 40
 
 _CALLS: dict[Kind, Callable[..., Any]] = {
     Kind.ADD: Journal.append_add,
@@ -67,7 +70,7 @@ class Actor:
         return self.writer << _ID_BITS | self.count + 1
 
     def add(self, journal: Journal, sync: Sync = Sync.WAIT, *, size: int = 0) -> int:
-        """Add a record; its id.  size: of the body, 0 for one of 30 to 400 bytes."""
+        """Add a record; its id.  size: of the body, 0 for one of which some ten fill a file."""
         record_id = self.new_id()
         self._call(journal, Kind.ADD, sync, record_id=record_id, size=size)
         self.alive.append(record_id)
@@ -129,7 +132,7 @@ class Actor:
         if kind in _TYPED:
             given.append(user_type_of(operation.identity))
         if kind not in (Kind.DELETE, Kind.COMMIT, Kind.ROLLBACK):
-            given.append(record_bytes(*operation.identity, size))
+            given.append(_body(journal, operation, size))
         self._witness.mark(Mark(MarkKind.TRIED, operation))
         self.count += 1
         try:
@@ -141,3 +144,10 @@ class Actor:
             self._witness.mark(Mark(MarkKind.DURABLE, operation))
         elif future is not None:
             self._futures.append((operation, future))
+
+
+def _body(journal: Journal, operation: Operation, size: int) -> bytes:
+    body = record_bytes(*operation.identity, size)
+    if size or journal._options.file_bytes < 2 * BLOCK_BYTES:
+        return body
+    return record_bytes(*operation.identity, _TIMES_LARGER * len(body))

@@ -113,7 +113,9 @@ class JournalKill:
             if case.place == "on a journal":
                 SCENARIOS["reuse"](self._path, OPTIONS[case.kept], self._ledger.writers[_BEFORE], _BEFORE)
             killed, tried.wrong = self._kill(case)
-            found = judge_journal(self._path, OPTIONS[case.kept], self._ledger.expectation(), Crash.KILL)
+            # What lies in one page of memory is written whole, or not at all.
+            crash = Crash.TORN if case.kept == "blocks" else Crash.KILL
+            found = judge_journal(self._path, OPTIONS[case.kept], self._ledger.expectation(), crash)
             tried.wrong += found[1]
         tried.counts.states += 1
         tried.counts.kills += killed + (case.before >= 0)
