@@ -18,6 +18,7 @@
 #include "read.h"
 
 #include "brief.h"
+#include "commit_group.h"
 #include "journal.h"
 #include "layout.h"
 #include "many.h"
@@ -332,6 +333,8 @@ static int fill_module(PyObject *module)
     pairs_setup();
     if (added == 0)
         added = binlog_add_page_types(module);
+    if (added == 0)
+        added = binlog_add_group_types(module);
     return added == 0 ? binlog_add_quick_types(module) : added;
 }
 

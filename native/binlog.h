@@ -161,7 +161,6 @@ int binlog_index_flush(struct binlog_file *file); /* index.c */
 int binlog_file_init(struct binlog_file *file);
 void binlog_file_free(struct binlog_file *file);
 int binlog_write(int fd, const uint8_t *data, size_t bytes, int64_t offset);
-int binlog_write_and_sync(int fd, const uint8_t *data, size_t bytes, int64_t offset);
 int binlog_commit_foreign(int fd, const uint8_t *data, size_t bytes, int64_t offset, uint64_t tail, int *step);
 int binlog_write_out(int fd, int64_t offset, int64_t bytes, int wait);
 

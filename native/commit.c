@@ -257,13 +257,6 @@ void commit_write_poison(const struct binlog_file *file, uint8_t *header, struct
     (void)binlog_write(file->fd, header + LOG_HEADER_TAIL, PUBLISHED_BYTES, LOG_HEADER_TAIL);
 }
 
-/* 0; what binlog_write returns where that fails; the errno of a sync that failed, which is above 0. */
-int binlog_write_and_sync(int fd, const uint8_t *data, size_t bytes, int64_t offset)
-{
-    int result = binlog_write(fd, data, bytes, offset);
-    return result == 0 ? -sync_data(fd) : result;
-}
-
 /* The strict classic order for a file that another program made, which has no room for more: data, sync, tail, sync. */
 int binlog_commit_foreign(int fd, const uint8_t *data, size_t bytes, int64_t offset, uint64_t tail, int *step)
 {

@@ -15,6 +15,7 @@
 
 #include "big_endian.h"
 #include "binlog.h"
+#include "guard.h"
 #include "layout.h"
 
 #include <errno.h>
@@ -264,19 +265,9 @@ int page_is_writer(PyObject *object)
     return writer_type && PyObject_IsInstance(object, writer_type) == 1;
 }
 
-/* Adds a type to the module, and gives it. */
-static PyObject *add_type(PyObject *module, PyType_Spec *spec)
-{
-    PyObject *type = PyType_FromModuleAndSpec(module, spec, NULL);
-
-    if (type && PyModule_AddType(module, (PyTypeObject *)type) != 0)
-        Py_CLEAR(type);
-    return type;
-}
-
 int binlog_add_page_types(PyObject *module)
 {
-    PyObject *writer = add_type(module, &writer_spec), *acks = add_type(module, &page_acks_spec), *before = writer_type;
+    PyObject *writer = binlog_add_type(module, &writer_spec), *acks = binlog_add_type(module, &page_acks_spec), *before = writer_type;
 
     Py_XDECREF(acks);
     writer_type = writer;

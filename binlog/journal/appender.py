@@ -1,18 +1,16 @@
 """Where the next record goes, and how records come to the disk.
 
-Records are put into a buffer, under the journal's mutex.  A thread of the journal writes all that is there, and syncs
-it once for everyone who waits; meanwhile the next buffer fills.  It is a thread of its own because no signal handler
-runs in it: an exception between a sync that failed and the line that looks at it would hide the failure.
+Records are packed into a buffer, under the journal's guard.  A thread that waits for its record leads a commit: it
+writes all that is there, and syncs it once for everyone who waits (`CommitGroup`).  Meanwhile the next buffer fills.
+A thread of the journal commits what nobody waits for.
 
-A signal handler may raise between any two steps of a thread that appends.  So a change is marked before its first step,
-and no longer once the ledger knows of it too; where the mark stays, nobody appends any more.  And nobody waits while
-the mutex is held: a `Condition` lets go of it in a step of its own, behind which an exception would find it not held.
+A signal handler may raise between any two steps of a thread that appends.  `append` begins a change, and the caller
+ends it once the ledger knows of it too; what an exception leaves half done poisons the journal (`Guard`).
 
 Invariants
 - A file is on the disk, whole, before the first byte of the next one is written.
-- What was written is told in the order of the records.
-- Where a write or a sync failed nothing is written any more, and nobody is told that something is there.
-- Callbacks of futures run in that thread, so nothing that they call may wait for it.
+- Futures are done in the order of the records, in the journal's own thread.
+- After a write or a sync failed nothing is written any more, and no caller hears that something is on the disk.
 """
 
 from __future__ import annotations
@@ -30,7 +28,9 @@ from binlog.format.journal.file_header import JOURNAL_END, JournalLayout, aligne
 from binlog.format.journal.record import record_end
 from binlog.journal.journal_file import JournalFile
 from binlog.journal.options import Sync
+from binlog.storage.files import commit_at
 from binlog.storage.journal_records import pack_journal, pack_old, record_room
+from binlog.storage.native import CommitGroup, Guard
 
 _BUFFERS_MAX = 4
 _LATER, _WAIT = Sync.LATER, Sync.WAIT
@@ -50,74 +50,72 @@ class _Segment(NamedTuple):
     record_count: int
 
 
-class Ticket(NamedTuple):
-    """To wait with until so many are on the disk; the lock is let go of then, or when that will never be."""
+class Due(NamedTuple):
+    """What the caller waits for: all up to `until` is written, or synced."""
 
     until: int
-    lock: threading.Lock
+    synced: bool
 
 
 class Appender:
     """The end of a journal.
 
-    mutex: held by whoever calls `append`, and by nobody for long.  next_file: gives the file to go on in.
-    appended, durable: how many records were appended, and how many files were gone on from; and of these how many are
-    on the disk.  changing: something is half done, in the thread that holds the mutex; or for ever: see above.
+    guard: held by callers of `append`, and never for long.  next_file: returns the file to go on in.
+    appended: how many records were appended, and how many files were gone on from.
     """
 
     def __init__(
         self,
-        mutex: threading.RLock,
+        guard: Guard,
         next_file: Callable[[], JournalFile],
         buffer_bytes: int,
         alignment: int,
         seconds: float,
     ) -> None:
-        self._mutex = mutex
+        self._guard = guard
+        self._group = CommitGroup(guard)
         self._next_file = next_file
         self._buffer_bytes = buffer_bytes
         self._alignment = alignment
         self._seconds = seconds
-        self._bell = _locked()
         self._segments: deque[_Segment] = deque()
         self._buffer = bytearray(record_room(buffer_bytes))
+        self._spare: bytearray | None = None
         self._used = 0
         self._start = 0
         self._record_count = 0
         self._end = 0
-        self._waiting: deque[Ticket | tuple[int, Future[None]]] = deque()
-        self._without_room: list[threading.Lock] = []
-        self._told = False
+        self._futures: deque[tuple[int, Future[None]]] = deque()
+        self._bell = threading.Lock()
+        self._bell.acquire()
+        self._is_rung = False
         self._stopping = False
-        self.failure: PoisonedError | None = None
-        self.changing = False
         self.file: JournalFile | None = None
         self.at = 0
         self.appended = 0
-        self.durable = 0
         self._thread = threading.Thread(target=self._run, name="binlog journal", daemon=True)
 
     def is_own_thread(self) -> bool:
-        """Whether a future's callback asks, so that what waits would wait for itself."""
+        """Whether this runs in the journal's thread, as a callback of a future does."""
         return threading.current_thread() is self._thread
 
     def begin(self, file: JournalFile, at: int, record_count: int) -> None:
-        """Go on in a file, behind the records that it has."""
+        """Go on in a file, after the records that it has."""
         self.file = file
         self.at = self._end = at
         self._record_count = record_count
 
     def start(self) -> None:
-        """Have what nobody waits for be written."""
+        """Begin to write what nobody waits for."""
         self._thread.start()
 
     def append(
         self, kind: int, tx_id: int, record_id: int, user_type: int, body: Any, counts: bytes, size: int
     ) -> tuple[JournalFile, int]:
-        """Put a record after all others, and tell in which file it is, and how many bytes it takes.  The mutex is held.
+        """Put a record after all others; return its file, and how many bytes it takes there.  The guard is held.
 
-        size: as `record_bytes` gives it.
-        It is `changing` from then on, until the caller says that all of the change is done.
+        size: as `record_bytes` returns it.
+        The guard is `changing` from then on, until the caller has done the rest of the change.
         Raises: what making a file raises, OverflowError, TypeError; then nothing was appended.
         """
         file = self.file
@@ -146,7 +144,7 @@ class Appender:
             body,
             counts,
         )
-        self.changing = True
+        self._guard.changing = True
         start = fragment_place(self.at) if header.salt else self.at
         self.at = self._end = self.at + used - self._used
         self._used = used
@@ -162,100 +160,82 @@ class Appender:
         return record_end(self.at, size, file.header.layout) <= file.file_bytes
 
     def _begin_buffer(self, size: int) -> JournalFile:
-        """Have the buffer, in which so many bytes more have no room, be written at once; the file to go on in."""
+        """Begin another buffer, for a record of so many bytes; return the file to go on in."""
         assert self.file is not None
-        self.changing = True
+        self._guard.changing = True
         self._cut()
         self._ring()
-        self.changing = False
+        self._guard.changing = False
         self.at = self._start = self._place(self.file)
         return self.file if self._fits(self.file, size) else self._next()
 
-    def settle(self, sync: Sync) -> Future[None] | Ticket | None:
-        """See to it that what was appended comes to the disk; the mutex is held.
-
-        A future, or a ticket to `wait_with` once the mutex is not held: until it is there, or until there is room.
-        """
+    def settle(self, sync: Sync) -> Future[None] | Due | None:
+        """Say what the caller gets of an append: a future, or what to `wait` for once the guard is not held."""
         if sync is _LATER:
-            if not self._told:
+            if not self._is_rung:
                 self._ring()
-                self._told = True  # behind the ring: an exception between the two must not have nobody ring any more
-            return None if len(self._segments) < _BUFFERS_MAX else self._wait_for_room()
+                self._is_rung = True  # after the ring: an exception between the two must not leave it unrung
+            return None if len(self._segments) < _BUFFERS_MAX else Due(self.appended, synced=False)
         if sync is _WAIT:
-            return self.ticket()
+            return Due(self.appended, synced=True)
         future: Future[None] = Future()
         future.set_running_or_notify_cancel()  # what is appended cannot be taken back
-        self._waiting.append((self.appended, future))
+        self._futures.append((self.appended, future))
         self._ring()
         return future
 
-    def _wait_for_room(self) -> Ticket | None:
-        if self.failure is not None or self.is_own_thread():
-            return None
-        lock = _locked()
-        self._without_room.append(lock)
-        return Ticket(0, lock)
+    def wait(self, until: int, synced: bool = True) -> None:
+        """Return when all up to a count is on the disk, or written.  The guard is not held.
 
-    def ticket(self) -> Ticket:
-        """To wait for all that was appended.  The mutex is held."""
-        ticket = Ticket(self.appended, _locked())
-        self._waiting.append(ticket)
-        self._ring()
-        return ticket
+        Raises: PoisonedError; StateError in a signal handler that broke into a commit of this thread.
+        """
+        try:
+            with self._group.turn(until, synced) as leads:
+                if leads:
+                    self._commit(synced)
+        except BinlogError:
+            self._guard.check()  # what fails in a commit fails for good, for this caller as for the others
+            raise
 
-    def wait_with(self, ticket: Ticket) -> None:
-        """Return once it is there.  The mutex is not held.  Raises: PoisonedError."""
-        ticket.lock.acquire()
-        if self.durable < ticket.until:
-            self.check()
-
-    def wait(self, count: int) -> None:
-        """Return when so many records are on the disk.  The mutex is not held.  Raises: PoisonedError."""
-        if self.durable >= count:
-            return
-        with self._mutex:
-            self.check()
-            ticket = self.ticket()
-        self.wait_with(ticket)
-
-    def check(self) -> None:
-        """Raises: PoisonedError where a write or a sync failed, or a change is half done; the mutex is held."""
-        if self.failure is not None:
-            raise PoisonedError(str(self.failure)) from self.failure
-        if self.changing:
-            raise PoisonedError("a signal handler raised in the middle of a change; nothing more is appended")
+    def wait_for_all(self) -> None:
+        """Return when all that was appended is on the disk.  Raises: as `wait`."""
+        self.wait(self.appended)
 
     def stop(self) -> None:
         """Put all on the disk, and end.  Raises: PoisonedError."""
         if self._thread.ident is None:
             return
-        with self._mutex:
-            self._stopping = True
-            self._ring()
+        self._stopping = True
+        self._ring()
         self._thread.join()
-        self.check()
+        self._guard.check()
 
     def go_on(self) -> None:
-        """Go on in the next file, where this one has any record.  Raises: as `append`.
+        """Go on in the next file, if this one has any record.  Raises: as `append`.
 
-        The mutex is held, and not let go of: nobody appends before who holds it has done what comes next.
+        The guard is held all the time: nobody appends before the caller has done what comes next.
         """
         if self._record_count:
             self._next()
 
+    def fail(self, error: BinlogError) -> None:
+        """Append nothing more, and say so to all who wait."""
+        self._guard.fail(error)
+        self._ring()
+
     def _next(self) -> JournalFile:
         assert self.file is not None
         self.file.record_count = self._record_count
-        self.changing = True
+        self._guard.changing = True
         try:
             new = self._next_file()
         except BinlogError:
-            self.changing = False  # nothing was done
+            self._guard.changing = False  # nothing was done
             raise
         if self._used:
             self._cut()
         else:
-            # The file's end is still to be written down, by whoever writes the next time.
+            # The file's end is still to be written down, with the next commit.
             self._segments.append(self._segment())
         self._ring()
         self.appended += 1  # that the file before is whole, and closed, is something to wait for as well
@@ -263,7 +243,7 @@ class Appender:
         self._end = new.header.layout.header_bytes
         self._record_count = 0
         self.at = self._start = self._place(new)
-        self.changing = False
+        self._guard.changing = False
         return new
 
     def _segment(self) -> _Segment:
@@ -271,107 +251,94 @@ class Appender:
         return _Segment(self.file, self._start, self._buffer, self._used, self._end, self._record_count)
 
     def _cut(self) -> None:
-        """Have what is in the buffer be written as it is, and begin another one."""
+        """Put what is in the buffer among the segments, and begin another buffer."""
         self._segments.append(self._segment())
-        self._buffer = bytearray(record_room(self._buffer_bytes))
+        spare, self._spare = self._spare, None
+        self._buffer = bytearray(record_room(self._buffer_bytes)) if spare is None else spare
         self._used = 0
 
-    def _run(self) -> None:
-        try:
-            while self._write_more():
-                pass
-        except BinlogError as error:
-            self.fail(error)
-        except Exception as error:  # noqa: BLE001 - nobody sees what a thread raises, and all who append are told of this
-            self.fail(InternalError(f"while writing a journal: {error!r}"))
-
-    def _ring(self) -> None:
-        """Have the thread look for work; one step, for a signal handler to come before or behind."""
-        with suppress(RuntimeError):  # it rings already
-            self._bell.release()
-
-    def _write_more(self) -> bool:
-        """Wait for something to write, and write it; whether there may be more."""
-        self._bell.acquire()
-        if not (self._waiting or self._segments or self._stopping or self.failure):
-            self._bell.acquire(timeout=self._seconds)
-        with self._mutex:
-            self.check()
-            stopping, synced = self._stopping, self._stopping or bool(self._waiting)
-            self._told = False
+    def _commit(self, synced: bool) -> None:
+        """Write all that is there, and sync it; this thread leads."""
+        with self._guard:
+            self._guard.changing = True
             if self._used:
                 self._cut()
             segments, self._segments = self._segments, deque()
-            count, last = self.appended, self.file
-            self._give_room()
-        assert last is not None
-        self._write(segments, last)
-        if synced:
-            last.sync()
-            self._done(count)
-        return not stopping
-
-    def _give_room(self) -> None:
-        locks, self._without_room = self._without_room, []
-        for lock in locks:
-            lock.release()
+            last = self.file
+            assert last is not None
+            self._is_rung = False
+            self._group.begin(self.appended, synced)
+        if len(segments) == 1 and segments[0].file is last and segments[0].used:
+            data = _with_zeros(segments[0])
+            commit_at(self._group, last.fd, data, segments[0].offset, last.path)
+        else:
+            self._write(segments, last)
+            if synced:
+                last.sync()
+            self._group.reach()
+        for segment in segments:
+            if segment.used and len(segment.data) == record_room(self._buffer_bytes):
+                self._spare = segment.data
 
     def _write(self, segments: deque[_Segment], last: JournalFile) -> None:
-        for number, (file, offset, data, used, records_end, record_count) in enumerate(segments):
-            if used:
-                end = stop = offset + used
-                if file.header.layout is JournalLayout.NATIVE:
-                    end = zeros_end(stop, file.file_bytes)
-                zeros = bytes(end - stop)
-                data[used : used + len(zeros)] = zeros
-                file.write(memoryview(data)[: used + len(zeros)], offset)
+        for number, segment in enumerate(segments):
+            file = segment.file
+            if segment.used:
+                file.write(_with_zeros(segment), segment.offset)
             following = segments[number + 1].file if number + 1 < len(segments) else last
             if following is not file:
                 file.sync()
                 if file.header.layout is JournalLayout.NATIVE:
-                    file.write(file.header.pack_end(records_end, record_count), JOURNAL_END.base)
+                    file.write(file.header.pack_end(segment.end, segment.record_count), JOURNAL_END.base)
                 file.close()
 
-    def _done(self, count: int) -> None:
-        """So many are on the disk, and all who wait for them are told."""
-        self.durable = count
-        while self._waiting and self._waiting[0][0] <= count:
-            _tell(self._waiting.popleft()[1], None)
+    def _ring(self) -> None:
+        """Have the thread look for work; one step, for a signal handler to come before or after."""
+        with suppress(RuntimeError):  # it rings already
+            self._bell.release()
 
-    def fail(self, error: BinlogError) -> None:
-        """Append nothing more, and tell so all who wait."""
-        with self._mutex:
-            failure = self.poison(error)
-            waiting, self._waiting = self._waiting, deque()
-            self._give_room()
-        for _, waiter in waiting:
-            _tell(waiter, failure)
+    def _run(self) -> None:
+        try:
+            while self._work():
+                pass
+        except BinlogError as error:
+            self._guard.fail(error)
+        except Exception as error:  # noqa: BLE001 - nobody sees what a thread raises; the next caller does
+            self._guard.fail(InternalError(f"while writing a journal: {error!r}"))
+        try:
+            self._guard.check()
+        except PoisonedError as error:
+            while self._futures:
+                _tell(self._futures.popleft()[1], error)
 
-    def poison(self, error: BinlogError) -> PoisonedError:
-        """As `fail`, where the mutex is held; the thread tells those who wait."""
-        if self.failure is None:
-            failure = PoisonedError(f"nothing more is appended: {error}")
-            failure.__cause__ = error
-            self.failure = failure
-        self._ring()
-        return self.failure
+    def _work(self) -> bool:
+        """Wait for something to write, and write it; return whether there may be more."""
+        self._bell.acquire()
+        if not (self._futures or self._segments or self._stopping or self._guard.failure):
+            self._bell.acquire(timeout=self._seconds)
+        stopping = self._stopping
+        self.wait(self.appended, stopping or bool(self._futures))
+        while self._futures and self._futures[0][0] <= self._group.durable:
+            _tell(self._futures.popleft()[1], None)
+        return not stopping
 
 
-def _locked() -> threading.Lock:
-    lock = threading.Lock()
-    lock.acquire()
-    return lock
+def _with_zeros(segment: _Segment) -> memoryview:
+    """What is written of a segment: in our layout zeros follow, where a reader looks for the next head."""
+    file, used = segment.file, segment.used
+    stop = segment.offset + used
+    end = zeros_end(stop, file.file_bytes) if file.header.layout is JournalLayout.NATIVE else stop
+    zeros = bytes(end - stop)
+    segment.data[used : used + len(zeros)] = zeros
+    return memoryview(segment.data)[: used + len(zeros)]
 
 
-def _tell(waiter: threading.Lock | Future[None], failure: PoisonedError | None) -> None:
-    if not isinstance(waiter, Future):
-        waiter.release()
-        return
+def _tell(future: Future[None], error: BaseException | None) -> None:
     try:
-        if failure is None:
-            waiter.set_result(None)
+        if error is None:
+            future.set_result(None)
         else:
-            waiter.set_exception(failure)
-    except BaseException as error:  # noqa: BLE001 - a callback's `sys.exit()`, which must not end this thread
+            future.set_exception(error)
+    except BaseException as failure:  # noqa: BLE001 - a callback's `sys.exit()`, which must not end this thread
         thread = threading.current_thread()
-        threading.excepthook(threading.ExceptHookArgs((type(error), error, error.__traceback__, thread)))
+        threading.excepthook(threading.ExceptHookArgs((type(failure), failure, failure.__traceback__, thread)))

@@ -9,7 +9,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -36,6 +35,7 @@ from binlog.journal.pieces import pieces_of
 from binlog.journal.runs import find_runs
 from binlog.journal.survivors import Count, find_survivors
 from binlog.storage.files import sync_directory
+from binlog.storage.native import Guard
 
 _RUN_BYTES_MAX = 64 << 20
 # Files for which it could do nothing do not count before there are so many times as many: it reads them all.
@@ -57,15 +57,15 @@ class Compactor:
 
     def __init__(
         self,
-        mutex: threading.RLock,
-        files_mutex: threading.Lock,
+        guard: Guard,
+        files_guard: Guard,
         files: JournalFiles,
         ledger: Ledger,
         appender: Appender,
         options: JournalOptions,
     ) -> None:
-        self._mutex = mutex
-        self._files_mutex = files_mutex
+        self._guard = guard
+        self._files_guard = files_guard
         self._files = files
         self._ledger = ledger
         self._appender = appender
@@ -76,7 +76,7 @@ class Compactor:
         self._is_unfinished = False  # its control file is there
 
     def is_due(self) -> bool:
-        """Whether there are many files, of which little is alive.  The mutex is held."""
+        """Whether there are many files, of which little is alive.  The guard is held."""
         count = len(self._files.data)
         self._stuck_count = min(self._stuck_count, count)  # some were freed
         least = max(self._options.compact_files_min, self._stuck_count * _MORE)
@@ -95,8 +95,7 @@ class Compactor:
         if not self._is_possible:
             return 0
         self.finish()
-        with self._mutex:
-            self._appender.check()
+        with self._guard:
             self._appender.go_on()
             sources = list(self._files.data)
             ended = ended_counts(self._files)
@@ -113,7 +112,7 @@ class Compactor:
             self._stuck_count = stuck_count
             return sum(len(run.sources) - len(run.written) for run in runs)
         finally:
-            with self._mutex:
+            with self._guard:
                 self._ledger.watched = None
 
     @property
@@ -127,7 +126,7 @@ class Compactor:
         Raises: FullError; AccessError; PoisonedError.
         """
         while self._dead:
-            with self._files_mutex:
+            with self._files_guard:
                 self._files.recycle(self._dead[0])
             self._dead.popleft()
         if self._is_unfinished:
@@ -186,8 +185,7 @@ class Compactor:
         except BinlogError as error:
             # The next load does the rest; this process must not go on with files that are not what it knows.
             raise PoisonedError(f"{folder}: {error}") from error
-        with self._mutex, self._files_mutex:
-            self._appender.check()
+        with self._guard, self._files_guard:
             for run in runs:
                 self._switch(run)
         self._dead.extend(dead)

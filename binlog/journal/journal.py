@@ -8,7 +8,7 @@ from typing import Literal, overload
 from binlog.errors import NotFoundError, StateError
 from binlog.format.journal.record import Kind, pack_counts
 from binlog.format.problem import Problem
-from binlog.journal.appender import Ticket
+from binlog.journal.appender import Due
 from binlog.journal.kept import Kept, kept_files
 from binlog.journal.ledger import Operation, Transaction
 from binlog.journal.life import JournalLife
@@ -36,7 +36,7 @@ class Journal(JournalLife):
         Raises: StateError before the load; ClosedError; PoisonedError.
         """
         self._refuse()
-        with self._mutex:
+        with self._guard:
             self._check()
             self._id += 1
             return self._id
@@ -169,7 +169,7 @@ class Journal(JournalLife):
         Raises: StateError where it is prepared already; FullError; PoisonedError; ClosedError.
         """
         self._refuse(sync)
-        with self._mutex:
+        with self._guard:
             self._check()
             found = self._ledger.transactions.get(tx_id)
             if found is not None and found.prepared:
@@ -188,7 +188,7 @@ class Journal(JournalLife):
         Raises: NotFoundError where there is no such transaction; FullError; PoisonedError; ClosedError.
         """
         self._refuse(sync)
-        with self._mutex:
+        with self._guard:
             self._end(_COMMIT, tx_id, b"", _counts(self._transaction(tx_id)))
             settled = self._appender.settle(sync)
         return self._wait(settled)
@@ -200,7 +200,7 @@ class Journal(JournalLife):
     def rollback(self, tx_id: int, *, sync: Sync = Sync.WAIT) -> Future[None] | None:
         """Have nothing that a transaction did be there.  Raises: as `commit`."""
         self._refuse(sync)
-        with self._mutex:
+        with self._guard:
             self._transaction(tx_id)
             self._end(_ROLLBACK, tx_id, b"", b"")
             settled = self._appender.settle(sync)
@@ -214,7 +214,7 @@ class Journal(JournalLife):
         PoisonedError.
         """
         self._refuse(Sync.WAIT)
-        with self._mutex:
+        with self._guard:
             self._check()
         return self._keeper.reclaim()
 
@@ -226,7 +226,7 @@ class Journal(JournalLife):
         Blocks: until it is done.  Raises: FullError, AccessError, and nothing was done; and as `reclaim`.
         """
         self._refuse(Sync.WAIT)
-        with self._mutex:
+        with self._guard:
             self._check()
         return self._keeper.compact()
 
@@ -236,7 +236,7 @@ class Journal(JournalLife):
         Raises: StateError; ClosedError; PoisonedError.
         """
         self._refuse()
-        with self._mutex:
+        with self._guard:
             self._check()
             return list(self._compactor.problems)
 
@@ -246,7 +246,7 @@ class Journal(JournalLife):
         Blocks: for as long as looking at all records takes.  Raises: StateError; ClosedError.
         """
         self._refuse()
-        with self._mutex, self._files_mutex:
+        with self._guard, self._files_guard:
             self._check()
             return kept_files(self._files.data, self._ledger)
 
@@ -255,7 +255,7 @@ class Journal(JournalLife):
     ) -> Future[None] | Literal[False] | None:
         """Append a record outside of transactions; False where there is one of the id and none is wanted, or not."""
         self._refuse(sync)
-        with self._mutex:
+        with self._guard:
             self._check()
             appender = self._appender
             if (record_id in self._ledger.records) is (kind == _ADD):
@@ -269,7 +269,7 @@ class Journal(JournalLife):
                 self._ledger.add(record_id, file, size)
                 if record_id > self._id:
                     self._id = record_id
-            appender.changing = False
+            self._guard.changing = False
             settled = appender.settle(sync)
         return None if settled is None else self._wait(settled)
 
@@ -277,7 +277,7 @@ class Journal(JournalLife):
         self, kind: int, tx_id: int, record_id: int, user_type: int, body: bytes, sync: Sync
     ) -> Future[None] | None:
         self._refuse(sync)
-        with self._mutex:
+        with self._guard:
             self._check()
             appender = self._appender
             found = self._ledger.transactions.get(tx_id)
@@ -288,14 +288,14 @@ class Journal(JournalLife):
             file, size = self._append(kind, tx_id, record_id, user_type, body, b"")
             self._ledger.join(tx_id, Operation(kind, record_id, file, size))
             self._id = max(self._id, record_id, tx_id)
-            appender.changing = False
+            self._guard.changing = False
             settled = appender.settle(sync)
         return None if settled is None else self._wait(settled)
 
-    def _wait(self, settled: Future[None] | Ticket | None) -> Future[None] | None:
-        """Where there is something to wait for, wait; the mutex is not held."""
-        if isinstance(settled, Ticket):
-            self._appender.wait_with(settled)
+    def _wait(self, settled: Future[None] | Due | None) -> Future[None] | None:
+        """Wait if there is something to wait for; the guard is not held."""
+        if isinstance(settled, Due):
+            self._appender.wait(*settled)
             return None
         return settled
 

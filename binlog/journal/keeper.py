@@ -1,6 +1,6 @@
 """What a journal does beside appending: it has a file ready before it is needed, frees dead ones, and compacts.
 
-It is all done by one thread: nothing of it goes on beside another part, and no signal handler breaks into it.
+One thread does all of it: no part runs beside another one, and no signal handler breaks into it.
 """
 
 from __future__ import annotations
@@ -17,26 +17,27 @@ from binlog.journal.files import JournalFiles
 from binlog.journal.journal_file import JournalFile
 from binlog.journal.later import ignored_until_later, is_for_ever
 from binlog.journal.ledger import Ledger, dead_files
+from binlog.storage.native import Guard
 
 
 class Keeper:
     """The thread, which works whenever the journal has gone on to another file, and when it is asked to.
 
-    mutex: of the journal; held while the ledger is looked at.  files_mutex: held while the files are changed; whoever
+    guard: of the journal; held while the ledger is looked at.  files_guard: held while the files are changed; whoever
     takes both takes it second.
     """
 
     def __init__(
         self,
-        mutex: threading.RLock,
-        files_mutex: threading.Lock,
+        guard: Guard,
+        files_guard: Guard,
         files: JournalFiles,
         ledger: Ledger,
         appender: Appender,
         compactor: Compactor,
     ) -> None:
-        self._mutex = mutex
-        self._files_mutex = files_mutex
+        self._guard = guard
+        self._files_guard = files_guard
         self._files = files
         self._ledger = ledger
         self._appender = appender
@@ -80,7 +81,7 @@ class Keeper:
                 return done.result(timeout=1)
             except TimeoutError:
                 if not self._thread.is_alive() and not done.done():
-                    self._appender.check()
+                    self._guard.check()
                     raise ClosedError("the journal is closed") from None
 
     def _run(self) -> None:
@@ -99,8 +100,7 @@ class Keeper:
                 return
 
     def _poison(self, error: BinlogError) -> None:
-        with self._mutex:
-            self._appender.poison(error)
+        self._appender.fail(error)
 
     def _work(self) -> None:
         self._prepare()
@@ -115,21 +115,20 @@ class Keeper:
         with ignored_until_later():
             self._reclaim()
         self._prepare()
-        with self._mutex:
+        with self._guard:
             due = self._compactor.is_due()
         if due:
             with ignored_until_later():
                 self._compactor.compact()
 
     def _prepare(self) -> None:
-        with ignored_until_later(), self._files_mutex:  # the append that needs the file says so
+        with ignored_until_later(), self._files_guard:  # the append that needs the file says so
             self._files.prepare()
             self._files.top_up()
 
     def _reclaim(self) -> int:
         self._compactor.finish()
-        with self._mutex:
-            self._appender.check()
+        with self._guard:
             dead = dead_files(self._files.data, self._files.current)
             count = self._appender.appended
         if not dead:
@@ -140,7 +139,7 @@ class Keeper:
         try:
             for file in dead:
                 self._prepare()  # who appends may have taken the one that was ready, and would have to make the next
-                with self._files_mutex:
+                with self._files_guard:
                     self._files.free_dead(file)
                 freed.append(file)
         finally:
@@ -148,7 +147,7 @@ class Keeper:
         return len(freed)
 
     def _forget(self, freed: Sequence[JournalFile]) -> None:
-        with self._mutex:
+        with self._guard:
             for gone in freed:
                 self._ledger.forget(gone)
                 for file in self._files:

@@ -28,6 +28,7 @@ from binlog.journal.record import Loaded
 from binlog.storage.collector import collector_paused
 from binlog.storage.files import make_directory, open_directory, sync_parent
 from binlog.storage.kept_or_undone import KeptOrUndone, Waiter
+from binlog.storage.native import Guard
 from binlog.storage.sole_owner import SoleOwner
 from binlog.storage.undisturbed import uninterrupted
 
@@ -43,8 +44,8 @@ class JournalLife:
     def __init__(self, path: str | os.PathLike[str], options: JournalOptions | None = None) -> None:
         self.path = os.path.abspath(path)
         self._options = options or JournalOptions()
-        self._mutex = threading.RLock()  # one that can be asked who has it: nobody takes it twice
-        self._files_mutex = threading.Lock()
+        self._guard = Guard(f"the journal {self.path}", PoisonedError, StateError)
+        self._files_guard = Guard(f"the files of the journal {self.path}", PoisonedError, StateError)
         self._loading = threading.Lock()  # held by whoever starts, loads or ends it
         self._loader: Waiter | None = None  # of a load that goes on
         self._last: Waiter | None = None  # of the start, or load, that was done last
@@ -190,22 +191,21 @@ class JournalLife:
         else:
             self._record_bytes_max = options.file_bytes - aligned(first, options.alignment)
         self._appender = Appender(
-            self._mutex, self._next_file, options.buffer_bytes, options.alignment, options.flush_seconds
+            self._guard, self._next_file, options.buffer_bytes, options.alignment, options.flush_seconds
         )
         self._appender.begin(files.current, loading.at or first, loading.record_count)
         self._is_callback = self._appender.is_own_thread
-        self._compactor = Compactor(self._mutex, self._files_mutex, files, self._ledger, self._appender, options)
-        self._keeper = Keeper(self._mutex, self._files_mutex, files, self._ledger, self._appender, self._compactor)
+        self._compactor = Compactor(self._guard, self._files_guard, files, self._ledger, self._appender, options)
+        self._keeper = Keeper(self._guard, self._files_guard, files, self._ledger, self._appender, self._compactor)
 
     def _roll_back(self, tx_ids: list[int]) -> None:
         """End transactions that nobody ended, durably, so that no later one with the id is taken for the same."""
-        with self._mutex:
+        with self._guard:
             if self._ledger.failed:
                 self._appender.go_on()
             for tx_id in tx_ids:
                 self._end(Kind.ROLLBACK, tx_id, b"", b"")
-            ticket = self._appender.ticket()
-        self._appender.wait_with(ticket)
+        self._appender.wait_for_all()
 
     def close(self) -> None:
         """Put all that was appended on the disk, and end; a second call does nothing.
@@ -269,7 +269,7 @@ class JournalLife:
             self._ledger.commit(tx_id, file)
         else:
             self._ledger.roll_back(tx_id, file)
-        self._appender.changing = False
+        self._guard.changing = False
 
     def _append(
         self, kind: int, tx_id: int, record_id: int, user_type: int, body: bytes, counts: bytes
@@ -289,7 +289,7 @@ class JournalLife:
             raise ValueError(f"an id or a user's type out of range: {error}") from error
 
     def _refuse(self, sync: Sync = Sync.LATER) -> None:
-        """Before the mutex is taken, which somebody may hold for ever in a forked child.  Raises: StateError.
+        """Before the guard is taken, which somebody may hold for ever in a forked child.  Raises: StateError.
 
         Also before anything is appended that a future's callback could not wait for.
         """
@@ -304,7 +304,7 @@ class JournalLife:
 
     def _refuse_reentry(self) -> None:
         # In a signal handler, or a __del__, in the middle of a call of this thread, which would wait for itself.
-        if self._mutex._is_owned():  # type: ignore[attr-defined]  # of every RLock: `threading.Condition` asks so too
+        if self._guard.held:
             raise StateError(f"this thread is within a call of the journal {self.path}")
 
     def _refuse_loader(self) -> None:
@@ -321,14 +321,13 @@ class JournalLife:
             if self._state == "closed":
                 raise ClosedError(f"the journal {self.path} is closed")
             raise StateError(f"the journal {self.path} is not loaded")
-        self._appender.check()
 
     def _next_file(self) -> JournalFile:
         try:
-            with self._files_mutex:
+            with self._files_guard:
                 file = self._files.take()
         except PoisonedError as error:
-            self._appender.poison(error)
+            self._appender.fail(error)
             raise
         self._ledger.meet(file)
         self._keeper.wake()

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Self, TypeVar, TypeVarTuple
 from weakref import ReferenceType, ref
 
-from binlog.errors import AccessError, BinlogError, ClosedError, FullError, NotFoundError, StateError
+from binlog.errors import AccessError, BinlogError, ClosedError, NotFoundError, PoisonedError, StateError
 from binlog.format.pagestore.index import NAME_BYTES_MAX
 from binlog.format.pagestore.log import LogStart
 from binlog.format.pagestore.names import LOCK_FILE
@@ -27,12 +27,12 @@ from binlog.pagestore.prepared import PreparedTransaction, PreparedTransactions
 from binlog.pagestore.queues import Queues
 from binlog.pagestore.recovery import OpenFiles, open_files
 from binlog.pagestore.transaction import Message, State, Taken, Transaction
-from binlog.pagestore.transaction_log import Ticket, TransactionLog
+from binlog.pagestore.transaction_log import TransactionLog
 from binlog.storage.files import make_directory, open_directory, sync_parent
 from binlog.storage.group_commit import Mode
 from binlog.storage.kept_or_undone import KeptOrUndone, Waiter
+from binlog.storage.native import Guard
 from binlog.storage.sole_owner import SoleOwner
-from binlog.storage.undisturbed import Undisturbed
 
 _T = TypeVar("_T")
 _Arguments = TypeVarTuple("_Arguments")
@@ -41,7 +41,8 @@ _Arguments = TypeVarTuple("_Arguments")
 class PageStore:
     """The page store in a folder, for this process, whose threads may share it.
 
-    All that changes what is in memory is a step, done with the mutex held, in no thread that signal handlers run in.
+    All that changes what is in memory is a step, done with the guard held.  If an exception of a signal handler ends a
+    step in the middle, it poisons the store.
     """
 
     def __init__(self, path: str | os.PathLike[str], options: PageStoreOptions | None = None) -> None:
@@ -53,12 +54,11 @@ class PageStore:
         """
         self.path = os.path.abspath(path)
         self._options = options or PageStoreOptions()
-        self._mutex = threading.Lock()
+        self._guard = Guard(f"the page store {self.path}", PoisonedError, StateError)
         self._closing = threading.Lock()
         self._is_closed = False
         self._shrinks = False
         self._not_cut: AccessError | None = None
-        self._steps: Undisturbed | None = None
         # What transactions have, by references that tell by themselves, in no code of Python, that nobody has one any
         # more, as where a signal handler raises before a block has begun; the next step puts that right.
         self._taken: dict[ReferenceType[Transaction], list[Taken]] = {}
@@ -100,12 +100,11 @@ class PageStore:
             self._cache, self._free = self._files.cache, self._files.free
             self._tx_ids = count(self._files.tx_id_max + 1)
             self._log = TransactionLog(
-                self.path, self._files.log_fd, self._files.start, self._mutex, options.log_bytes, self._checkpoint
+                self.path, self._files.log_fd, self._files.start, self._guard, options.log_bytes, self._checkpoint
             )
             self._deliveries = Deliveries(self.path, directory_fd)
             self._content = Queues(self._cache, self._free, self._log, self._deliveries, options)
             self._prepared = PreparedTransactions(self._content)
-            self._steps = Undisturbed("binlog page store step")
             self._log.begin()
         except BaseException:
             self._files.close()
@@ -131,11 +130,10 @@ class PageStore:
             raise ValueError(f"a queue's name has 1 to {NAME_BYTES_MAX} bytes")
         if name == PREPARED_QUEUE:
             raise ValueError(f"{name!r} is the name of the queue of transactions that are prepared")
-        ticket = self._step(lambda: self._log.ticket(synced=True) if self._content.create(name) else None)
-        if ticket is None:
-            return False
-        self._log.wait(ticket)
-        return True
+        is_new = self._step(self._content.create, name)
+        if is_new:
+            self._log.wait(self._log.end)
+        return is_new
 
     def delete_queue(self, name: str) -> None:
         """Delete a queue with all its messages, durably; a crash meanwhile may leave it with fewer messages.
@@ -145,7 +143,7 @@ class PageStore:
         self._find((name,))
         while not self._step(partial(self._content.delete_some, name)):
             pass
-        self._log.wait(self._step(partial(self._log.ticket, synced=True)))
+        self._log.wait(self._log.end)
 
     def waiting_count(self, name: str) -> int:
         """How many messages of a queue can be got.  Raises: NotFoundError; CorruptError; ClosedError."""
@@ -186,21 +184,16 @@ class PageStore:
         self._durably(partial(self._prepared.roll_back, xid))
 
     def _durably(self, do: Callable[[], None]) -> None:
-        def step() -> Ticket:
-            do()
-            return self._log.ticket(synced=True)
-
-        self._log.wait(self._step(step))
+        self._step(do)
+        self._log.wait(self._log.end)
 
     def checkpoint(self) -> None:
         """Have the pages be on the disk, and the log begin anew, as the store does by itself.
 
         Raises: FullError; AccessError; then it is made later.  ClosedError; PoisonedError.
         """
-        before = self._cache.generation
-        self._log.wait(self._step(self._log.ask_for_checkpoint))
-        if self._cache.generation == before:
-            _raise_anew(self._log.delay)
+        self._step(_nothing)
+        self._log.make_checkpoint()
 
     def shrink(self) -> int:
         """Cut off the pages behind the last one that is in use, with a checkpoint; how many pages there are then.
@@ -209,7 +202,8 @@ class PageStore:
         """
         self._shrinks = True
         self.checkpoint()
-        _raise_anew(self._not_cut)
+        if (failure := self._not_cut) is not None:
+            raise AccessError(str(failure), errno=failure.errno or 0, path=failure.filename) from failure
         return self._free.page_count
 
     def backup(self, path: str | os.PathLike[str]) -> None:
@@ -220,7 +214,7 @@ class PageStore:
         damaged; FullError; AccessError, also where a write or sync of the copy fails; ClosedError; PoisonedError.
         Whatever is raised before the folder is a store, it is none, and refused as one.
         """
-        self._step(self._log.check)  # a store that has failed makes no folder
+        self._step(_nothing)  # a store that has failed makes no folder
         with ExitStack() as closing:
             backup = Backup(os.fspath(path), self._cache, self._free, closing)
             self._step(backup.begin)
@@ -229,7 +223,7 @@ class PageStore:
                     pass
             finally:
                 self._step(backup.end)
-            self._log.wait(self._step(partial(self._log.ticket, synced=True)))
+            self._log.wait(self._log.end)
             backup.finish()
 
     def close(self) -> None:
@@ -237,9 +231,8 @@ class PageStore:
 
         Raises: PoisonedError and others where that fails; it is closed then too.
         """
-        steps = self._steps
-        if steps is not None and not self._ownership.inherited:
-            steps.do(self._close)
+        if not self._ownership.inherited:
+            self._close()
 
     def _close(self) -> None:
         with self._closing:
@@ -253,8 +246,6 @@ class PageStore:
                 self._files.close()
                 self._ownership.release()
                 os.close(self._directory_fd)
-                if self._steps is not None:
-                    self._steps.stop()
 
     def __enter__(self) -> Self:
         return self
@@ -290,11 +281,8 @@ class PageStore:
 
     def _commit(self, transaction: Transaction, mode: Mode | str | None) -> None:
         synced = (self._options.mode if mode is None else member(Mode, mode, "mode")) is not Mode.FLUSH
-        if (ticket := self._step(self._do_commit, transaction, synced)) is not None:
-            self._log.wait(ticket)
-
-    def _do_commit(self, transaction: Transaction, synced: bool) -> Ticket | None:
-        return self._log.ticket(synced=synced) if self._content.commit(transaction) else None
+        if self._step(self._content.commit, transaction):
+            self._log.wait(self._log.end, synced=synced)
 
     def _prepare(self, transaction: Transaction, xid: Xid) -> None:
         def prepare() -> None:
@@ -344,35 +332,27 @@ class PageStore:
                 raise NotFoundError(f"there is no queue {name!r}")
 
     def _step(self, work: Callable[[*_Arguments], _T], *arguments: *_Arguments) -> _T:
-        """Do something with the mutex held.  Raises: what it raises; StateError; ClosedError; PoisonedError."""
+        """Do something that changes the store.  Raises: what it raises; StateError; ClosedError; PoisonedError."""
         self._refuse()
-        assert self._steps is not None
-        return self._steps.do(self._locked, work, *arguments)
-
-    def _locked(self, work: Callable[[*_Arguments], _T], *arguments: *_Arguments) -> _T:
-        log = self._log
-        with self._mutex:
+        with self._guard as guard:
             if self._is_closed:
                 self._refuse()
-            log.check()
-            while self._abandoned:
-                self._content.come_back(self._taken.pop(self._abandoned.popleft()), 0)
-            result = work(*arguments)
-        if log.has_work:
-            log.ring()  # once the mutex is free, for the log's thread takes it
-        return result
+            guard.changing = True
+            try:
+                while self._abandoned:
+                    self._content.come_back(self._taken.pop(self._abandoned.popleft()), 0)
+                return work(*arguments)
+            except (BinlogError, ValueError, TypeError):
+                guard.changing = False  # whoever raises these leaves the store as it was
+                raise
 
     def _refuse(self) -> None:
-        """Raises: StateError in a forked child, where the mutex may be held for ever; ClosedError."""
+        """Raises: StateError in a forked child, where the guard may be held for ever; ClosedError."""
         if self._ownership.inherited:
             raise StateError(f"the page store {self.path} is the parent process's, or its descriptors were closed")
         if self._is_closed:
             raise ClosedError(f"the page store {self.path} is closed")
 
 
-def _raise_anew(failure: FullError | AccessError | None) -> None:
-    """Raise what befell the log's thread, in this one."""
-    if isinstance(failure, FullError):
-        raise FullError(str(failure)) from failure
-    if failure is not None:
-        raise AccessError(str(failure), errno=failure.errno or 0, path=failure.filename) from failure
+def _nothing() -> None:
+    """A step of which only the errors matter."""

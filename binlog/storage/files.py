@@ -28,7 +28,7 @@ from binlog.storage.file_access import (
     give_access,
     give_directory_access,
 )
-from binlog.storage.native import ffi, lib, read_cached
+from binlog.storage.native import CommitGroup, ffi, lib, read_cached
 
 # A copy of so much takes less than the five milliseconds after which threads take turns.
 _SOON_BYTES_MAX = 1 << 20
@@ -312,12 +312,13 @@ def write_at(fd: int, data: bytes | bytearray | memoryview, offset: int, path: s
         raise write_failure(-result, path)
 
 
-def write_and_sync(fd: int, data: bytes | bytearray | memoryview, offset: int, path: str) -> None:
-    """`write_at` and then `sync`, in one call, between which this thread waits for no other.
+def commit_at(group: CommitGroup, fd: int, data: bytes | bytearray | memoryview, offset: int, path: str) -> None:
+    """Write, and sync if the leader said so, all that the leader of a group has begun to commit.
 
+    It is one call, after which no exception of a signal handler can hide that it was done.
     Raises: FullError; PoisonedError for any other failure of the write, and for each of the sync.
     """
-    result = lib.binlog_write_and_sync(fd, ffi.from_buffer("uint8_t[]", data), len(data), offset)
+    result = group.commit(fd, data, offset)
     if result < 0:
         raise write_failure(-result, path)
     if result > 0:

@@ -13,6 +13,8 @@ try:
     from binlog._native_records import (
         AckWriter,
         BatchIterator,
+        CommitGroup,
+        Guard,
         PageWriter,
         QuickSession,
         QuickWriter,
@@ -56,6 +58,8 @@ except ModuleNotFoundError as error:
 __all__ = [
     "AckWriter",
     "BatchIterator",
+    "CommitGroup",
+    "Guard",
     "PageWriter",
     "QuickSession",
     "QuickWriter",

@@ -61,7 +61,7 @@ def killed(what: PageStore | Path) -> Path:
     path = Path(what.path) if isinstance(what, PageStore) else what
     copy = path.with_name(f"{path.name}-killed-{next(_copies)}")
     # So that no checkpoint is made while the files are copied one after the other.
-    with what._mutex if isinstance(what, PageStore) else nullcontext():
+    with what._guard if isinstance(what, PageStore) else nullcontext():
         shutil.copytree(path, copy)
     return copy
 

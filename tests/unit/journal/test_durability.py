@@ -94,13 +94,13 @@ def test_threads_share_syncs(tmp_path: Path) -> None:
     options = replace(SMALL, file_bytes=1 << 20)
     with journal(tmp_path, options) as (opened, _):
         rounds: list[int] = []
-        plain = opened._appender._done
+        plain = opened._appender._commit
 
-        def counted(count: int) -> None:
-            rounds.append(count)
-            plain(count)
+        def counted(synced: bool) -> None:
+            rounds.append(opened._appender.appended)
+            plain(synced)
 
-        opened._appender._done = counted  # type: ignore[method-assign]
+        opened._appender._commit = counted  # type: ignore[method-assign]
 
         def append(first: int) -> None:
             for number in range(first, first + 50):

@@ -42,7 +42,7 @@ def test_the_calls_that_were_made_there_write_the_same_bytes(tmp_path: Path) -> 
         opened.append_update(ID, 8, b"BB")
         opened.append_add_tx(0x55, 0x21, 9, b"CCC")
         opened.append_update_tx(0x55, ID, 10, b"D")
-        with opened._mutex:
+        with opened._guard:
             opened._appender.go_on()  # as was done there
         opened.append_add_tx(0x55, 0x22, 9, b"E")
         opened.commit(0x55)

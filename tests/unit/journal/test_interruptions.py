@@ -89,7 +89,7 @@ def _state(path: Path) -> tuple[object, ...]:
 
 def _goes_on(journal: Journal, *, commits: bool) -> bool:
     """Use it; whether it lets itself be used, and for all of it."""
-    assert not journal._mutex._is_owned(), "nobody may hold it any more"  # type: ignore[attr-defined]
+    assert not journal._guard.held, "no thread may hold it any more"
     try:
         journal.append_add(20, 1, b"behind")
         if commits:

@@ -154,7 +154,7 @@ def test_after_a_new_file_could_not_be_synced_nothing_is_appended(
         monkeypatch.setattr(files_module, "sync", plain)
         raise PoisonedError("a fault")
 
-    with opened._files_mutex:  # the keeper makes none meanwhile
+    with opened._files_guard:  # the keeper makes none meanwhile
         ahead, opened._files.ahead = opened._files.ahead, None
         assert ahead is not None
         ahead.close()

@@ -77,7 +77,7 @@ def test_an_id_that_is_added_twice_is_there_twice(tmp_path: Path) -> None:
     with journal(tmp_path) as (opened, _):
         for number in (1, 2, 1, 3):
             opened._append(11, 0, number, 1, b"%d" % number, b"")
-            opened._appender.changing = False
+            opened._guard.changing = False
     assert ids(reload(tmp_path)) == [1, 2, 1, 3]
     with journal(tmp_path) as (opened, _):
         opened.append_delete(1)

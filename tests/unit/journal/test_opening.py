@@ -298,7 +298,7 @@ def test_a_journal_of_jboss_messaging_of_which_nothing_is_left_can_be_opened(tmp
     with journal(tmp_path, jbm) as (opened, _):
         opened.append_add(1, 1, b"gone")
         opened.append_delete(1)
-        with opened._mutex:
+        with opened._guard:
             opened._appender.go_on()
         assert opened.reclaim() == 1
     assert sum(len(records_in(file)) for file in files(tmp_path)) == 0

@@ -20,6 +20,7 @@ from binlog.pagestore import transaction_log as log_module
 from binlog.pagestore.page_file import PageFile
 from binlog.storage.failures import failure, write_failure
 from binlog.storage.files import sync, write_at
+from binlog.storage.native import CommitGroup
 from tests.support.pagestores import QUEUE, SMALL, drain, killed, page_store, peek, put
 
 _LOG, _PAGES, _MAP = "transaction.log", "page.db", ".free"
@@ -40,13 +41,14 @@ def calls_that_fail(
             raise OSError(number, os.strerror(number))
         real(fd, *arguments)
 
-    def in_two_calls(fd: int, data: bytes, offset: int, path: str) -> None:
+    def in_two_calls(group: CommitGroup, fd: int, data: bytes, offset: int, path: str) -> None:
         write_at(fd, data, offset, path)
         sync(fd, path)
+        group.reach()
 
     with monkeypatch.context() as patched:
         patched.setattr(os, call, fails)
-        patched.setattr(log_module, "write_and_sync", in_two_calls)
+        patched.setattr(log_module, "commit_at", in_two_calls)
         yield failed
 
 
@@ -102,7 +104,7 @@ def test_all_who_wait_are_told_of_a_write_that_failed(tmp_path: Path, monkeypatc
     store.create_queue(QUEUE)
     may_fail = threading.Event()
 
-    def fails(fd: int, data: bytes, offset: int, path: str) -> None:
+    def fails(group: CommitGroup, fd: int, data: bytes, offset: int, path: str) -> None:
         may_fail.wait()
         raise write_failure(errno.EIO, path)
 
@@ -114,7 +116,7 @@ def test_all_who_wait_are_told_of_a_write_that_failed(tmp_path: Path, monkeypatc
         except PoisonedError as error:
             told.append(error)
 
-    monkeypatch.setattr(log_module, "write_and_sync", fails)
+    monkeypatch.setattr(log_module, "commit_at", fails)
     threads = [threading.Thread(target=work) for _ in range(4)]
     for thread in threads:
         thread.start()

@@ -187,7 +187,6 @@ def test_threads_move_messages_between_queues_and_none_is_lost_or_doubled(tmp_pa
         for thread in threads:
             thread.join()
         assert sorted(drain(store, "paid")) == sorted(bodies)
-        assert store._log.group_count < store._cache.generation * 1000
 
 
 def test_a_queue_that_is_deleted_leaves_nothing(tmp_path: Path) -> None:

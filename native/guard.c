@@ -1,0 +1,257 @@
+/* Guard: a mutex for changes of what a process has open and its threads share.
+ *
+ * CPython runs signal handlers between two bytecodes, never inside a C function, and never between entering a block of
+ * `with` and its first bytecode (Python/ceval.c).  So what a block's __enter__ takes, its __exit__ gives back, whatever
+ * a handler raises.  A block that sets `changing` and is left by an exception has changed a part of what it was to
+ * change, so it poisons the guard: each later block is refused.
+ *
+ * Invariant: a thread takes it only while it has the interpreter's lock, and gives that away to wait.  A mutex of the
+ * kernel's would go to a waiter that has no interpreter's lock yet, and the thread that runs would wait for it at once:
+ * then each change takes two switches of threads.
+ */
+#define Py_LIMITED_API 0x030B0000
+#define PY_SSIZE_T_CLEAN
+#include "guard.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <structmember.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+void binlog_futex_wake(uint32_t *word, int count)
+{
+    __atomic_fetch_add(word, 1, __ATOMIC_RELEASE);
+    syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, count, NULL, NULL, 0);
+}
+
+int binlog_futex_wait(uint32_t *word)
+{
+    uint32_t seen = __atomic_load_n(word, __ATOMIC_ACQUIRE);
+    int result, reason;
+
+    Py_BEGIN_ALLOW_THREADS
+    result = (int)syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);
+    reason = errno;
+    Py_END_ALLOW_THREADS
+    return result != 0 && reason == EINTR ? PyErr_CheckSignals() : 0;
+}
+
+static int guard_init(PyObject *object, PyObject *args, PyObject *named)
+{
+    struct guard *self = (struct guard *)object;
+    PyObject *what, *poisoned, *reentered;
+
+    (void)named;
+    if (!PyArg_ParseTuple(args, "UOO:Guard", &what, &poisoned, &reentered))
+        return -1;
+    if (self->made) {
+        PyErr_SetString(PyExc_ValueError, "a Guard is made once");
+        return -1;
+    }
+    self->made = 1;
+    self->what = Py_NewRef(what);
+    self->poisoned = Py_NewRef(poisoned);
+    self->reentered = Py_NewRef(reentered);
+    return 0;
+}
+
+static int is_held_here(const struct guard *self)
+{
+    return self->held && pthread_equal(self->owner, pthread_self());
+}
+
+/* Raises PoisonedError, caused by the failure. */
+static void raise_poisoned(struct guard *self)
+{
+    PyObject *type, *error, *trace, *failure = Py_NewRef(self->failure);
+    /* A KeyboardInterrupt has no text. */
+    const char *form = PyErr_GivenExceptionMatches(failure, PyExc_Exception) ? "nothing more is changed in %U: %S"
+                                                                             : "nothing more is changed in %U: %R";
+
+    PyErr_Format(self->poisoned, form, self->what, failure);
+    PyErr_Fetch(&type, &error, &trace);
+    PyErr_NormalizeException(&type, &error, &trace);
+    if (error)
+        PyException_SetCause(error, Py_NewRef(failure));
+    PyErr_Restore(type, error, trace);
+    Py_DECREF(failure);
+}
+
+void guard_raise_reentered(struct guard *self)
+{
+    PyErr_Format(self->reentered, "this thread is within a call of %U", self->what);
+}
+
+int guard_check(struct guard *self)
+{
+    if (!self->failure)
+        return 0;
+    raise_poisoned(self);
+    return -1;
+}
+
+void guard_poison(struct guard *self, PyObject *failure)
+{
+    if (!self->failure)
+        self->failure = Py_NewRef(failure);
+}
+
+static void wake_one(struct guard *self)
+{
+    if (self->held || self->woken || !self->waiting)
+        return;
+    self->woken = 1;
+    binlog_futex_wake(&self->word, 1);
+}
+
+static void guard_release(struct guard *self)
+{
+    self->held = 0;
+    wake_one(self);
+}
+
+static PyObject *guard_enter(PyObject *object, PyObject *unused)
+{
+    struct guard *self = (struct guard *)object;
+
+    (void)unused;
+    if (!self->made || is_held_here(self)) {
+        guard_raise_reentered(self);
+        return NULL;
+    }
+    while (self->held) {
+        self->waiting++;
+        int result = binlog_futex_wait(&self->word);
+        self->waiting--;
+        self->woken = 0;
+        if (result != 0) {
+            wake_one(self);
+            return NULL;
+        }
+    }
+    self->owner = pthread_self();
+    self->held = 1;
+    self->changing = 0;
+    if (guard_check(self) != 0) {
+        guard_release(self);
+        return NULL;
+    }
+    return Py_NewRef(object);
+}
+
+static PyObject *guard_exit(PyObject *object, PyObject *args)
+{
+    struct guard *self = (struct guard *)object;
+    PyObject *type, *error, *trace;
+
+    if (!PyArg_ParseTuple(args, "OOO:__exit__", &type, &error, &trace))
+        return NULL;
+    if (error != Py_None && self->changing)
+        guard_poison(self, error);
+    guard_release(self);
+    Py_RETURN_FALSE;
+}
+
+static PyObject *guard_fail(PyObject *object, PyObject *failure)
+{
+    guard_poison((struct guard *)object, failure);
+    Py_RETURN_NONE;
+}
+
+static PyObject *guard_do_check(PyObject *object, PyObject *unused)
+{
+    (void)unused;
+    if (guard_check((struct guard *)object) != 0)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *guard_get_failure(PyObject *object, void *unused)
+{
+    struct guard *self = (struct guard *)object;
+    (void)unused;
+    return Py_NewRef(self->failure ? self->failure : Py_None);
+}
+
+static PyObject *guard_get_held(PyObject *object, void *unused)
+{
+    (void)unused;
+    return PyBool_FromLong(is_held_here((struct guard *)object));
+}
+
+static int guard_traverse(PyObject *object, visitproc visit, void *arg)
+{
+    struct guard *self = (struct guard *)object;
+    Py_VISIT(Py_TYPE(object));
+    Py_VISIT(self->failure);
+    return 0;
+}
+
+static int guard_clear(PyObject *object)
+{
+    struct guard *self = (struct guard *)object;
+    Py_CLEAR(self->failure);
+    return 0;
+}
+
+static void guard_dealloc(PyObject *object)
+{
+    struct guard *self = (struct guard *)object;
+    PyTypeObject *type = Py_TYPE(object);
+
+    PyObject_GC_UnTrack(object);
+    guard_clear(object);
+    Py_CLEAR(self->what);
+    Py_CLEAR(self->poisoned);
+    Py_CLEAR(self->reentered);
+    ((freefunc)PyType_GetSlot(type, Py_tp_free))(object);
+    Py_DECREF(type);
+}
+
+static PyMethodDef guard_methods[] = {
+    {"__enter__", guard_enter, METH_NOARGS, "Take it.  Raises: PoisonedError; StateError if this thread has it."},
+    {"__exit__", guard_exit, METH_VARARGS, "Give it back, poisoned if an exception ends a change."},
+    {"fail", guard_fail, METH_O, "Poison it, unless it is: refuse each later block, and say why."},
+    {"check", guard_do_check, METH_NOARGS, "Raises: PoisonedError if it is poisoned."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyMemberDef guard_members[] = {
+    {"changing", T_BOOL, offsetof(struct guard, changing), 0, "Whether an exception leaves a change half done."},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyGetSetDef guard_properties[] = {
+    {"failure", guard_get_failure, NULL, "What poisoned it, or None.", NULL},
+    {"held", guard_get_held, NULL, "Whether this thread has it.", NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyType_Slot guard_slots[] = {
+    {Py_tp_doc, "Guard(what, poisoned, reentered): a mutex for changes, which a change that is left half done poisons."},
+    {Py_tp_init, guard_init},
+    {Py_tp_dealloc, guard_dealloc},
+    {Py_tp_traverse, guard_traverse},
+    {Py_tp_clear, guard_clear},
+    {Py_tp_methods, guard_methods},
+    {Py_tp_members, guard_members},
+    {Py_tp_getset, guard_properties},
+    {0, NULL},
+};
+
+PyType_Spec guard_spec = {
+    .name = "binlog._native_records.Guard",
+    .basicsize = sizeof(struct guard),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
+    .slots = guard_slots,
+};
+
+PyObject *binlog_add_type(PyObject *module, PyType_Spec *spec)
+{
+    PyObject *type = PyType_FromModuleAndSpec(module, spec, NULL);
+
+    if (type && PyModule_AddType(module, (PyTypeObject *)type) != 0)
+        Py_CLEAR(type);
+    return type;
+}

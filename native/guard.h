@@ -1,0 +1,39 @@
+#ifndef BINLOG_GUARD_H
+#define BINLOG_GUARD_H
+
+#include <Python.h>
+#include <pthread.h>
+#include <stdint.h>
+
+struct guard {
+    PyObject_HEAD
+    pthread_t owner; /* if `held` */
+    char held, made, changing;
+    char woken;        /* a waiter was woken, and has not run yet */
+    uint32_t waiting;  /* threads that wait */
+    uint32_t word;     /* what they sleep on */
+    PyObject *what;     /* its name in errors: "the journal PATH" */
+    PyObject *poisoned; /* the classes of errors */
+    PyObject *reentered;
+    PyObject *failure; /* what poisoned it, or NULL */
+};
+
+extern PyType_Spec guard_spec;
+
+/* 0, or -1 with what a poisoned guard raises. */
+int guard_check(struct guard *self);
+/* Has each later block be refused; the first failure counts. */
+void guard_poison(struct guard *self, PyObject *failure);
+/* Raises what a call gets whose thread is within another one. */
+void guard_raise_reentered(struct guard *self);
+
+/* Sleeps until the word changes, without the interpreter's lock; 0, or -1 with what a signal handler raised.  It may return
+ * early, so the caller looks again. */
+int binlog_futex_wait(uint32_t *word);
+/* Changes the word, and wakes some of those who sleep on it. */
+void binlog_futex_wake(uint32_t *word, int count);
+
+/* Adds a type to the module, and returns it; NULL with an exception. */
+PyObject *binlog_add_type(PyObject *module, PyType_Spec *spec);
+
+#endif
