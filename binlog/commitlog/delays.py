@@ -17,7 +17,7 @@ from binlog.commitlog.delay_offsets import DelayOffsets
 from binlog.commitlog.message import Appended, Message
 from binlog.commitlog.service import Service
 from binlog.commitlog.waiting import Find, own_queue, to_go_on, to_wait, went_on
-from binlog.errors import FullError, GoneError, NotFoundError, TimedOutError
+from binlog.errors import FullError, GoneError, NotFoundError
 from binlog.format.commitlog.consume_queue import QueueUnit, parse_units
 from binlog.format.commitlog.message import PREPARED, ROLLBACK, TRANSACTION, StoredMessage
 from binlog.format.commitlog.properties import DELAY, parse_properties
@@ -200,9 +200,7 @@ class Delays:
                 messages.append(to_go_on(stored, without=(DELAY,)))
             count += 1
         if messages:
-            # Where that takes too long they are appended all the same, and count as gone on once they are flushed.
-            with contextlib.suppress(TimedOutError):
-                self._append(messages)
+            self._append(messages)
             self._log_end = self._log.max_offset
         return count
 

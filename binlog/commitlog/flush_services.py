@@ -7,7 +7,6 @@ flushing to the second one.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,7 +14,9 @@ from typing import Protocol
 
 from binlog.commitlog.mapped_file_queue import MappedFileQueue
 from binlog.commitlog.service import Service
-from binlog.errors import BinlogError, ClosedError, GoneError, PoisonedError, TimedOutError
+from binlog.errors import BinlogError, ClosedError, GoneError, PoisonedError, StateError
+from binlog.storage.files import commit_at
+from binlog.storage.native import CommitGroup, Guard
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +30,6 @@ class Pace:
 
 FLUSH_PACE = Pace(0.5, 4, 10.0)
 COMMIT_PACE = Pace(0.2, 4, 0.2)
-GROUP_SECONDS = 0.01
-REQUEST_SECONDS = 5.0
 
 
 class FlushService(Protocol):
@@ -160,94 +159,65 @@ class CommitRealTimeService:
 
 
 class GroupCommitService:
-    """Flushes for all who wait, together; what was answered survives a power cut.
-
-    seconds: how long somebody waits for an answer before TimedOutError.
-    """
+    """Flushes for all who wait, together, in the thread of one of them; what was answered survives a power cut."""
 
     def __init__(
         self,
         queue: MappedFileQueue,
         flushed: Callable[[], None] = lambda: None,
-        seconds: float = REQUEST_SECONDS,
         concerns: set[str] | None = None,
     ) -> None:
         self._queue = queue
         self._flushed = flushed
-        self._seconds = seconds
-        # A lock for each who waits, and no `Condition`: with that all who are woken queue up once more, for its lock.
-        self._waiting: list[tuple[int, threading.Lock]] = []
-        self._mutex = threading.Lock()
-        self._service = Service("group commit", GROUP_SECONDS, self._work, concerns=concerns)
-        self._stopped = False
+        self._guard = Guard(f"the commit log {queue.folder}", PoisonedError, StateError)
+        self._group = CommitGroup(self._guard)
+        self._concerns = set[str]() if concerns is None else concerns
+        self._gone: GoneError | None = None
 
     def start(self) -> None:
-        """Begin."""
-        self._service.start()
+        """Begin: what is flushed by now needs no sync."""
+        self._group = CommitGroup(self._guard, self._queue.flushed_where)
 
     def check(self) -> None:
-        """Raises: PoisonedError."""
-        _refuse(self._service)
+        """Raises: PoisonedError; GoneError."""
+        self._guard.check()
+        if self._gone is not None:
+            raise GoneError(f"nothing more is appended: {self._gone}") from self._gone
 
     def appended(self, offset: int) -> None:
         """Wait until all up to the offset is on the disk.
 
-        Raises: TimedOutError where that takes too long, and may still come to be; PoisonedError; ClosedError.
+        Raises: PoisonedError; GoneError; ClosedError if the store was closed before.
         """
-        answer = threading.Lock()
-        answer.acquire()
-        with self._mutex:
-            waits = not self._over()
-            if waits:
-                self._waiting.append((offset, answer))
-        if waits:
-            self._service.wake()
-            if not answer.acquire(timeout=self._seconds) and self._queue.flushed_where < offset:
-                _refuse(self._service)
-                raise TimedOutError(
-                    f"not flushed up to {offset} within {self._seconds} s, but up to {self._queue.flushed_where}; "
-                    "the messages are appended, and may still be flushed"
-                )
-        if self._queue.flushed_where < offset:
-            _refuse(self._service)
+        try:
+            with self._group.turn(offset) as leads:
+                if leads:
+                    self._flush_all()
+        except BinlogError as error:
+            self._concerns.add("group commit")
+            if isinstance(error, GoneError):
+                self._gone = error
+            self.check()  # what fails in a commit fails for good, for this caller as for the others
+            raise
+        if leads:
+            self._flushed()
+        if self._group.durable < offset:
             raise ClosedError("the store was closed before the messages were flushed")
 
     def stop(self) -> None:
-        """Answer all, and end.  Raises: PoisonedError."""
-        self._service.stop()
-        self._stopped = True
-        self._answer()
-        _refuse(self._service)
-        _flush(self._queue, 0, self._flushed)
+        """Flush all.  Raises: PoisonedError if that failed."""
+        self.check()
+        self.appended(self._queue.wrote_where)
 
-    def _over(self) -> bool:
-        """Whether nobody will flush any more."""
-        return self._stopped or self._service.failure is not None
+    def _flush_all(self) -> None:
+        stop = self._queue.wrote_where
+        while self._queue.flushed_where < stop and self._queue.flush(sync=self._sync):
+            pass
 
-    def _answer(self) -> None:
-        """Answer all who need not wait any longer."""
-        with self._mutex:
-            reached, waiting = self._queue.flushed_where, self._waiting
-            self._waiting = [] if self._over() else [entry for entry in waiting if entry[0] > reached]
-            still = len(self._waiting)
-        for offset, answer in waiting:
-            if not still or offset <= reached:
-                answer.release()
-
-    def _work(self) -> None:
-        if not self._waiting:
-            return
-        before = self._queue.flushed_where
-        try:
-            _flush(self._queue, 0, self._answer)
-        except BinlogError as error:
-            self._service.failure = error  # before those are answered who ask for it
-            raise
-        finally:
-            # Before all else: they wait, and telling others of the flush takes its time.
-            self._answer()
-            if self._queue.flushed_where != before:
-                self._flushed()
+    def _sync(self, fd: int, path: str, end: int) -> None:
+        """Sync what the queue has up to an offset, as the leader."""
+        self._group.begin(end, True)
+        commit_at(self._group, fd, b"", 0, path)
 
 
 def _flush(queue: MappedFileQueue, least_pages: int, flushed: Callable[[], None]) -> None:

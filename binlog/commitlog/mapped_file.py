@@ -11,7 +11,7 @@ import contextlib
 import enum
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from binlog.errors import ClosedError, CorruptError, GoneError, NotFoundError, PoisonedError
@@ -49,6 +49,14 @@ class Buffer(Protocol):
 
     def give_back(self) -> None:
         """It is not needed any more."""
+
+
+Sync = Callable[[int, str, int], None]
+
+
+def plain_sync(fd: int, path: str, end: int) -> None:
+    """Sync a file, whatever it has by now."""
+    sync(fd, path)
 
 
 class Life(enum.Enum):
@@ -249,9 +257,10 @@ class MappedFile:
         if self._life is Life.OPEN:
             self._file.check()
 
-    def flush(self, least_pages: int = 0) -> int:
+    def flush(self, least_pages: int = 0, sync: Sync = plain_sync) -> int:
         """Sync what is committed, where that is due; up to where it is flushed, which a failure does not move.
 
+        sync: syncs a descriptor of a path, when all up to an offset of the whole was written there.
         Raises, besides: GoneError, as `check`.
         """
         if self.flushed == self.committed or not self.is_able_to_flush(least_pages):
@@ -261,7 +270,7 @@ class MappedFile:
             self._check()
             self.check()
             with self._poisoning(), self._file as fd:
-                sync(fd, self.path)
+                sync(fd, self.path, self.offset + stop)
             self.flushed = stop
             return stop
 

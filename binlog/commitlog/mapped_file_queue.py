@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
-from binlog.commitlog.mapped_file import Buffer, MappedFile
+from binlog.commitlog.mapped_file import Buffer, MappedFile, Sync, plain_sync
 from binlog.errors import CorruptError, PoisonedError, StateError
 from binlog.format.commitlog.names import mapped_file_name, mapped_file_offset
 from binlog.storage.failures import own_errors
@@ -185,13 +185,13 @@ class MappedFileQueue:
             self.committed_where = file.offset + file.commit(least_pages)
         return self.committed_where != before
 
-    def flush(self, least_pages: int = 0) -> bool:
-        """Flush the file at `flushed_where`; whether that moved it.  One file a call."""
+    def flush(self, least_pages: int = 0, sync: Sync = plain_sync) -> bool:
+        """Flush the file at `flushed_where`; whether that moved it.  One file a call.  sync: as a MappedFile has it."""
         file = self.find(self.flushed_where, first_where_below=self.flushed_where == 0)
         before = self.flushed_where
         if file is not None:
             store_ms = file.store_ms
-            self.flushed_where = file.offset + file.flush(least_pages)
+            self.flushed_where = file.offset + file.flush(least_pages, sync)
             if self.flushed_where != before:
                 self.flushed_ms = store_ms
         return self.flushed_where != before

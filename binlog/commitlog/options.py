@@ -6,7 +6,7 @@ import enum
 from dataclasses import dataclass
 
 from binlog.commitlog.commit_log import BODY_BYTES_MAX, FILE_BYTES, LOCAL_HOST
-from binlog.commitlog.flush_services import COMMIT_PACE, FLUSH_PACE, REQUEST_SECONDS, Pace
+from binlog.commitlog.flush_services import COMMIT_PACE, FLUSH_PACE, Pace
 from binlog.commitlog.retention import Retention
 from binlog.format.commitlog.consume_queue import UNITS_IN_FILE
 from binlog.format.commitlog.host import Host
@@ -32,7 +32,7 @@ class StoreOptions:
     """How a store is kept; what RocketMQ's brokers do unless told.
 
     file_bytes, units_in_file: of the commit log's files and of the queues'; those of a store never change.
-    flush, flush_pace: when the commit log comes to the disk; request_seconds: how long an append waits for that.
+    flush, flush_pace: when the commit log comes to the disk.
     commit_pace, pool_buffers: with pooled flush, when it comes to the file, and how many files have a buffer at once.
     queues_pace: the same for the queues and the key index, which can be made again.
     key_index: how large each of its files is.
@@ -45,7 +45,6 @@ class StoreOptions:
     units_in_file: int = UNITS_IN_FILE
     flush: Flush = Flush.SYNC
     flush_pace: Pace = FLUSH_PACE
-    request_seconds: float = REQUEST_SECONDS
     commit_pace: Pace = COMMIT_PACE
     pool_buffers: int = 2
     queues_pace: Pace = QUEUES_PACE

@@ -174,7 +174,7 @@ class MessageStore:
 
     def _flush_service(self) -> FlushService:
         if self._options.flush is Flush.SYNC:
-            return GroupCommitService(self._log.files, self._flushed, self._options.request_seconds, self._concerns)
+            return GroupCommitService(self._log.files, self._flushed, self._concerns)
         flushing = FlushRealTimeService(self._log.files, self._flushed, self._options.flush_pace, self._concerns)
         if self._options.flush is Flush.POOLED:
             return CommitRealTimeService(
@@ -211,7 +211,7 @@ class MessageStore:
         Durable on return with Flush.SYNC.  Blocks: with that for a sync that is shared with other threads.
         Raises: ValueError for a part that is too long, or a topic or queue that can have no folder, or is kept for what
         waits, and, in a store without CRCs of whole messages, for properties that end like one; FullError;
-        PoisonedError; ClosedError; TimedOutError where the sync takes too long, and may still come; GoneError once the
+        PoisonedError; ClosedError; GoneError once the
         store's folder was moved or removed, which without sync is noticed within a second.
         """
         several = [messages] if isinstance(messages, Message) else messages

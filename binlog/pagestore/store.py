@@ -341,10 +341,11 @@ class PageStore:
             try:
                 while self._abandoned:
                     self._content.come_back(self._taken.pop(self._abandoned.popleft()), 0)
-                return work(*arguments)
+                result = work(*arguments)
             except (BinlogError, ValueError, TypeError):
                 guard.changing = False  # whoever raises these leaves the store as it was
                 raise
+        return result
 
     def _refuse(self) -> None:
         """Raises: StateError in a forked child, where the guard may be held for ever; ClosedError."""

@@ -18,7 +18,6 @@ OPTIONS = StoreOptions(
     flush_pace=_QUICK,
     commit_pace=_QUICK,
     queues_pace=_QUICK,
-    request_seconds=60.0,
     # Whatever the disk of whoever runs this has left.
     retention=Retention(expire_ratio=2.0, force_ratio=2.0, full_ratio=2.0),
 )

