@@ -123,8 +123,14 @@ class PageWriter:
 class Guard:
     changing: bool
     def __init__(
-        self, what: str, poisoned: type[BaseException], reentered: type[BaseException], /
+        self,
+        what: str,
+        poisoned: type[BaseException],
+        reentered: type[BaseException],
+        harmless: tuple[type[BaseException], ...],
+        /,
     ) -> None: ...
+    def change(self) -> Change: ...
     def __enter__(self) -> Self: ...
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
@@ -135,6 +141,12 @@ class Guard:
     def failure(self) -> BaseException | None: ...
     @property
     def held(self) -> bool: ...
+
+class Change:
+    def __enter__(self) -> None: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> Literal[False]: ...
 
 class Turn:
     def __enter__(self) -> bool: ...

@@ -304,7 +304,7 @@ int binlog_add_group_types(PyObject *module)
 {
     PyObject *group = binlog_add_type(module, &group_spec);
 
-    guard_type = binlog_add_type(module, &guard_spec);
+    guard_type = binlog_add_guard_types(module);
     turn_type = binlog_add_type(module, &turn_spec);
     Py_XDECREF(group);
     return group && guard_type && turn_type ? 0 : -1;

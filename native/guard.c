@@ -5,6 +5,9 @@
  * a handler raises.  A block that sets `changing` and is left by an exception has changed a part of what it was to
  * change, so it poisons the guard: each later block is refused.
  *
+ * Change, of `guard.change()`, is a block that poisons the guard too, and excludes nobody: if an exception ends it that is
+ * not among those after which nothing has changed.
+ *
  * Invariant: a thread takes it only while it has the interpreter's lock, and gives that away to wait.  A mutex of the
  * kernel's would go to a waiter that has no interpreter's lock yet, and the thread that runs would wait for it at once:
  * then each change takes two switches of threads.
@@ -40,10 +43,10 @@ int binlog_futex_wait(uint32_t *word)
 static int guard_init(PyObject *object, PyObject *args, PyObject *named)
 {
     struct guard *self = (struct guard *)object;
-    PyObject *what, *poisoned, *reentered;
+    PyObject *what, *poisoned, *reentered, *harmless;
 
     (void)named;
-    if (!PyArg_ParseTuple(args, "UOO:Guard", &what, &poisoned, &reentered))
+    if (!PyArg_ParseTuple(args, "UOOO!:Guard", &what, &poisoned, &reentered, &PyTuple_Type, &harmless))
         return -1;
     if (self->made) {
         PyErr_SetString(PyExc_ValueError, "a Guard is made once");
@@ -53,6 +56,7 @@ static int guard_init(PyObject *object, PyObject *args, PyObject *named)
     self->what = Py_NewRef(what);
     self->poisoned = Py_NewRef(poisoned);
     self->reentered = Py_NewRef(reentered);
+    self->harmless = Py_NewRef(harmless);
     return 0;
 }
 
@@ -167,6 +171,72 @@ static PyObject *guard_do_check(PyObject *object, PyObject *unused)
     Py_RETURN_NONE;
 }
 
+struct change {
+    PyObject_HEAD
+    struct guard *guard;
+};
+
+static PyObject *change_type; /* of the one module there is */
+
+static PyObject *guard_change(PyObject *object, PyObject *unused)
+{
+    PyTypeObject *type = (PyTypeObject *)change_type;
+    struct change *change = (struct change *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
+
+    (void)unused;
+    if (change)
+        change->guard = (struct guard *)Py_NewRef(object);
+    return (PyObject *)change;
+}
+
+static PyObject *change_enter(PyObject *object, PyObject *unused)
+{
+    (void)unused;
+    if (guard_check(((struct change *)object)->guard) != 0)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *change_exit(PyObject *object, PyObject *args)
+{
+    struct guard *guard = ((struct change *)object)->guard;
+    PyObject *type, *error, *trace;
+
+    if (!PyArg_ParseTuple(args, "OOO:__exit__", &type, &error, &trace))
+        return NULL;
+    if (error != Py_None && !PyErr_GivenExceptionMatches(error, guard->harmless))
+        guard_poison(guard, error);
+    Py_RETURN_FALSE;
+}
+
+static void change_dealloc(PyObject *object)
+{
+    PyTypeObject *type = Py_TYPE(object);
+    Py_XDECREF((PyObject *)((struct change *)object)->guard);
+    ((freefunc)PyType_GetSlot(type, Py_tp_free))(object);
+    Py_DECREF(type);
+}
+
+static PyMethodDef change_methods[] = {
+    {"__enter__", change_enter, METH_NOARGS, "Raises: PoisonedError if the guard is poisoned."},
+    {"__exit__", change_exit, METH_VARARGS, "Poison the guard if an exception has left something half done."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyType_Slot change_slots[] = {
+    {Py_tp_doc, "A change of what a Guard guards; it takes no lock."},
+    {Py_tp_dealloc, change_dealloc},
+    {Py_tp_methods, change_methods},
+    {0, NULL},
+};
+
+static PyType_Spec change_spec = {
+    .name = "binlog._native_records.Change",
+    .basicsize = sizeof(struct change),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .slots = change_slots,
+};
+
 static PyObject *guard_get_failure(PyObject *object, void *unused)
 {
     struct guard *self = (struct guard *)object;
@@ -205,6 +275,7 @@ static void guard_dealloc(PyObject *object)
     Py_CLEAR(self->what);
     Py_CLEAR(self->poisoned);
     Py_CLEAR(self->reentered);
+    Py_CLEAR(self->harmless);
     ((freefunc)PyType_GetSlot(type, Py_tp_free))(object);
     Py_DECREF(type);
 }
@@ -212,6 +283,7 @@ static void guard_dealloc(PyObject *object)
 static PyMethodDef guard_methods[] = {
     {"__enter__", guard_enter, METH_NOARGS, "Take it.  Raises: PoisonedError; StateError if this thread has it."},
     {"__exit__", guard_exit, METH_VARARGS, "Give it back, poisoned if an exception ends a change."},
+    {"change", guard_change, METH_NOARGS, "A block that poisons it too, and takes no lock."},
     {"fail", guard_fail, METH_O, "Poison it, unless it is: refuse each later block, and say why."},
     {"check", guard_do_check, METH_NOARGS, "Raises: PoisonedError if it is poisoned."},
     {NULL, NULL, 0, NULL},
@@ -229,7 +301,7 @@ static PyGetSetDef guard_properties[] = {
 };
 
 static PyType_Slot guard_slots[] = {
-    {Py_tp_doc, "Guard(what, poisoned, reentered): a mutex for changes, which a change that is left half done poisons."},
+    {Py_tp_doc, "Guard(what, poisoned, reentered, harmless): a mutex for changes, which a change that is left half done poisons."},
     {Py_tp_init, guard_init},
     {Py_tp_dealloc, guard_dealloc},
     {Py_tp_traverse, guard_traverse},
@@ -240,7 +312,7 @@ static PyType_Slot guard_slots[] = {
     {0, NULL},
 };
 
-PyType_Spec guard_spec = {
+static PyType_Spec guard_spec = {
     .name = "binlog._native_records.Guard",
     .basicsize = sizeof(struct guard),
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
@@ -254,4 +326,10 @@ PyObject *binlog_add_type(PyObject *module, PyType_Spec *spec)
     if (type && PyModule_AddType(module, (PyTypeObject *)type) != 0)
         Py_CLEAR(type);
     return type;
+}
+
+PyObject *binlog_add_guard_types(PyObject *module)
+{
+    change_type = binlog_add_type(module, &change_spec);
+    return change_type ? binlog_add_type(module, &guard_spec) : NULL;
 }

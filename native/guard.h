@@ -15,10 +15,9 @@ struct guard {
     PyObject *what;     /* its name in errors: "the journal PATH" */
     PyObject *poisoned; /* the classes of errors */
     PyObject *reentered;
-    PyObject *failure; /* what poisoned it, or NULL */
+    PyObject *harmless; /* exceptions that a `change` may end with, and has changed nothing */
+    PyObject *failure;  /* what poisoned it, or NULL */
 };
-
-extern PyType_Spec guard_spec;
 
 /* 0, or -1 with what a poisoned guard raises. */
 int guard_check(struct guard *self);
@@ -33,6 +32,8 @@ int binlog_futex_wait(uint32_t *word);
 /* Changes the word, and wakes some of those who sleep on it. */
 void binlog_futex_wake(uint32_t *word, int count);
 
+/* Adds Guard and Change to the module; the type of guards, or NULL with an exception. */
+PyObject *binlog_add_guard_types(PyObject *module);
 /* Adds a type to the module, and returns it; NULL with an exception. */
 PyObject *binlog_add_type(PyObject *module, PyType_Spec *spec);
 

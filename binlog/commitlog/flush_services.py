@@ -14,9 +14,10 @@ from typing import Protocol
 
 from binlog.commitlog.mapped_file_queue import MappedFileQueue
 from binlog.commitlog.service import Service
-from binlog.errors import BinlogError, ClosedError, GoneError, PoisonedError, StateError
+from binlog.errors import BinlogError, ClosedError, GoneError, PoisonedError
 from binlog.storage.files import commit_at
-from binlog.storage.native import CommitGroup, Guard
+from binlog.storage.guards import new_guard
+from binlog.storage.native import CommitGroup
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +170,7 @@ class GroupCommitService:
     ) -> None:
         self._queue = queue
         self._flushed = flushed
-        self._guard = Guard(f"the commit log {queue.folder}", PoisonedError, StateError)
+        self._guard = new_guard(f"the commit log {queue.folder}")
         self._group = CommitGroup(self._guard)
         self._concerns = set[str]() if concerns is None else concerns
         self._gone: GoneError | None = None

@@ -27,8 +27,8 @@ from binlog.journal.options import JournalOptions, Sync
 from binlog.journal.record import Loaded
 from binlog.storage.collector import collector_paused
 from binlog.storage.files import make_directory, open_directory, sync_parent
+from binlog.storage.guards import new_guard
 from binlog.storage.kept_or_undone import KeptOrUndone, Waiter
-from binlog.storage.native import Guard
 from binlog.storage.sole_owner import SoleOwner
 from binlog.storage.undisturbed import uninterrupted
 
@@ -44,8 +44,8 @@ class JournalLife:
     def __init__(self, path: str | os.PathLike[str], options: JournalOptions | None = None) -> None:
         self.path = os.path.abspath(path)
         self._options = options or JournalOptions()
-        self._guard = Guard(f"the journal {self.path}", PoisonedError, StateError)
-        self._files_guard = Guard(f"the files of the journal {self.path}", PoisonedError, StateError)
+        self._guard = new_guard(f"the journal {self.path}")
+        self._files_guard = new_guard(f"the files of the journal {self.path}")
         self._loading = threading.Lock()  # held by whoever starts, loads or ends it
         self._loader: Waiter | None = None  # of a load that goes on
         self._last: Waiter | None = None  # of the start, or load, that was done last

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Self, TypeVar, TypeVarTuple
 from weakref import ReferenceType, ref
 
-from binlog.errors import AccessError, BinlogError, ClosedError, NotFoundError, PoisonedError, StateError
+from binlog.errors import AccessError, BinlogError, ClosedError, NotFoundError, StateError
 from binlog.format.pagestore.index import NAME_BYTES_MAX
 from binlog.format.pagestore.log import LogStart
 from binlog.format.pagestore.names import LOCK_FILE
@@ -30,8 +30,8 @@ from binlog.pagestore.transaction import Message, State, Taken, Transaction
 from binlog.pagestore.transaction_log import TransactionLog
 from binlog.storage.files import make_directory, open_directory, sync_parent
 from binlog.storage.group_commit import Mode
+from binlog.storage.guards import new_guard
 from binlog.storage.kept_or_undone import KeptOrUndone, Waiter
-from binlog.storage.native import Guard
 from binlog.storage.sole_owner import SoleOwner
 
 _T = TypeVar("_T")
@@ -54,7 +54,7 @@ class PageStore:
         """
         self.path = os.path.abspath(path)
         self._options = options or PageStoreOptions()
-        self._guard = Guard(f"the page store {self.path}", PoisonedError, StateError)
+        self._guard = new_guard(f"the page store {self.path}")
         self._closing = threading.Lock()
         self._is_closed = False
         self._shrinks = False
@@ -334,18 +334,13 @@ class PageStore:
     def _step(self, work: Callable[[*_Arguments], _T], *arguments: *_Arguments) -> _T:
         """Do something that changes the store.  Raises: what it raises; StateError; ClosedError; PoisonedError."""
         self._refuse()
-        with self._guard as guard:
+        with self._guard, self._guard.change():
             if self._is_closed:
                 self._refuse()
-            guard.changing = True
-            try:
-                while self._abandoned:
-                    self._content.come_back(self._taken.pop(self._abandoned.popleft()), 0)
-                result = work(*arguments)
-            except (BinlogError, ValueError, TypeError):
-                guard.changing = False  # whoever raises these leaves the store as it was
-                raise
-        return result
+            while self._abandoned:
+                self._content.come_back(self._taken.pop(self._abandoned.popleft()), 0)
+            result = work(*arguments)
+        return result  # noqa: RET504 - outside of the block, where an exception after the call leaves it by its end
 
     def _refuse(self) -> None:
         """Raises: StateError in a forked child, where the guard may be held for ever; ClosedError."""

@@ -114,9 +114,7 @@ def _interrupt(path: Path, call: Callable[[Stage], None], at: int) -> bool | Non
     return is_usable if interruption.raised else None
 
 
-def _judge(
-    found: list[bytes], transaction: Transaction, call: Callable[[Stage], None], *, is_usable: bool
-) -> None:
+def _judge(found: list[bytes], transaction: Transaction, call: Callable[[Stage], None], *, is_usable: bool) -> None:
     left = [body for body in found if body != b"behind"]
     committed, dropped = [b"two", b"three", b"four", b"five"], [b"one", b"two", b"three"]
     if call is _block:

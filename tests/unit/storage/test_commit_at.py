@@ -10,14 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from binlog.errors import FullError, PoisonedError, StateError
+from binlog.errors import FullError, PoisonedError
 from binlog.storage.files import commit_at
-from binlog.storage.native import CommitGroup, Guard
+from binlog.storage.guards import new_guard
+from binlog.storage.native import CommitGroup
 
 
 def group() -> CommitGroup:
     """One whose leader has begun to commit, with a sync."""
-    made = CommitGroup(Guard("a test", PoisonedError, StateError))
+    made = CommitGroup(new_guard("a test"))
     made.begin(1, True)
     return made
 
