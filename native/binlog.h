@@ -17,11 +17,19 @@
 /* fork.c: what a child must not inherit */
 int binlog_fork_setup(void);
 uint32_t binlog_fork_generation(void);
-int binlog_fd_open(int directory, const char *name, int flags);
+int binlog_fd_open(int directory, const char *name, int flags, int64_t *opened);
+uint64_t binlog_fd_serial(int fd);
 int binlog_fd_close(int fd);
 int binlog_fd_close_own(int fd, uint64_t device, uint64_t inode);
-uint64_t binlog_fd_serial(int fd);
 int binlog_fd_close_serial(int fd, uint64_t serial);
+
+/* descriptors.c: what one object has open */
+struct binlog_descriptors;
+struct binlog_descriptors *binlog_descriptors_new(void);
+int binlog_descriptors_open(struct binlog_descriptors *self, int directory, const char *name, int flags, int mode);
+int binlog_descriptors_close(struct binlog_descriptors *self, int fd);
+void binlog_descriptors_clear(struct binlog_descriptors *self);
+void binlog_descriptors_free(struct binlog_descriptors *self);
 
 /* mapping.c: files mapped for writing */
 void *binlog_map(int fd, size_t bytes);

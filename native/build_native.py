@@ -14,7 +14,7 @@ from cffi import FFI
 
 NATIVE = Path(__file__).parent
 SOURCES = (
-    "fork.c", "lock.c", "file_status.c", "place.c", "live_block.c", "commit.c", "segment.c", "segment_file.c",
+    "fork.c", "descriptors.c", "lock.c", "file_status.c", "place.c", "live_block.c", "commit.c", "segment.c", "segment_file.c",
     "group.c", "doorbell.c", "header.c", "scan.c", "crc32.c", "crc32c.c", "index.c", "index_ranges.c", "covered.c",
     "key_index.c", "mapping.c",
 )  # fmt: skip

@@ -111,8 +111,11 @@ static int make_room(void)
 }
 
 /* Opens a file that is there, and registers it, with no fork in between: a child that got the descriptor unregistered
- * would keep its parent's lock for as long as it lives. */
-int binlog_fd_open(int directory, const char *name, int flags)
+ * would keep its parent's lock for as long as it lives.
+ *
+ * opened: if not NULL, gets the descriptor and its serial, for an exception of a signal handler may come before the caller has what
+ * this returns. */
+int binlog_fd_open(int directory, const char *name, int flags, int64_t *opened)
 {
     pthread_mutex_lock(&table_mutex);
     int result = make_room();
@@ -124,6 +127,10 @@ int binlog_fd_open(int directory, const char *name, int flags)
         else if (fstat(result, &status) == 0) {
             forget(result);
             table[table_count++] = (struct entry){result, status.st_dev, status.st_ino, ++last_serial};
+            if (opened) {
+                opened[0] = result;
+                opened[1] = (int64_t)last_serial;
+            }
         } else {
             int failed = -errno;
             close(result);

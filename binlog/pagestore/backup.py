@@ -1,6 +1,6 @@
 """A copy of a store that goes on meanwhile.
 
-Pages are copied some at a time, with the mutex held; what changes behind that is copied again, and what is left in the
+Pages are copied some at a time, with the guard held; what changes behind that is copied again, and what is left in the
 end while nobody changes anything.  The folder is a store once its log has its name, and before that none: it has the
 pages under a name of their own.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from itertools import islice
 
 from binlog.errors import AccessError, PoisonedError, StateError
@@ -19,7 +19,8 @@ from binlog.pagestore.cache import Cache
 from binlog.pagestore.creation import FIRST_GENERATION, create_whole, finish_store
 from binlog.pagestore.free_pages import FreePages
 from binlog.pagestore.page_file import PageFile
-from binlog.storage.files import create_file, list_folder, make_directory, open_directory, sync_directory, sync_parent
+from binlog.storage.directory import Directory
+from binlog.storage.files import list_folder, make_directory
 
 PAGES_A_STEP = 1024
 # What changes meanwhile is copied so often before who changes it has to wait.
@@ -29,7 +30,7 @@ _ROUNDS_MAX = 4
 class Backup:
     """A copy that is being made, in a folder that is new or empty."""
 
-    def __init__(self, path: str, cache: Cache, free: FreePages, closing: ExitStack) -> None:
+    def __init__(self, path: str, cache: Cache, free: FreePages) -> None:
         """Raises: StateError where something is in the folder; FullError; AccessError."""
         self._path = os.path.abspath(path)
         self._cache = cache
@@ -37,15 +38,11 @@ class Backup:
         make_directory(self._path)
         if list_folder(self._path):
             raise StateError(f"{self._path} is not empty, and no backup goes there")
-        self._directory_fd = open_directory(self._path)
-        closing.callback(os.close, self._directory_fd)
         with _not_of_the_store(self._path):
-            sync_parent(self._directory_fd, self._path)
-            name = PAGE_FILE + BACKUP_END
-            fd = create_file(self._directory_fd, name, os.path.join(self._path, name))
-            closing.callback(os.close, fd)
+            self._directory = Directory(self._path, make=True)
+            fd = self._directory.create(PAGE_FILE + BACKUP_END)
             # Durable before any other name: without it what a power cut leaves could be taken for a store being made.
-            sync_directory(self._directory_fd, self._path)
+            self._directory.sync()
         self._file = PageFile(self._path, fd, cache.file.page_bytes)
         self._rounds = 0
         self._copied_count = 0
@@ -53,14 +50,14 @@ class Backup:
         self._states = b""
 
     def begin(self) -> None:
-        """From now on it is noted what changes.  The mutex is held.  Raises: StateError where there is one already."""
+        """From now on it is noted what changes.  The guard is held.  Raises: StateError where there is one already."""
         if self._cache.changed is not None:
             raise StateError("a backup of the store is being made already")
         self._cache.changed = set()
         self._left = list(range(self._free.page_count))
 
     def copy_some(self) -> bool:
-        """Copy some pages; whether all were copied as they are now.  The mutex is held.
+        """Copy some pages; whether all were copied as they are now.  The guard is held.
 
         Raises: CorruptError; FullError; AccessError.
         """
@@ -88,15 +85,19 @@ class Backup:
         return FREE_CONTENT if self._free.is_free(number) else self._cache.content(number)
 
     def end(self) -> None:
-        """Whether it succeeded or not: nothing is noted any more.  The mutex is held."""
+        """Whether it succeeded or not: nothing is noted any more.  The guard is held."""
         self._cache.changed = None
 
     def finish(self) -> None:
         """Have the folder be a store.  Raises: FullError; AccessError."""
         with _not_of_the_store(self._path):
             self._file.sync()
-            create_whole(self._path, self._directory_fd, self._file.page_bytes, self._states)
-            finish_store(self._path, self._directory_fd, PAGE_FILE + BACKUP_END)
+            create_whole(self._directory, self._file.page_bytes, self._states)
+            finish_store(self._directory, PAGE_FILE + BACKUP_END)
+
+    def close(self) -> None:
+        """Close the folder and the pages."""
+        self._directory.close()
 
 
 @contextmanager

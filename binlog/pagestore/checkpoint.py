@@ -16,8 +16,9 @@ import time
 from binlog.format.pagestore.free_map import FreeMap
 from binlog.format.pagestore.log import SALT_BYTES, LogStart
 from binlog.format.pagestore.names import LOG_FILE, map_name
+from binlog.storage.directory import Directory
 from binlog.storage.failures import own_errors
-from binlog.storage.files import open_file, sync, write_at
+from binlog.storage.files import sync, write_at
 
 
 def next_start(page_bytes: int, generation: int) -> LogStart:
@@ -25,19 +26,16 @@ def next_start(page_bytes: int, generation: int) -> LogStart:
     return LogStart(page_bytes, generation, os.urandom(SALT_BYTES), time.time_ns())
 
 
-def begin_generation(folder: str, directory_fd: int, log_fd: int, start: LogStart, states: bytes) -> None:
+def begin_generation(directory: Directory, log_fd: int, start: LogStart, states: bytes) -> None:
     """The last two steps of a checkpoint.  Raises: FullError; AccessError; PoisonedError."""
     name = map_name(start.generation)
-    path = os.path.join(folder, name)
-    fd = open_file(directory_fd, name, path, writable=True)
-    try:
+    path = directory.file_path(name)
+    with directory.opened(name, writable=True) as fd:
         data = FreeMap(start.page_bytes, start.generation, start.salt, states).pack()
         write_at(fd, data, 0, path)
         with own_errors(path, "cutting off what lies behind a map"):
             os.ftruncate(fd, len(data))
         sync(fd, path)
-    finally:
-        os.close(fd)
-    path = os.path.join(folder, LOG_FILE)
+    path = directory.file_path(LOG_FILE)
     write_at(log_fd, start.pack(), 0, path)
     sync(log_fd, path)

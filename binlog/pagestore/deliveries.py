@@ -25,8 +25,9 @@ from binlog.format.pagestore.deliveries_file import (
 )
 from binlog.format.pagestore.index import QueueEntry
 from binlog.format.pagestore.names import DELIVERIES_FILE, NEW_END
+from binlog.storage.directory import Directory
 from binlog.storage.failures import NO_SPACE, own_errors, write_failure
-from binlog.storage.files import content_bytes, create_file, open_file, read_at, remove_file, write_at
+from binlog.storage.files import write_at
 from binlog.storage.native import write_brief
 
 _BYTES_MAX = 1 << 20
@@ -36,14 +37,13 @@ Counts = dict[tuple[int, int], tuple[int, int]]
 
 
 class Deliveries:
-    """Those of a store.  The mutex of the store is held."""
+    """Those of a store.  The guard of the store is held."""
 
-    def __init__(self, folder: str, directory_fd: int) -> None:
+    def __init__(self, directory: Directory) -> None:
         """Raises: AccessError."""
-        self._folder = folder
-        self._directory_fd = directory_fd
-        self._path = os.path.join(folder, DELIVERIES_FILE)
-        self._counts = read_counts(folder, directory_fd)
+        self._directory = directory
+        self._path = directory.file_path(DELIVERIES_FILE)
+        self._counts = read_counts(directory)
         self._fd = -1
         self._salt = b""
         self._end = 0
@@ -75,17 +75,8 @@ class Deliveries:
         """A page begins, or ends, to be that of a queue.  Raises: PoisonedError; AccessError."""
         for each in [each for each in self._counts if each[0] == queue_page]:
             del self._counts[each]
-        if self._counts or self._fd >= 0 or self._is_there():
+        if self._counts or self._fd >= 0 or self._directory.has(DELIVERIES_FILE):
             self._write_anew()
-
-    def close(self) -> None:
-        """Close the file."""
-        fd, self._fd = self._fd, -1
-        if fd >= 0:
-            os.close(fd)
-
-    def _is_there(self) -> bool:
-        return os.access(DELIVERIES_FILE, os.F_OK, dir_fd=self._directory_fd)
 
     def _write_anew(self) -> None:
         """A file that has nothing but what counts, in place of the other."""
@@ -95,20 +86,22 @@ class Deliveries:
             parts.append(pack_given(Given(queue_page, page, key, count), salt, at))
             at += PAGESTORE_DELIVERY.size
         name = DELIVERIES_FILE + NEW_END
-        self.close()
+        directory = self._directory
+        before, self._fd = self._fd, -1
+        directory.close_file(before)
         try:
-            remove_file(self._directory_fd, name, self._path)
-            fd = create_file(self._directory_fd, name, self._path)
+            directory.remove(name)
+            fd = directory.create(name)
         except (FullError, AccessError):
             return  # for want of room or of a descriptor: the next one that is given tries it again
         try:
             write_at(fd, b"".join(parts), 0, self._path)
             with own_errors(self._path, "naming the file"):
-                os.rename(name, DELIVERIES_FILE, src_dir_fd=self._directory_fd, dst_dir_fd=self._directory_fd)
+                os.rename(name, DELIVERIES_FILE, src_dir_fd=directory.fd, dst_dir_fd=directory.fd)
         except BaseException as error:
-            os.close(fd)
+            directory.close_file(fd)
             with suppress(AccessError):
-                remove_file(self._directory_fd, name, self._path)
+                directory.remove(name)
             if isinstance(error, (FullError, AccessError)):
                 return
             raise
@@ -123,17 +116,12 @@ def with_count(counts: Counts, queue_page: int, entry: QueueEntry) -> QueueEntry
     return entry._replace(delivery_count=count)
 
 
-def read_counts(folder: str, directory_fd: int) -> Counts:
+def read_counts(directory: Directory) -> Counts:
     """What the file says.  Raises: AccessError."""
-    path = os.path.join(folder, DELIVERIES_FILE)
     try:
-        fd = open_file(directory_fd, DELIVERIES_FILE, path, writable=False)
+        data = directory.read(DELIVERIES_FILE)
     except NotFoundError:
         return {}
-    try:
-        data = read_at(fd, content_bytes(fd), 0, path)
-    finally:
-        os.close(fd)
     counts: Counts = {}
     for given in parse_deliveries(data):
         counts[given.queue_page, given.key] = given.message_page, given.times

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import closing
 from typing import TypeVar
 
 from binlog.errors import BusyError, CorruptError, NotFoundError
@@ -20,7 +20,8 @@ from binlog.pagestore.free_pages import FreePages
 from binlog.pagestore.log_reading import Records
 from binlog.pagestore.recovery import read_map
 from binlog.pagestore.redo import Redo
-from binlog.storage.files import content_bytes, open_file, open_named_directory, read_at
+from binlog.storage.directory import Directory
+from binlog.storage.files import content_bytes, read_at
 
 _T = TypeVar("_T")
 _TRIES = 64
@@ -29,16 +30,18 @@ _TRIES = 64
 class StoreLook:
     """A store at one moment.  start: of its log's generation.  free: its pages.  record_count: of the log."""
 
-    def __init__(self, folder: str, closing: ExitStack) -> None:
-        """Raises: NotFoundError where there is no store; CorruptError; VersionError; AccessError."""
-        self.folder = folder
-        self.directory_fd = open_named_directory(folder)
-        closing.callback(os.close, self.directory_fd)
+    def __init__(self, directory: Directory) -> None:
+        """directory: the store's, with which what this opens is closed.
+
+        Raises: NotFoundError where there is no store; CorruptError; VersionError; AccessError.
+        """
+        self.directory = directory
+        self.log_path, self.page_path = directory.file_path(LOG_FILE), directory.file_path(PAGE_FILE)
         try:
-            self.log_path, self._log_fd = self._open(LOG_FILE, closing)
+            self._log_fd = directory.open(LOG_FILE, writable=False)
         except NotFoundError as error:
-            raise NotFoundError(f"{folder} is no page store: it has no file {LOG_FILE}") from error
-        self.page_path, self._page_fd = self._open(PAGE_FILE, closing)
+            raise NotFoundError(f"{directory.path} is no page store: it has no file {LOG_FILE}") from error
+        self._page_fd = directory.open(PAGE_FILE, writable=False)
         self.start = self._start()
         self._read: set[int] = set()
 
@@ -46,14 +49,8 @@ class StoreLook:
         """Read the log and which pages are free.  Raises: CorruptError; VersionError; AccessError."""
         self._redo = self._read_log()
         self.record_count = self._redo.record_count
-        self.free = FreePages(read_map(self.folder, self.directory_fd, self.start), lambda number: None)
+        self.free = FreePages(read_map(self.directory, self.start), lambda number: None)
         self._redo.mark(self.free)
-
-    def _open(self, name: str, closing: ExitStack) -> tuple[str, int]:
-        path = os.path.join(self.folder, name)
-        fd = open_file(self.directory_fd, name, path, writable=False)
-        closing.callback(os.close, fd)
-        return path, fd
 
     def _start(self) -> LogStart:
         return parse_log_start(read_at(self._log_fd, RECORDS_AT, 0, self.log_path), self.log_path)
@@ -101,10 +98,10 @@ def look_at(path: str | os.PathLike[str], work: Callable[[StoreLook], _T]) -> _T
     folder = os.path.abspath(path)
     before = None
     for _ in range(_TRIES):
-        with ExitStack() as closing:
+        with closing(Directory(folder)) as directory:
             look: StoreLook | None = None
             try:
-                look = StoreLook(folder, closing)
+                look = StoreLook(directory)
                 look.load()
             except CorruptError as error:
                 # It may be of a record that was being written, or of a map for another generation.  Neither is so

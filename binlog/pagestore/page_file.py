@@ -74,7 +74,3 @@ class PageFile:
     def sync(self) -> None:
         """Raises: PoisonedError."""
         sync(self._fd, self.path)
-
-    def close(self) -> None:
-        """Close its descriptor."""
-        os.close(self._fd)

@@ -16,7 +16,7 @@ from binlog.pagestore.deliveries import read_counts, with_count
 from binlog.pagestore.inspection import StoreLook, look_at
 from binlog.pagestore.prepared import PreparedTransaction
 from binlog.pagestore.transaction import Message
-from binlog.storage.sole_owner import find_owner
+from binlog.storage.directory_lock import find_owner
 
 
 class QueueStat(NamedTuple):
@@ -70,7 +70,7 @@ def read_queue(path: str | os.PathLike[str], queue: str, count: int | None = Non
         found = [entry for entry in _root(look) if entry.name == queue]
         if not found:
             raise NotFoundError(f"there is no queue {queue!r}")
-        counts = read_counts(look.folder, look.directory_fd)
+        counts = read_counts(look.directory)
         entries = (with_count(counts, found[0].first_page, entry) for entry in _valid(look, found[0]))
         return [_message(look, queue, entry) for entry in islice(entries, count)]
 
@@ -79,7 +79,7 @@ def read_queue(path: str | os.PathLike[str], queue: str, count: int | None = Non
 
 def _stat(look: StoreLook) -> PageStoreStat:
     queues, prepared = [], []
-    counts = read_counts(look.folder, look.directory_fd)
+    counts = read_counts(look.directory)
     for queue in _root(look):
         pages = list(_pages(look, queue))
         if queue.name == PREPARED_QUEUE:
@@ -89,7 +89,7 @@ def _stat(look: StoreLook) -> PageStoreStat:
             found = [with_count(counts, queue.first_page, each) for page in pages for each in page if each.valid]
             given_count = sum(1 for entry in found if entry.delivery_count)
             queues.append(QueueStat(queue.name, len(found), len(pages), given_count))
-    is_owned, holder = find_owner(look.folder, look.directory_fd, LOCK_FILE)
+    is_owned, holder = find_owner(look.directory, LOCK_FILE)
     free = look.free
     return PageStoreStat(
         look.start.page_bytes, free.page_count, free.free_count, look.start.generation, look.record_count,

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections import deque
 from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from contextlib import closing
 from functools import partial
 from itertools import count
-from types import TracebackType
-from typing import Self, TypeVar, TypeVarTuple
+from typing import TypeVar, TypeVarTuple
 from weakref import ReferenceType, ref
 
-from binlog.errors import AccessError, BinlogError, ClosedError, NotFoundError, StateError
+from binlog.errors import AccessError, BinlogError, NotFoundError
 from binlog.format.pagestore.index import NAME_BYTES_MAX
 from binlog.format.pagestore.log import LogStart
-from binlog.format.pagestore.names import LOCK_FILE
+from binlog.format.pagestore.names import LOCK_FILE, LOG_FILE
 from binlog.format.pagestore.prepared import PREPARED_QUEUE, Xid
 from binlog.format.values import member
 from binlog.pagestore.backup import Backup
@@ -25,25 +23,25 @@ from binlog.pagestore.deliveries import Deliveries
 from binlog.pagestore.options import PageStoreOptions
 from binlog.pagestore.prepared import PreparedTransaction, PreparedTransactions
 from binlog.pagestore.queues import Queues
-from binlog.pagestore.recovery import OpenFiles, open_files
+from binlog.pagestore.recovery import OpenFiles
 from binlog.pagestore.transaction import Message, State, Taken, Transaction
 from binlog.pagestore.transaction_log import TransactionLog
-from binlog.storage.files import make_directory, open_directory, sync_parent
 from binlog.storage.group_commit import Mode
-from binlog.storage.guards import new_guard
-from binlog.storage.kept_or_undone import KeptOrUndone, Waiter
-from binlog.storage.sole_owner import SoleOwner
+from binlog.storage.handle import Handle
 
 _T = TypeVar("_T")
 _Arguments = TypeVarTuple("_Arguments")
 
 
-class PageStore:
+class PageStore(Handle):
     """The page store in a folder, for this process, whose threads may share it.
 
     All that changes what is in memory is a step, done with the guard held.  If an exception of a signal handler ends a
     step in the middle, it poisons the store.
     """
+
+    what = "page store"
+    lock_name = LOCK_FILE
 
     def __init__(self, path: str | os.PathLike[str], options: PageStoreOptions | None = None) -> None:
         """Open it; its folder is made where there is none, in one that is there.
@@ -52,63 +50,31 @@ class PageStore:
         Raises: BusyError; CorruptError; VersionError; ValueError where the pages have another size; FullError;
         AccessError; PoisonedError.  Then nothing of it is left in this process; also where a signal handler raises.
         """
-        self.path = os.path.abspath(path)
         self._options = options or PageStoreOptions()
-        self._guard = new_guard(f"the page store {self.path}")
-        self._closing = threading.Lock()
-        self._is_closed = False
         self._shrinks = False
         self._not_cut: AccessError | None = None
         # What transactions have, by references that tell by themselves, in no code of Python, that nobody has one any
         # more, as where a signal handler raises before a block has begun; the next step puts that right.
         self._taken: dict[ReferenceType[Transaction], list[Taken]] = {}
         self._abandoned: deque[ReferenceType[Transaction]] = deque()
-        waiter = Waiter()
-        step = KeptOrUndone(self._open, self._undo_open, waiter)
-        try:
-            step.result_of()
-        except BaseException:
-            waiter.is_left = True
-            step.wait_until_undone()
-            raise
-        waiter.is_kept = True
+        super().__init__(path)
 
     def _open(self) -> None:
-        make_directory(self.path)
-        self._directory_fd = directory_fd = open_directory(self.path)
-        try:
-            sync_parent(directory_fd, self.path)
-            self._ownership = SoleOwner(self.path, directory_fd, LOCK_FILE, "page store")
-            try:
-                self._begin(directory_fd)
-            except BaseException:
-                self._ownership.release()
-                raise
-        except BaseException:
-            os.close(directory_fd)
-            raise
+        options, directory = self._options, self._directory
+        self._files = files = OpenFiles(directory, options)
+        self._cache, self._free = files.cache, files.free
+        self._tx_ids = count(files.tx_id_max + 1)
+        log_path = directory.file_path(LOG_FILE)
+        self._log = TransactionLog(
+            log_path, files.log_fd, files.start, self._guard, options.log_bytes, self._checkpoint
+        )
+        self._deliveries = Deliveries(directory)
+        self._content = Queues(self._cache, self._free, self._log, self._deliveries, options)
+        self._prepared = PreparedTransactions(self._content)
 
-    def _undo_open(self) -> None:
-        """Nobody has it: a signal handler raised meanwhile."""
-        with suppress(BinlogError):
-            self._close()
-
-    def _begin(self, directory_fd: int) -> None:
-        options = self._options
-        self._files: OpenFiles = open_files(self.path, directory_fd, options)
-        try:
-            self._cache, self._free = self._files.cache, self._files.free
-            self._tx_ids = count(self._files.tx_id_max + 1)
-            self._log = TransactionLog(
-                self.path, self._files.log_fd, self._files.start, self._guard, options.log_bytes, self._checkpoint
-            )
-            self._deliveries = Deliveries(self.path, directory_fd)
-            self._content = Queues(self._cache, self._free, self._log, self._deliveries, options)
-            self._prepared = PreparedTransactions(self._content)
-            self._log.begin()
-        except BaseException:
-            self._files.close()
-            raise
+    def _end(self) -> None:
+        """Make a checkpoint.  Transactions that are open are rolled back."""
+        self._log.stop()
 
     @property
     def queues(self) -> list[str]:
@@ -215,8 +181,7 @@ class PageStore:
         Whatever is raised before the folder is a store, it is none, and refused as one.
         """
         self._step(_nothing)  # a store that has failed makes no folder
-        with ExitStack() as closing:
-            backup = Backup(os.fspath(path), self._cache, self._free, closing)
+        with closing(Backup(os.fspath(path), self._cache, self._free)) as backup:
             self._step(backup.begin)
             try:
                 while not self._step(backup.copy_some):
@@ -225,39 +190,6 @@ class PageStore:
                 self._step(backup.end)
             self._log.wait(self._log.end)
             backup.finish()
-
-    def close(self) -> None:
-        """Make a checkpoint, and end; a second call does nothing.  Transactions that are open are rolled back.
-
-        Raises: PoisonedError and others where that fails; it is closed then too.
-        """
-        if not self._ownership.inherited:
-            self._close()
-
-    def _close(self) -> None:
-        with self._closing:
-            if self._is_closed:
-                return
-            self._is_closed = True
-            try:
-                self._log.stop()
-            finally:
-                self._deliveries.close()
-                self._files.close()
-                self._ownership.release()
-                os.close(self._directory_fd)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            self.close()
-        except BinlogError:
-            if error is None:
-                raise
 
     def _get(self, transaction: Transaction, name: str) -> Message | None:
         self._find((name,))
@@ -294,7 +226,7 @@ class PageStore:
     def _roll_back(self, transaction: Transaction, delay: float = 0.0) -> None:
         self._step(partial(self._content.roll_back, transaction, delay))
 
-    def _give_up(self, transaction: Transaction) -> None:
+    def _abandon(self, transaction: Transaction) -> None:
         """Roll it back if that can be, for something else was raised already."""
         try:
             if transaction.state is State.OPEN:
@@ -308,7 +240,7 @@ class PageStore:
         if self._shrinks:
             self._free.cut()
         start = next_start(self.page_bytes, self._log.start.generation + 1)
-        begin_generation(self.path, self._directory_fd, self._files.log_fd, start, self._free.states)
+        begin_generation(self._directory, self._files.log_fd, start, self._free.states)
         self._cache.generation = start.generation
         self._cache.logged.clear()
         if self._shrinks:
@@ -341,13 +273,6 @@ class PageStore:
                 self._content.come_back(self._taken.pop(self._abandoned.popleft()), 0)
             result = work(*arguments)
         return result  # noqa: RET504 - outside of the block, where an exception after the call leaves it by its end
-
-    def _refuse(self) -> None:
-        """Raises: StateError in a forked child, where the guard may be held for ever; ClosedError."""
-        if self._ownership.inherited:
-            raise StateError(f"the page store {self.path} is the parent process's, or its descriptors were closed")
-        if self._is_closed:
-            raise ClosedError(f"the page store {self.path} is closed")
 
 
 def _nothing() -> None:

@@ -7,21 +7,14 @@ messages, also where others would have come into it.
 from __future__ import annotations
 
 import os
-import threading
 from itertools import count
 from typing import NamedTuple
 
 from binlog.errors import CorruptError, NotFoundError
 from binlog.format.pagestore.swap import SWAP_RECORD, is_swap_name, swap_name
-from binlog.pagestore.own_folder import OwnFolder
 from binlog.storage.checksum import crc32c
-from binlog.storage.files import (
-    create_file,
-    list_folder,
-    read_at,
-    remove_file,
-    write_at,
-)
+from binlog.storage.files import read_at, write_at
+from binlog.storage.handle import Handle
 
 ROLL_BYTES = 10 << 20
 _COUNT_AT = SWAP_RECORD.offset("delivery_count")
@@ -55,7 +48,7 @@ class _SwapFile:
         self.there: set[int] = set()
 
 
-class SwapStore(OwnFolder):
+class SwapStore(Handle):
     """The swap files in a folder, for this process, whose threads may share it."""
 
     what = "swap store"
@@ -70,15 +63,14 @@ class SwapStore(OwnFolder):
         if roll_bytes < 1:
             raise ValueError(f"no file rolls at {roll_bytes} bytes")
         self._roll_bytes = roll_bytes
-        self._mutex = threading.Lock()
         self._numbers = count(1)
         self._files: dict[int, _SwapFile] = {}
         self._current: dict[str, int] = {}
         super().__init__(path)
 
-    def _begin(self) -> None:
-        for name in filter(is_swap_name, list_folder(self.path)):
-            remove_file(self._directory_fd, name, os.path.join(self.path, name))
+    def _open(self) -> None:
+        for name in filter(is_swap_name, self._directory.names()):
+            self._directory.remove(name)
 
     def add(self, queue: str, body: bytes, *, delivery_count: int = 0) -> SwapAddress:
         """Put a message into the queue's file.
@@ -86,8 +78,9 @@ class SwapStore(OwnFolder):
         Raises: FullError; AccessError; PoisonedError; ClosedError; StateError.
         """
         data = SWAP_RECORD.pack({"message_bytes": len(body), "delivery_count": delivery_count}) + body
-        with self._mutex:
-            self._check()
+        self._refuse()
+        with self._guard, self._guard.change():
+            self._refuse()
             number = self._current.get(queue) or self._roll(queue)
             file = self._files[number]
             offset = file.end
@@ -104,7 +97,8 @@ class SwapStore(OwnFolder):
 
     def get(self, address: SwapAddress) -> SwappedMessage:
         """A message, which stays.  Raises: NotFoundError; CorruptError; AccessError; ClosedError; StateError."""
-        with self._mutex:
+        self._refuse()
+        with self._guard:
             file = self._file(address)
             data = read_at(file.fd, SWAP_RECORD.size + address.message_bytes, address.offset, file.path)
         body = data[SWAP_RECORD.size :]
@@ -115,13 +109,15 @@ class SwapStore(OwnFolder):
     def set_delivery_count(self, address: SwapAddress, delivery_count: int) -> None:
         """A message was delivered so often.  Raises: as `get`, and PoisonedError."""
         data = delivery_count.to_bytes(4, "big", signed=True)
-        with self._mutex:
+        self._refuse()
+        with self._guard, self._guard.change():
             file = self._file(address)
             write_at(file.fd, data, address.offset + _COUNT_AT, file.path)
 
     def remove(self, address: SwapAddress) -> None:
         """A message is not needed any more.  Raises: NotFoundError; AccessError; ClosedError; StateError."""
-        with self._mutex:
+        self._refuse()
+        with self._guard, self._guard.change():
             file = self._file(address)
             file.there.discard(address.offset)
             if not file.there:
@@ -129,31 +125,25 @@ class SwapStore(OwnFolder):
                     del self._current[file.queue]
                 self._remove_file(address.file_number)
 
-    def close(self) -> None:
-        """Remove all files; a second call does nothing."""
-        with self._mutex:
-            if self._is_closed or self._ownership.inherited:
-                return
-            self._is_closed = True
-            for number in list(self._files):
-                self._remove_file(number)
-            self._give_up()
+    def _end(self) -> None:
+        """Remove all files."""
+        for number in list(self._files):
+            self._remove_file(number)
 
     def _roll(self, queue: str) -> int:
         number = next(self._numbers)
         name = swap_name(queue, number)
-        path = os.path.join(self.path, name)
-        self._files[number] = _SwapFile(create_file(self._directory_fd, name, path), queue, name, path)
+        self._files[number] = _SwapFile(self._directory.create(name), queue, name, self._directory.file_path(name))
         self._current[queue] = number
         return number
 
     def _remove_file(self, number: int) -> None:
         file = self._files.pop(number)
-        os.close(file.fd)
-        remove_file(self._directory_fd, file.name, file.path)
+        self._directory.close_file(file.fd)
+        self._directory.remove(file.name)
 
     def _file(self, address: SwapAddress) -> _SwapFile:
-        self._check()
+        self._refuse()
         file = self._files.get(address.file_number)
         if file is None or address.offset not in file.there:
             raise NotFoundError(f"no message was swapped out to {address.offset} of file {address.file_number}")

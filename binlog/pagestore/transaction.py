@@ -189,10 +189,10 @@ class Transaction:
     ) -> None:
         """Commit it; where the block raised, or that cannot be, roll it back."""
         if error is not None:
-            self._store._give_up(self)
+            self._store._abandon(self)
         elif self.state is _OPEN:
             try:
                 self.commit()
             except BinlogError:
-                self._store._give_up(self)
+                self._store._abandon(self)
                 raise

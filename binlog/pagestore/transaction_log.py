@@ -13,15 +13,14 @@ Invariants
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable
 from contextlib import suppress
 
 from binlog.errors import AccessError, BinlogError, FullError, InternalError
 from binlog.format.pagestore.log import RECORDS_AT, LogStart, PageAction
-from binlog.format.pagestore.names import LOG_FILE
 from binlog.storage.files import allocate, commit_at
 from binlog.storage.native import CommitGroup, Guard, pack_transaction
+from binlog.storage.worker import Worker
 
 # What no caller waits for is synced once it is so much, or so old.
 _UNSYNCED_BYTES_MAX = 1 << 20
@@ -39,14 +38,14 @@ class TransactionLog:
 
     def __init__(
         self,
-        folder: str,
+        path: str,
         fd: int,
         start: LogStart,
         guard: Guard,
         log_bytes: int,
         checkpoint: Callable[[], LogStart],
     ) -> None:
-        self.path = os.path.join(folder, LOG_FILE)
+        self.path = path
         self.start = start
         self._fd = fd
         self._guard = guard
@@ -58,20 +57,13 @@ class TransactionLog:
         self.end = RECORDS_AT
         self._parts: list[bytes] = []
         self._due = log_bytes
-        self._bell = threading.Lock()
-        self._bell.acquire()
-        self._stopping = threading.Event()
+        self._worker = Worker(self._work)
         self.delay: FullError | AccessError | None = None
-        self._thread = threading.Thread(target=self._run, name="binlog page store", daemon=True)
 
     @property
     def durable(self) -> int:
         """Up to this place all is on the disk."""
         return self._group.durable
-
-    def begin(self) -> None:
-        """Let it be appended to."""
-        self._thread.start()
 
     def pack(self, tx_id: int, actions: list[PageAction]) -> bytes:
         """The record that would come next.  The guard is held, up to `append`."""
@@ -90,7 +82,7 @@ class TransactionLog:
         """Put a record, for which there is space, after all others; return where it ends.  The guard is held."""
         self._parts.append(record)
         self.end += len(record)
-        self._ring()
+        self._worker.ring()
         return self.end
 
     def wait(self, until: int, *, synced: bool = True) -> None:
@@ -129,24 +121,15 @@ class TransactionLog:
 
         Raises: PoisonedError.
         """
-        if self._thread.ident is None:
-            return
-        self._stopping.set()
-        self._ring()
-        self._thread.join()
+        self._worker.stop()
         self._guard.check()
         with suppress(FullError, AccessError):
             self.make_checkpoint()
 
-    def _ring(self) -> None:
-        """Have the thread look for work."""
-        if self._bell.locked():  # else it rings already
-            with suppress(RuntimeError):  # another thread was quicker
-                self._bell.release()
-
-    def _run(self) -> None:
+    def _work(self) -> None:
+        """Sync what no caller waits for, once it is old enough."""
         try:
-            while self._bell.acquire() and not self._stopping.wait(_IDLE_SECONDS):
+            if not self._worker.stopping.wait(_IDLE_SECONDS):
                 self.wait(self.end)
         except BinlogError as error:
             self._guard.fail(error)

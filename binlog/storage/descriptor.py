@@ -7,7 +7,7 @@ import os
 from binlog.errors import InternalError
 from binlog.storage.files import check_regular, flags_to_open, opening_failure
 from binlog.storage.identity import Identity, is_identity
-from binlog.storage.native import fork_generation, lib
+from binlog.storage.native import ffi, fork_generation, lib
 
 
 class _Registered:
@@ -18,14 +18,14 @@ class _Registered:
     status, identity: what it was opened of, as it was then.
     """
 
-    __slots__ = ("_generation", "_serial", "fd", "identity", "status")
+    __slots__ = ("_generation", "_opened", "fd", "identity", "status")
 
     def __init__(self, directory_fd: int, name: str, flags: int, path: str) -> None:
         self._generation = fork_generation()
-        self.fd = lib.binlog_fd_open(directory_fd, os.fsencode(name), flags)
+        self._opened = ffi.new("int64_t[2]", [-1, 0])
+        self.fd = lib.binlog_fd_open(directory_fd, os.fsencode(name), flags, self._opened)
         if self.fd < 0:
             raise opening_failure(-self.fd, path)
-        self._serial = lib.binlog_fd_serial(self.fd)
         self.status = os.fstat(self.fd)
         self.identity = Identity(self.status.st_dev, self.status.st_ino)
 
@@ -41,15 +41,16 @@ class _Registered:
 
     def close(self) -> None:
         """Close it, which also frees its lock.  Does nothing where it is inherited or closed, by whomever."""
-        fd, self.fd = self.fd, -1
-        if fd < 0 or self.inherited:
-            return
-        result = lib.binlog_fd_close_serial(fd, self._serial)
+        fd, serial = self._opened
+        result = 0 if fd < 0 or self.inherited else lib.binlog_fd_close_serial(fd, serial)
+        # Only now: if an exception of a signal handler came before, a second call closes it.
+        self._opened[0] = self.fd = -1
         if result != 0:
             raise InternalError(f"closing descriptor {fd}: {os.strerror(-result)}")
 
     def __del__(self) -> None:
-        self.close()
+        if hasattr(self, "_opened"):  # else it was not opened
+            self.close()
 
 
 class Descriptor(_Registered):

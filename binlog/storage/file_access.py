@@ -60,19 +60,24 @@ def access_beside(directory_fd: int, permissions: int | None = None) -> FileAcce
     Of a directory with many files only a few are looked at.
     """
     fd = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=directory_fd)
-    newest: os.stat_result | None = None
     try:
-        with os.scandir(fd) as entries:
-            files = (entry for entry in entries if entry.is_file(follow_symlinks=False))
-            for entry in islice(files, _SAMPLE_COUNT):
-                try:
-                    status = entry.stat(follow_symlinks=False)
-                except FileNotFoundError:
-                    continue
-                if newest is None or status.st_ctime_ns > newest.st_ctime_ns:
-                    newest = status
+        return access_of_newest(fd, permissions)
     finally:
         os.close(fd)
+
+
+def access_of_newest(directory_fd: int, permissions: int | None = None) -> FileAccess:
+    """As `access_beside`, of a directory whose descriptor no other thread lists."""
+    newest: os.stat_result | None = None
+    with os.scandir(directory_fd) as entries:
+        files = (entry for entry in entries if entry.is_file(follow_symlinks=False))
+        for entry in islice(files, _SAMPLE_COUNT):
+            try:
+                status = entry.stat(follow_symlinks=False)
+            except FileNotFoundError:
+                continue
+            if newest is None or status.st_ctime_ns > newest.st_ctime_ns:
+                newest = status
     return access_of_directory(directory_fd, permissions) if newest is None else access_like(newest, permissions)
 
 

@@ -265,7 +265,7 @@ def sweep() -> None:
 
 def _sweep_one(name: str) -> None:
     # Registered, for another thread may fork meanwhile, and the child's copy would hold the lock.
-    fd = int(_check(lib.binlog_fd_open(_AT_FDCWD, os.fsencode(_SHARED_MEMORY + name), os.O_RDWR | _FLAGS)))
+    fd = int(_check(lib.binlog_fd_open(_AT_FDCWD, os.fsencode(_SHARED_MEMORY + name), os.O_RDWR | _FLAGS, ffi.NULL)))
     try:
         if os.fstat(fd).st_uid == os.geteuid() and lib.binlog_byte_lock(fd, lib.BINLOG_LOCK_INIT) == 0:
             _remove_unused(fd, name)
@@ -314,7 +314,7 @@ def _make(name: str, access: FileAccess, directory: os.stat_result, uuid: bytes)
 
 def _open(name: str, access: FileAccess, directory: os.stat_result) -> int:
     """A descriptor registered against forks.  Raises: OSError, also where a stranger may have planted the name."""
-    fd = int(_check(lib.binlog_fd_open(_AT_FDCWD, os.fsencode(_SHARED_MEMORY + name), os.O_RDWR | _FLAGS)))
+    fd = int(_check(lib.binlog_fd_open(_AT_FDCWD, os.fsencode(_SHARED_MEMORY + name), os.O_RDWR | _FLAGS, ffi.NULL)))
     try:
         status = os.fstat(fd)
         owners = (os.geteuid(), directory.st_uid, access.owner)

@@ -14,10 +14,10 @@ import pytest
 from binlog.errors import AccessError, CorruptError, FullError, PoisonedError
 from binlog.format.pagestore.index import QueueEntry
 from binlog.pagestore import PageStore, Xid, check_page_store
-from binlog.pagestore import checkpoint as checkpoint_module
 from binlog.pagestore import recovery as recovery_module
 from binlog.pagestore import transaction_log as log_module
 from binlog.pagestore.page_file import PageFile
+from binlog.storage.directory import Directory
 from binlog.storage.failures import failure, write_failure
 from binlog.storage.files import sync, write_at
 from binlog.storage.native import CommitGroup
@@ -138,11 +138,11 @@ def test_a_checkpoint_for_which_there_is_no_space_or_descriptor_is_made_later(
         put(store, b"one")
         for number, error in ((errno.ENOSPC, FullError), (errno.EMFILE, AccessError)):
 
-            def fails(directory_fd: int, name: str, path: str, *, writable: bool, number: int = number) -> int:
-                raise failure(number, path, "opening the file")
+            def fails(directory: Directory, name: str, *, writable: bool, number: int = number) -> int:
+                raise failure(number, directory.file_path(name), "opening the file")
 
             with monkeypatch.context() as patched:
-                patched.setattr(checkpoint_module, "open_file", fails)
+                patched.setattr(Directory, "open", fails)
                 with pytest.raises(error):
                     store.checkpoint()
                 put(store, *(b"%d" % number * 500 for number in range(30)))  # more than makes a checkpoint due

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 from collections.abc import Callable
 from contextlib import suppress
@@ -12,14 +13,12 @@ import pytest
 
 from binlog.errors import PoisonedError
 from binlog.pagestore import PageStore, Transaction, check_page_store
-from binlog.pagestore import store as store_module
 from binlog.pagestore.recovery import OpenFiles
 from binlog.pagestore.transaction import State
 from tests.support.descriptors import count_descriptors, descriptors_before
 from tests.support.interruptions import Interruption
 from tests.support.pagestores import QUEUE, SMALL, peek, put
 from tests.support.signals import strike
-from tests.support.step_threads import join_step_threads
 from tests.support.twice import AGAIN_SECONDS, raising_twice, swallowed
 
 
@@ -132,9 +131,9 @@ def test_wherever_an_opening_is_interrupted_the_store_is_nobodys(tmp_path: Path)
     count, before = 0, descriptors_before()
     opened: list[PageStore] = []
     while Interruption(count).run(lambda: opened.append(PageStore(tmp_path, SMALL))):
-        join_step_threads()
         with PageStore(tmp_path, SMALL) as store:
             store.create_queue(QUEUE)
+        gc.collect()
         assert count_descriptors() == before
         count += 1
     opened[0].close()
@@ -144,18 +143,17 @@ def test_wherever_an_opening_is_interrupted_the_store_is_nobodys(tmp_path: Path)
 @pytest.mark.slow
 @swallowed
 def test_an_opening_that_is_interrupted_twice_is_undone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = store_module.open_files
+    plain = OpenFiles.__init__
 
-    def struck(*arguments: Any) -> OpenFiles:
+    def struck(*arguments: Any) -> None:
         strike(signal.SIGUSR1)
-        return plain(*arguments)
+        plain(*arguments)
 
     before = descriptors_before()
     with raising_twice() as twice:
         for again_seconds in AGAIN_SECONDS:
             with monkeypatch.context() as patch:
-                patch.setattr(store_module, "open_files", struck)
+                patch.setattr(OpenFiles, "__init__", struck)
                 twice.interrupt(again_seconds, lambda: PageStore(tmp_path, SMALL))
-            join_step_threads()
             PageStore(tmp_path, SMALL).close()
             assert count_descriptors() == before

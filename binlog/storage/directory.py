@@ -1,0 +1,201 @@
+"""A directory that an object of this process has open, and the files that it has opened in it.
+
+Facts relied on:
+- openat(2): a name relative to a descriptor cannot be led elsewhere by a rename above it.
+- What is still open is closed with the object (native/descriptors.c): an exception of a signal handler, which may come
+  between a call that opens a file and the line that stores its descriptor, leaves no descriptor behind.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from binlog.errors import AccessError, NotFoundError
+from binlog.storage.failures import failure, own_errors
+from binlog.storage.file_access import (
+    DIRECTORY_MODE,
+    FileAccess,
+    access_of_newest,
+    check_can_give,
+    give_access,
+    give_directory_access,
+)
+from binlog.storage.files import (
+    check_regular,
+    content_bytes,
+    flags_to_open,
+    opening_failure,
+    read_at,
+    remove_file,
+    rename_file,
+    sync,
+    sync_directory,
+    write_at,
+)
+from binlog.storage.identity import AT_FDCWD
+from binlog.storage.native import ffi, lib
+
+
+class Directory:
+    """It, by its path, and by its descriptor `fd`, which leads to it also after it was moved."""
+
+    __slots__ = ("_open", "fd", "path")
+
+    def __init__(self, path: str, *, make: bool = False) -> None:
+        """Open it.  make: make it first if it is not there, in a directory that is.
+
+        Raises: NotFoundError if it is not there; AccessError.
+        """
+        self.path = path
+        is_new = make and _made(path)
+        self._open = ffi.gc(lib.binlog_descriptors_new(), lib.binlog_descriptors_free)
+        self.fd = self._open_at(AT_FDCWD, path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        if self.fd < 0:
+            if self.fd == -errno.ENOENT:
+                raise NotFoundError(f"{path}: there is no such directory")
+            raise failure(-self.fd, path, "opening the directory")
+        if is_new:
+            with own_errors(path, "making the directory"):
+                give_directory_access(self.fd, os.stat(os.pardir, dir_fd=self.fd), path, inner=False)
+        if make:
+            self._sync_parent()
+
+    def file_path(self, name: str) -> str:
+        """The path of a file in it, for errors."""
+        return os.path.join(self.path, name)
+
+    def names(self) -> list[str]:
+        """All names in it.  Raises: AccessError."""
+        # A descriptor of its own: another thread that lists would share this one's position.
+        with own_errors(self.path, "listing the directory"), self._folder(os.curdir) as fd:
+            names = os.listdir(fd)
+        return names  # noqa: RET504 - outside of the block, which an exception after the call leaves by its end
+
+    def has(self, name: str) -> bool:
+        """Tell whether anything in it has the name.  Raises: AccessError."""
+        result = lib.binlog_has_name(self.fd, os.fsencode(name))
+        if result < 0:
+            raise failure(-result, self.path, f"looking for {name}")
+        return bool(result)
+
+    def open(self, name: str, *, writable: bool) -> int:
+        """Open a regular file that is there; `close_file` closes it.  Raises: NotFoundError; AccessError."""
+        fd = self._open_at(self.fd, name, flags_to_open(writable=writable))
+        path = self.file_path(name)
+        if fd < 0:
+            raise opening_failure(-fd, path)
+        try:
+            with own_errors(path, "opening the file"):
+                check_regular(os.fstat(fd), path)
+        except BaseException:
+            self.close_file(fd)
+            raise
+        return fd
+
+    def create(self, name: str, access: FileAccess | None = None) -> int:
+        """Make and open an empty file, which must not be there yet; `close_file` closes it.
+
+        access: its owner, group and mode, whatever the umask; None for those of the newest file in the directory.
+        Raises: FullError; AccessError, with nothing made, if this process cannot give it to that owner and group.
+        """
+        path = self.file_path(name)
+        with own_errors(path, "making the file"):
+            if access is None:
+                with self._folder(os.curdir) as listed:
+                    access = access_of_newest(listed)
+            check_can_give(self.fd, access, path)
+            flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+            # Until it is given to its owner and group, nobody else opens it.
+            fd = self._open_at(self.fd, name, flags, 0o600)
+            if fd < 0:
+                raise OSError(-fd, os.strerror(-fd))
+            try:
+                give_access(fd, access, path)
+            except BaseException:
+                self.close_file(fd)
+                os.unlink(name, dir_fd=self.fd)
+                raise
+        return fd
+
+    @contextmanager
+    def opened(self, name: str, *, writable: bool = False) -> Iterator[int]:
+        """Open a file for a block, as `open`."""
+        fd = self.open(name, writable=writable)
+        try:
+            yield fd
+        finally:
+            self.close_file(fd)
+
+    def read(self, name: str, size: int | None = None) -> bytes:
+        """Read a file from its start, all of it if no size is given.  Raises: NotFoundError; AccessError."""
+        with self.opened(name) as fd:
+            return read_at(fd, content_bytes(fd) if size is None else size, 0, self.file_path(name))
+
+    def write_new(self, name: str, data: bytes) -> None:
+        """Put a file in the place of any other, and sync it, but not its name.
+
+        Raises: FullError; AccessError; PoisonedError.
+        """
+        path = self.file_path(name)
+        remove_file(self.fd, name, path)
+        fd = self.create(name)
+        try:
+            write_at(fd, data, 0, path)
+            sync(fd, path)
+        finally:
+            self.close_file(fd)
+
+    def rename(self, old: str, new: str) -> None:
+        """Give a file another name, in place of whatever had it, durably.  Raises: AccessError; PoisonedError."""
+        rename_file(self.fd, old, new, self.file_path(new))
+
+    def remove(self, name: str) -> None:
+        """Remove a name; that it is gone already is as good.  Raises: AccessError."""
+        remove_file(self.fd, name, self.file_path(name))
+
+    def sync(self) -> None:
+        """Make the names in it durable.  Raises: PoisonedError."""
+        sync_directory(self.fd, self.path)
+
+    def close_file(self, fd: int) -> None:
+        """Close a file that was opened here; nothing if it is closed.  Raises: AccessError."""
+        result = lib.binlog_descriptors_close(self._open, fd)
+        if result < 0:
+            raise AccessError(f"{self.path}: closing a file: {os.strerror(-result)}", errno=-result, path=self.path)
+
+    def close(self) -> None:
+        """Close it, and all files that were opened here and are open still."""
+        lib.binlog_descriptors_clear(self._open)
+
+    def _sync_parent(self) -> None:
+        # By way of the directory: what the kernel takes for its parent, whatever links its path goes through.
+        with own_errors(self.path, "opening the parent directory"), self._folder(os.pardir) as parent:
+            sync_directory(parent, self.path)
+
+    @contextmanager
+    def _folder(self, name: str) -> Iterator[int]:
+        """Open a folder for a block.  Raises: OSError."""
+        fd = self._open_at(self.fd, name, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        if fd < 0:
+            raise OSError(-fd, os.strerror(-fd))
+        try:
+            yield fd
+        finally:
+            self.close_file(fd)
+
+    def _open_at(self, directory_fd: int, name: str, flags: int, mode: int = 0) -> int:
+        """A descriptor, or the negative errno."""
+        return int(lib.binlog_descriptors_open(self._open, directory_fd, os.fsencode(name), flags, mode))
+
+
+def _made(path: str) -> bool:
+    """Make a directory; return False if it is there."""
+    with own_errors(path, "making the directory"):
+        try:
+            os.mkdir(path, DIRECTORY_MODE)
+        except FileExistsError:
+            return False
+    return True

@@ -1,0 +1,98 @@
+"""The life of what one object of one process has open in a directory, and its threads share.
+
+It is opened whole or not at all.  An exception of a signal handler in the middle of a change poisons it (`Guard`); in
+the middle of `close` it leaves it closed for all calls but `close`, which then does the rest.  What is open is closed
+with the object at the latest.
+"""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from types import TracebackType
+from typing import ClassVar, Self
+
+from binlog.errors import BinlogError, ClosedError, StateError
+from binlog.storage.directory import Directory
+from binlog.storage.directory_lock import DirectoryLock
+from binlog.storage.guards import new_guard
+
+
+class Handle(ABC):
+    """It.  what: its name in errors.  lock_name: the file in the directory that is locked."""
+
+    what: ClassVar[str]
+    lock_name: ClassVar[str]
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        """Open it; the directory is made if it is not there, in one that is.
+
+        Raises: BusyError; AccessError; FullError; PoisonedError; and what `_open` raises.
+        """
+        self.path = os.path.abspath(path)
+        self._guard = new_guard(f"the {self.what} {self.path}")
+        self._ending = new_guard(f"the end of the {self.what} {self.path}")
+        self._is_closed = self._is_given_up = False
+        self._directory = Directory(self.path, make=True)
+        self._lock = DirectoryLock(self._directory, self.lock_name, self.what)
+        try:
+            self._open()
+        except BaseException:
+            self._give_up()
+            raise
+
+    @abstractmethod
+    def _open(self) -> None:
+        """Open what is in the directory."""
+
+    @abstractmethod
+    def _end(self) -> None:
+        """Make all durable, and stop what still works; it may be called again after an exception broke it off."""
+
+    def close(self) -> None:
+        """Have all be durable, and end; a second call does nothing.
+
+        Raises: PoisonedError and others if that fails, and it is closed then too; StateError in a signal handler that
+        broke into a call of this thread.
+        """
+        if self._lock.is_forked:
+            return
+        self._refuse_reentry()
+        with self._ending:
+            if self._is_given_up:
+                return
+            self._is_closed = True
+            try:
+                if not self._lock.inherited:
+                    self._end()
+            finally:
+                self._give_up()
+
+    def _give_up(self) -> None:
+        self._lock.release()
+        self._directory.close()
+        self._is_given_up = True
+
+    def _refuse(self) -> None:
+        """Raises: StateError in a forked child, where the guard may be held for ever; ClosedError."""
+        if self._lock.inherited:
+            raise StateError(f"the {self.what} {self.path} is the parent process's, or its descriptors were closed")
+        if self._is_closed:
+            raise ClosedError(f"the {self.what} {self.path} is closed")
+
+    def _refuse_reentry(self) -> None:
+        """Raises: StateError in a signal handler, or a __del__, in the middle of a call of this thread."""
+        if self._guard.held:
+            raise StateError(f"this thread is within a call of the {self.what} {self.path}")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self.close()
+        except BinlogError:
+            if error is None:
+                raise
