@@ -14,9 +14,9 @@ from cffi import FFI
 
 NATIVE = Path(__file__).parent
 SOURCES = (
-    "fork.c", "descriptors.c", "lock.c", "file_status.c", "place.c", "live_block.c", "commit.c", "segment.c", "segment_file.c",
-    "group.c", "doorbell.c", "header.c", "scan.c", "crc32.c", "crc32c.c", "index.c", "index_ranges.c", "covered.c",
-    "key_index.c", "mapping.c",
+    "fork.c", "descriptors.c", "lock.c", "file_status.c", "place.c", "live_block.c", "commit.c", "segment.c",
+    "segment_file.c", "group.c", "doorbell.c", "header.c", "scan.c", "crc32.c", "crc32c.c", "index.c",
+    "index_ranges.c", "covered.c", "key_index.c", "mapping.c",
 )  # fmt: skip
 
 # Debian's Python links with -Bsymbolic-functions.  The crash harness preloads a binlog_mapped_write of its own, and

@@ -99,6 +99,19 @@ def test_all_who_wait_together_are_answered_once_their_bytes_are_flushed(
     assert len(told) < 8 * 50  # some shared a sync
 
 
+def test_an_append_waits_however_long_its_sync_takes(queue: MappedFileQueue, started: _Start) -> None:
+    service = started(GroupCommitService(queue))
+    offset = _append(queue, b"data")
+    with ThreadPoolExecutor(1) as pool:
+        with queue.files[-1]._putting:  # as if another sync of the file went on
+            waits = pool.submit(service.appended, offset)
+            with pytest.raises(TimeoutError):
+                waits.result(timeout=0.2)
+            assert queue.flushed_where < offset
+        waits.result(timeout=60)
+    assert queue.flushed_where == offset
+
+
 def test_a_failed_flush_is_told_to_all_who_wait_and_to_all_who_come(queue: MappedFileQueue, started: _Start) -> None:
     service = started(GroupCommitService(queue, lambda: None))
     offset = _append(queue, b"data")
