@@ -1,0 +1,173 @@
+"""Threads that commit together: one leads for all who wait, and what becomes of it when an exception ends its turn."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import FrameType
+
+import pytest
+
+from binlog.errors import PoisonedError, StateError
+from binlog.storage.files import commit_at
+from binlog.storage.guards import new_guard
+from binlog.storage.native import CommitGroup, Guard
+
+
+class Log:
+    """Records of eight bytes, in a file, by a guard and a group."""
+
+    def __init__(self, path: Path) -> None:
+        self.guard: Guard = new_guard("the log")
+        self.group = CommitGroup(self.guard)
+        self.fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self.commit_count = 0
+        self._data = bytearray()
+        self._count = 0
+
+    def append(self, number: int) -> int:
+        """Put a record, and return what to wait for."""
+        with self.guard:
+            self._data += number.to_bytes(8, "big")
+            self._count += 1
+            until = self._count
+        return until  # noqa: RET504
+
+    def wait(self, until: int, *, synced: bool = True) -> bool:
+        """Return once it is committed; whether this led."""
+        with self.group.turn(until, synced) as leads:
+            if leads:
+                self.commit(synced=synced)
+        return leads
+
+    def commit(self, *, synced: bool = True) -> None:
+        """As the leader."""
+        with self.guard:
+            data, self._data = self._data, bytearray()
+            at = 8 * self._count - len(data)
+            self.group.begin(self._count, synced)
+        commit_at(self.group, self.fd, data, at, "the log")
+        self.commit_count += 1
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[Log]:
+    made = Log(tmp_path / "log")
+    yield made
+    os.close(made.fd)
+
+
+def _records(log: Log) -> list[int]:
+    data = os.pread(log.fd, 1 << 20, 0)
+    return [int.from_bytes(data[at : at + 8], "big") for at in range(0, len(data), 8)]
+
+
+def test_threads_share_commits_and_each_finds_its_record(log: Log) -> None:
+    def work(thread: int) -> None:
+        for number in range(200):
+            until = log.append(thread * 1000 + number)
+            log.wait(until)
+            assert log.group.durable >= until
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(work, range(8)))
+    assert sorted(_records(log)) == sorted(thread * 1000 + number for thread in range(8) for number in range(200))
+    assert log.commit_count < 1600
+
+
+def test_a_lone_thread_leads_its_own(log: Log) -> None:
+    for number in range(3):
+        assert log.wait(log.append(number))
+    assert not log.wait(2), "it was committed before"
+    assert _records(log) == [0, 1, 2]
+
+
+def test_what_is_written_is_not_durable(log: Log) -> None:
+    log.wait(log.append(1), synced=False)
+    assert (log.group.written, log.group.durable) == (1, 0)
+    assert log.wait(1)
+    assert log.group.durable == 1
+
+
+def test_a_turn_that_ends_before_it_takes_anything_goes_to_another(log: Log) -> None:
+    until = log.append(1)
+    with pytest.raises(KeyboardInterrupt), log.group.turn(until) as leads:  # noqa: PT012
+        assert leads
+        raise KeyboardInterrupt
+    assert log.wait(until)
+    assert _records(log) == [1]
+
+
+def test_a_turn_that_ends_half_done_poisons_all(log: Log) -> None:
+    until = log.append(1)
+    with pytest.raises(KeyboardInterrupt), log.group.turn(until):  # noqa: PT012
+        log.group.begin(until, True)
+        raise KeyboardInterrupt
+    for call in (lambda: log.wait(until), lambda: log.append(2)):
+        with pytest.raises(PoisonedError, match="the log"):
+            call()
+
+
+def test_an_exception_behind_the_commit_takes_nothing_back(log: Log) -> None:
+    until = log.append(1)
+    with pytest.raises(KeyboardInterrupt), log.group.turn(until):  # noqa: PT012
+        log.commit()
+        raise KeyboardInterrupt
+    assert not log.wait(until)
+    log.wait(log.append(2))
+    assert _records(log) == [1, 2]
+
+
+def test_a_commit_that_fails_is_told_to_all_who_wait(tmp_path: Path) -> None:
+    """fdatasync(2): EINVAL for a file that has none, whose writes all succeed."""
+    log = Log(Path("/dev/null"))
+    with ThreadPoolExecutor(8) as pool:
+        waits = [pool.submit(lambda: log.wait(log.append(1))) for _ in range(8)]
+        for wait in waits:
+            with pytest.raises(PoisonedError):
+                wait.result(timeout=60)
+    os.close(log.fd)
+
+
+def test_a_handler_that_breaks_into_a_turn_of_its_thread_cannot_wait(log: Log) -> None:
+    until = log.append(1)
+    with log.group.turn(until):
+        with pytest.raises(StateError, match="within a call of the log"):
+            log.wait(until)
+        log.commit()
+    assert _records(log) == [1]
+
+
+def test_a_follower_that_an_exception_ends_leaves_the_others(log: Log) -> None:
+    leading, over = threading.Event(), threading.Event()
+    first, mine, last = (log.append(number) for number in range(3))
+
+    def lead() -> None:
+        with log.group.turn(first) as leads:
+            assert leads
+            leading.set()
+            over.wait(60)
+            # It commits nothing, so one of those who wait must lead next.
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    with ThreadPoolExecutor(2) as pool:
+        led = pool.submit(lead)
+        leading.wait()
+        other = pool.submit(log.wait, last)
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 0.1)
+            with pytest.raises(KeyboardInterrupt):
+                log.wait(mine)
+        finally:
+            signal.signal(signal.SIGALRM, before)
+            over.set()
+        led.result(timeout=60)
+        other.result(timeout=60)
+    assert _records(log) == [0, 1, 2]

@@ -1,0 +1,114 @@
+"""A guard: one thread at a time has it, and a change that is left half done poisons it."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from types import FrameType
+
+import pytest
+
+from binlog.errors import FullError, PoisonedError, StateError
+from binlog.storage.guards import new_guard
+from binlog.storage.native import Guard
+
+
+@pytest.fixture
+def guard() -> Guard:
+    return new_guard("the thing")
+
+
+def test_threads_exclude_each_other(guard: Guard) -> None:
+    counts = {"in": 0, "done": 0}
+
+    def work() -> None:
+        for _ in range(2000):
+            with guard:
+                counts["in"] += 1
+                assert counts["in"] == 1
+                if counts["done"] % 100 == 0:
+                    time.sleep(0)  # another thread runs meanwhile
+                counts["in"] -= 1
+                counts["done"] += 1
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert counts == {"in": 0, "done": 16_000}
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, FullError("no space"), ValueError("wrong")])
+def test_an_exception_in_the_middle_of_a_change_poisons_it(
+    guard: Guard, error: type[BaseException] | BaseException
+) -> None:
+    with pytest.raises(BaseException) as raised, guard:  # noqa: PT011, PT012
+        guard.changing = True
+        raise error
+    for _ in range(2):
+        with pytest.raises(PoisonedError, match="the thing") as refused, guard:
+            pass
+        assert refused.value.__cause__ is raised.value
+    assert not guard.held
+
+
+def test_an_exception_outside_of_a_change_poisons_nothing(guard: Guard) -> None:
+    with pytest.raises(KeyboardInterrupt), guard:
+        raise KeyboardInterrupt
+    with pytest.raises(KeyboardInterrupt), guard:  # noqa: PT012
+        guard.changing = True
+        guard.changing = False
+        raise KeyboardInterrupt
+    with guard:
+        assert not guard.changing
+
+
+@pytest.mark.parametrize(
+    ("error", "poisons"), [(KeyboardInterrupt(), True), (FullError("x"), False), (TypeError(), False)]
+)
+def test_a_change_without_the_lock_is_poisoned_by_what_leaves_something_half_done(
+    guard: Guard, error: BaseException, poisons: bool
+) -> None:
+    with pytest.raises(type(error)), guard.change():  # noqa: PT012
+        assert not guard.held
+        raise error
+    assert (guard.failure is error) is poisons
+
+
+def test_who_has_it_is_refused_a_second_time(guard: Guard) -> None:
+    with guard:
+        assert guard.held
+        with pytest.raises(StateError, match="within a call of the thing"), guard:
+            pass
+        assert guard.held
+    with guard:
+        pass
+
+
+def test_a_signal_handler_ends_a_wait_for_it(guard: Guard) -> None:
+    taken, over = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with guard:
+            taken.set()
+            over.wait(60)
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    thread = threading.Thread(target=hold)
+    thread.start()
+    try:
+        taken.wait()
+        signal.setitimer(signal.ITIMER_REAL, 0.1)
+        with pytest.raises(KeyboardInterrupt), guard:
+            pass
+    finally:
+        signal.signal(signal.SIGALRM, before)
+        over.set()
+        thread.join()
+    with guard:
+        pass
