@@ -358,8 +358,6 @@ static PyMethodDef module_methods[] = {
     {"look_and_read", binlog_look_and_read, METH_VARARGS, "See native/wake.c."},
     {"pack_journal", binlog_pack_journal, METH_VARARGS, "See native/journal_pack.c."},
     {"join_fragments", binlog_join_fragments, METH_VARARGS, "See native/journal_block.c."},
-    {"load_journal", binlog_load_journal, METH_VARARGS, "See native/journal_load.c."},
-    {"scan_journal", binlog_scan_journal, METH_VARARGS, "See native/journal_scan.c."},
     {"scan_journal_columns", binlog_scan_journal_columns, METH_VARARGS, "See native/journal_columns.c."},
     {"gather_bodies", binlog_gather_bodies, METH_VARARGS, "See native/journal_columns.c."},
     {"journal_states", binlog_journal_states, METH_VARARGS, "See native/journal_states.c."},

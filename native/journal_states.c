@@ -1,7 +1,7 @@
 /* What became of each record of a journal: see binlog/journal/record_states.py.
  *
  * Records are numbered through all files, in the order in which they were appended.  Those of an id that is there, and those
- * of a transaction that goes on, make a chain each, from the last one back: no record is in two.
+ * of a transaction that goes on or has failed, make a chain each, from the last one back: no record is in two.
  */
 #define Py_LIMITED_API 0x030B0000
 #define PY_SSIZE_T_CLEAN
@@ -19,37 +19,53 @@
 /* As RecordState in binlog/journal/record_states.py. */
 enum state { LIVE = 1, UPDATED, DELETED, OPEN, PREPARED, ROLLED_BACK, FAILED, VOID, DONE };
 
+/* States of records that nobody asks for any more. */
+#define GONE (1 << DELETED | 1 << ROLLED_BACK | 1 << VOID | 1 << DONE)
+
 /* As Event there. */
 enum event { UPDATE_OF_NONE = 1, DELETE_OF_NONE, LACKING };
 
-/* A file's columns.  first: the number of its first record.  here, said: how many records of the transaction in question it
- * has, and how many a commit says. */
+/* A file.  columns: what they lie in.  objects: what each record is to the caller; NULL if it did not say.
+ * number: of its JournalFile; -1 if nobody asks where records lie.
+ * first: the number of its first record.  here, said: how many records of the transaction in question it has, and how many a
+ * commit says.  lacking: it has fewer of some transaction. */
 struct file {
-    int64_t file_id;
+    PyObject *columns, *counts, *objects;
+    int64_t number;
+    uint32_t file_id;
     const uint8_t *kind;
     const char *record_id, *tx_id, *record_bytes;
-    PyObject *counts;
     uint32_t first, count, here;
     int64_t said;
-};
-
-/* last: of its records; of one that is not in use the next such.  prepare: the record that prepared it. */
-struct transaction {
-    uint32_t last, prepare;
     int lacking;
 };
 
+/* last: of its records, with what prepared it, and the commit that failed; of one that is not in use the next such.
+ * prepare: the record that prepared it. */
+struct transaction {
+    int64_t tx_id;
+    uint32_t last, prepare;
+    int lacking;
+    enum { UNUSED, GOING, ENDED } life; /* ENDED: by a commit that failed */
+};
+
+/* files: the first lost_count of them cannot be read.
+ * order: what counts, in the order in which it came to: adds, updates, deletes, and commits behind what they commit.
+ * unknown: ids of first uses of files that lost their
+ * headers; doubt: a commit that may count records in one of them. */
 struct replay {
     struct file *files;
-    Py_ssize_t file_count;
+    Py_ssize_t file_count, file_room, lost_count, file_met;
     uint8_t *states;
-    uint32_t *before; /* in its chain, for each record */
-    struct id_table records, going, by_file_id;
+    uint32_t *before, *order; /* before: in its chain, for each record */
+    size_t count, room, order_count;
+    struct id_table records, going, failed, by_file_id, outlasting;
     struct transaction *transactions;
     uint32_t transaction_count, unused;
     uint32_t *content; /* of the transaction in question, oldest first */
     size_t content_count, content_room;
-    PyObject *events;
+    int64_t id_max, outlasting_last;
+    PyObject *events, *outlasts, *unknown, *doubt;
 };
 
 static int64_t number_at(const char *column, uint32_t index)
@@ -65,35 +81,107 @@ static int no_memory(void)
     return -1;
 }
 
+/* Room for `count` things of a size, of which there are `*room`. */
+static int reserve(void **array, size_t room, size_t size)
+{
+    void *larger = realloc(*array, room * size);
+    if (!larger)
+        return no_memory();
+    *array = larger;
+    return 0;
+}
+
+static int add(PyObject *list, PyObject *value)
+{
+    int result = value ? PyList_Append(list, value) : -1;
+    Py_XDECREF(value);
+    return result;
+}
+
 static int tell(struct replay *replay, enum event event, Py_ssize_t file, uint32_t index, Py_ssize_t other, uint32_t count)
 {
     if (PyList_Size(replay->events) >= EVENTS_MAX)
         return 0;
-    PyObject *told = Py_BuildValue("(inInI)", (int)event, file, index, other, count);
-    int result = told ? PyList_Append(replay->events, told) : -1;
-    Py_XDECREF(told);
-    return result;
+    return add(replay->events, Py_BuildValue("(inInI)", (int)event, file - replay->lost_count, index,
+                                             other - replay->lost_count, count));
+}
+
+/* A file must stay for as long as another one, of whose records it has the end. */
+static int outlast(struct replay *replay, Py_ssize_t file, Py_ssize_t other)
+{
+    int64_t both = (int64_t)file << 32 | other;
+
+    if (file == other || other < replay->lost_count || both == replay->outlasting_last)
+        return 0;
+    replay->outlasting_last = both;
+    if (id_table_get(&replay->outlasting, both) != NONE)
+        return 0;
+    if (id_table_set(&replay->outlasting, both, 0) != 0)
+        return no_memory();
+    return add(replay->outlasts, Py_BuildValue("(nn)", file - replay->lost_count, other - replay->lost_count));
+}
+
+/* The file that a record lies in. */
+static Py_ssize_t file_of(struct replay *replay, uint32_t number)
+{
+    Py_ssize_t low = replay->file_met, high = replay->file_count;
+
+    if (number < replay->files[low].first || number - replay->files[low].first >= replay->files[low].count) {
+        for (low = 0; high - low > 1;) {
+            Py_ssize_t middle = low + (high - low) / 2;
+            if (replay->files[middle].first <= number)
+                low = middle;
+            else
+                high = middle;
+        }
+        replay->file_met = low;
+    }
+    return low;
+}
+
+static int kind_of(struct replay *replay, uint32_t number)
+{
+    const struct file *file = &replay->files[file_of(replay, number)];
+    return file->kind[number - file->first];
+}
+
+static void become(struct replay *replay, uint32_t number, enum state state)
+{
+    const struct file *file = &replay->files[file_of(replay, number)];
+    replay->states[number] = (uint8_t)state;
+    if (file->objects && (1 << state & GONE))
+        PyList_SetItem(file->objects, number - file->first, Py_NewRef(Py_None));
 }
 
 /* A record, or an update, is there. */
 static int put(struct replay *replay, uint32_t number, int64_t id)
 {
-    uint32_t last = id_table_get(&replay->records, id);
+    uint32_t last;
+    if (id_table_swap(&replay->records, id, number, &last) != 0)
+        return no_memory();
     if (last != NONE)
         replay->states[last] = UPDATED;
     replay->before[number] = last;
     replay->states[number] = LIVE;
-    return id_table_set(&replay->records, id, number) == 0 ? 0 : no_memory();
+    replay->order[replay->order_count++] = number;
+    return 0;
 }
 
-/* What there is of an id is there no more; whether there was any, or -1. */
-static int take(struct replay *replay, int64_t id)
+/* A delete: what there is of its id is there no more.  Whether there was any, or -1. */
+static int take(struct replay *replay, uint32_t deleting, int64_t id)
 {
     uint32_t number = id_table_get(&replay->records, id);
+    Py_ssize_t file = file_of(replay, deleting);
+
+    replay->order[replay->order_count++] = deleting;
+    become(replay, deleting, number == NONE ? VOID : DONE);
     if (number == NONE)
         return 0;
-    for (; number != NONE; number = replay->before[number])
-        replay->states[number] = DELETED;
+    for (; number != NONE; number = replay->before[number]) {
+        become(replay, number, DELETED);
+        if (outlast(replay, file, file_of(replay, number)) != 0)
+            return -1;
+    }
     return id_table_set(&replay->records, id, NONE) == 0 ? 1 : no_memory();
 }
 
@@ -105,10 +193,8 @@ static int plain(struct replay *replay, Py_ssize_t file, uint32_t index)
     int kind = in->kind[index], taken;
 
     if (kind == JOURNAL_KIND_DELETE) {
-        if ((taken = take(replay, id)) < 0)
-            return -1;
-        replay->states[number] = taken ? DONE : VOID;
-        return taken ? 0 : tell(replay, DELETE_OF_NONE, file, index, file, 0);
+        taken = take(replay, number, id);
+        return taken ? (taken < 0 ? -1 : 0) : tell(replay, DELETE_OF_NONE, file, index, file, 0);
     }
     if (kind == JOURNAL_KIND_UPDATE && id_table_get(&replay->records, id) == NONE &&
         tell(replay, UPDATE_OF_NONE, file, index, file, 0) != 0)
@@ -116,7 +202,7 @@ static int plain(struct replay *replay, Py_ssize_t file, uint32_t index)
     return put(replay, number, id);
 }
 
-/* The transaction with an id, which begins where there is none; NULL with an exception. */
+/* The transaction with an id, which begins if there is none; NULL with an exception. */
 static struct transaction *transaction_of(struct replay *replay, int64_t tx_id)
 {
     uint32_t place = id_table_get(&replay->going, tx_id);
@@ -127,31 +213,30 @@ static struct transaction *transaction_of(struct replay *replay, int64_t tx_id)
         replay->unused = replay->transactions[place].last;
     } else {
         place = replay->transaction_count;
-        if ((place & (place - 1)) == 0) { /* full at each power of two */
-            size_t room = place ? 2 * (size_t)place : 1;
-            void *larger = realloc(replay->transactions, room * sizeof *replay->transactions);
-            if (!larger) {
-                PyErr_NoMemory();
-                return NULL;
-            }
-            replay->transactions = larger;
-        }
+        if ((place & (place - 1)) == 0 && /* full at each power of two */
+            reserve((void **)&replay->transactions, place ? 2 * (size_t)place : 1, sizeof *replay->transactions) != 0)
+            return NULL;
         replay->transaction_count++;
     }
-    replay->transactions[place] = (struct transaction){NONE, NONE, 0};
+    replay->transactions[place] = (struct transaction){tx_id, NONE, NONE, 0, GOING};
     if (id_table_set(&replay->going, tx_id, place) != 0) {
-        PyErr_NoMemory();
+        no_memory();
         return NULL;
     }
     return &replay->transactions[place];
 }
 
-static int end_transaction(struct replay *replay, int64_t tx_id)
+static void chain(struct replay *replay, struct transaction *transaction, uint32_t number)
 {
-    uint32_t place = id_table_get(&replay->going, tx_id);
+    replay->before[number] = transaction->last;
+    transaction->last = number;
+}
+
+static void forget(struct replay *replay, uint32_t place)
+{
     replay->transactions[place].last = replay->unused;
+    replay->transactions[place].life = UNUSED;
     replay->unused = place;
-    return id_table_set(&replay->going, tx_id, NONE) == 0 ? 0 : no_memory();
 }
 
 /* The records of a transaction, oldest first, to `content`. */
@@ -160,12 +245,9 @@ static int collect(struct replay *replay, const struct transaction *transaction)
     replay->content_count = 0;
     for (uint32_t number = transaction ? transaction->last : NONE; number != NONE; number = replay->before[number]) {
         if (replay->content_count == replay->content_room) {
-            size_t room = replay->content_room ? 2 * replay->content_room : 64;
-            void *larger = realloc(replay->content, room * sizeof *replay->content);
-            if (!larger)
-                return no_memory();
-            replay->content = larger;
-            replay->content_room = room;
+            replay->content_room = replay->content_room ? 2 * replay->content_room : 64;
+            if (reserve((void **)&replay->content, replay->content_room, sizeof *replay->content) != 0)
+                return -1;
         }
         replay->content[replay->content_count++] = number;
     }
@@ -177,24 +259,27 @@ static int collect(struct replay *replay, const struct transaction *transaction)
     return 0;
 }
 
-/* The file that a record lies in. */
-static Py_ssize_t file_of(const struct replay *replay, uint32_t number)
-{
-    Py_ssize_t low = 0, high = replay->file_count;
-    while (high - low > 1) {
-        Py_ssize_t middle = low + (high - low) / 2;
-        if (replay->files[middle].first <= number)
-            low = middle;
-        else
-            high = middle;
-    }
-    return low;
-}
-
+/* But for what prepared it before it was prepared once more, which stays void. */
 static void set_content(struct replay *replay, enum state state)
 {
     for (size_t i = 0; i < replay->content_count; i++)
-        replay->states[replay->content[i]] = (uint8_t)state;
+        if (replay->states[replay->content[i]] != VOID)
+            become(replay, replay->content[i], state);
+}
+
+/* A commit or prepare counts more of a transaction's records in a file than that has.  Without the file that would not be known,
+ * so it stays for as long as the commit does. */
+static int lack(struct replay *replay, Py_ssize_t file, uint32_t index, Py_ssize_t other)
+{
+    replay->files[other].lacking = 1;
+    if (other >= replay->lost_count && outlast(replay, other, file) != 0)
+        return -1;
+    return tell(replay, LACKING, file, index, other, replay->files[other].here);
+}
+
+static int has_more(const struct file *file)
+{
+    return file->here > (file->said > 0 ? file->said : 0);
 }
 
 /* Tell of files with records that are more than is said, and lie behind a file of which some are said: they cannot be an
@@ -208,13 +293,12 @@ static int tell_later(struct replay *replay, Py_ssize_t file, uint32_t index, co
 
     for (size_t i = 0; counts_bytes && i < replay->content_count; i++) {
         Py_ssize_t place = file_of(replay, replay->content[i]);
-        struct file *other = &replay->files[place];
-        if (place == before || other->here <= (other->said > 0 ? other->said : 0))
+        if (place == before || !has_more(&replay->files[place]))
             continue;
         before = place; /* those of a file lie together */
-        if (!file_is_later((uint32_t)other->file_id, oldest))
+        if (!file_is_later(replay->files[place].file_id, oldest))
             continue;
-        if (tell(replay, LACKING, file, index, place, other->here) != 0)
+        if (lack(replay, file, index, place) != 0)
             return -1;
         *is_own |= place == file;
         told++;
@@ -222,19 +306,22 @@ static int tell_later(struct replay *replay, Py_ssize_t file, uint32_t index, co
     return told;
 }
 
-/* Leave out what is more than is said: of an earlier transaction with the same id, which a crash left.  It lies before the
- * others of its file. */
-static void leave_orphans(struct replay *replay, struct transaction *transaction)
+/* Leave out what is more than is said: of an earlier transaction with the same id, which a crash left, and JBoss Messaging
+ * does not end; its ids may come again.  It lies before the others of its file, which must not go before: it would come back. */
+static int leave_orphans(struct replay *replay, struct transaction *transaction, Py_ssize_t by)
 {
     size_t kept = 0;
     uint32_t last = NONE;
 
     for (size_t i = 0; i < replay->content_count; i++) {
         uint32_t number = replay->content[i];
-        struct file *file = &replay->files[file_of(replay, number)];
-        if (file->here > (file->said > 0 ? file->said : 0)) {
+        Py_ssize_t place = file_of(replay, number);
+        struct file *file = &replay->files[place];
+        if (kind_of(replay, number) != JOURNAL_KIND_PREPARE && has_more(file)) {
             file->here--;
-            replay->states[number] = ROLLED_BACK;
+            become(replay, number, ROLLED_BACK);
+            if (outlast(replay, by, place) != 0)
+                return -1;
             continue;
         }
         replay->content[kept++] = number;
@@ -244,6 +331,24 @@ static void leave_orphans(struct replay *replay, struct transaction *transaction
     replay->content_count = kept;
     if (transaction)
         transaction->last = last;
+    return 0;
+}
+
+/* Whether a file that a commit counts records in, and that is gone, it seems, may be one whose header is lost: not if it came
+ * into use before the first use of that. */
+static int look_for_unknown(struct replay *replay, Py_ssize_t file, uint32_t index, uint32_t file_id)
+{
+    for (Py_ssize_t i = 0; i < PyTuple_Size(replay->unknown) && !replay->doubt; i++) {
+        uint32_t first = (uint32_t)PyLong_AsUnsignedLongLongMask(PyTuple_GetItem(replay->unknown, i));
+        if (PyErr_Occurred())
+            return -1;
+        if (file_is_later(first, file_id))
+            continue;
+        replay->doubt = Py_BuildValue("(nnI)", i, file - replay->lost_count, index);
+        if (!replay->doubt)
+            return -1;
+    }
+    return 0;
 }
 
 /* Compare what a commit or prepare says with `content`, of which is left what it means.  How many files lack something, or
@@ -251,112 +356,148 @@ static void leave_orphans(struct replay *replay, struct transaction *transaction
 static int compare(struct replay *replay, struct transaction *transaction, Py_ssize_t file, uint32_t index,
                    const uint8_t *counts, size_t counts_bytes)
 {
-    int lacking, result = 0, is_told = 0;
+    int lacking, result = 0, is_told = 0, odd;
+    uint32_t own = replay->files[file].file_id;
 
     for (size_t i = 0; i < replay->content_count; i++)
-        replay->files[file_of(replay, replay->content[i])].here++;
-    for (size_t at = 0; at < counts_bytes; at += JOURNAL_PLACE_BYTES) {
-        uint32_t place = id_table_get(&replay->by_file_id, get_u32(counts + at));
+        if (kind_of(replay, replay->content[i]) != JOURNAL_KIND_PREPARE)
+            replay->files[file_of(replay, replay->content[i])].here++;
+    for (size_t at = 0; at < counts_bytes && result == 0; at += JOURNAL_PLACE_BYTES) {
+        uint32_t file_id = get_u32(counts + at), place = id_table_get(&replay->by_file_id, file_id);
         if (place != NONE)
             replay->files[place].said = (int32_t)get_u32(counts + at + 4);
+        else if (transaction && !file_is_later(file_id, own))
+            result = look_for_unknown(replay, file, index, file_id);
     }
-    lacking = tell_later(replay, file, index, counts, counts_bytes, &is_told);
-    result = lacking < 0 ? -1 : 0;
-    leave_orphans(replay, transaction);
+    lacking = result == 0 ? tell_later(replay, file, index, counts, counts_bytes, &is_told) : -1;
+    result = lacking < 0 ? -1 : leave_orphans(replay, transaction, file);
     for (size_t at = 0; at < counts_bytes && result == 0; at += JOURNAL_PLACE_BYTES) {
         uint32_t place = id_table_get(&replay->by_file_id, get_u32(counts + at));
         if (place == NONE || replay->files[place].said == (int64_t)replay->files[place].here)
             continue;
         lacking++;
         is_told |= (Py_ssize_t)place == file;
-        result = tell(replay, LACKING, file, index, place, replay->files[place].here);
+        result = lack(replay, file, index, place);
     }
     if (result == 0 && !is_told) {
-        result = counts_are_odd((uint32_t)replay->files[file].file_id, counts, counts_bytes);
-        if (result < 0) {
-            no_memory();
-        } else if (result > 0) {
-            lacking++;
-            result = tell(replay, LACKING, file, index, file, replay->files[file].here);
-        }
+        odd = counts_are_odd(own, counts, counts_bytes);
+        result = odd < 0 ? no_memory() : odd > 0 ? lack(replay, file, index, file) : 0;
+        lacking += odd > 0;
     }
+    for (size_t i = 0; i < replay->content_count; i++)
+        replay->files[file_of(replay, replay->content[i])].here = 0;
     for (size_t at = 0; at < counts_bytes; at += JOURNAL_PLACE_BYTES) {
         uint32_t place = id_table_get(&replay->by_file_id, get_u32(counts + at));
         if (place != NONE)
             replay->files[place].said = 0;
     }
-    for (size_t i = 0; i < replay->content_count; i++)
-        replay->files[file_of(replay, replay->content[i])].here = 0;
-    return result ? -1 : lacking;
+    return result == 0 ? lacking : -1;
 }
 
-/* Do what the transaction in `content` does. */
+/* What `content` does is there from here on, but for updates of what is not. */
 static int apply(struct replay *replay)
 {
     for (size_t i = 0; i < replay->content_count; i++) {
         uint32_t number = replay->content[i];
         const struct file *file = &replay->files[file_of(replay, number)];
-        uint32_t index = number - file->first;
-        int64_t id = number_at(file->record_id, index);
-        int kind = file->kind[index], result = 0;
-        if (kind == JOURNAL_KIND_DELETE_TX) {
-            result = take(replay, id);
-            replay->states[number] = result ? DONE : VOID;
-        } else if (kind == JOURNAL_KIND_ADD_TX || id_table_get(&replay->records, id) != NONE) {
+        int64_t id = number_at(file->record_id, number - file->first);
+        int kind = file->kind[number - file->first], result = 0;
+        if (kind == JOURNAL_KIND_PREPARE)
+            become(replay, number, replay->states[number] == VOID ? VOID : DONE);
+        else if (kind == JOURNAL_KIND_DELETE_TX)
+            result = take(replay, number, id);
+        else if (kind == JOURNAL_KIND_ADD_TX || id_table_get(&replay->records, id) != NONE)
             result = put(replay, number, id);
-        } else {
-            replay->states[number] = VOID;
-        }
+        else
+            become(replay, number, VOID);
         if (result < 0)
             return -1;
     }
     return 0;
 }
 
-/* A PREPARE, COMMIT or ROLLBACK.  ends: how many with counts the file had before. */
+static int prepare(struct replay *replay, struct transaction *found, uint32_t number, int lacking)
+{
+    if (found->prepare != NONE)
+        become(replay, found->prepare, VOID);
+    found->prepare = number;
+    found->lacking |= lacking > 0;
+    chain(replay, found, number);
+    set_content(replay, found->lacking ? FAILED : PREPARED);
+    replay->states[number] = found->lacking ? FAILED : PREPARED;
+    return 0;
+}
+
+/* A commit of which something is missing, until a rollback follows it. */
+static int fail(struct replay *replay, struct transaction *found, uint32_t number)
+{
+    uint32_t place = (uint32_t)(found - replay->transactions), earlier = id_table_get(&replay->failed, found->tx_id);
+
+    found->life = ENDED;
+    chain(replay, found, number);
+    set_content(replay, FAILED);
+    replay->states[number] = FAILED;
+    if (earlier != NONE) { /* that is told as one, and ended by one rollback */
+        replay->before[replay->content_count ? replay->content[0] : number] = replay->transactions[earlier].last;
+        forget(replay, earlier);
+    }
+    return id_table_set(&replay->going, found->tx_id, NONE) || id_table_set(&replay->failed, found->tx_id, place)
+               ? no_memory()
+               : 0;
+}
+
+/* What a PREPARE or COMMIT counts is not what there is: in how many files; or -1.  ends: how many the file had before. */
+static int compare_end(struct replay *replay, struct transaction *found, Py_ssize_t file, uint32_t index, Py_ssize_t *ends)
+{
+    char *counts;
+    Py_ssize_t counts_bytes;
+    PyObject *said = PyList_GetItem(replay->files[file].counts, (*ends)++);
+
+    if (!said || PyBytes_AsStringAndSize(said, &counts, &counts_bytes) != 0)
+        return -1;
+    counts_bytes -= counts_bytes % JOURNAL_PLACE_BYTES;
+    return compare(replay, found, file, index, (const uint8_t *)counts, (size_t)counts_bytes);
+}
+
+/* A PREPARE, COMMIT or ROLLBACK. */
 static int end(struct replay *replay, Py_ssize_t file, uint32_t index, Py_ssize_t *ends)
 {
-    const struct file *in = &replay->files[file];
-    int kind = in->kind[index], lacking = 0;
-    uint32_t number = in->first + index;
-    int64_t tx_id = number_at(in->tx_id, index);
-    uint32_t place = id_table_get(&replay->going, tx_id);
-    struct transaction *found = place == NONE ? NULL : &replay->transactions[place];
+    int kind = replay->files[file].kind[index], lacking = 0;
+    uint32_t number = replay->files[file].first + index;
+    int64_t tx_id = number_at(replay->files[file].tx_id, index);
+    uint32_t going = id_table_get(&replay->going, tx_id), place = going;
 
+    if (place == NONE && kind == JOURNAL_KIND_ROLLBACK)
+        place = id_table_get(&replay->failed, tx_id);
+    struct transaction *found = place == NONE ? NULL : &replay->transactions[place];
     if (collect(replay, found) != 0)
         return -1;
-    if (kind != JOURNAL_KIND_ROLLBACK) {
-        char *counts;
-        Py_ssize_t counts_bytes;
-        PyObject *said = PyList_GetItem(in->counts, (*ends)++);
-        if (!said || PyBytes_AsStringAndSize(said, &counts, &counts_bytes) != 0)
+    if (kind != JOURNAL_KIND_ROLLBACK && (lacking = compare_end(replay, found, file, index, ends)) < 0)
+        return -1;
+    int fails = kind == JOURNAL_KIND_COMMIT && (lacking > 0 || (found && found->lacking));
+    if (!found && (kind == JOURNAL_KIND_PREPARE || fails) && !(found = transaction_of(replay, tx_id)))
+        return -1;
+    if (kind == JOURNAL_KIND_PREPARE)
+        return prepare(replay, found, number, lacking);
+    if (fails)
+        return fail(replay, found, number);
+    become(replay, number, DONE);
+    for (size_t i = 0; i < replay->content_count; i++)
+        if (outlast(replay, file, file_of(replay, replay->content[i])) != 0)
             return -1;
-        lacking = compare(replay, found, file, index, (const uint8_t *)counts,
-                          (size_t)(counts_bytes - counts_bytes % JOURNAL_PLACE_BYTES));
-        if (lacking < 0)
-            return -1;
+    if (found) {
+        forget(replay, place);
+        if (id_table_set(going == NONE ? &replay->failed : &replay->going, tx_id, NONE) != 0)
+            return no_memory();
     }
-    if (kind == JOURNAL_KIND_PREPARE) {
-        found = found ? found : transaction_of(replay, tx_id);
-        if (!found)
-            return -1;
-        if (found->prepare != NONE)
-            replay->states[found->prepare] = VOID;
-        found->prepare = number;
-        found->lacking |= lacking > 0;
-        set_content(replay, found->lacking ? FAILED : PREPARED);
-        replay->states[number] = found->lacking ? FAILED : PREPARED;
+    if (kind == JOURNAL_KIND_ROLLBACK) {
+        if (going != NONE)
+            set_content(replay, ROLLED_BACK);
         return 0;
     }
-    int fails = kind == JOURNAL_KIND_COMMIT && (lacking > 0 || (found && found->lacking));
-    replay->states[number] = fails ? FAILED : DONE;
-    if (found && found->prepare != NONE)
-        replay->states[found->prepare] = fails ? FAILED : kind == JOURNAL_KIND_COMMIT ? DONE : ROLLED_BACK;
-    if (found && end_transaction(replay, tx_id) != 0)
+    if (apply(replay) != 0)
         return -1;
-    if (kind == JOURNAL_KIND_COMMIT && !fails)
-        return apply(replay);
-    set_content(replay, fails ? FAILED : ROLLED_BACK);
+    replay->order[replay->order_count++] = number;
     return 0;
 }
 
@@ -365,8 +506,7 @@ static int join(struct replay *replay, const struct file *in, uint32_t index)
     struct transaction *transaction = transaction_of(replay, number_at(in->tx_id, index));
     if (!transaction)
         return -1;
-    replay->before[in->first + index] = transaction->last;
-    transaction->last = in->first + index;
+    chain(replay, transaction, in->first + index);
     replay->states[in->first + index] = transaction->prepare == NONE ? OPEN : replay->states[transaction->prepare];
     return 0;
 }
@@ -378,6 +518,9 @@ static int go_through(struct replay *replay, Py_ssize_t file)
     int result = 0;
 
     for (uint32_t index = 0; index < in->count && result == 0; index++) {
+        int64_t record_id = number_at(in->record_id, index), tx_id = number_at(in->tx_id, index);
+        int64_t id = record_id > tx_id ? record_id : tx_id;
+        replay->id_max = id > replay->id_max ? id : replay->id_max;
         switch (in->kind[index]) {
         case JOURNAL_KIND_ADD:
         case JOURNAL_KIND_UPDATE:
@@ -396,104 +539,268 @@ static int go_through(struct replay *replay, Py_ssize_t file)
     return result;
 }
 
-/* A file's columns; -1 with an exception where they do not go together. */
-static int read_columns(PyObject *given, struct file *file)
+/* The next file, which has an id and no records yet; NULL with an exception. */
+static struct file *add_file(struct replay *replay, uint32_t file_id)
 {
-    Py_ssize_t kinds, tx_ids, record_ids, sizes;
+    if (replay->file_count == replay->file_room) {
+        replay->file_room = replay->file_room ? 2 * replay->file_room : 16;
+        if (reserve((void **)&replay->files, (size_t)replay->file_room, sizeof *replay->files) != 0)
+            return NULL;
+    }
+    struct file *file = &replay->files[replay->file_count];
+    *file = (struct file){.file_id = file_id, .number = -1, .first = (uint32_t)replay->count};
+    if (id_table_set(&replay->by_file_id, file_id, (uint32_t)replay->file_count) != 0) {
+        no_memory();
+        return NULL;
+    }
+    replay->file_count++;
+    return file;
+}
 
-    if (!PyArg_ParseTuple(given, "Ly#y#y#y#O!", &file->file_id, &file->kind, &kinds, &file->tx_id, &tx_ids,
-                          &file->record_id, &record_ids, &file->record_bytes, &sizes, &PyList_Type, &file->counts))
+/* Room for what becomes of so many more records. */
+static int make_room(struct replay *replay, size_t more)
+{
+    size_t count = replay->count + more;
+
+    if (count >= NONE - 1) {
+        PyErr_SetString(PyExc_ValueError, "a journal of more than four thousand million records");
         return -1;
-    if (tx_ids != 8 * kinds || record_ids != 8 * kinds || sizes != 8 * kinds || kinds >= (Py_ssize_t)NONE) {
+    }
+    if (count >= replay->room) { /* also for no record, so that there is an array */
+        replay->room = 2 * count + 64;
+        if (reserve((void **)&replay->states, replay->room, sizeof *replay->states) != 0 ||
+            reserve((void **)&replay->before, replay->room, sizeof *replay->before) != 0 ||
+            reserve((void **)&replay->order, replay->room, sizeof *replay->order) != 0)
+            return -1;
+    }
+    memset(replay->states + replay->count, 0, more);
+    replay->count = count;
+    return 0;
+}
+
+/* A file's columns; -1 with an exception if they do not go together. */
+static int read_file(struct replay *replay, PyObject *given)
+{
+    struct file read = {0}, *file;
+    Py_ssize_t kinds, tx_ids, record_ids, sizes;
+    PyObject *columns, *objects;
+    long long number;
+
+    if (!PyArg_ParseTuple(given, "O!LO", &PyTuple_Type, &columns, &number, &objects) ||
+        !PyArg_ParseTuple(columns, "Iy#y#y#y#O!", &read.file_id, &read.kind, &kinds, &read.tx_id, &tx_ids, &read.record_id,
+                          &record_ids, &read.record_bytes, &sizes, &PyList_Type, &read.counts))
+        return -1;
+    if (tx_ids != 8 * kinds || record_ids != 8 * kinds || sizes != 8 * kinds || kinds >= (Py_ssize_t)NONE ||
+        (objects != Py_None && (!PyList_Check(objects) || PyList_Size(objects) != kinds))) {
         PyErr_SetString(PyExc_ValueError, "a file's columns are as long as one another");
         return -1;
     }
+    if (!(file = add_file(replay, read.file_id)))
+        return -1;
+    read.columns = Py_NewRef(columns);
+    read.objects = objects == Py_None ? NULL : Py_NewRef(objects);
+    read.number = number;
+    read.first = file->first;
+    *file = read;
+    if (make_room(replay, (size_t)kinds) != 0)
+        return -1;
     file->count = (uint32_t)kinds;
     return 0;
 }
 
-/* All columns, and room for what becomes of the records. */
-static int begin(struct replay *replay, PyObject *given)
+static int begin(struct replay *replay, PyObject *lost)
 {
-    uint64_t total = 0;
-
-    replay->file_count = PyTuple_Size(given);
-    replay->files = calloc((size_t)replay->file_count + 1, sizeof *replay->files);
     replay->unused = NONE;
-    if (!replay->files)
-        return no_memory();
-    for (Py_ssize_t i = 0; i < replay->file_count; i++) {
-        struct file *file = &replay->files[i];
-        if (read_columns(PyTuple_GetItem(given, i), file) != 0)
-            return -1;
-        file->first = (uint32_t)total;
-        total += file->count;
-        if (total >= NONE - 1) {
-            PyErr_SetString(PyExc_ValueError, "a journal of more than four thousand million records");
-            return -1;
-        }
-        if (id_table_set(&replay->by_file_id, file->file_id, (uint32_t)i) != 0)
-            return no_memory();
-    }
-    replay->states = calloc(total + 1, 1);
-    replay->before = malloc((total + 1) * sizeof *replay->before);
+    replay->outlasting_last = -1;
     replay->events = PyList_New(0);
-    if (!replay->states || !replay->before)
-        return no_memory();
-    return replay->events ? 0 : -1;
+    replay->outlasts = PyList_New(0);
+    for (Py_ssize_t i = 0; i < PyTuple_Size(lost); i++) {
+        uint32_t file_id = (uint32_t)PyLong_AsUnsignedLongLongMask(PyTuple_GetItem(lost, i));
+        if (PyErr_Occurred() || !add_file(replay, file_id))
+            return -1;
+    }
+    replay->lost_count = replay->file_count;
+    return replay->events && replay->outlasts ? 0 : -1;
 }
 
 static void finish(struct replay *replay)
 {
-    Py_XDECREF(replay->events);
+    for (Py_ssize_t i = 0; i < replay->file_count; i++) {
+        Py_XDECREF(replay->files[i].columns);
+        Py_XDECREF(replay->files[i].objects);
+    }
     id_table_free(&replay->records);
     id_table_free(&replay->going);
+    id_table_free(&replay->failed);
     id_table_free(&replay->by_file_id);
+    id_table_free(&replay->outlasting);
     free(replay->transactions);
     free(replay->content);
+    free(replay->order);
     free(replay->before);
     free(replay->states);
     free(replay->files);
+    Py_XDECREF(replay->events);
+    Py_XDECREF(replay->outlasts);
+    Py_XDECREF(replay->doubt);
 }
 
-/* For each file the states of its records, and how many bytes those take that are there. */
-static PyObject *results(const struct replay *replay)
+/* For each file the states of its records, how many bytes those take that are there, and whether it lacks any. */
+static PyObject *file_results(const struct replay *replay)
 {
     PyObject *all = PyList_New(0);
-    for (Py_ssize_t i = 0; all && i < replay->file_count; i++) {
+    for (Py_ssize_t i = replay->lost_count; all && i < replay->file_count; i++) {
         const struct file *file = &replay->files[i];
         const uint8_t *states = replay->states + file->first;
         long long there = 0;
         for (uint32_t index = 0; index < file->count; index++)
             if (states[index] == LIVE || states[index] == UPDATED)
                 there += number_at(file->record_bytes, index);
-        PyObject *result = Py_BuildValue("(y#L)", (const char *)states, (Py_ssize_t)file->count, there);
-        if (!result || PyList_Append(all, result) != 0)
+        if (add(all, Py_BuildValue("(y#LO)", (const char *)states, (Py_ssize_t)file->count, there,
+                                   file->lacking ? Py_True : Py_False)) != 0)
             Py_CLEAR(all);
-        Py_XDECREF(result);
     }
     return all;
 }
 
-/* journal_states(files): for each file, oldest first, the states of its records, a byte each, and how many bytes those take
- * that are there; and what is wrong, a thousand things at most: what it is, the file, its record, another file, and how many
- * records of the transaction that one has.  files: a tuple of tuples of the file's id as records have it, the columns kind,
- * tx_id, record_id and record_bytes, and a list of the counts of each COMMIT and PREPARE. */
+/* What counts in the end, as pairs of u32: the file, and its record. */
+static PyObject *order_result(struct replay *replay)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < replay->order_count; i++)
+        if (replay->states[replay->order[i]] != DELETED)
+            replay->order[kept++] = replay->order[i];
+    replay->order_count = kept;
+    PyObject *pairs = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)kept * 8);
+    char *at = pairs ? PyBytes_AsString(pairs) : NULL;
+    for (size_t i = 0; pairs && i < kept; i++, at += 8) {
+        Py_ssize_t file = file_of(replay, replay->order[i]);
+        uint32_t pair[2] = {(uint32_t)(file - replay->lost_count), replay->order[i] - replay->files[file].first};
+        memcpy(at, pair, sizeof pair);
+    }
+    return pairs;
+}
+
+/* Note where a record lies; a list if its id has more. */
+static int add_place(PyObject *places, PyObject *id, int64_t place, int is_first)
+{
+    PyObject *value = PyLong_FromLongLong(place);
+    PyObject *known = value && !is_first ? PyDict_GetItemWithError(places, id) : NULL;
+    int result = -1;
+
+    if (known && PyList_Check(known)) {
+        result = PyList_Append(known, value);
+    } else if (known) {
+        PyObject *list = Py_BuildValue("[OO]", known, value);
+        result = list ? PyDict_SetItem(places, id, list) : -1;
+        Py_XDECREF(list);
+    } else if (value && !PyErr_Occurred()) {
+        result = PyDict_SetItem(places, id, value);
+    }
+    Py_XDECREF(value);
+    return result;
+}
+
+/* Records that are there, in the order in which they came to be, to a list, and where those of each id lie to a dict; as far
+ * as anybody asked. */
+static int records_result(struct replay *replay, PyObject *records, PyObject *places)
+{
+    for (size_t i = 0; i < replay->order_count; i++) {
+        uint32_t number = replay->order[i];
+        const struct file *file = &replay->files[file_of(replay, number)];
+        PyObject *record = file->objects ? PyList_GetItem(file->objects, number - file->first) : NULL, *id;
+        if (replay->states[number] > UPDATED)
+            continue;
+        if (record && PyList_Append(records, record) != 0)
+            return -1;
+        if (file->number < 0)
+            continue;
+        id = record ? Py_XNewRef(PyTuple_GetItem(record, 0))
+                    : PyLong_FromLongLong(number_at(file->record_id, number - file->first));
+        int64_t place = file->number << 32 | number_at(file->record_bytes, number - file->first);
+        int result = id ? add_place(places, id, place, replay->before[number] == NONE) : -1;
+        Py_XDECREF(id);
+        if (result != 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* The records of a transaction, each with its file, its place there, and its object. */
+static PyObject *content_result(struct replay *replay, const struct transaction *transaction)
+{
+    PyObject *content = collect(replay, transaction) == 0 ? PyList_New(0) : NULL;
+    for (size_t i = 0; content && i < replay->content_count; i++) {
+        uint32_t number = replay->content[i];
+        Py_ssize_t place = file_of(replay, number);
+        const struct file *file = &replay->files[place];
+        PyObject *object = file->objects ? PyList_GetItem(file->objects, number - file->first) : Py_None;
+        if (add(content, Py_BuildValue("(nIO)", place - replay->lost_count, number - file->first, object)) != 0)
+            Py_CLEAR(content);
+    }
+    return content;
+}
+
+static PyObject *transactions_result(struct replay *replay)
+{
+    PyObject *all = PyList_New(0);
+    for (uint32_t i = 0; all && i < replay->transaction_count; i++) {
+        const struct transaction *transaction = &replay->transactions[i];
+        if (transaction->life == UNUSED)
+            continue;
+        PyObject *content = content_result(replay, transaction);
+        if (!content || add(all, Py_BuildValue("(LiON)", (long long)transaction->tx_id, replay->states[transaction->last],
+                                               transaction->life == ENDED ? Py_True : Py_False, content)) != 0)
+            Py_CLEAR(all);
+    }
+    return all;
+}
+
+/* Everything; NULL with an exception. */
+static PyObject *results(struct replay *replay)
+{
+    PyObject *files = file_results(replay), *order = order_result(replay), *transactions = transactions_result(replay);
+    PyObject *records = PyList_New(0), *places = PyDict_New(), *all = NULL;
+
+    if (files && order && transactions && records && places && records_result(replay, records, places) == 0)
+        all = Py_BuildValue("(OOOOOOLOO)", files, replay->events, order, replay->outlasts, transactions,
+                            replay->doubt ? replay->doubt : Py_None, (long long)replay->id_max, records, places);
+    Py_XDECREF(files);
+    Py_XDECREF(order);
+    Py_XDECREF(transactions);
+    Py_XDECREF(records);
+    Py_XDECREF(places);
+    return all;
+}
+
+/* journal_states(files, lost_ids, unknown_ids): what became of the records of files, which are asked for one by one, oldest
+ * first.  Each is a tuple of three: a tuple of the file's id as records have it, the columns kind, tx_id, record_id and
+ * record_bytes, and a list of the counts of each COMMIT and PREPARE; the number of its JournalFile, or -1; and a list of an object
+ * for each record, or None.  Objects are let go of as soon as their records are gone.
+ * For RecordStates in binlog/journal/record_states.py: for each file the states of its records, a byte each, how many bytes
+ * those take that are there, and whether it lacks records; what is odd, a thousand things at most; what counts, in its order;
+ * pairs of files of which the first one must outlast the second; transactions; a doubt; the largest id; the objects of records
+ * that are there; and where these lie, by id. */
 PyObject *binlog_journal_states(PyObject *module, PyObject *args)
 {
-    PyObject *given, *all = NULL;
+    PyObject *files, *lost, *all = NULL, *given;
     struct replay replay = {0};
     int result;
 
     (void)module;
-    if (!PyArg_ParseTuple(args, "O!:journal_states", &PyTuple_Type, &given))
+    if (!PyArg_ParseTuple(args, "OO!O!:journal_states", &files, &PyTuple_Type, &lost, &PyTuple_Type, &replay.unknown))
         return NULL;
-    result = begin(&replay, given);
-    for (Py_ssize_t i = 0; i < replay.file_count && result == 0; i++)
-        result = go_through(&replay, i);
-    PyObject *states = result == 0 ? results(&replay) : NULL;
-    if (states)
-        all = Py_BuildValue("(NO)", states, replay.events);
+    PyObject *each = PyObject_GetIter(files);
+    result = each ? begin(&replay, lost) : -1;
+    while (result == 0 && (given = PyIter_Next(each)) != NULL) {
+        result = read_file(&replay, given);
+        Py_DECREF(given);
+        if (result == 0)
+            result = go_through(&replay, replay.file_count - 1);
+    }
+    if (result == 0 && !PyErr_Occurred())
+        all = results(&replay);
     finish(&replay);
+    Py_XDECREF(each);
     return all;
 }

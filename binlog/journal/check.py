@@ -13,7 +13,7 @@ from binlog.format.journal.file_header import JournalLayout
 from binlog.format.journal.names import JournalNames
 from binlog.format.problem import Problem, problem_of
 from binlog.journal.inspection import Inspection, inspect_journal
-from binlog.journal.odd_records import deletes_of_none, odd_problems
+from binlog.journal.record_states import deletes_of_none, odd_problems
 
 
 def check_journal(

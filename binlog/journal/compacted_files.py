@@ -15,8 +15,7 @@ from binlog.journal.files import JournalFiles
 from binlog.journal.journal_file import JournalFile
 from binlog.journal.options import JournalOptions
 from binlog.journal.pieces import Piece, divide
-from binlog.journal.record import Record
-from binlog.journal.survivors import BodyReader, place_of
+from binlog.journal.survivors import DELETES, BodyReader
 from binlog.storage.files import create_file, remove_file, sync, write_at
 from binlog.storage.journal_records import pack_journal, record_room
 
@@ -24,7 +23,7 @@ from binlog.storage.journal_records import pack_journal, record_room
 class WrittenFile(NamedTuple):
     """A new file, with the ids of the records in it, and how many bytes each takes; a delete is None bytes.
 
-    The file counts the transactions in it, and their ends, but not yet these.  crc: CRC-32C of all its bytes.
+    The file does not count these yet.  crc: CRC-32C of all its bytes.
     """
 
     file: JournalFile
@@ -83,10 +82,8 @@ def _write_file(
         start = fragment_place(at)
         at = _pack(data, at, header, piece, new, bodies)
         if piece.item is not None:
-            items.append((piece.item.record_id, at - start if isinstance(piece.item, Record) else None))
-        for place, _ in piece.counts:  # as Ledger has it: it goes on there, and ends here
-            new[place].alive += 1
-            file.negate(new[place])
+            items.append((piece.item.record_id, None if piece.kind in DELETES else at - start))
+        file.outlasts.update(new[place] for place, _ in piece.counts if new[place] is not file)
     data[JOURNAL_END.base : JOURNAL_END.end] = header.pack_end(at, len(pieces))
     del data[file.file_bytes :]
     file.record_count = len(pieces)
@@ -97,10 +94,11 @@ def _write_file(
 def _pack(
     data: bytearray, at: int, header: FileHeader, piece: Piece, new: Sequence[JournalFile], bodies: BodyReader
 ) -> int:
-    body, user_type = b"", 0
-    if isinstance(piece.item, Record):
-        body, user_type = bodies.read(place_of(piece.item)), piece.item.user_type
-    record_id = piece.item.record_id if piece.item else 0
+    body, user_type, record_id = b"", 0, 0
+    if piece.item is not None:
+        record_id = piece.item.record_id
+        if piece.kind not in DELETES:
+            body, user_type = bodies.read(piece.item), piece.item.user_type
     counts = pack_counts((new[place].header.record_id, count) for place, count in piece.counts)
     return pack_journal(
         data, at, header.record_id, header.salt, at, piece.kind, piece.tx_id, record_id, user_type, body, counts

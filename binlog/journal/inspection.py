@@ -16,7 +16,7 @@ from binlog.format.journal.names import JournalNames
 from binlog.format.problem import Problem
 from binlog.journal.damage import file_problems, has_begun, is_cut, size_problems
 from binlog.journal.look import Look, SeenFile, look, read_seen
-from binlog.journal.record_states import FileColumns, RecordStates, file_columns, record_states
+from binlog.journal.record_states import FileColumns, RecordStates, StatesInput, file_columns, record_states
 from binlog.storage.checksum import crc32c
 
 _TRIES = 64
@@ -69,7 +69,8 @@ def inspect_journal(
             files = _read_all(seen)
         except GoneError:
             continue
-        return Inspection(seen, files, record_states([file.columns for file in files], seen.lost_ids))
+        states = record_states((StatesInput(file.columns) for file in files), seen.lost_ids)
+        return Inspection(seen, files, states)
     raise BusyError(f"the files of {os.path.abspath(path)} are used again faster than they can be read", holder=None)
 
 

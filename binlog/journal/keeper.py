@@ -151,5 +151,5 @@ class Keeper:
         with self._mutex:
             for gone in freed:
                 self._ledger.forget(gone)
-                for file in self._files:
-                    file.negated.pop(gone, None)
+            for file in self._files:
+                file.outlasts.difference_update(freed)

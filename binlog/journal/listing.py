@@ -18,10 +18,8 @@ from binlog.format.journal.file_header import (
 )
 from binlog.journal.journal_file import JournalFile
 from binlog.journal.options import JournalOptions
-from binlog.journal.record import Record
 from binlog.storage.failures import own_errors
 from binlog.storage.files import open_file, read_at
-from binlog.storage.journal_records import LoadScan, Scan, load_records, scan_records
 
 
 class Listing(NamedTuple):
@@ -87,30 +85,10 @@ def _check_alike(files: list[JournalFile]) -> None:
             raise CorruptError(other_file.path, 0, "file_id", text)
 
 
-class ScannedFile(NamedTuple):
-    """A file with all that it holds."""
-
-    file: JournalFile
-    data: bytes
-    scan: Scan
-
-
-def read_file(file: JournalFile, *, transactions_only: bool = False) -> ScannedFile:
-    """All of a file.  Raises: NotFoundError; AccessError."""
-    data = read_all(file)
-    return ScannedFile(file, data, scan_records(data, file.header, transactions_only=transactions_only))
-
-
 def read_all(file: JournalFile) -> bytes:
     """All bytes of a file.  Raises: NotFoundError; AccessError."""
     with _opened(file.directory_fd, file.name, file.path) as fd:
         return read_at(fd, file.file_bytes, 0, file.path)
-
-
-def load_file(file: JournalFile) -> tuple[bytes, LoadScan]:
-    """All of a file, and what a load takes of it.  Raises: as `read_file`."""
-    data = read_all(file)
-    return data, load_records(data, file.header, Record, file.number)
 
 
 @contextmanager

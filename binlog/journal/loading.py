@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import NamedTuple
 
 from binlog.errors import CorruptError
 from binlog.format.journal.block import zeros_end
 from binlog.format.journal.file_header import JournalLayout
+from binlog.format.journal.record import Kind
 from binlog.format.problem import Problem
 from binlog.journal.attic import keep_copy, move_file
 from binlog.journal.control_file import finish
@@ -18,11 +19,19 @@ from binlog.journal.files import JournalFiles
 from binlog.journal.journal_file import JournalFile
 from binlog.journal.later import ignored_until_later
 from binlog.journal.ledger import Ledger
-from binlog.journal.listing import Listing, list_files, load_file, read_all
+from binlog.journal.listing import Listing, list_files, read_all
 from binlog.journal.options import JournalOptions
 from binlog.journal.recognition import LaidOut, recognise, recognised_for_writing
-from binlog.journal.record import Loaded
-from binlog.journal.replay import Replay
+from binlog.journal.record import Deleted, Loaded, TransactionContent
+from binlog.journal.record_states import (
+    FileColumns,
+    RecordState,
+    StatesInput,
+    TransactionState,
+    load_columns,
+    odd_problems,
+    record_states,
+)
 from binlog.storage.files import read_at, remove_file, sync_directory
 
 _CHUNK_BYTES = 1 << 20
@@ -66,59 +75,83 @@ class Loading:
         self.at = 0
         self.record_count = 0
         self._unused: list[JournalFile] = []
-        self._replay = Replay(self.ledger, listing.files, unknown=listing.short.values())
-        last = self._read(listing)
+        self._columns: list[FileColumns] = []
+        self._used: list[_Read] = []  # files with records
+        self.files.id_max = listing.id_max
+        self._found = record_states(self._read(listing), unknown_ids=listing.short.values())
         self._tell_short(listing.short)
-        self.record_id_max = max((self._replay.id_max, *(file.header.record_id_max for file in listing.files)))
+        self.ledger.take(listing.files, self._columns, self._found)
+        self.record_id_max = max((self._found.id_max, *(file.header.record_id_max for file in listing.files)))
         self.files.record_id_max = lambda: self.record_id_max
+        self._paths = [file.path for file in listing.files]
         self._clear(listing)
-        if last is not None:
-            self._go_on_in(last)
+        if self._used:
+            self._go_on_in(self._used[-1])
 
     def loaded(self) -> Loaded:
         """What is there.
 
         Transactions that nobody ended are told as failed, and go on in the ledger until they are rolled back.
         """
-        replay = self._replay
-        failed = [*replay.failed.values(), *replay.left()]
-        problems = [*self._problems, *replay.problems()]
-        return Loaded(replay.records(), replay.prepared(), failed, self.record_id_max, problems)
+        found = self._found
+        prepared = [self._content(each) for each in found.transactions if each.state == RecordState.PREPARED]
+        failed = [self._content(each) for each in self._failed()]
+        problems = [*self._problems, *odd_problems(self._paths, self._columns, found)]
+        return Loaded(found.records, prepared, failed, self.record_id_max, problems)
 
     def failed_ids(self) -> list[int]:
         """Transactions for which a rollback is to be appended, so that none of their records ever counts.
 
         Not in a file that has a commit of one of them: that file may go first, and the rollback must stay.
         """
-        return [*self._replay.failed, *(each.tx_id for each in self._replay.left())]
+        return [each.tx_id for each in self._failed()]
 
-    def _read(self, listing: Listing) -> _Read | None:
-        """Go through all files; the last one with records."""
-        self.files.id_max = listing.id_max
-        last: _Read | None = None
+    def _content(self, transaction: TransactionState) -> TransactionContent:
+        """What a transaction does."""
+        content = TransactionContent(transaction.tx_id, b"", [], [])
+        for place, index, said in transaction.content:
+            columns = self._columns[place]
+            kind = columns.kind[index]
+            if kind == Kind.PREPARE:
+                content = content._replace(extra=said)
+            elif kind == Kind.DELETE_TX:
+                content.deletes.append(Deleted(columns.id_of(index), said))
+            elif kind != Kind.COMMIT:
+                content.records.append(said)
+        return content
+
+    def _failed(self) -> list[TransactionState]:
+        return [each for each in self._found.transactions if each.state != RecordState.PREPARED]
+
+    def _read(self, listing: Listing) -> Iterator[StatesInput]:
+        """Go through all files, for what became of their records."""
         for file in listing.files:
             self._check()
-            data, scan = load_file(file)
+            data = read_all(file)
+            columns, records = load_columns(data, file.header)
+            self._columns.append(columns)
             is_ended = file.header.parse_end(data) is not None
             problems = list(size_problems(file.path, file.header, file.file_bytes))
-            if not is_ended and not has_begun(file.header, data, scan):
+            if is_ended or has_begun(file.header, data, columns):
+                if self._used:
+                    self._keep(self._used[-1])
+                problems += file_problems(file.path, file.header, data, columns)
+                self._used.append(_Read(file, columns.end, columns.record_count, is_ended, problems))
+            else:
                 file.damaged = bool(problems)
                 self._problems += problems
                 self._unused.append(file)
-                continue
-            self._replay.go_through(file, scan.items)
-            if last is not None:
-                self._keep(last)
-            problems += file_problems(file.path, file.header, data, scan)
-            last = _Read(file, scan.end, scan.record_count, is_ended, problems)
-        return last
+            yield StatesInput(columns, file.number, records)
 
-    def _tell_short(self, short: Mapping[str, int]) -> None:
+    def _tell_short(self, short: dict[str, int]) -> None:
         """Files that have not even a header.  Raises: CorruptError where a transaction would be there in part."""
-        for name, number in short.items():
+        doubt = self._found.doubt
+        for place, name in enumerate(short):
             path, text = os.path.join(self._folder, name), "it ends before its header does"
-            if self._replay.doubt is not None and self._replay.doubt[0] == number:
-                raise CorruptError(path, 0, "short", f"{text}; {self._replay.doubt[1]}")
+            if doubt is not None and doubt[0] == place:
+                tx_id = self._columns[doubt[1]].tx_id_of(doubt[2])
+                text = f"{text}; the transaction {tx_id} may have had records in it, and others of it are there"
+                raise CorruptError(path, 0, "short", text)
             self._problems.append(Problem(path, 0, "short", text))
 
     def _keep(self, read: _Read) -> None:

@@ -7,17 +7,14 @@ One of which a single record is left needs none.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import groupby
 from typing import NamedTuple
 
 from binlog.format.journal.block import fragments_end
 from binlog.format.journal.file_header import JournalLayout
 from binlog.format.journal.record import Kind, record_bytes
-from binlog.journal.record import Deleted, Record
-from binlog.journal.survivors import Transactions, place_of
+from binlog.journal.survivors import Survivor
 
-_IN_TRANSACTION = {Kind.ADD: Kind.ADD_TX, Kind.UPDATE: Kind.UPDATE_TX, Kind.DELETE: Kind.DELETE_TX}
-_NONE = (0, 0)
+_PLAIN = {Kind.ADD_TX: Kind.ADD, Kind.UPDATE_TX: Kind.UPDATE, Kind.DELETE_TX: Kind.DELETE}
 
 
 class Piece(NamedTuple):
@@ -29,25 +26,30 @@ class Piece(NamedTuple):
 
     kind: Kind
     tx_id: int
-    item: Record | Deleted | None
+    item: Survivor | None
     counts: tuple[tuple[int, int], ...] = ()
 
     @property
     def bytes(self) -> int:
         """How many bytes it has, without the heads of its fragments."""
-        body_bytes = place_of(self.item).body_bytes if isinstance(self.item, Record) else 0
+        body_bytes = self.item.body_bytes if self.item else 0
         return record_bytes(self.kind, body_bytes, len(self.counts), JournalLayout.NATIVE)
 
 
-def pieces_of(items: Iterable[Record | Deleted], transactions: Transactions) -> Iterator[Piece]:
+def pieces_of(items: Iterable[Survivor]) -> Iterator[Piece]:
     """The records that say what the items say; those of a transaction, which its commit does together, lie together."""
-    for (number, tx_id), group in groupby(items, lambda item: transactions.get(place_of(item), _NONE)):
-        together = list(group)
-        if not number or len(together) == 1:
-            yield from (Piece(_kind(item), 0, item) for item in together)
-            continue
-        yield from (Piece(_IN_TRANSACTION[_kind(item)], tx_id, item) for item in together)
-        yield Piece(Kind.COMMIT, tx_id, None)
+    together: list[Survivor] = []
+    for item in items:
+        if item.kind in _PLAIN:
+            together.append(item)
+        elif item.kind != Kind.COMMIT:
+            yield Piece(item.kind, 0, item)
+        elif len(together) == 1:
+            yield Piece(_PLAIN[together[0].kind], 0, together.pop())
+        elif together:
+            yield from (Piece(each.kind, item.tx_id, each) for each in together)
+            yield Piece(Kind.COMMIT, item.tx_id, None)
+            together.clear()
 
 
 def divide(pieces: Iterable[Piece], first: int, file_bytes: int) -> list[list[Piece]] | None:
@@ -67,12 +69,6 @@ def divide(pieces: Iterable[Piece], first: int, file_bytes: int) -> list[list[Pi
                 return None
         parts[-1].append(piece)
         at = end
-        if piece.kind in _IN_TRANSACTION.values():
+        if piece.kind in _PLAIN:
             counts[len(parts) - 1] = counts.get(len(parts) - 1, 0) + 1
     return parts
-
-
-def _kind(item: Record | Deleted) -> Kind:
-    if isinstance(item, Deleted):
-        return Kind.DELETE
-    return Kind.UPDATE if item.is_update else Kind.ADD

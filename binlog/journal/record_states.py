@@ -1,22 +1,18 @@
-"""What became of each record of a journal, by columns: see replay.py for the plain way to say it.
-
-Both must say the same; tests hold them against each other.
-"""
+"""What became of each record of a journal, in one place for all who ask."""
 
 from __future__ import annotations
 
 import enum
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from itertools import groupby
+from typing import Any, NamedTuple
 
 from binlog.format.journal.file_header import FileHeader
-from binlog.format.journal.record import Kind
+from binlog.format.problem import Problem
+from binlog.journal.record import Record
 from binlog.storage.journal_columns import scan_columns
 from binlog.storage.native import journal_states
-
-_WITH_COUNTS = re.compile(b"[%c%c]" % (Kind.PREPARE, Kind.COMMIT))
 
 
 class RecordState(enum.IntEnum):
@@ -41,6 +37,9 @@ class RecordState(enum.IntEnum):
     DONE = 9
 
 
+_THERE = (RecordState.LIVE, RecordState.UPDATED)
+
+
 class Event(enum.IntEnum):
     """What is odd about a record.
 
@@ -56,9 +55,9 @@ class Event(enum.IntEnum):
 class FileColumns(NamedTuple):
     """The records of a file, in the order in which they lie: a value of each column for each of them.
 
-    offset, record_bytes, tx_id, record_id: int64.  kind: a byte.
+    offset, record_bytes, tx_id, record_id: int64.  body_bytes: int32.  kind, user_type: a byte.
     counts: of each COMMIT and PREPARE what it says, as it lies there.
-    end: where the last record ends.  gaps, doubts: as Scan has them.
+    end: where the last record ends.  gaps, doubts: as ColumnScan has them.
     """
 
     header: FileHeader
@@ -66,7 +65,9 @@ class FileColumns(NamedTuple):
     record_bytes: bytes
     tx_id: bytes
     record_id: bytes
+    body_bytes: bytes
     kind: bytes
+    user_type: bytes
     counts: list[bytes]
     end: int
     gaps: list[tuple[int, int]]
@@ -79,22 +80,43 @@ class FileColumns(NamedTuple):
 
     def offset_of(self, index: int) -> int:
         """Where one of them lies."""
-        return int(memoryview(self.offset).cast("q")[index])
+        return _number(self.offset, index)
+
+    def bytes_of(self, index: int) -> int:
+        """How many bytes one of them takes."""
+        return _number(self.record_bytes, index)
+
+    def body_bytes_of(self, index: int) -> int:
+        """How many bytes of the user's one of them has."""
+        return int(memoryview(self.body_bytes).cast("i")[index])
 
     def id_of(self, index: int) -> int:
         """The record that one of them adds, updates or deletes."""
-        return int(memoryview(self.record_id).cast("q")[index])
+        return _number(self.record_id, index)
 
     def tx_id_of(self, index: int) -> int:
         """The transaction that one of them is of."""
-        return int(memoryview(self.tx_id).cast("q")[index])
+        return _number(self.tx_id, index)
+
+
+class StatesInput(NamedTuple):
+    """A file, to say what became of its records.
+
+    number: of its JournalFile, if it is to be said where records lie.
+    records: what each record is for a load, see `load_columns`; as soon as a record is gone, None is in its place.
+    """
+
+    columns: FileColumns
+    number: int = -1
+    records: list[Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Odd:
     """Something that is odd: by the file's place among those given, and the record's in the file.
 
-    other, count: for LACKING another file's place, and how many records of the transaction it has.
+    other, count: for LACKING another file's place, and how many records of the transaction it has; negative for a file
+    that cannot be read.
     """
 
     event: Event
@@ -104,57 +126,141 @@ class Odd:
     count: int
 
 
+class TransactionState(NamedTuple):
+    """A transaction that nobody has ended, or whose commit failed and was not rolled back.
+
+    state: OPEN, PREPARED or FAILED.  is_ended: by a commit that failed.
+    content: for each of its records the file's place, the record's in the file, and what it is for a load.  Also what
+    prepared it, and, last, the commit that failed.
+    """
+
+    tx_id: int
+    state: int
+    is_ended: bool
+    content: list[tuple[int, int, Any]]
+
+
 class RecordStates(NamedTuple):
-    """What became of all records.
+    """What became of all records.  Files are said by their places among those given.
 
     states: for each file a byte for each of its records, a RecordState.  live_bytes: for each file how many bytes those
-    records take that are there.  odd: a thousand things at most.
+    records take that are there.  lacking: for each file whether a transaction has fewer records in it than it says.
+    odd: a thousand things at most.
+    order: pairs of u32, a file and a record in it, of what counts, in the order in which it came to count: adds and
+    updates that are there; deletes; and commits, each behind what it committed.
+    outlasts: pairs of files, of which the first one has the end of records in the second one, and must stay so long.
+    transactions: those whose commits failed, and then those that go on; in the order in which they began.
+    doubt: a commit whose transaction may have records in a file that is not known: the place of that among those not
+    known, the commit's file, and its place there.
+    id_max: the largest id of a record or a transaction; 0 at least.
+    records: those that are there, in the order in which they came to be.  places: where they lie, see `Ledger`.
     """
 
     states: list[bytes]
     live_bytes: list[int]
+    lacking: list[bool]
     odd: list[Odd]
+    order: bytes
+    outlasts: list[tuple[int, int]]
+    transactions: list[TransactionState]
+    doubt: tuple[int, int, int] | None
+    id_max: int
+    records: list[Record]
+    places: dict[int, int | list[int]]
+
+    def live_count(self, file: int) -> int:
+        """How many records of a file are there."""
+        return sum(map(self.states[file].count, _THERE))
 
 
 def file_columns(data: bytes, header: FileHeader) -> FileColumns:
     """All records of a file whose bytes are `data`."""
-    scans = list(scan_columns(data, header))
-    counts: list[bytes] = []
-    for scan in scans:
-        bodies, body_sizes = memoryview(scan.body_offset).cast("q"), memoryview(scan.body_bytes).cast("i")
-        counts_sizes = memoryview(scan.counts_bytes).cast("i")
-        for found in _WITH_COUNTS.finditer(scan.kind):
-            i = found.start()
-            start = bodies[i] + body_sizes[i]
-            counts.append(bytes(scan.data[start : start + counts_sizes[i]]))
-    return FileColumns(
-        header=header,
-        offset=b"".join(scan.offset for scan in scans),
-        record_bytes=b"".join(scan.record_bytes for scan in scans),
-        tx_id=b"".join(scan.tx_id for scan in scans),
-        record_id=b"".join(scan.record_id for scan in scans),
-        kind=b"".join(scan.kind for scan in scans),
-        counts=counts,
-        end=scans[-1].end,
-        gaps=[gap for scan in scans for gap in scan.gaps],
-        doubts=[at for scan in scans for at in scan.doubts],
-    )
+    return _scan(data, header, None)[0]
 
 
-def record_states(files: Sequence[FileColumns], lost_ids: Iterable[int] = ()) -> RecordStates:
-    """What became of the records of all files, which come oldest first.
+def load_columns(data: bytes, header: FileHeader) -> tuple[FileColumns, list[Any]]:
+    """The same, and what each of them is for a load: a Record, the body of a DELETE_TX or PREPARE, or None."""
+    return _scan(data, header, Record)
 
+
+def _scan(data: bytes, header: FileHeader, record_type: type[Record] | None) -> tuple[FileColumns, list[Any]]:
+    scan = next(scan_columns(data, header, count_max=len(data), record_type=record_type))
+    return FileColumns(header, *(getattr(scan, name) for name in FileColumns._fields[1:])), scan.records
+
+
+def record_states(
+    files: Iterable[StatesInput], lost_ids: Iterable[int] = (), unknown_ids: Iterable[int] = ()
+) -> RecordStates:
+    """What became of the records of all files, which come oldest first, and are asked for one by one.
+
+    A transaction does what it does when it is committed; one of which a part is missing does nothing.  A part in a file
+    that is gone is not missing: a file only goes once nobody needs what is in it.
     lost_ids: of files that are there, but cannot be read: a transaction with records in one of them has failed.
+    unknown_ids: of first uses of files that are there, and have lost their headers.
     """
-    given = tuple(
-        (file.header.record_id, file.kind, file.tx_id, file.record_id, file.record_bytes, file.counts) for file in files
+    given = (
+        (
+            (each.header.record_id, each.kind, each.tx_id, each.record_id, each.record_bytes, each.counts),
+            number,
+            records,
+        )
+        for each, number, records in files
     )
-    no_counts: list[bytes] = []
-    lost = tuple((file_id & 0xFFFFFFFF, b"", b"", b"", b"", no_counts) for file_id in lost_ids)
-    found, odd = journal_states((*given, *lost))
-    found = found[: len(given)]
+    found, odd, order, outlasts, transactions, doubt, id_max, records, places = journal_states(
+        given, tuple(lost_ids), tuple(unknown_ids)
+    )
     return RecordStates(
-        [states for states, _ in found],
-        [live_bytes for _, live_bytes in found],
-        [Odd(Event(what), *rest) for what, *rest in odd],
+        [states for states, _, _ in found],
+        [live_bytes for _, live_bytes, _ in found],
+        [is_lacking for _, _, is_lacking in found],
+        [Odd(Event(what), *where) for what, *where in odd],
+        order,
+        outlasts,
+        sorted((TransactionState(*each) for each in transactions), key=_order),
+        doubt,
+        id_max,
+        records,
+        places,
     )
+
+
+def _order(transaction: TransactionState) -> tuple[bool, tuple[int, int]]:
+    # One that goes on may have the id of one that has failed, and began behind it.
+    return not transaction.is_ended, transaction.content[0][:2]
+
+
+def odd_problems(paths: Sequence[str], files: Sequence[FileColumns], found: RecordStates) -> Iterator[Problem]:
+    """What shows that records are missing, in the order of the records that show it.
+
+    paths: of the files, which come oldest first, and are those whose states were found.
+    An update of what is not there is none where a delete came behind it, for the file with the record may be gone; nor
+    is a delete of what is not there.
+    """
+    for (event, place, index), odd in groupby(found.odd, lambda each: (each.event, each.file, each.index)):
+        file = files[place]
+        at = file.offset_of(index)
+        if event is Event.LACKING:
+            names = ", ".join(_lacking(paths, each) for each in odd)
+            text = f"of the transaction {file.tx_id_of(index)} something is missing: {names}"
+            yield Problem(paths[place], at, "transaction", text)
+        elif event is Event.UPDATE_OF_NONE and found.states[place][index] in _THERE:
+            text = f"an update of the record {file.id_of(index)}, which is not there"
+            yield Problem(paths[place], at, "update", text, at + file.bytes_of(index))
+
+
+def deletes_of_none(paths: Sequence[str], files: Sequence[FileColumns], found: RecordStates) -> Iterator[Problem]:
+    """Deletes of what is not there, which are problems only where no file is gone that had it."""
+    for odd in found.odd:
+        if odd.event is Event.DELETE_OF_NONE:
+            text = f"a delete of the record {files[odd.file].id_of(odd.index)}, which is not there"
+            yield Problem(paths[odd.file], files[odd.file].offset_of(odd.index), "delete", text)
+
+
+def _lacking(paths: Sequence[str], odd: Odd) -> str:
+    if odd.other < 0:
+        return "a file with some of it cannot be read"
+    return f"{paths[odd.other].rpartition('/')[2]} has {odd.count} records of it"
+
+
+def _number(column: bytes, index: int) -> int:
+    return int(memoryview(column).cast("q")[index])

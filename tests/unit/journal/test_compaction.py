@@ -114,9 +114,9 @@ def _add_and_delete(opened: Journal, turn: int) -> None:
 def _counted(all_: Iterable[JournalFile]) -> dict[str, tuple[object, ...]]:
     """What keeps each file that has anything."""
     return {
-        file.name: (file.alive, file.alive_bytes, {other.name: count for other, count in file.negated.items() if count})
+        file.name: (file.alive, file.alive_bytes, {other.name for other in file.outlasts})
         for file in all_
-        if file.alive or any(file.negated.values())
+        if file.alive or file.outlasts
     }
 
 
