@@ -7,7 +7,8 @@ import os
 
 from binlog.format.journal.block import HEAD_BYTES
 from binlog.format.journal.file_header import FileHeader, JournalLayout
-from binlog.storage.files import open_file, sync, write_at
+from binlog.journal.listing import opened
+from binlog.storage.files import open_file, read_at, sync, write_at
 
 _numbers = itertools.count(1)
 
@@ -47,6 +48,11 @@ class JournalFile:
         file.alive -= 1
         if file is not self:
             self.outlasts.add(file)
+
+    def read(self) -> bytes:
+        """All of its bytes.  Raises: NotFoundError; AccessError."""
+        with opened(self.directory_fd, self.name, self.path) as fd:
+            return read_at(fd, self.file_bytes, 0, self.path)
 
     def open(self) -> None:
         """Open it for writing.  Raises: NotFoundError; AccessError."""

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from binlog.errors import CorruptError
@@ -19,7 +18,7 @@ from binlog.journal.files import JournalFiles
 from binlog.journal.journal_file import JournalFile
 from binlog.journal.later import ignored_until_later
 from binlog.journal.ledger import Ledger
-from binlog.journal.listing import Listing, list_files, read_all
+from binlog.journal.listing import Listing
 from binlog.journal.options import JournalOptions
 from binlog.journal.recognition import LaidOut, recognise, recognised_for_writing
 from binlog.journal.record import Deleted, Loaded, TransactionContent
@@ -32,7 +31,7 @@ from binlog.journal.record_states import (
     odd_problems,
     record_states,
 )
-from binlog.storage.files import read_at, remove_file, sync_directory
+from binlog.storage.files import list_names, read_at, remove_file, sync_directory
 
 _CHUNK_BYTES = 1 << 20
 
@@ -65,11 +64,11 @@ class Loading:
         self._directory_fd = directory_fd
         self._options = options
         self._check = check
-        listing = _as_recognised(list_files(folder, directory_fd, options), options)
+        listing, files = self._list()
         self._problems = finish(folder, directory_fd, options.names)
         if listing.layout is JournalLayout.NATIVE:
-            listing = list_files(folder, directory_fd, options)  # a compaction may have been finished
-        layout = listing.layout or options.layout or JournalLayout.NATIVE
+            listing, files = self._list()  # a compaction may have been finished
+        layout = files[0].header.layout if files else options.layout or JournalLayout.NATIVE
         self.files = JournalFiles(folder, directory_fd, options, layout)
         self.ledger = Ledger()
         self.at = 0
@@ -77,14 +76,15 @@ class Loading:
         self._unused: list[JournalFile] = []
         self._columns: list[FileColumns] = []
         self._used: list[_Read] = []  # files with records
-        self.files.id_max = listing.id_max
-        self._found = record_states(self._read(listing), unknown_ids=listing.short.values())
+        ids = (max(file.number, file.header.file_id) for file in listing.files)
+        self.files.id_max = max((*listing.short.values(), *ids), default=0)
+        self._found = record_states(self._read(files), unknown_ids=listing.short.values())
         self._tell_short(listing.short)
-        self.ledger.take(listing.files, self._columns, self._found)
-        self.record_id_max = max((self._found.id_max, *(file.header.record_id_max for file in listing.files)))
+        self.ledger.take(files, self._columns, self._found)
+        self.record_id_max = max((self._found.id_max, *(file.header.record_id_max for file in files)))
         self.files.record_id_max = lambda: self.record_id_max
-        self._paths = [file.path for file in listing.files]
-        self._clear(listing)
+        self._paths = [file.path for file in files]
+        self._clear(listing.short)
         if self._used:
             self._go_on_in(self._used[-1])
 
@@ -123,11 +123,36 @@ class Loading:
     def _failed(self) -> list[TransactionState]:
         return [each for each in self._found.transactions if each.state != RecordState.PREPARED]
 
-    def _read(self, listing: Listing) -> Iterator[StatesInput]:
+    def _list(self) -> tuple[Listing, list[JournalFile]]:
+        """The files, oldest first, with the layout that their records have.  Changes nothing.
+
+        Raises: CorruptError if they are not of the layout that was named, or none was and the records leave it open.
+        """
+        folder, directory_fd, options = self._folder, self._directory_fd, self._options
+        listing = Listing()
+        for name in sorted(list_names(directory_fd, folder)):
+            if (number := options.names.number(name)) is not None:
+                listing.add(folder, directory_fd, name, number, options.layout)
+        listing.finish()
+        if listing.refused:
+            raise listing.refused[0][1]
+        seen = listing.files
+        files = [JournalFile(folder, directory_fd, each.name, each.header, each.file_bytes) for each in seen]
+        if listing.layout not in (None, JournalLayout.NATIVE):
+            laid_out = (
+                LaidOut(file.path, file.header, each.number, file.read) for each, file in zip(seen, files, strict=True)
+            )
+            found = recognise(laid_out)
+            layout = found.layout_for(options.layout) or recognised_for_writing(found, files[0].path)
+            for file in files:
+                file.header = file.header._replace(layout=layout)
+        return listing, files
+
+    def _read(self, files: list[JournalFile]) -> Iterator[StatesInput]:
         """Go through all files, for what became of their records."""
-        for file in listing.files:
+        for file in files:
             self._check()
-            data = read_all(file)
+            data = file.read()
             columns, records = load_columns(data, file.header)
             self._columns.append(columns)
             is_ended = file.header.parse_end(data) is not None
@@ -216,9 +241,9 @@ class Loading:
         keep_copy(self._folder, self._directory_fd, f"{file.name}.{file.header.file_id}.{start}-{stop}", rest)
         return stop
 
-    def _clear(self, listing: Listing) -> None:
+    def _clear(self, short: Iterable[str]) -> None:
         """Remove what a process left that ended while it made a file, and files that have not even a header."""
-        for name in listing.unfinished:
+        for name in filter(self._options.names.is_unfinished, list_names(self._directory_fd, self._folder)):
             remove_file(self._directory_fd, name, os.path.join(self._folder, name))
         for file in self._unused:
             if file.outlasts:
@@ -230,30 +255,8 @@ class Loading:
                 # Behind a header that has the largest id; without room for one it stays until another load.
                 with ignored_until_later():
                     self.files.recycle(file)
-        for name in listing.short:
+        for name in short:
             move_file(self._folder, self._directory_fd, name, name)
         # Also what another process did: a file that it removed, or gave a name, must not come back, or go, once files
         # are freed for which it mattered.
         sync_directory(self._directory_fd, self._folder)
-
-
-def _as_recognised(listing: Listing, options: JournalOptions) -> Listing:
-    """The files with the layout that their records have.  Changes nothing.
-
-    Raises: CorruptError if they are not of the layout that was named, or none was and the records leave it open.
-    """
-    if listing.layout in (None, JournalLayout.NATIVE):
-        return listing
-    number = options.names.number
-    found = recognise(
-        LaidOut(file.path, file.header, number(file.name) or 0, partial(read_all, file)) for file in listing.files
-    )
-    if options.layout is not None:
-        layout = options.layout
-        if (refusal := found.refusal(layout.value)) is not None:
-            raise refusal
-    else:
-        layout = recognised_for_writing(found, listing.files[0].path)
-    for file in listing.files:
-        file.header = file.header._replace(layout=layout)
-    return listing._replace(layout=layout)

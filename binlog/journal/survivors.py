@@ -16,7 +16,6 @@ from binlog.format.journal.record import CHECK_BYTES, Kind
 from binlog.format.problem import Problem
 from binlog.journal.damage import file_problems
 from binlog.journal.journal_file import JournalFile
-from binlog.journal.listing import read_all
 from binlog.journal.record_states import FileColumns, StatesInput, file_columns, record_states
 from binlog.journal.runs import TransactionSpan, TransactionSpans
 from binlog.storage.files import open_file, read_at
@@ -77,7 +76,7 @@ def find_survivors(files: Sequence[JournalFile], counts: Mapping[JournalFile, Co
     spans = TransactionSpans()
     problems: list[Problem] = []
     for number, file in enumerate(files):
-        data = read_all(file)
+        data = file.read()
         columns = file_columns(data, file.header)
         found = list(file_problems(file.path, file.header, data, columns))
         if columns.record_count != file.record_count and not found:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from binlog.journal.journal import Journal
-from binlog.journal.listing import list_files, read_all
+from binlog.journal.look import look, read_seen
 from binlog.journal.options import JournalOptions, Sync
 from binlog.journal.record_states import file_columns
 from stress.bench.contestant import BODY_BYTES
@@ -77,13 +77,8 @@ def scanning(records: int) -> Prepare:
     """The same, gone through as a check does, which makes no object of a record."""
 
     def scan(path: Path) -> None:
-        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            listing = list_files(str(path), fd, _OPTIONS)
-            columns = (file_columns(read_all(file), file.header) for file in listing.files)
-            assert sum(each.record_count for each in columns) == records
-        finally:
-            os.close(fd)
+        files = look(path, _OPTIONS.names).files
+        assert sum(file_columns(read_seen(file), file.header).record_count for file in files) == records
 
     return _reading(records, scan)
 
