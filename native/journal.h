@@ -3,8 +3,6 @@
 #ifndef BINLOG_JOURNAL_H
 #define BINLOG_JOURNAL_H
 
-#include "journal_counts.h"
-
 #include <Python.h>
 #include <stdint.h>
 
@@ -27,6 +25,7 @@ static inline int journal_is_kind(uint8_t byte)
 }
 
 #define JOURNAL_CHECK_BYTES 4
+#define JOURNAL_PLACE_BYTES 8 /* of a file's id, and of how many records of a transaction are in it */
 #define JOURNAL_HEAD_MAX JOURNAL_ADD_TX_BYTES /* no head is longer */
 #define JOURNAL_SALT_BYTES 8
 

@@ -27,17 +27,17 @@ enum event { UPDATE_OF_NONE = 1, DELETE_OF_NONE, LACKING };
 
 /* A file.  columns: what they lie in.  objects: what each record is to the caller; NULL if it did not say.
  * number: of its JournalFile; -1 if nobody asks where records lie.
- * first: the number of its first record.  here, said: how many records of the transaction in question it has, and how many a
- * commit says.  lacking: it has fewer of some transaction. */
+ * first: the number of its first record.  lacking: it has fewer records of some transaction than it says.
+ * met, here, said: how many of the one in question it has, how many of these count, and how many a commit says. */
 struct file {
     PyObject *columns, *counts, *objects;
     int64_t number;
     uint32_t file_id;
     const uint8_t *kind;
     const char *record_id, *tx_id, *record_bytes;
-    uint32_t first, count, here;
+    uint32_t first, count, met, here;
     int64_t said;
-    int lacking;
+    int lacking, is_said, is_touched;
 };
 
 /* last: of its records, with what prepared it, and the commit that failed; of one that is not in use the next such.
@@ -62,8 +62,9 @@ struct replay {
     struct id_table records, going, failed, by_file_id, outlasting;
     struct transaction *transactions;
     uint32_t transaction_count, unused;
-    uint32_t *content; /* of the transaction in question, oldest first */
-    size_t content_count, content_room;
+    uint32_t *content;   /* of the transaction in question, oldest first */
+    Py_ssize_t *touched; /* files that it, or its commit, has something to do with */
+    size_t content_count, content_room, touched_count;
     int64_t id_max, outlasting_last;
     PyObject *events, *outlasts, *unknown, *doubt;
 };
@@ -269,12 +270,12 @@ static void set_content(struct replay *replay, enum state state)
 
 /* A commit or prepare counts more of a transaction's records in a file than that has.  Without the file that would not be known,
  * so it stays for as long as the commit does. */
-static int lack(struct replay *replay, Py_ssize_t file, uint32_t index, Py_ssize_t other)
+static int lack(struct replay *replay, Py_ssize_t file, uint32_t index, Py_ssize_t other, uint32_t count)
 {
     replay->files[other].lacking = 1;
     if (other >= replay->lost_count && outlast(replay, other, file) != 0)
         return -1;
-    return tell(replay, LACKING, file, index, other, replay->files[other].here);
+    return tell(replay, LACKING, file, index, other, count);
 }
 
 static int has_more(const struct file *file)
@@ -282,28 +283,49 @@ static int has_more(const struct file *file)
     return file->here > (file->said > 0 ? file->said : 0);
 }
 
-/* Tell of files with records that are more than is said, and lie behind a file of which some are said: they cannot be an
- * earlier transaction's.  is_own: whether `file` is one.  How many, or -1 with an exception. */
-static int tell_later(struct replay *replay, Py_ssize_t file, uint32_t index, const uint8_t *counts, size_t counts_bytes,
-                      int *is_own)
+/* A file of which a transaction has records, or a commit says so. */
+static struct file *touch(struct replay *replay, Py_ssize_t place)
 {
-    Py_ssize_t before = -1;
-    uint32_t oldest = counts_oldest(counts, counts_bytes);
-    int told = 0;
-
-    for (size_t i = 0; counts_bytes && i < replay->content_count; i++) {
-        Py_ssize_t place = file_of(replay, replay->content[i]);
-        if (place == before || !has_more(&replay->files[place]))
-            continue;
-        before = place; /* those of a file lie together */
-        if (!file_is_later(replay->files[place].file_id, oldest))
-            continue;
-        if (lack(replay, file, index, place) != 0)
-            return -1;
-        *is_own |= place == file;
-        told++;
+    struct file *file = &replay->files[place];
+    if (!file->is_touched) {
+        file->is_touched = 1;
+        replay->touched[replay->touched_count++] = place;
     }
-    return told;
+    return file;
+}
+
+/* Whether a file came into use behind another one; ids as records have them begin again at 2**32. */
+static int is_later(uint32_t file_id, uint32_t other)
+{
+    return file_id != other && file_id - other < 1U << 31;
+}
+
+/* Of files that a commit counts records in that which came into use first; 0 if there is none. */
+static uint32_t oldest_of(const uint8_t *counts, size_t counts_bytes)
+{
+    uint32_t oldest = counts_bytes ? get_u32(counts) : 0;
+
+    for (size_t at = 0; at < counts_bytes; at += JOURNAL_PLACE_BYTES)
+        if (is_later(oldest, get_u32(counts + at)))
+            oldest = get_u32(counts + at);
+    return oldest;
+}
+
+/* Whether no writer counts so in a file: another file twice, or one that came into use later, or none of its records; -1 if
+ * there is no memory. */
+static int are_odd(uint32_t file_id, const uint8_t *counts, size_t counts_bytes)
+{
+    struct id_table met = {0};
+    int result = 0;
+
+    for (size_t at = 0; at < counts_bytes && result == 0; at += JOURNAL_PLACE_BYTES) {
+        uint32_t said = get_u32(counts + at), before = NONE;
+        result = (int32_t)get_u32(counts + at + 4) < 1 || is_later(said, file_id);
+        if (result == 0 && counts_bytes > JOURNAL_PLACE_BYTES)
+            result = id_table_swap(&met, said, 0, &before) != 0 ? no_memory() : before != NONE;
+    }
+    id_table_free(&met);
+    return result;
 }
 
 /* Leave out what is more than is said: of an earlier transaction with the same id, which a crash left, and JBoss Messaging
@@ -342,7 +364,7 @@ static int look_for_unknown(struct replay *replay, Py_ssize_t file, uint32_t ind
         uint32_t first = (uint32_t)PyLong_AsUnsignedLongLongMask(PyTuple_GetItem(replay->unknown, i));
         if (PyErr_Occurred())
             return -1;
-        if (file_is_later(first, file_id))
+        if (is_later(first, file_id))
             continue;
         replay->doubt = Py_BuildValue("(nnI)", i, file - replay->lost_count, index);
         if (!replay->doubt)
@@ -356,42 +378,44 @@ static int look_for_unknown(struct replay *replay, Py_ssize_t file, uint32_t ind
 static int compare(struct replay *replay, struct transaction *transaction, Py_ssize_t file, uint32_t index,
                    const uint8_t *counts, size_t counts_bytes)
 {
-    int lacking, result = 0, is_told = 0, odd;
-    uint32_t own = replay->files[file].file_id;
+    int lacking = 0, result = 0, is_told = 0;
+    uint32_t own = replay->files[file].file_id, oldest = oldest_of(counts, counts_bytes);
 
     for (size_t i = 0; i < replay->content_count; i++)
         if (kind_of(replay, replay->content[i]) != JOURNAL_KIND_PREPARE)
-            replay->files[file_of(replay, replay->content[i])].here++;
+            touch(replay, file_of(replay, replay->content[i]))->here++;
+    for (size_t i = 0; i < replay->touched_count; i++)
+        replay->files[replay->touched[i]].met = replay->files[replay->touched[i]].here;
     for (size_t at = 0; at < counts_bytes && result == 0; at += JOURNAL_PLACE_BYTES) {
         uint32_t file_id = get_u32(counts + at), place = id_table_get(&replay->by_file_id, file_id);
-        if (place != NONE)
-            replay->files[place].said = (int32_t)get_u32(counts + at + 4);
-        else if (transaction && !file_is_later(file_id, own))
+        if (place != NONE) {
+            touch(replay, place)->said = (int32_t)get_u32(counts + at + 4);
+            replay->files[place].is_said = 1;
+        } else if (transaction && !is_later(file_id, own)) {
             result = look_for_unknown(replay, file, index, file_id);
+        }
     }
-    lacking = result == 0 ? tell_later(replay, file, index, counts, counts_bytes, &is_told) : -1;
-    result = lacking < 0 ? -1 : leave_orphans(replay, transaction, file);
-    for (size_t at = 0; at < counts_bytes && result == 0; at += JOURNAL_PLACE_BYTES) {
-        uint32_t place = id_table_get(&replay->by_file_id, get_u32(counts + at));
-        if (place == NONE || replay->files[place].said == (int64_t)replay->files[place].here)
-            continue;
-        lacking++;
-        is_told |= (Py_ssize_t)place == file;
-        result = lack(replay, file, index, place);
+    if (result == 0)
+        result = leave_orphans(replay, transaction, file);
+    uint32_t own_count = replay->files[file].here;
+    for (size_t i = 0; i < replay->touched_count; i++) {
+        Py_ssize_t place = replay->touched[i];
+        struct file *each = &replay->files[place];
+        /* What is more, behind a file of which some is said, cannot be an earlier transaction's. */
+        int is_more = counts_bytes && each->here < each->met && is_later(each->file_id, oldest);
+        if (result == 0 && (is_more || (each->is_said && each->said != (int64_t)each->here))) {
+            result = lack(replay, file, index, place, is_more ? each->met : each->here);
+            is_told |= place == file;
+            lacking++;
+        }
+        each->here = each->met = 0;
+        each->said = each->is_said = each->is_touched = 0;
     }
-    if (result == 0 && !is_told) {
-        odd = counts_are_odd(own, counts, counts_bytes);
-        result = odd < 0 ? no_memory() : odd > 0 ? lack(replay, file, index, file) : 0;
-        lacking += odd > 0;
-    }
-    for (size_t i = 0; i < replay->content_count; i++)
-        replay->files[file_of(replay, replay->content[i])].here = 0;
-    for (size_t at = 0; at < counts_bytes; at += JOURNAL_PLACE_BYTES) {
-        uint32_t place = id_table_get(&replay->by_file_id, get_u32(counts + at));
-        if (place != NONE)
-            replay->files[place].said = 0;
-    }
-    return result == 0 ? lacking : -1;
+    replay->touched_count = 0;
+    int odd = result == 0 && !is_told ? are_odd(own, counts, counts_bytes) : 0;
+    if (odd > 0)
+        result = lack(replay, file, index, file, own_count);
+    return result == 0 && odd >= 0 ? lacking + odd : -1;
 }
 
 /* What `content` does is there from here on, but for updates of what is not. */
@@ -544,7 +568,8 @@ static struct file *add_file(struct replay *replay, uint32_t file_id)
 {
     if (replay->file_count == replay->file_room) {
         replay->file_room = replay->file_room ? 2 * replay->file_room : 16;
-        if (reserve((void **)&replay->files, (size_t)replay->file_room, sizeof *replay->files) != 0)
+        if (reserve((void **)&replay->files, (size_t)replay->file_room, sizeof *replay->files) != 0 ||
+            reserve((void **)&replay->touched, (size_t)replay->file_room, sizeof *replay->touched) != 0)
             return NULL;
     }
     struct file *file = &replay->files[replay->file_count];
@@ -636,6 +661,7 @@ static void finish(struct replay *replay)
     id_table_free(&replay->outlasting);
     free(replay->transactions);
     free(replay->content);
+    free(replay->touched);
     free(replay->order);
     free(replay->before);
     free(replay->states);
