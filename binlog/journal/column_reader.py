@@ -61,10 +61,10 @@ class PartReader:
         states = zlib.decompress(self._part.states)
         at = 0
         for scan in scan_columns(self._data, self._part.header):
-            if scan.count:
+            if count := scan.record_count:
                 columns = {name: getattr(scan, name) for name in _COLUMNS}
-                yield JournalColumns(scan.data, scan.count, {**columns, "state": states[at : at + scan.count]})
-            at += scan.count
+                yield JournalColumns(scan.data, count, {**columns, "state": states[at : at + count]})
+            at += count
 
 
 def _read_part(part: FilePart) -> bytes:

@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 from binlog.format.journal.record import Kind
 from binlog.journal.journal_file import JournalFile
-from binlog.journal.record_states import FileColumns, RecordStates
+from binlog.journal.record_states import RecordStates
+from binlog.storage.journal_columns import ColumnScan
 
 # A file's number << 32 | the bytes that a record takes in it: plain numbers, for there may be millions.  A list where
 # there are updates: of what was added first, and then of these.
@@ -82,7 +83,7 @@ class Ledger:
         self.failed: dict[int, Transaction] = {}
         self.adding: dict[int, int] = {}
 
-    def take(self, files: Sequence[JournalFile], columns: Sequence[FileColumns], found: RecordStates) -> None:
+    def take(self, files: Sequence[JournalFile], columns: Sequence[ColumnScan], found: RecordStates) -> None:
         """Begin with what is there in files of which it was found out what became of their records."""
         self.records = found.places
         for place, file in enumerate(files):

@@ -21,17 +21,16 @@ from binlog.journal.ledger import Ledger
 from binlog.journal.listing import Listing
 from binlog.journal.options import JournalOptions
 from binlog.journal.recognition import LaidOut, recognise, recognised_for_writing
-from binlog.journal.record import Deleted, Loaded, TransactionContent
+from binlog.journal.record import Deleted, Loaded, Record, TransactionContent
 from binlog.journal.record_states import (
-    FileColumns,
     RecordState,
     StatesInput,
     TransactionState,
-    load_columns,
     odd_problems,
     record_states,
 )
 from binlog.storage.files import list_names, read_at, remove_file, sync_directory
+from binlog.storage.journal_columns import ColumnScan, scan_file
 
 _CHUNK_BYTES = 1 << 20
 
@@ -74,7 +73,7 @@ class Loading:
         self.at = 0
         self.record_count = 0
         self._unused: list[JournalFile] = []
-        self._columns: list[FileColumns] = []
+        self._columns: list[ColumnScan] = []
         self._used: list[_Read] = []  # files with records
         ids = (max(file.number, file.header.file_id) for file in listing.files)
         self.files.id_max = max((*listing.short.values(), *ids), default=0)
@@ -153,8 +152,8 @@ class Loading:
         for file in files:
             self._check()
             data = file.read()
-            columns, records = load_columns(data, file.header)
-            self._columns.append(columns)
+            columns = scan_file(data, file.header, Record)
+            self._columns.append(columns._replace(records=[]))
             is_ended = file.header.parse_end(data) is not None
             problems = list(size_problems(file.path, file.header, file.file_bytes))
             if is_ended or has_begun(file.header, data, columns):
@@ -166,7 +165,7 @@ class Loading:
                 file.damaged = bool(problems)
                 self._problems += problems
                 self._unused.append(file)
-            yield StatesInput(columns, file.number, records)
+            yield StatesInput(file.header.record_id, columns, file.number)
 
     def _tell_short(self, short: dict[str, int]) -> None:
         """Files that have not even a header.  Raises: CorruptError where a transaction would be there in part."""

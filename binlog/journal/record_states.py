@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from binlog.format.journal.file_header import FileHeader
 from binlog.format.problem import Problem
 from binlog.journal.record import Record
-from binlog.storage.journal_columns import scan_columns
+from binlog.storage.journal_columns import ColumnScan
 from binlog.storage.native import journal_states
 
 
@@ -52,63 +51,16 @@ class Event(enum.IntEnum):
     LACKING = 3
 
 
-class FileColumns(NamedTuple):
-    """The records of a file, in the order in which they lie: a value of each column for each of them.
-
-    offset, record_bytes, tx_id, record_id: int64.  body_bytes: int32.  kind, user_type: a byte.
-    counts: of each COMMIT and PREPARE what it says, as it lies there.
-    end: where the last record ends.  gaps, doubts: as ColumnScan has them.
-    """
-
-    header: FileHeader
-    offset: bytes
-    record_bytes: bytes
-    tx_id: bytes
-    record_id: bytes
-    body_bytes: bytes
-    kind: bytes
-    user_type: bytes
-    counts: list[bytes]
-    end: int
-    gaps: list[tuple[int, int]]
-    doubts: list[int]
-
-    @property
-    def record_count(self) -> int:
-        """How many there are."""
-        return len(self.kind)
-
-    def offset_of(self, index: int) -> int:
-        """Where one of them lies."""
-        return _number(self.offset, index)
-
-    def bytes_of(self, index: int) -> int:
-        """How many bytes one of them takes."""
-        return _number(self.record_bytes, index)
-
-    def body_bytes_of(self, index: int) -> int:
-        """How many bytes of the user's one of them has."""
-        return int(memoryview(self.body_bytes).cast("i")[index])
-
-    def id_of(self, index: int) -> int:
-        """The record that one of them adds, updates or deletes."""
-        return _number(self.record_id, index)
-
-    def tx_id_of(self, index: int) -> int:
-        """The transaction that one of them is of."""
-        return _number(self.tx_id, index)
-
-
 class StatesInput(NamedTuple):
     """A file, to say what became of its records.
 
-    number: of its JournalFile, if it is to be said where records lie.
-    records: what each record is for a load, see `load_columns`; as soon as a record is gone, None is in its place.
+    file_id: as records have it.  number: of its JournalFile, if it is to be said where records lie.
+    columns: if these have what each record is for a load, None takes the place of that as soon as a record is gone.
     """
 
-    columns: FileColumns
+    file_id: int
+    columns: ColumnScan
     number: int = -1
-    records: list[Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,21 +125,6 @@ class RecordStates(NamedTuple):
         return sum(map(self.states[file].count, _THERE))
 
 
-def file_columns(data: bytes, header: FileHeader) -> FileColumns:
-    """All records of a file whose bytes are `data`."""
-    return _scan(data, header, None)[0]
-
-
-def load_columns(data: bytes, header: FileHeader) -> tuple[FileColumns, list[Any]]:
-    """The same, and what each of them is for a load: a Record, the body of a DELETE_TX or PREPARE, or None."""
-    return _scan(data, header, Record)
-
-
-def _scan(data: bytes, header: FileHeader, record_type: type[Record] | None) -> tuple[FileColumns, list[Any]]:
-    scan = next(scan_columns(data, header, count_max=len(data), record_type=record_type))
-    return FileColumns(header, *(getattr(scan, name) for name in FileColumns._fields[1:])), scan.records
-
-
 def record_states(
     files: Iterable[StatesInput], lost_ids: Iterable[int] = (), unknown_ids: Iterable[int] = ()
 ) -> RecordStates:
@@ -199,12 +136,8 @@ def record_states(
     unknown_ids: of first uses of files that are there, and have lost their headers.
     """
     given = (
-        (
-            (each.header.record_id, each.kind, each.tx_id, each.record_id, each.record_bytes, each.counts),
-            number,
-            records,
-        )
-        for each, number, records in files
+        ((file_id, of.kind, of.tx_id, of.record_id, of.record_bytes, of.counts), number, of.records or None)
+        for file_id, of, number in files
     )
     found, odd, order, outlasts, transactions, doubt, id_max, records, places = journal_states(
         given, tuple(lost_ids), tuple(unknown_ids)
@@ -229,12 +162,14 @@ def _order(transaction: TransactionState) -> tuple[bool, tuple[int, int]]:
     return not transaction.is_ended, transaction.content[0][:2]
 
 
-def odd_problems(paths: Sequence[str], files: Sequence[FileColumns], found: RecordStates) -> Iterator[Problem]:
+def odd_problems(
+    paths: Sequence[str], files: Sequence[ColumnScan], found: RecordStates, *, is_any_gone: bool = True
+) -> Iterator[Problem]:
     """What shows that records are missing, in the order of the records that show it.
 
     paths: of the files, which come oldest first, and are those whose states were found.
-    An update of what is not there is none where a delete came behind it, for the file with the record may be gone; nor
-    is a delete of what is not there.
+    is_any_gone: a delete of what is not there shows nothing, for a file with that may be gone.  Nor does an update of
+    what is not there if a delete came after it, in any case.
     """
     for (event, place, index), odd in groupby(found.odd, lambda each: (each.event, each.file, each.index)):
         file = files[place]
@@ -246,21 +181,11 @@ def odd_problems(paths: Sequence[str], files: Sequence[FileColumns], found: Reco
         elif event is Event.UPDATE_OF_NONE and found.states[place][index] in _THERE:
             text = f"an update of the record {file.id_of(index)}, which is not there"
             yield Problem(paths[place], at, "update", text, at + file.bytes_of(index))
-
-
-def deletes_of_none(paths: Sequence[str], files: Sequence[FileColumns], found: RecordStates) -> Iterator[Problem]:
-    """Deletes of what is not there, which are problems only where no file is gone that had it."""
-    for odd in found.odd:
-        if odd.event is Event.DELETE_OF_NONE:
-            text = f"a delete of the record {files[odd.file].id_of(odd.index)}, which is not there"
-            yield Problem(paths[odd.file], files[odd.file].offset_of(odd.index), "delete", text)
+        elif event is Event.DELETE_OF_NONE and not is_any_gone:
+            yield Problem(paths[place], at, "delete", f"a delete of the record {file.id_of(index)}, which is not there")
 
 
 def _lacking(paths: Sequence[str], odd: Odd) -> str:
     if odd.other < 0:
         return "a file with some of it cannot be read"
     return f"{paths[odd.other].rpartition('/')[2]} has {odd.count} records of it"
-
-
-def _number(column: bytes, index: int) -> int:
-    return int(memoryview(column).cast("q")[index])

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from binlog.format.journal.record import Kind
 from binlog.journal.journal_file import JournalFile
-from binlog.journal.record_states import FileColumns
+from binlog.storage.journal_columns import ColumnScan
 
 _OF_TRANSACTIONS = re.compile(b"[^%c%c%c]" % (Kind.ADD, Kind.UPDATE, Kind.DELETE))
 _ENDS = (Kind.COMMIT, Kind.ROLLBACK)
@@ -34,7 +34,7 @@ class TransactionSpans:
         self._going: dict[int, set[int]] = {}
         self._committed: dict[int, frozenset[int]] = {}
 
-    def go_through(self, place: int, columns: FileColumns) -> None:
+    def go_through(self, place: int, columns: ColumnScan) -> None:
         """The records of the file that is next, in its place in the row."""
         for found in _OF_TRANSACTIONS.finditer(columns.kind):
             kind, tx_id = columns.kind[found.start()], columns.tx_id_of(found.start())

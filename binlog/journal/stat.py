@@ -145,7 +145,8 @@ def _kept(inspected: Inspection) -> dict[str, Kept]:
     used = [file for file in inspected.files if file.is_used]
     columns = [file.columns for file in used]
     files = [JournalFile(each.folder, -1, each.name, each.header, each.file_bytes) for each in (f.seen for f in used)]
-    found = record_states(StatesInput(each, file.number) for each, file in zip(columns, files, strict=True))
+    ids, numbers = [file.header.record_id for file in files], [file.number for file in files]
+    found = record_states(map(StatesInput, ids, columns, numbers))
     ledger = Ledger()
     ledger.take(files, columns, found)
     dead = set(dead_files(files[:-1], files[-1] if files else None))

@@ -12,13 +12,14 @@ from typing import NamedTuple, Self
 
 from binlog.errors import CorruptError
 from binlog.format.journal.file_header import JournalLayout
-from binlog.format.journal.record import CHECK_BYTES, Kind
+from binlog.format.journal.record import CHECK_BYTES, Kind, record_bytes
 from binlog.format.problem import Problem
 from binlog.journal.damage import file_problems
 from binlog.journal.journal_file import JournalFile
-from binlog.journal.record_states import FileColumns, StatesInput, file_columns, record_states
+from binlog.journal.record_states import StatesInput, record_states
 from binlog.journal.runs import TransactionSpan, TransactionSpans
 from binlog.storage.files import open_file, read_at
+from binlog.storage.journal_columns import ColumnScan, scan_file
 from binlog.storage.journal_records import join_fragments
 
 _OPEN_MAX = 8
@@ -29,6 +30,7 @@ class Survivor(NamedTuple):
     """A record that counts, and where it lies: an add, an update, a delete, or the commit of those before it.
 
     body_bytes: none of a delete: a transaction's may have a body, which only a load tells that finds it prepared.
+    counts: of a commit that is to be written: in which of the new files how many records of the transaction lie.
     """
 
     kind: Kind
@@ -39,6 +41,12 @@ class Survivor(NamedTuple):
     at: int
     record_bytes: int
     body_bytes: int
+    counts: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def new_bytes(self) -> int:
+        """How many bytes it has where it is written again, without the heads of its fragments."""
+        return record_bytes(self.kind, self.body_bytes, len(self.counts), JournalLayout.NATIVE)
 
 
 class Count(NamedTuple):
@@ -72,12 +80,12 @@ def find_survivors(files: Sequence[JournalFile], counts: Mapping[JournalFile, Co
 
     counts: what the journal counts in each.  Raises: NotFoundError; AccessError.
     """
-    all_columns: list[FileColumns] = []
+    all_columns: list[ColumnScan] = []
     spans = TransactionSpans()
     problems: list[Problem] = []
     for number, file in enumerate(files):
         data = file.read()
-        columns = file_columns(data, file.header)
+        columns = scan_file(data, file.header)
         found = list(file_problems(file.path, file.header, data, columns))
         if columns.record_count != file.record_count and not found:
             text = f"{file.record_count} records were written, and {columns.record_count} are there"
@@ -87,14 +95,15 @@ def find_survivors(files: Sequence[JournalFile], counts: Mapping[JournalFile, Co
             problems += found
         spans.go_through(number, columns)
         all_columns.append(columns)
-    states = record_states(map(StatesInput, all_columns))
+    ids = [file.header.record_id for file in files]
+    states = record_states(map(StatesInput, ids, all_columns))
     unlike = {
         file for place, file in enumerate(files) if counts[file] != (states.live_count(place), states.live_bytes[place])
     }
     return Survivors(list(_survivors(files, all_columns, states.order)), unlike, spans.all(), problems)
 
 
-def _survivors(files: Sequence[JournalFile], all_columns: Sequence[FileColumns], order: bytes) -> Iterator[Survivor]:
+def _survivors(files: Sequence[JournalFile], all_columns: Sequence[ColumnScan], order: bytes) -> Iterator[Survivor]:
     numbers = memoryview(order).cast("I")
     for place, index in zip(numbers[::2], numbers[1::2], strict=True):
         columns = all_columns[place]

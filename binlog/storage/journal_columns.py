@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from binlog.format.journal.file_header import FileHeader, JournalLayout
 from binlog.storage.native import gather_bodies, scan_journal_columns
 
-__all__ = ["ColumnScan", "gather_bodies", "scan_columns"]
+__all__ = ["ColumnScan", "gather_bodies", "scan_columns", "scan_file"]
 
 _RECORDS_AT_ONCE = 1 << 16
 
 
-@dataclass(frozen=True, slots=True)
-class ColumnScan:
+class ColumnScan(NamedTuple):
     """Some records of a file, in the order in which they lie, a value of each column for each; and what lies between.
 
     offset, record_bytes, tx_id, record_id, body_offset: int64.  body_bytes, counts_bytes: int32.  kind, user_type: a
@@ -28,7 +26,7 @@ class ColumnScan:
     """
 
     data: bytes | bytearray
-    count: int
+    record_count: int
     offset: bytes
     record_bytes: bytes
     tx_id: bytes
@@ -43,6 +41,32 @@ class ColumnScan:
     gaps: list[tuple[int, int]]
     doubts: list[int]
     records: list[Any]
+
+    def offset_of(self, index: int) -> int:
+        """Where one of them lies."""
+        return _number(self.offset, index)
+
+    def bytes_of(self, index: int) -> int:
+        """How many bytes one of them takes."""
+        return _number(self.record_bytes, index)
+
+    def body_bytes_of(self, index: int) -> int:
+        """How many bytes of the user's one of them has."""
+        return int(memoryview(self.body_bytes).cast("i")[index])
+
+    def id_of(self, index: int) -> int:
+        """The record that one of them adds, updates or deletes."""
+        return _number(self.record_id, index)
+
+    def tx_id_of(self, index: int) -> int:
+        """The transaction that one of them is of."""
+        return _number(self.tx_id, index)
+
+
+def scan_file(data: bytes, header: FileHeader, record_type: type[Any] | None = None) -> ColumnScan:
+    """All records of a file which has just `data`, as `scan_columns` gives them, but for where their bodies are."""
+    found = next(scan_columns(data, header, count_max=len(data), record_type=record_type))
+    return found._replace(data=b"", body_offset=b"", counts_bytes=b"")
 
 
 def scan_columns(
@@ -64,3 +88,7 @@ def scan_columns(
         yield ColumnScan(data_to_scan, count, *columns, counts, end, gaps, doubts, records)
         if count < count_max:
             return
+
+
+def _number(column: bytes, index: int) -> int:
+    return int(memoryview(column).cast("q")[index])

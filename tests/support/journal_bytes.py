@@ -34,8 +34,8 @@ class Scan(NamedTuple):
 def scan_records(data: bytes, header: FileHeader, *, count_max: int = 1 << 16) -> Scan:
     """All records of a file which has just `data`, as the product finds them."""
     scans = list(scan_columns(data, header, count_max=count_max))
-    assert all(scan.count == count_max for scan in scans[:-1])
-    assert scans[-1].count < count_max
+    assert all(scan.record_count == count_max for scan in scans[:-1])
+    assert scans[-1].record_count < count_max
     gaps, doubts = [gap for scan in scans for gap in scan.gaps], [at for scan in scans for at in scan.doubts]
     return Scan([row for scan in scans for row in _rows(scan)], scans[-1].end, gaps, doubts)
 
@@ -48,7 +48,7 @@ def _rows(scan: ColumnScan) -> list[Scanned]:
             (scan.user_type, "B"), (scan.body_offset, "q"), (scan.body_bytes, "i"), (scan.counts_bytes, "i"),
         )
     ]  # fmt: skip
-    assert [len(column) for column in columns] == [scan.count] * len(columns)
+    assert [len(column) for column in columns] == [scan.record_count] * len(columns)
     found: list[Scanned] = []
     for kind, offset, size, tx_id, record_id, user_type, body_at, body_bytes, counts_bytes in zip(
         *columns, strict=True

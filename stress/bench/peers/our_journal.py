@@ -11,7 +11,7 @@ from pathlib import Path
 from binlog.journal.journal import Journal
 from binlog.journal.look import look, read_seen
 from binlog.journal.options import JournalOptions, Sync
-from binlog.journal.record_states import file_columns
+from binlog.storage.journal_columns import scan_file
 from stress.bench.contestant import BODY_BYTES
 from stress.bench.loops import append_loop, in_threads, pass_loop
 from stress.bench.measuring import Prepare, Prepared
@@ -78,7 +78,7 @@ def scanning(records: int) -> Prepare:
 
     def scan(path: Path) -> None:
         files = look(path, _OPTIONS.names).files
-        assert sum(file_columns(read_seen(file), file.header).record_count for file in files) == records
+        assert sum(scan_file(read_seen(file), file.header).record_count for file in files) == records
 
     return _reading(records, scan)
 

@@ -18,14 +18,12 @@ from binlog.journal.options import FILE_BYTES_MIN
 from binlog.journal.record import Deleted, Record, TransactionContent
 from binlog.journal.record_states import (
     Event,
-    FileColumns,
     RecordState,
     RecordStates,
     StatesInput,
-    file_columns,
-    load_columns,
     record_states,
 )
+from binlog.storage.journal_columns import ColumnScan, scan_file
 from binlog.storage.native import journal_states
 from tests.support.journals import files, header_of, reload, write_file
 from tests.support.plain_journal import PlainReplay, Row, rows_of
@@ -38,12 +36,13 @@ _RULES = {Event.UPDATE_OF_NONE: "update", Event.DELETE_OF_NONE: "delete", Event.
 class Both:
     """Files, their columns with the states, and what the plain replay says.  A record's body is its own number."""
 
-    columns: list[FileColumns]
+    headers: list[FileHeader]
+    columns: list[ColumnScan]
     states: RecordStates
     plain: PlainReplay
 
     def __post_init__(self) -> None:
-        ids = [columns.header.file_id for columns in self.columns]
+        ids = [header.file_id for header in self.headers]
         self.places = {(ids[place], each.offset_of(index)): (place, index) for place, each in enumerate(self.columns)
                        for index in range(each.record_count)}  # fmt: skip
 
@@ -63,15 +62,15 @@ def write_files(path: Path, layout: JournalLayout, items: list[list[JournalRecor
 def both(path: Path, layout: JournalLayout, items: list[list[JournalRecord]]) -> Both:
     write_files(path, layout, items)
     plain = PlainReplay()
-    given = []
+    given, headers = [], []
     for file in files(path):
         header = header_of(file, layout)
         plain.files.add(header.file_id)
         for record, row in rows_of(file, header):
             plain.go_on(record, row)
-        columns, records = load_columns(file.read_bytes(), header)
-        given.append(StatesInput(columns, header.file_id, records))
-    return Both([each.columns for each in given], record_states(given), plain)
+        given.append(StatesInput(header.record_id, scan_file(file.read_bytes(), header, Record), header.file_id))
+        headers.append(header)
+    return Both(headers, [each.columns for each in given], record_states(given), plain)
 
 
 @st.composite
@@ -243,9 +242,9 @@ def test_what_asking_for_the_next_file_raises_is_raised() -> None:
 
 def test_a_transaction_with_records_in_a_file_that_cannot_be_read_fails(tmp_path: Path) -> None:
     records = [JournalRecord(Kind.ADD_TX, 5, 1, 7, b""), JournalRecord(Kind.COMMIT, 5, counts=((0, 2), (1, 1)))]
-    columns = both(tmp_path, JournalLayout.NATIVE, [records]).columns
-    assert set(record_states(map(StatesInput, columns)).states[0]) == {RecordState.LIVE, RecordState.DONE}
-    found = record_states(map(StatesInput, columns), [0])
+    [columns] = both(tmp_path, JournalLayout.NATIVE, [records]).columns
+    assert set(record_states([StatesInput(1, columns)]).states[0]) == {RecordState.LIVE, RecordState.DONE}
+    found = record_states([StatesInput(1, columns)], [0])
     assert set(found.states[0]) == {RecordState.FAILED}
     assert [odd.other for odd in found.odd] == [-1]
 
@@ -253,14 +252,14 @@ def test_a_transaction_with_records_in_a_file_that_cannot_be_read_fails(tmp_path
 def test_a_commit_may_count_records_in_a_file_that_lost_its_header(tmp_path: Path) -> None:
     records = [JournalRecord(Kind.ADD_TX, 5, 1, 7, b""), JournalRecord(Kind.COMMIT, 5, counts=((3, 2), (4, 1)))]
     file = write_file(tmp_path, header_for(JournalLayout.NATIVE, 4), records)
-    columns = file_columns(file.read_bytes(), header_of(file))
+    columns = scan_file(file.read_bytes(), header_of(file))
     for unknown, doubt in [((), None), ((5,), None), ((9, 3), (1, 0, 1)), ((2**32 - 1,), (0, 0, 1))]:
-        assert record_states([StatesInput(columns)], unknown_ids=unknown).doubt == doubt
+        assert record_states([StatesInput(4, columns)], unknown_ids=unknown).doubt == doubt
     alone = columns._replace(
         **{name: getattr(columns, name)[-len(getattr(columns, name)) // 2 :]
            for name in ("kind", "tx_id", "record_id", "record_bytes")}
     )  # fmt: skip
-    assert record_states([StatesInput(alone)], unknown_ids=(3,)).doubt is None
+    assert record_states([StatesInput(4, alone)], unknown_ids=(3,)).doubt is None
 
 
 def test_columns_that_do_not_go_together_are_refused() -> None:
