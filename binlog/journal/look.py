@@ -22,13 +22,12 @@ from binlog.format.journal.file_header import JournalLayout
 from binlog.format.journal.names import ATTIC_FOLDER, COMPACTED_END, CONTROL_FILE, LOCK_FILE, NEW_END, JournalNames
 from binlog.format.problem import Problem, problem_of
 from binlog.format.values import member
-from binlog.journal.control_file import CHANGED, FileMoves, changed_file, damaged_files, parse_control
+from binlog.journal.control_file import FileMoves, obstacles, parse_control, read_control
 from binlog.journal.listing import Listing, SeenFile, opened
 from binlog.journal.recognition import LaidOut, recognise, recognised_for_reading
 from binlog.storage.files import list_folder, list_names, open_named_directory, read_at
 
 _TRIES = 64
-_CONTROL_BYTES_MAX = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +91,7 @@ def _list_settled(
     """All names in the folder, and the files: of one moment."""
     told: list[Problem] = []
     for _ in range(_TRIES):
-        control = _control(path, directory_fd)
+        control = read_control(path, directory_fd)
         listed = sorted(list_names(directory_fd, path))
         try:
             found, problems = _list(path, directory_fd, names, layout, listed, control)
@@ -100,7 +99,7 @@ def _list_settled(
             continue
         # A file that was made meanwhile may come before one that was used again meanwhile, and is among these.
         numbers = [set(filter(names.number, each)) for each in (listed, list_names(directory_fd, path))]
-        if numbers[0] != numbers[1] or _control(path, directory_fd) != control:
+        if numbers[0] != numbers[1] or read_control(path, directory_fd) != control:
             continue
         if problems == told:
             return listed, found, problems
@@ -164,32 +163,16 @@ def _lies(directory_fd: int, name: str, renamed: set[str]) -> str:
 def _moves(path: str, directory_fd: int, names: JournalNames, control: bytes | None) -> tuple[FileMoves, list[Problem]]:
     """What a compaction was about to do, or does; nothing where its control file is damaged, or what it wrote."""
     nothing = FileMoves((), ())
-    if control is None:
-        return nothing, []
     full = os.path.join(path, CONTROL_FILE)
     try:
-        moves = parse_control(control, full)
+        moves = nothing if control is None else parse_control(control, full, names)
     except CorruptError as error:
         return nothing, [Problem(full, error.offset, "control", error.text)]
-    if any(names.number(name) is None for name, _ in (*moves.renamed, *moves.dead)):
-        return nothing, [Problem(full, 0, "control", "it names files that are none of this journal")]
     try:
-        if changed := changed_file(path, directory_fd, moves):
-            return nothing, [Problem(os.path.join(path, changed), 0, "compaction", CHANGED)]
-        damaged = damaged_files(path, directory_fd, moves)
+        problems = obstacles(path, directory_fd, moves)
     except CorruptError as error:
         return moves, [problem_of(error, full)]
-    return nothing if damaged else moves, damaged
-
-
-def _control(path: str, directory_fd: int) -> bytes | None:
-    """The control file's bytes."""
-    full = os.path.join(path, CONTROL_FILE)
-    try:
-        with opened(directory_fd, CONTROL_FILE, full) as fd:
-            return read_at(fd, _CONTROL_BYTES_MAX, 0, full)
-    except NotFoundError:
-        return None
+    return nothing if problems else moves, problems
 
 
 @contextmanager
