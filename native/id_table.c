@@ -60,6 +60,18 @@ uint32_t id_table_get(const struct id_table *table, int64_t id)
     return value == NEVER || value == GONE ? ID_TABLE_NONE : value - 1;
 }
 
+int id_table_next(const struct id_table *table, size_t *place, int64_t *id, uint32_t *value)
+{
+    while (*place < table->places) {
+        const struct id_entry *entry = &table->entries[(*place)++];
+        *id = entry->id;
+        *value = entry->value - 1;
+        if (entry->value != NEVER && entry->value != GONE)
+            return 1;
+    }
+    return 0;
+}
+
 int id_table_set(struct id_table *table, int64_t id, uint32_t value)
 {
     uint32_t before;

@@ -40,15 +40,6 @@ struct file {
     int lacking, is_said, is_touched;
 };
 
-/* last: of its records, with what prepared it, and the commit that failed; of one that is not in use the next such.
- * prepare: the record that prepared it. */
-struct transaction {
-    int64_t tx_id;
-    uint32_t last, prepare;
-    int lacking;
-    enum { UNUSED, GOING, ENDED } life; /* ENDED: by a commit that failed */
-};
-
 /* files: the first lost_count of them cannot be read.
  * order: what counts, in the order in which it came to: adds, updates, deletes, and commits behind what they commit.
  * unknown: ids of first uses of files that lost their
@@ -59,9 +50,7 @@ struct replay {
     uint8_t *states;
     uint32_t *before, *order; /* before: in its chain, for each record */
     size_t count, room, order_count;
-    struct id_table records, going, failed, by_file_id, outlasting;
-    struct transaction *transactions;
-    uint32_t transaction_count, unused;
+    struct id_table records, going, failed, by_file_id, outlasting; /* the first three: the last ones of chains */
     uint32_t *content;   /* of the transaction in question, oldest first */
     Py_ssize_t *touched; /* files that it, or its commit, has something to do with */
     size_t content_count, content_room, touched_count;
@@ -203,48 +192,11 @@ static int plain(struct replay *replay, Py_ssize_t file, uint32_t index)
     return put(replay, number, id);
 }
 
-/* The transaction with an id, which begins if there is none; NULL with an exception. */
-static struct transaction *transaction_of(struct replay *replay, int64_t tx_id)
-{
-    uint32_t place = id_table_get(&replay->going, tx_id);
-    if (place != NONE)
-        return &replay->transactions[place];
-    place = replay->unused;
-    if (place != NONE) {
-        replay->unused = replay->transactions[place].last;
-    } else {
-        place = replay->transaction_count;
-        if ((place & (place - 1)) == 0 && /* full at each power of two */
-            reserve((void **)&replay->transactions, place ? 2 * (size_t)place : 1, sizeof *replay->transactions) != 0)
-            return NULL;
-        replay->transaction_count++;
-    }
-    replay->transactions[place] = (struct transaction){tx_id, NONE, NONE, 0, GOING};
-    if (id_table_set(&replay->going, tx_id, place) != 0) {
-        no_memory();
-        return NULL;
-    }
-    return &replay->transactions[place];
-}
-
-static void chain(struct replay *replay, struct transaction *transaction, uint32_t number)
-{
-    replay->before[number] = transaction->last;
-    transaction->last = number;
-}
-
-static void forget(struct replay *replay, uint32_t place)
-{
-    replay->transactions[place].last = replay->unused;
-    replay->transactions[place].life = UNUSED;
-    replay->unused = place;
-}
-
-/* The records of a transaction, oldest first, to `content`. */
-static int collect(struct replay *replay, const struct transaction *transaction)
+/* The chain that ends with `last`, oldest first, to `content`: the records of a transaction, and what prepared it. */
+static int collect(struct replay *replay, uint32_t last)
 {
     replay->content_count = 0;
-    for (uint32_t number = transaction ? transaction->last : NONE; number != NONE; number = replay->before[number]) {
+    for (uint32_t number = last; number != NONE; number = replay->before[number]) {
         if (replay->content_count == replay->content_room) {
             replay->content_room = replay->content_room ? 2 * replay->content_room : 64;
             if (reserve((void **)&replay->content, replay->content_room, sizeof *replay->content) != 0)
@@ -330,7 +282,7 @@ static int are_odd(uint32_t file_id, const uint8_t *counts, size_t counts_bytes)
 
 /* Leave out what is more than is said: of an earlier transaction with the same id, which a crash left, and JBoss Messaging
  * does not end; its ids may come again.  It lies before the others of its file, which must not go before: it would come back. */
-static int leave_orphans(struct replay *replay, struct transaction *transaction, Py_ssize_t by)
+static int leave_orphans(struct replay *replay, Py_ssize_t by)
 {
     size_t kept = 0;
     uint32_t last = NONE;
@@ -351,8 +303,6 @@ static int leave_orphans(struct replay *replay, struct transaction *transaction,
         last = number;
     }
     replay->content_count = kept;
-    if (transaction)
-        transaction->last = last;
     return 0;
 }
 
@@ -375,10 +325,10 @@ static int look_for_unknown(struct replay *replay, Py_ssize_t file, uint32_t ind
 
 /* Compare what a commit or prepare says with `content`, of which is left what it means.  How many files lack something, or
  * -1 with an exception.  counts: as they lie in the record. */
-static int compare(struct replay *replay, struct transaction *transaction, Py_ssize_t file, uint32_t index,
-                   const uint8_t *counts, size_t counts_bytes)
+static int compare(struct replay *replay, Py_ssize_t file, uint32_t index, const uint8_t *counts, size_t counts_bytes)
 {
     int lacking = 0, result = 0, is_told = 0;
+    int is_going = replay->content_count > 0;
     uint32_t own = replay->files[file].file_id, oldest = oldest_of(counts, counts_bytes);
 
     for (size_t i = 0; i < replay->content_count; i++)
@@ -391,12 +341,12 @@ static int compare(struct replay *replay, struct transaction *transaction, Py_ss
         if (place != NONE) {
             touch(replay, place)->said = (int32_t)get_u32(counts + at + 4);
             replay->files[place].is_said = 1;
-        } else if (transaction && !is_later(file_id, own)) {
+        } else if (is_going && !is_later(file_id, own)) {
             result = look_for_unknown(replay, file, index, file_id);
         }
     }
     if (result == 0)
-        result = leave_orphans(replay, transaction, file);
+        result = leave_orphans(replay, file);
     uint32_t own_count = replay->files[file].here;
     for (size_t i = 0; i < replay->touched_count; i++) {
         Py_ssize_t place = replay->touched[i];
@@ -440,38 +390,8 @@ static int apply(struct replay *replay)
     return 0;
 }
 
-static int prepare(struct replay *replay, struct transaction *found, uint32_t number, int lacking)
-{
-    if (found->prepare != NONE)
-        become(replay, found->prepare, VOID);
-    found->prepare = number;
-    found->lacking |= lacking > 0;
-    chain(replay, found, number);
-    set_content(replay, found->lacking ? FAILED : PREPARED);
-    replay->states[number] = found->lacking ? FAILED : PREPARED;
-    return 0;
-}
-
-/* A commit of which something is missing, until a rollback follows it. */
-static int fail(struct replay *replay, struct transaction *found, uint32_t number)
-{
-    uint32_t place = (uint32_t)(found - replay->transactions), earlier = id_table_get(&replay->failed, found->tx_id);
-
-    found->life = ENDED;
-    chain(replay, found, number);
-    set_content(replay, FAILED);
-    replay->states[number] = FAILED;
-    if (earlier != NONE) { /* that is told as one, and ended by one rollback */
-        replay->before[replay->content_count ? replay->content[0] : number] = replay->transactions[earlier].last;
-        forget(replay, earlier);
-    }
-    return id_table_set(&replay->going, found->tx_id, NONE) || id_table_set(&replay->failed, found->tx_id, place)
-               ? no_memory()
-               : 0;
-}
-
 /* What a PREPARE or COMMIT counts is not what there is: in how many files; or -1.  ends: how many the file had before. */
-static int compare_end(struct replay *replay, struct transaction *found, Py_ssize_t file, uint32_t index, Py_ssize_t *ends)
+static int compare_end(struct replay *replay, Py_ssize_t file, uint32_t index, Py_ssize_t *ends)
 {
     char *counts;
     Py_ssize_t counts_bytes;
@@ -480,7 +400,26 @@ static int compare_end(struct replay *replay, struct transaction *found, Py_ssiz
     if (!said || PyBytes_AsStringAndSize(said, &counts, &counts_bytes) != 0)
         return -1;
     counts_bytes -= counts_bytes % JOURNAL_PLACE_BYTES;
-    return compare(replay, found, file, index, (const uint8_t *)counts, (size_t)counts_bytes);
+    return compare(replay, file, index, (const uint8_t *)counts, (size_t)counts_bytes);
+}
+
+/* A transaction is prepared, or, by a commit, ended, though something of it is missing: until a rollback follows. */
+static int hold(struct replay *replay, int64_t tx_id, uint32_t number, int kind, enum state state)
+{
+    uint32_t last = replay->content_count ? replay->content[replay->content_count - 1] : NONE, earlier = NONE;
+
+    for (size_t i = 0; kind == JOURNAL_KIND_PREPARE && i < replay->content_count; i++)
+        if (kind_of(replay, replay->content[i]) == JOURNAL_KIND_PREPARE)
+            become(replay, replay->content[i], VOID);
+    set_content(replay, state);
+    replay->states[number] = (uint8_t)state;
+    replay->before[number] = last;
+    if (id_table_set(&replay->going, tx_id, kind == JOURNAL_KIND_PREPARE ? number : NONE) != 0 ||
+        (kind == JOURNAL_KIND_COMMIT && id_table_swap(&replay->failed, tx_id, number, &earlier) != 0))
+        return no_memory();
+    if (earlier != NONE) /* that is told as one, and ended by one rollback */
+        replay->before[replay->content_count ? replay->content[0] : number] = earlier;
+    return 0;
 }
 
 /* A PREPARE, COMMIT or ROLLBACK. */
@@ -489,31 +428,23 @@ static int end(struct replay *replay, Py_ssize_t file, uint32_t index, Py_ssize_
     int kind = replay->files[file].kind[index], lacking = 0;
     uint32_t number = replay->files[file].first + index;
     int64_t tx_id = number_at(replay->files[file].tx_id, index);
-    uint32_t going = id_table_get(&replay->going, tx_id), place = going;
+    uint32_t going = id_table_get(&replay->going, tx_id), last = going;
 
-    if (place == NONE && kind == JOURNAL_KIND_ROLLBACK)
-        place = id_table_get(&replay->failed, tx_id);
-    struct transaction *found = place == NONE ? NULL : &replay->transactions[place];
-    if (collect(replay, found) != 0)
+    if (last == NONE && kind == JOURNAL_KIND_ROLLBACK)
+        last = id_table_get(&replay->failed, tx_id);
+    if (collect(replay, last) != 0)
         return -1;
-    if (kind != JOURNAL_KIND_ROLLBACK && (lacking = compare_end(replay, found, file, index, ends)) < 0)
+    if (kind != JOURNAL_KIND_ROLLBACK && (lacking = compare_end(replay, file, index, ends)) < 0)
         return -1;
-    int fails = kind == JOURNAL_KIND_COMMIT && (lacking > 0 || (found && found->lacking));
-    if (!found && (kind == JOURNAL_KIND_PREPARE || fails) && !(found = transaction_of(replay, tx_id)))
-        return -1;
-    if (kind == JOURNAL_KIND_PREPARE)
-        return prepare(replay, found, number, lacking);
-    if (fails)
-        return fail(replay, found, number);
+    int fails = lacking > 0 || (last != NONE && replay->states[last] == FAILED);
+    if (kind == JOURNAL_KIND_PREPARE || (kind == JOURNAL_KIND_COMMIT && fails))
+        return hold(replay, tx_id, number, kind, fails ? FAILED : PREPARED);
     become(replay, number, DONE);
     for (size_t i = 0; i < replay->content_count; i++)
         if (outlast(replay, file, file_of(replay, replay->content[i])) != 0)
             return -1;
-    if (found) {
-        forget(replay, place);
-        if (id_table_set(going == NONE ? &replay->failed : &replay->going, tx_id, NONE) != 0)
-            return no_memory();
-    }
+    if (last != NONE && id_table_set(going == NONE ? &replay->failed : &replay->going, tx_id, NONE) != 0)
+        return no_memory();
     if (kind == JOURNAL_KIND_ROLLBACK) {
         if (going != NONE)
             set_content(replay, ROLLED_BACK);
@@ -527,11 +458,11 @@ static int end(struct replay *replay, Py_ssize_t file, uint32_t index, Py_ssize_
 
 static int join(struct replay *replay, const struct file *in, uint32_t index)
 {
-    struct transaction *transaction = transaction_of(replay, number_at(in->tx_id, index));
-    if (!transaction)
-        return -1;
-    chain(replay, transaction, in->first + index);
-    replay->states[in->first + index] = transaction->prepare == NONE ? OPEN : replay->states[transaction->prepare];
+    uint32_t number = in->first + index, last;
+    if (id_table_swap(&replay->going, number_at(in->tx_id, index), number, &last) != 0)
+        return no_memory();
+    replay->before[number] = last;
+    replay->states[number] = last == NONE ? OPEN : replay->states[last];
     return 0;
 }
 
@@ -635,7 +566,6 @@ static int read_file(struct replay *replay, PyObject *given)
 
 static int begin(struct replay *replay, PyObject *lost)
 {
-    replay->unused = NONE;
     replay->outlasting_last = -1;
     replay->events = PyList_New(0);
     replay->outlasts = PyList_New(0);
@@ -659,7 +589,6 @@ static void finish(struct replay *replay)
     id_table_free(&replay->failed);
     id_table_free(&replay->by_file_id);
     id_table_free(&replay->outlasting);
-    free(replay->transactions);
     free(replay->content);
     free(replay->touched);
     free(replay->order);
@@ -753,9 +682,9 @@ static int records_result(struct replay *replay, PyObject *records, PyObject *pl
 }
 
 /* The records of a transaction, each with its file, its place there, and its object. */
-static PyObject *content_result(struct replay *replay, const struct transaction *transaction)
+static PyObject *content_result(struct replay *replay, uint32_t last)
 {
-    PyObject *content = collect(replay, transaction) == 0 ? PyList_New(0) : NULL;
+    PyObject *content = collect(replay, last) == 0 ? PyList_New(0) : NULL;
     for (size_t i = 0; content && i < replay->content_count; i++) {
         uint32_t number = replay->content[i];
         Py_ssize_t place = file_of(replay, number);
@@ -767,28 +696,29 @@ static PyObject *content_result(struct replay *replay, const struct transaction 
     return content;
 }
 
-static PyObject *transactions_result(struct replay *replay)
+static int add_transactions(struct replay *replay, PyObject *all, const struct id_table *table)
 {
-    PyObject *all = PyList_New(0);
-    for (uint32_t i = 0; all && i < replay->transaction_count; i++) {
-        const struct transaction *transaction = &replay->transactions[i];
-        if (transaction->life == UNUSED)
-            continue;
-        PyObject *content = content_result(replay, transaction);
-        if (!content || add(all, Py_BuildValue("(LiON)", (long long)transaction->tx_id, replay->states[transaction->last],
-                                               transaction->life == ENDED ? Py_True : Py_False, content)) != 0)
-            Py_CLEAR(all);
+    int64_t tx_id;
+    uint32_t last;
+
+    for (size_t place = 0; id_table_next(table, &place, &tx_id, &last);) {
+        PyObject *content = content_result(replay, last);
+        if (!content || add(all, Py_BuildValue("(LiON)", (long long)tx_id, replay->states[last],
+                                               table == &replay->failed ? Py_True : Py_False, content)) != 0)
+            return -1;
     }
-    return all;
+    return 0;
 }
 
 /* Everything; NULL with an exception. */
 static PyObject *results(struct replay *replay)
 {
-    PyObject *files = file_results(replay), *order = order_result(replay), *transactions = transactions_result(replay);
+    PyObject *files = file_results(replay), *order = order_result(replay), *transactions = PyList_New(0);
     PyObject *records = PyList_New(0), *places = PyDict_New(), *all = NULL;
 
-    if (files && order && transactions && records && places && records_result(replay, records, places) == 0)
+    if (files && order && transactions && records && places && records_result(replay, records, places) == 0 &&
+        add_transactions(replay, transactions, &replay->failed) == 0 &&
+        add_transactions(replay, transactions, &replay->going) == 0)
         all = Py_BuildValue("(OOOOOOLOO)", files, replay->events, order, replay->outlasts, transactions,
                             replay->doubt ? replay->doubt : Py_None, (long long)replay->id_max, records, places);
     Py_XDECREF(files);
