@@ -360,7 +360,7 @@ static PyMethodDef module_methods[] = {
     {"join_fragments", binlog_join_fragments, METH_VARARGS, "See native/journal_block.c."},
     {"scan_journal_columns", binlog_scan_journal_columns, METH_VARARGS, "See native/journal_columns.c."},
     {"gather_bodies", binlog_gather_bodies, METH_VARARGS, "See native/journal_columns.c."},
-    {"journal_states", binlog_journal_states, METH_VARARGS, "See native/journal_states.c."},
+    {"journal_states", binlog_journal_states, METH_VARARGS, "See native/journal_results.c."},
     {"connect_pages", binlog_connect_pages, METH_VARARGS, "See native/page_writer.c."},
     {"pack_transaction", binlog_pack_transaction, METH_VARARGS, "See native/transaction_pack.c."},
     {"scan_page", binlog_scan_page, METH_VARARGS, "See native/page_scan.c."},
