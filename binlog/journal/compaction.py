@@ -34,7 +34,7 @@ from binlog.journal.ledger import Ledger
 from binlog.journal.options import JournalOptions
 from binlog.journal.pieces import pieces_of
 from binlog.journal.runs import find_runs
-from binlog.journal.survivors import Count, find_survivors
+from binlog.journal.survivors import find_survivors
 from binlog.storage.files import sync_directory
 
 _RUN_BYTES_MAX = 64 << 20
@@ -99,7 +99,7 @@ class Compactor:
             self._appender.check()
             self._appender.go_on()
             sources = list(self._files.data)
-            counts = {file: Count(file.alive, file.alive_bytes) for file in sources}
+            counts = {file: (file.alive, file.alive_bytes) for file in sources}
             self._ledger.watched = {}
             self._stuck_count = len(sources)
             count = self._appender.appended
@@ -133,7 +133,7 @@ class Compactor:
             remove_control(self._files.folder, self._files.directory_fd)
             self._is_unfinished = False
 
-    def _write(self, sources: list[JournalFile], counts: dict[JournalFile, Count]) -> tuple[list[_Run], int]:
+    def _write(self, sources: list[JournalFile], counts: dict[JournalFile, tuple[int, int]]) -> tuple[list[_Run], int]:
         """Write what is alive of each run that comes to fewer files; for how many files nothing can be done.
 
         Not of those that are mostly alive: soon they may not be.
@@ -144,7 +144,7 @@ class Compactor:
         stuck_count = len(sources)
         try:
             for run in find_runs(sources, there.unlike, there.spans, _RUN_BYTES_MAX):
-                if 2 * sum(counts[file].bytes for file in run) > sum(file.file_bytes for file in run):
+                if 2 * sum(counts[file][1] for file in run) > sum(file.file_bytes for file in run):
                     stuck_count -= len(run)
                     continue
                 try:

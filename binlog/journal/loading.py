@@ -36,11 +36,10 @@ _CHUNK_BYTES = 1 << 20
 
 
 class _Read(NamedTuple):
-    """A file that was gone through; end, record_count: of its records.  is_ended: it says itself where they end."""
+    """A file that was gone through.  is_ended: it says itself where its records end."""
 
     file: JournalFile
-    end: int
-    record_count: int
+    columns: ColumnScan
     is_ended: bool
     problems: list[Problem]
 
@@ -160,7 +159,7 @@ class Loading:
                 if self._used:
                     self._keep(self._used[-1])
                 problems += file_problems(file.path, file.header, data, columns)
-                self._used.append(_Read(file, columns.end, columns.record_count, is_ended, problems))
+                self._used.append(_Read(file, self._columns[-1], is_ended, problems))
             else:
                 file.damaged = bool(problems)
                 self._problems += problems
@@ -181,7 +180,7 @@ class Loading:
     def _keep(self, read: _Read) -> None:
         """A file that the journal has gone on from."""
         read.file.damaged = read.file.damaged or bool(read.problems)
-        read.file.record_count = read.record_count
+        read.file.record_count = read.columns.record_count
         self._problems += read.problems
         self.files.data.append(read.file)
 
@@ -201,23 +200,23 @@ class Loading:
             raise
 
     def _begin_behind(self, read: _Read) -> None:
-        file = read.file
-        self._write_again(file, read.end)
+        file, end = read.file, read.columns.end
+        self._write_again(file, end)
         if not self._fits(read):
             file.close()
             self._keep(read)
             return
-        stop = read.end
+        stop = end
         if file.header.layout is JournalLayout.NATIVE:
-            stop = zeros_end(read.end, file.file_bytes)
+            stop = zeros_end(end, file.file_bytes)
         if read.problems:
             self._problems += read.problems
             stop = max(stop, self._set_tail_aside(read))
-        for at in range(read.end, stop, _CHUNK_BYTES):
+        for at in range(end, stop, _CHUNK_BYTES):
             file.write(bytes([file.header.layout.fill]) * min(_CHUNK_BYTES, stop - at), at)
         file.sync()
         self.files.current = file
-        self.at, self.record_count = read.end, read.record_count
+        self.at, self.record_count = end, read.columns.record_count
 
     def _fits(self, read: _Read) -> bool:
         """Whether others may be put behind a file's records."""
@@ -234,7 +233,7 @@ class Loading:
 
     def _set_tail_aside(self, read: _Read) -> int:
         """Keep a copy of all that lies behind the last record, for it is going to be written over; where that ends."""
-        file, start = read.file, read.end
+        file, start = read.file, read.columns.end
         rest = read_at(file.fd, file.file_bytes - start, start, file.path).rstrip(bytes([file.header.layout.fill]))
         stop = start + len(rest)
         keep_copy(self._folder, self._directory_fd, f"{file.name}.{file.header.file_id}.{start}-{stop}", rest)

@@ -49,13 +49,6 @@ class Survivor(NamedTuple):
         return record_bytes(self.kind, self.body_bytes, len(self.counts), JournalLayout.NATIVE)
 
 
-class Count(NamedTuple):
-    """What should be alive in a file: how many records, and how many bytes they take in it."""
-
-    records: int
-    bytes: int
-
-
 class Survivors(NamedTuple):
     """What counts, in the order in which it came to be.
 
@@ -75,10 +68,11 @@ class Survivors(NamedTuple):
         return [each for each in self.items if each.file in there and (ends_others or each.kind not in DELETES)]
 
 
-def find_survivors(files: Sequence[JournalFile], counts: Mapping[JournalFile, Count]) -> Survivors:
+def find_survivors(files: Sequence[JournalFile], counts: Mapping[JournalFile, tuple[int, int]]) -> Survivors:
     """Go through the files, which are all that have records but the last one, oldest first.
 
-    counts: what the journal counts in each.  Raises: NotFoundError; AccessError.
+    counts: how many records the journal counts in each, and how many bytes these take in it.
+    Raises: NotFoundError; AccessError.
     """
     all_columns: list[ColumnScan] = []
     spans = TransactionSpans()

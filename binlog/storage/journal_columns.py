@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from binlog.format.journal.file_header import FileHeader, JournalLayout
 from binlog.storage.native import gather_bodies, scan_journal_columns
 
-__all__ = ["ColumnScan", "gather_bodies", "scan_columns", "scan_file"]
+__all__ = ["COLUMNS", "ColumnScan", "gather_bodies", "scan_columns", "scan_file"]
 
 _RECORDS_AT_ONCE = 1 << 16
 
@@ -61,6 +61,9 @@ class ColumnScan(NamedTuple):
     def tx_id_of(self, index: int) -> int:
         """The transaction that one of them is of."""
         return _number(self.tx_id, index)
+
+
+COLUMNS = ColumnScan._fields[2:11]
 
 
 def scan_file(data: bytes, header: FileHeader, record_type: type[Any] | None = None) -> ColumnScan:
