@@ -87,7 +87,8 @@ class Ledger:
         """Begin with what is there in files of which it was found out what became of their records."""
         self.records = found.places
         for place, file in enumerate(files):
-            self.meet(file)
+            if columns[place].record_count:
+                self.meet(file)
             file.alive = found.live_count(place)
             file.alive_bytes = found.live_bytes[place]
             # Even if nothing else shows it, so that no compaction takes the file: what is missing would not be known.

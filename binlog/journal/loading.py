@@ -22,13 +22,7 @@ from binlog.journal.listing import Listing
 from binlog.journal.options import JournalOptions
 from binlog.journal.recognition import LaidOut, recognise, recognised_for_writing
 from binlog.journal.record import Deleted, Loaded, Record, TransactionContent
-from binlog.journal.record_states import (
-    RecordState,
-    StatesInput,
-    TransactionState,
-    odd_problems,
-    record_states,
-)
+from binlog.journal.record_states import RecordState, StatesInput, TransactionState, odd_problems, record_states
 from binlog.storage.files import list_names, read_at, remove_file, sync_directory
 from binlog.storage.journal_columns import ColumnScan, scan_file
 

@@ -16,13 +16,7 @@ from binlog.format.journal.record import JournalRecord, Kind
 from binlog.journal.check import check_journal
 from binlog.journal.options import FILE_BYTES_MIN
 from binlog.journal.record import Deleted, Record, TransactionContent
-from binlog.journal.record_states import (
-    Event,
-    RecordState,
-    RecordStates,
-    StatesInput,
-    record_states,
-)
+from binlog.journal.record_states import Event, RecordState, RecordStates, StatesInput, record_states
 from binlog.storage.journal_columns import ColumnScan, scan_file
 from binlog.storage.native import journal_states
 from tests.support.journals import files, header_of, reload, write_file
