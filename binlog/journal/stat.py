@@ -88,7 +88,7 @@ def stat_journal(
 ) -> JournalStat:
     """What the journal in a folder consists of.  Reads all of it, takes no lock, and writes nothing.
 
-    why: what keeps each file is found out too, which takes an object for each record.
+    why: what keeps each file is found out too, which takes an object for each record that is there.
     Raises: as `check_journal`.
     """
     path = os.path.abspath(path)
