@@ -24,13 +24,13 @@ _RECORDS = (
     "batch_iterator.c", "brief.c", "cached_read.c", "commit_group.c", "guard.c", "many.c", "mapped_store.c",
     "message.c", "pairs.c", "quick_append.c", "quick_session.c", "read.c", "wake.c", "walk.c", "found.c", "pick.c",
     "columns.c", "scan.c", "header.c", "doorbell.c", "crc32.c", "crc32c.c", "index_ranges.c", "journal_pack.c",
-    "journal_block.c", "journal_found.c", "journal_scan.c", "journal_load.c", "journal_columns.c",
-    "journal_states.c", "journal_counts.c", "id_table.c", "page_acks.c", "page_scan.c", "page_writer.c",
+    "journal_block.c", "journal_found.c", "journal_columns.c",
+    "journal_states.c", "journal_results.c", "id_table.c", "page_acks.c", "page_scan.c", "page_writer.c",
     "transaction_pack.c", "place.c", "covered.c",
 )  # fmt: skip
 _HEADERS = (
     "big_endian.h", "binlog.h", "brief.h", "commit_group.h", "covered.h", "crc_table.h", "found.h", "guard.h",
-    "id_table.h", "index_ranges.h", "journal.h", "journal_counts.h", "layout.h", "many.h", "message.h", "page.h",
+    "id_table.h", "index_ranges.h", "journal.h", "journal_states.h", "layout.h", "many.h", "message.h", "page.h",
     "pairs.h", "place.h", "quick_append.h", "quick_session.h", "read.h", "transaction_pack.h",
 )  # fmt: skip
 

@@ -1,6 +1,6 @@
 # The surface of the compiled part that makes Python objects, for type checkers; native/read.c, many.c, batch_iterator.c
 # and quick_append.c say what it means.
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any, Literal, Self
 
@@ -72,32 +72,34 @@ def pack_journal(
     /,
 ) -> int: ...
 def join_fragments(data: bytearray, at: int, salt: bytes, /) -> bytes | None: ...
-def scan_journal(
-    data: Any, start: int, file_id: int, salt: bytes, old: bool, few: bool, /
-) -> tuple[list[tuple[int, int, int, int, int, int, bytes, bytes]], int, int, list[tuple[int, int]], list[int]]: ...
-def load_journal(
-    data: Any,
-    start: int,
-    file_id: int,
-    salt: bytes,
-    old: bool,
-    record_type: type[tuple[Any, ...]],
-    number: int,
-    /,
-) -> tuple[list[Any], int, int, list[tuple[int, int]], list[int]]: ...
 def scan_journal_columns(
-    data: Any, start: int, file_id: int, salt: bytes, old: bool, count_max: int, /
+    data: Any, start: int, file_id: int, salt: bytes, old: bool, count_max: int, record_type: type[Any] | None, /
 ) -> tuple[
     int,
     tuple[bytes, bytes, bytes, bytes, bytes, bytes, bytes, bytes, bytes],
+    list[bytes],
     int,
     list[tuple[int, int]],
     list[int],
+    list[Any],
 ]: ...
 def gather_bodies(data: Any, offsets: Any, sizes: Any, first: int, bytes_max: int, /) -> tuple[int, bytes, bytes]: ...
 def journal_states(
-    files: tuple[tuple[int, bytes, bytes, bytes, bytes, list[bytes]], ...], /
-) -> tuple[list[tuple[bytes, int]], list[tuple[int, int, int, int, int]]]: ...
+    files: Iterable[tuple[tuple[int, bytes, bytes, bytes, bytes, list[bytes]], int, list[Any] | None]],
+    lost_ids: tuple[int, ...],
+    unknown_ids: tuple[int, ...],
+    /,
+) -> tuple[
+    list[tuple[bytes, int, bool]],
+    list[tuple[int, int, int, int, int]],
+    bytes,
+    list[tuple[int, int]],
+    list[tuple[int, int, bool, list[tuple[int, int, Any]]]],
+    tuple[int, int, int] | None,
+    int,
+    list[Any],
+    dict[int, int | list[int]],
+]: ...
 def connect_pages(generation: int, /) -> None: ...
 def scan_page(
     data: Any, at: int, salt: bytes, skip: int, count_max: int, /

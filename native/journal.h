@@ -1,9 +1,7 @@
-/* Records of a journal, for what makes them of Python's objects (journal_pack.c) and those of them (journal_scan.c,
- * journal_load.c, journal_columns.c), and what finds them (journal_block.c in our layout, journal_found.c in others'). */
+/* Records of a journal, for what makes them of Python's objects (journal_pack.c) and those of them (journal_columns.c), what
+ * says what became of them (journal_states.c), and what finds them (journal_block.c in our layout, journal_found.c in others'). */
 #ifndef BINLOG_JOURNAL_H
 #define BINLOG_JOURNAL_H
-
-#include "journal_counts.h"
 
 #include <Python.h>
 #include <stdint.h>
@@ -27,6 +25,7 @@ static inline int journal_is_kind(uint8_t byte)
 }
 
 #define JOURNAL_CHECK_BYTES 4
+#define JOURNAL_PLACE_BYTES 8 /* of a file's id, and of how many records of a transaction are in it */
 #define JOURNAL_HEAD_MAX JOURNAL_ADD_TX_BYTES /* no head is longer */
 #define JOURNAL_SALT_BYTES 8
 
@@ -95,13 +94,8 @@ uint8_t *journal_put_fragments(uint8_t *to, const struct journal_use *use, uint6
 /* How many bytes of a record of a kind come before its body, in our layout. */
 size_t journal_data_head_bytes(int kind);
 
-/* A record as scan_journal gives it. */
-PyObject *journal_record_tuple(const struct journal_found *found);
-
-PyObject *binlog_load_journal(PyObject *module, PyObject *args);
 PyObject *binlog_pack_journal(PyObject *module, PyObject *args);
 PyObject *binlog_join_fragments(PyObject *module, PyObject *args);
-PyObject *binlog_scan_journal(PyObject *module, PyObject *args);
 PyObject *binlog_scan_journal_columns(PyObject *module, PyObject *args);
 PyObject *binlog_gather_bodies(PyObject *module, PyObject *args);
 PyObject *binlog_journal_states(PyObject *module, PyObject *args);

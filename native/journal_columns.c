@@ -1,14 +1,14 @@
 /* The records of a journal's file as columns, each a run of numbers, and bodies of some of them as Arrow has them.
  *
- * No Python object is made for any record.  Numbers are of the machine's byte order.
+ * No Python object is made for any record, but for a load.  Numbers are of the machine's byte order.
  */
 #define Py_LIMITED_API 0x030B0000
 #define PY_SSIZE_T_CLEAN
 #include "journal.h"
 
-#include "layout.h"
-
 #include <string.h>
+
+#define RECORD_FIELDS 4
 
 /* In the order of COLUMNS in binlog/storage/journal_columns.py. */
 enum column {
@@ -18,45 +18,55 @@ enum column {
     COLUMNS
 };
 
-static Py_ssize_t width_of(enum column column)
+static inline Py_ssize_t width_of(enum column column)
 {
     return column < BODY_BYTES ? 8 : column <= COUNTS_BYTES ? 4 : 1;
 }
 
-static int64_t number(const struct journal_scan *scan, const struct journal_found *found, enum column column)
-{
-    switch (column) {
-    case OFFSET: return (int64_t)found->offset;
-    case BYTES: return (int64_t)found->bytes;
-    case TX_ID: return found->tx_id;
-    case RECORD_ID: return found->record_id;
-    case BODY_OFFSET: return found->body - scan->data;
-    case BODY_BYTES: return (int64_t)found->body_bytes;
-    case COUNTS_BYTES: return (int64_t)found->counts_bytes;
-    case KIND: return found->kind;
-    default: return found->user_type;
-    }
-}
+/* The values of each column, and for how many there is room. */
+struct values {
+    char *of[COLUMNS];
+    Py_ssize_t count, room;
+};
 
-static PyObject *make_column(const struct journal_scan *scan, const struct journal_found *found, Py_ssize_t count,
-                             enum column column)
+static inline void put_value(struct values *values, enum column column, int64_t value)
 {
     Py_ssize_t width = width_of(column);
-    PyObject *values = PyBytes_FromStringAndSize(NULL, count * width);
-    char *at = values ? PyBytes_AsString(values) : NULL;
-    for (Py_ssize_t i = 0; values && i < count; i++, at += width) {
-        int64_t value = number(scan, &found[i], column); /* the low part of it comes first */
-        memcpy(at, &value, (size_t)width);
-    }
-    return values;
+    memcpy(values->of[column] + values->count * width, &value, (size_t)width); /* the low part of it comes first */
 }
 
-static PyObject *make_columns(const struct journal_scan *scan, const struct journal_found *found, Py_ssize_t count)
+static int add_values(struct values *values, const struct journal_scan *scan, const struct journal_found *found)
+{
+    if (values->count == values->room) {
+        values->room = values->room ? 2 * values->room : 1 << 10;
+        for (int column = 0; column < COLUMNS; column++) {
+            void *larger = PyMem_Realloc(values->of[column], (size_t)(values->room * width_of((enum column)column)));
+            if (!larger) {
+                PyErr_NoMemory();
+                return -1;
+            }
+            values->of[column] = larger;
+        }
+    }
+    put_value(values, OFFSET, (int64_t)found->offset);
+    put_value(values, BYTES, (int64_t)found->bytes);
+    put_value(values, TX_ID, found->tx_id);
+    put_value(values, RECORD_ID, found->record_id);
+    put_value(values, BODY_OFFSET, found->body - scan->data);
+    put_value(values, BODY_BYTES, (int64_t)found->body_bytes);
+    put_value(values, COUNTS_BYTES, (int64_t)found->counts_bytes);
+    put_value(values, KIND, found->kind);
+    put_value(values, USER_TYPE, found->user_type);
+    values->count++;
+    return 0;
+}
+
+static PyObject *make_columns(const struct values *values)
 {
     PyObject *made = PyTuple_New(COLUMNS);
     for (int column = 0; made && column < COLUMNS; column++) {
-        PyObject *values = make_column(scan, found, count, (enum column)column);
-        if (!values || PyTuple_SetItem(made, column, values) != 0) {
+        PyObject *bytes = PyBytes_FromStringAndSize(values->of[column], values->count * width_of((enum column)column));
+        if (!bytes || PyTuple_SetItem(made, column, bytes) != 0) {
             Py_DECREF(made);
             return NULL;
         }
@@ -64,50 +74,97 @@ static PyObject *make_columns(const struct journal_scan *scan, const struct jour
     return made;
 }
 
-/* Up to so many records; how many they are, or -1 with an exception. */
-static Py_ssize_t find(const struct journal_scan *scan, struct journal_walk *walk, struct journal_found *found,
-                       Py_ssize_t count_max)
+/* The value, which may be NULL, becomes the field of a new tuple. */
+static int put(PyObject *tuple, Py_ssize_t field, PyObject *value)
 {
-    Py_ssize_t count = 0;
-    int more = 1;
-    while (count < count_max && (more = journal_next(scan, walk, &found[count])) > 0)
-        count++;
-    return more < 0 ? -1 : count;
+    return value && PyTuple_SetItem(tuple, field, value) == 0;
 }
 
-/* scan_journal_columns(data, start, file_id, salt, old, count_max): the first records that `data`, a file's
- * bytes, has from `start` on, `count_max` of them at most. How many they are; their columns; where the last one
- * ends, from where another call goes on; the gaps and doubts met, as scan_journal gives them. */
+/* What a load makes of a record: see scan_journal_columns. */
+static PyObject *make_object(PyTypeObject *type, const struct journal_found *found)
+{
+    int kind = found->kind, is_update = kind == JOURNAL_KIND_UPDATE || kind == JOURNAL_KIND_UPDATE_TX;
+
+    if (!is_update && kind != JOURNAL_KIND_ADD && kind != JOURNAL_KIND_ADD_TX) {
+        if (kind == JOURNAL_KIND_DELETE_TX || kind == JOURNAL_KIND_PREPARE)
+            return PyBytes_FromStringAndSize((const char *)found->body, (Py_ssize_t)found->body_bytes);
+        return Py_NewRef(Py_None);
+    }
+    PyObject *record = PyType_GenericAlloc(type, RECORD_FIELDS);
+    if (record && put(record, 0, PyLong_FromLongLong(found->record_id)) &&
+        put(record, 1, PyLong_FromLong((long)found->user_type)) &&
+        put(record, 2, PyBytes_FromStringAndSize((const char *)found->body, (Py_ssize_t)found->body_bytes)) &&
+        put(record, 3, PyBool_FromLong(is_update))) {
+        PyObject_GC_UnTrack(record); /* nothing in it can lead back to it, so the collector need never look at it */
+        return record;
+    }
+    Py_XDECREF(record);
+    return NULL;
+}
+
+/* Add `object`, which may be NULL, to the list and let go of it; -1 with an exception. */
+static int add(PyObject *list, PyObject *object)
+{
+    int result = object ? PyList_Append(list, object) : -1;
+    Py_XDECREF(object);
+    return result;
+}
+
+/* Up to so many records; -1 with an exception.  type: of the objects; Py_None if nobody wants any. */
+static int find(const struct journal_scan *scan, struct journal_walk *walk, struct values *values, PyObject *counts,
+                PyObject *type, PyObject *objects, Py_ssize_t count_max)
+{
+    struct journal_found found;
+    int more = 1;
+    while (values->count < count_max && (more = journal_next(scan, walk, &found)) > 0)
+        if (add_values(values, scan, &found) != 0 ||
+            ((found.kind == JOURNAL_KIND_PREPARE || found.kind == JOURNAL_KIND_COMMIT) &&
+             add(counts, PyBytes_FromStringAndSize((const char *)found.counts, (Py_ssize_t)found.counts_bytes)) != 0) ||
+            (type != Py_None && add(objects, make_object((PyTypeObject *)type, &found)) != 0))
+            return -1;
+    return more;
+}
+
+/* scan_journal_columns(data, start, file_id, salt, old, count_max, record_type): the first records that `data`, a file's
+ * bytes, has from `start` on, `count_max` of them at most.  In our layout `data` is written to: what the fragments of a record
+ * hold is moved together.
+ * How many they are; their columns; a list of the counts of each COMMIT and PREPARE; where the last one ends, from where another call goes on; the gaps before it, as pairs of
+ * offsets; the offsets at which something only begins as a record, a thousand of them at most; and an object for each if
+ * `record_type` is not None: for adds and updates one of that type, a named tuple of id, user's type, body and whether it is
+ * an update; for DELETE_TX and PREPARE the body; else None. */
 PyObject *binlog_scan_journal_columns(PyObject *module, PyObject *args)
 {
-    PyObject *data;
+    PyObject *data, *type;
     Py_buffer buffer = {0};
-    Py_ssize_t start, salt_bytes, count_max, count = -1;
+    Py_ssize_t start, salt_bytes, count_max;
     unsigned int file_id;
     const char *salt;
     struct journal_scan scan = {0};
     struct journal_walk walk;
-    struct journal_found *found = NULL;
-    PyObject *all = NULL;
+    struct values values = {0};
+    PyObject *columns = NULL, *counts, *objects, *all = NULL;
 
     (void)module;
-    if (!PyArg_ParseTuple(args, "OnIy#pn:scan_journal_columns", &data, &start, &file_id, &salt, &salt_bytes, &scan.old, &count_max))
+    if (!PyArg_ParseTuple(args, "OnIy#pnO:scan_journal_columns", &data, &start, &file_id, &salt, &salt_bytes, &scan.old,
+                          &count_max, &type))
         return NULL;
-    if (journal_walk_begin(&walk, start) == 0 &&
-        journal_scan_begin(&scan, &buffer, data, file_id, salt, salt_bytes) == 0) {
-        /* No record is smaller than that, so there is room for all. */
-        Py_ssize_t room = buffer.len / JOURNAL_DELETE_BYTES + 1;
-        count_max = count_max < 0 ? 0 : count_max > room ? room : count_max;
-        found = PyMem_Malloc((size_t)(count_max + 1) * sizeof *found);
-        if (found)
-            count = find(&scan, &walk, found, count_max);
-        else
-            PyErr_NoMemory();
+    if (type != Py_None && !(PyType_Check(type) && PyType_IsSubtype((PyTypeObject *)type, &PyTuple_Type))) {
+        PyErr_SetString(PyExc_TypeError, "records become named tuples");
+        return NULL;
     }
-    PyObject *columns = count >= 0 ? make_columns(&scan, found, count) : NULL;
+    counts = PyList_New(0);
+    objects = PyList_New(0);
+    if (journal_walk_begin(&walk, start) == 0 && counts && objects &&
+        journal_scan_begin(&scan, &buffer, data, file_id, salt, salt_bytes) == 0 &&
+        find(&scan, &walk, &values, counts, type, objects, count_max) >= 0)
+        columns = make_columns(&values);
     if (columns)
-        all = Py_BuildValue("(nNnOO)", count, columns, (Py_ssize_t)walk.end, walk.gaps, walk.doubts);
-    PyMem_Free(found);
+        all = Py_BuildValue("(nOOnOOO)", values.count, columns, counts, (Py_ssize_t)walk.end, walk.gaps, walk.doubts, objects);
+    Py_XDECREF(columns);
+    Py_XDECREF(counts);
+    Py_XDECREF(objects);
+    for (int column = 0; column < COLUMNS; column++)
+        PyMem_Free(values.of[column]);
     journal_walk_end(&walk);
     PyBuffer_Release(&buffer);
     return all;

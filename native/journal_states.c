@@ -1,99 +1,112 @@
-/* What became of each record of a journal: see binlog/journal/record_states.py.
- *
- * Records are numbered through all files, in the order in which they were appended.  Those of an id that is there, and those
- * of a transaction that goes on, make a chain each, from the last one back: no record is in two.
- */
+/* What became of each record of a journal: see binlog/journal/record_states.py. */
 #define Py_LIMITED_API 0x030B0000
 #define PY_SSIZE_T_CLEAN
-#include "journal.h"
+#include "journal_states.h"
 
 #include "big_endian.h"
-#include "id_table.h"
 
 #include <stdlib.h>
-#include <string.h>
 
-#define NONE ID_TABLE_NONE
 #define EVENTS_MAX 1000
 
-/* As RecordState in binlog/journal/record_states.py. */
-enum state { LIVE = 1, UPDATED, DELETED, OPEN, PREPARED, ROLLED_BACK, FAILED, VOID, DONE };
+/* States of records that nobody asks for any more. */
+#define GONE (1 << DELETED | 1 << ROLLED_BACK | 1 << VOID | 1 << DONE)
 
-/* As Event there. */
+/* As Event in binlog/journal/record_states.py. */
 enum event { UPDATE_OF_NONE = 1, DELETE_OF_NONE, LACKING };
 
-/* A file's columns.  first: the number of its first record.  here, said: how many records of the transaction in question it
- * has, and how many a commit says. */
-struct file {
-    int64_t file_id;
-    const uint8_t *kind;
-    const char *record_id, *tx_id, *record_bytes;
-    PyObject *counts;
-    uint32_t first, count, here;
-    int64_t said;
-};
-
-/* last: of its records; of one that is not in use the next such.  prepare: the record that prepared it. */
-struct transaction {
-    uint32_t last, prepare;
-    int lacking;
-};
-
-struct replay {
-    struct file *files;
-    Py_ssize_t file_count;
-    uint8_t *states;
-    uint32_t *before; /* in its chain, for each record */
-    struct id_table records, going, by_file_id;
-    struct transaction *transactions;
-    uint32_t transaction_count, unused;
-    uint32_t *content; /* of the transaction in question, oldest first */
-    size_t content_count, content_room;
-    PyObject *events;
-};
-
-static int64_t number_at(const char *column, uint32_t index)
+int replay_reserve(void **array, size_t room, size_t size)
 {
-    int64_t number;
-    memcpy(&number, column + (size_t)index * 8, sizeof number);
-    return number;
-}
-
-static int no_memory(void)
-{
-    PyErr_NoMemory();
-    return -1;
+    void *larger = realloc(*array, room * size);
+    if (!larger)
+        return no_memory();
+    *array = larger;
+    return 0;
 }
 
 static int tell(struct replay *replay, enum event event, Py_ssize_t file, uint32_t index, Py_ssize_t other, uint32_t count)
 {
     if (PyList_Size(replay->events) >= EVENTS_MAX)
         return 0;
-    PyObject *told = Py_BuildValue("(inInI)", (int)event, file, index, other, count);
-    int result = told ? PyList_Append(replay->events, told) : -1;
-    Py_XDECREF(told);
-    return result;
+    return add(replay->events, Py_BuildValue("(inInI)", (int)event, file - replay->lost_count, index,
+                                             other - replay->lost_count, count));
+}
+
+/* A file must stay for as long as another one, of whose records it has the end. */
+static int outlast(struct replay *replay, Py_ssize_t file, Py_ssize_t other)
+{
+    int64_t both = (int64_t)file << 32 | other;
+
+    if (file == other || other < replay->lost_count || both == replay->outlasting_last)
+        return 0;
+    replay->outlasting_last = both;
+    if (id_table_get(&replay->outlasting, both) != NONE)
+        return 0;
+    if (id_table_set(&replay->outlasting, both, 0) != 0)
+        return no_memory();
+    return add(replay->outlasts, Py_BuildValue("(nn)", file - replay->lost_count, other - replay->lost_count));
+}
+
+Py_ssize_t replay_file_of(struct replay *replay, uint32_t number)
+{
+    Py_ssize_t low = replay->file_met, high = replay->file_count;
+
+    if (number < replay->files[low].first || number - replay->files[low].first >= replay->files[low].count) {
+        for (low = 0; high - low > 1;) {
+            Py_ssize_t middle = low + (high - low) / 2;
+            if (replay->files[middle].first <= number)
+                low = middle;
+            else
+                high = middle;
+        }
+        replay->file_met = low;
+    }
+    return low;
+}
+
+static int kind_of(struct replay *replay, uint32_t number)
+{
+    const struct file *file = &replay->files[replay_file_of(replay, number)];
+    return file->kind[number - file->first];
+}
+
+static void become(struct replay *replay, uint32_t number, enum state state)
+{
+    const struct file *file = &replay->files[replay_file_of(replay, number)];
+    replay->states[number] = (uint8_t)state;
+    if (file->objects && (1 << state & GONE))
+        PyList_SetItem(file->objects, number - file->first, Py_NewRef(Py_None));
 }
 
 /* A record, or an update, is there. */
 static int put(struct replay *replay, uint32_t number, int64_t id)
 {
-    uint32_t last = id_table_get(&replay->records, id);
+    uint32_t last;
+    if (id_table_swap(&replay->records, id, number, &last) != 0)
+        return no_memory();
     if (last != NONE)
         replay->states[last] = UPDATED;
     replay->before[number] = last;
     replay->states[number] = LIVE;
-    return id_table_set(&replay->records, id, number) == 0 ? 0 : no_memory();
+    replay->order[replay->order_count++] = number;
+    return 0;
 }
 
-/* What there is of an id is there no more; whether there was any, or -1. */
-static int take(struct replay *replay, int64_t id)
+/* A delete: what there is of its id is there no more.  Whether there was any, or -1. */
+static int take(struct replay *replay, uint32_t deleting, int64_t id)
 {
     uint32_t number = id_table_get(&replay->records, id);
+    Py_ssize_t file = replay_file_of(replay, deleting);
+
+    replay->order[replay->order_count++] = deleting;
+    become(replay, deleting, number == NONE ? VOID : DONE);
     if (number == NONE)
         return 0;
-    for (; number != NONE; number = replay->before[number])
-        replay->states[number] = DELETED;
+    for (; number != NONE; number = replay->before[number]) {
+        become(replay, number, DELETED);
+        if (outlast(replay, file, replay_file_of(replay, number)) != 0)
+            return -1;
+    }
     return id_table_set(&replay->records, id, NONE) == 0 ? 1 : no_memory();
 }
 
@@ -105,10 +118,8 @@ static int plain(struct replay *replay, Py_ssize_t file, uint32_t index)
     int kind = in->kind[index], taken;
 
     if (kind == JOURNAL_KIND_DELETE) {
-        if ((taken = take(replay, id)) < 0)
-            return -1;
-        replay->states[number] = taken ? DONE : VOID;
-        return taken ? 0 : tell(replay, DELETE_OF_NONE, file, index, file, 0);
+        taken = take(replay, number, id);
+        return taken ? (taken < 0 ? -1 : 0) : tell(replay, DELETE_OF_NONE, file, index, file, 0);
     }
     if (kind == JOURNAL_KIND_UPDATE && id_table_get(&replay->records, id) == NONE &&
         tell(replay, UPDATE_OF_NONE, file, index, file, 0) != 0)
@@ -116,56 +127,14 @@ static int plain(struct replay *replay, Py_ssize_t file, uint32_t index)
     return put(replay, number, id);
 }
 
-/* The transaction with an id, which begins where there is none; NULL with an exception. */
-static struct transaction *transaction_of(struct replay *replay, int64_t tx_id)
-{
-    uint32_t place = id_table_get(&replay->going, tx_id);
-    if (place != NONE)
-        return &replay->transactions[place];
-    place = replay->unused;
-    if (place != NONE) {
-        replay->unused = replay->transactions[place].last;
-    } else {
-        place = replay->transaction_count;
-        if ((place & (place - 1)) == 0) { /* full at each power of two */
-            size_t room = place ? 2 * (size_t)place : 1;
-            void *larger = realloc(replay->transactions, room * sizeof *replay->transactions);
-            if (!larger) {
-                PyErr_NoMemory();
-                return NULL;
-            }
-            replay->transactions = larger;
-        }
-        replay->transaction_count++;
-    }
-    replay->transactions[place] = (struct transaction){NONE, NONE, 0};
-    if (id_table_set(&replay->going, tx_id, place) != 0) {
-        PyErr_NoMemory();
-        return NULL;
-    }
-    return &replay->transactions[place];
-}
-
-static int end_transaction(struct replay *replay, int64_t tx_id)
-{
-    uint32_t place = id_table_get(&replay->going, tx_id);
-    replay->transactions[place].last = replay->unused;
-    replay->unused = place;
-    return id_table_set(&replay->going, tx_id, NONE) == 0 ? 0 : no_memory();
-}
-
-/* The records of a transaction, oldest first, to `content`. */
-static int collect(struct replay *replay, const struct transaction *transaction)
+int replay_collect(struct replay *replay, uint32_t last)
 {
     replay->content_count = 0;
-    for (uint32_t number = transaction ? transaction->last : NONE; number != NONE; number = replay->before[number]) {
+    for (uint32_t number = last; number != NONE; number = replay->before[number]) {
         if (replay->content_count == replay->content_room) {
-            size_t room = replay->content_room ? 2 * replay->content_room : 64;
-            void *larger = realloc(replay->content, room * sizeof *replay->content);
-            if (!larger)
-                return no_memory();
-            replay->content = larger;
-            replay->content_room = room;
+            replay->content_room = replay->content_room ? 2 * replay->content_room : 64;
+            if (replay_reserve((void **)&replay->content, replay->content_room, sizeof *replay->content) != 0)
+                return -1;
         }
         replay->content[replay->content_count++] = number;
     }
@@ -177,64 +146,90 @@ static int collect(struct replay *replay, const struct transaction *transaction)
     return 0;
 }
 
-/* The file that a record lies in. */
-static Py_ssize_t file_of(const struct replay *replay, uint32_t number)
-{
-    Py_ssize_t low = 0, high = replay->file_count;
-    while (high - low > 1) {
-        Py_ssize_t middle = low + (high - low) / 2;
-        if (replay->files[middle].first <= number)
-            low = middle;
-        else
-            high = middle;
-    }
-    return low;
-}
-
+/* But for what prepared it before it was prepared once more, which stays void. */
 static void set_content(struct replay *replay, enum state state)
 {
     for (size_t i = 0; i < replay->content_count; i++)
-        replay->states[replay->content[i]] = (uint8_t)state;
+        if (replay->states[replay->content[i]] != VOID)
+            become(replay, replay->content[i], state);
 }
 
-/* Tell of files with records that are more than is said, and lie behind a file of which some are said: they cannot be an
- * earlier transaction's.  is_own: whether `file` is one.  How many, or -1 with an exception. */
-static int tell_later(struct replay *replay, Py_ssize_t file, uint32_t index, const uint8_t *counts, size_t counts_bytes,
-                      int *is_own)
+/* A commit or prepare counts more of a transaction's records in a file than that has.  Without the file that would not be known,
+ * so it stays for as long as the commit does. */
+static int lack(struct replay *replay, Py_ssize_t file, uint32_t index, Py_ssize_t other, uint32_t count)
 {
-    Py_ssize_t before = -1;
-    uint32_t oldest = counts_oldest(counts, counts_bytes);
-    int told = 0;
-
-    for (size_t i = 0; counts_bytes && i < replay->content_count; i++) {
-        Py_ssize_t place = file_of(replay, replay->content[i]);
-        struct file *other = &replay->files[place];
-        if (place == before || other->here <= (other->said > 0 ? other->said : 0))
-            continue;
-        before = place; /* those of a file lie together */
-        if (!file_is_later((uint32_t)other->file_id, oldest))
-            continue;
-        if (tell(replay, LACKING, file, index, place, other->here) != 0)
-            return -1;
-        *is_own |= place == file;
-        told++;
-    }
-    return told;
+    replay->files[other].lacking = 1;
+    if (other >= replay->lost_count && outlast(replay, other, file) != 0)
+        return -1;
+    return tell(replay, LACKING, file, index, other, count);
 }
 
-/* Leave out what is more than is said: of an earlier transaction with the same id, which a crash left.  It lies before the
- * others of its file. */
-static void leave_orphans(struct replay *replay, struct transaction *transaction)
+static int has_more(const struct file *file)
+{
+    return file->here > (file->said > 0 ? file->said : 0);
+}
+
+/* A file of which a transaction has records, or a commit says so. */
+static struct file *touch(struct replay *replay, Py_ssize_t place)
+{
+    struct file *file = &replay->files[place];
+    if (!file->is_touched) {
+        file->is_touched = 1;
+        replay->touched[replay->touched_count++] = place;
+    }
+    return file;
+}
+
+/* Whether a file came into use behind another one; ids as records have them begin again at 2**32. */
+static int is_later(uint32_t file_id, uint32_t other)
+{
+    return file_id != other && file_id - other < 1U << 31;
+}
+
+/* Of files that a commit counts records in that which came into use first; 0 if there is none. */
+static uint32_t oldest_of(const uint8_t *counts, size_t counts_bytes)
+{
+    uint32_t oldest = counts_bytes ? get_u32(counts) : 0;
+
+    for (size_t at = 0; at < counts_bytes; at += JOURNAL_PLACE_BYTES)
+        if (is_later(oldest, get_u32(counts + at)))
+            oldest = get_u32(counts + at);
+    return oldest;
+}
+
+/* Whether no writer counts so in a file: another file twice, or one that came into use later, or none of its records; -1 if
+ * there is no memory. */
+static int are_odd(uint32_t file_id, const uint8_t *counts, size_t counts_bytes)
+{
+    struct id_table met = {0};
+    int result = 0;
+
+    for (size_t at = 0; at < counts_bytes && result == 0; at += JOURNAL_PLACE_BYTES) {
+        uint32_t said = get_u32(counts + at), before = NONE;
+        result = (int32_t)get_u32(counts + at + 4) < 1 || is_later(said, file_id);
+        if (result == 0 && counts_bytes > JOURNAL_PLACE_BYTES)
+            result = id_table_swap(&met, said, 0, &before) != 0 ? no_memory() : before != NONE;
+    }
+    id_table_free(&met);
+    return result;
+}
+
+/* Leave out what is more than is said: of an earlier transaction with the same id, which a crash left, and JBoss Messaging
+ * does not end; its ids may come again.  It lies before the others of its file, which must not go before: it would come back. */
+static int leave_orphans(struct replay *replay, Py_ssize_t by)
 {
     size_t kept = 0;
     uint32_t last = NONE;
 
     for (size_t i = 0; i < replay->content_count; i++) {
         uint32_t number = replay->content[i];
-        struct file *file = &replay->files[file_of(replay, number)];
-        if (file->here > (file->said > 0 ? file->said : 0)) {
+        Py_ssize_t place = replay_file_of(replay, number);
+        struct file *file = &replay->files[place];
+        if (kind_of(replay, number) != JOURNAL_KIND_PREPARE && has_more(file)) {
             file->here--;
-            replay->states[number] = ROLLED_BACK;
+            become(replay, number, ROLLED_BACK);
+            if (outlast(replay, by, place) != 0)
+                return -1;
             continue;
         }
         replay->content[kept++] = number;
@@ -242,142 +237,179 @@ static void leave_orphans(struct replay *replay, struct transaction *transaction
         last = number;
     }
     replay->content_count = kept;
-    if (transaction)
-        transaction->last = last;
+    return 0;
+}
+
+/* Whether a file that a commit counts records in, and that is gone, it seems, may be one whose header is lost: not if it came
+ * into use before the first use of that. */
+static int look_for_unknown(struct replay *replay, Py_ssize_t file, uint32_t index, uint32_t file_id)
+{
+    for (Py_ssize_t i = 0; i < PyTuple_Size(replay->unknown) && !replay->doubt; i++) {
+        uint32_t first = (uint32_t)PyLong_AsUnsignedLongLongMask(PyTuple_GetItem(replay->unknown, i));
+        if (PyErr_Occurred())
+            return -1;
+        if (is_later(first, file_id))
+            continue;
+        replay->doubt = Py_BuildValue("(nnI)", i, file - replay->lost_count, index);
+        if (!replay->doubt)
+            return -1;
+    }
+    return 0;
 }
 
 /* Compare what a commit or prepare says with `content`, of which is left what it means.  How many files lack something, or
  * -1 with an exception.  counts: as they lie in the record. */
-static int compare(struct replay *replay, struct transaction *transaction, Py_ssize_t file, uint32_t index,
-                   const uint8_t *counts, size_t counts_bytes)
+static int compare(struct replay *replay, Py_ssize_t file, uint32_t index, const uint8_t *counts, size_t counts_bytes)
 {
-    int lacking, result = 0, is_told = 0;
+    int lacking = 0, result = 0, is_told = 0;
+    int is_going = replay->content_count > 0;
+    uint32_t own = replay->files[file].file_id, oldest = oldest_of(counts, counts_bytes);
 
     for (size_t i = 0; i < replay->content_count; i++)
-        replay->files[file_of(replay, replay->content[i])].here++;
-    for (size_t at = 0; at < counts_bytes; at += JOURNAL_PLACE_BYTES) {
-        uint32_t place = id_table_get(&replay->by_file_id, get_u32(counts + at));
-        if (place != NONE)
-            replay->files[place].said = (int32_t)get_u32(counts + at + 4);
-    }
-    lacking = tell_later(replay, file, index, counts, counts_bytes, &is_told);
-    result = lacking < 0 ? -1 : 0;
-    leave_orphans(replay, transaction);
+        if (kind_of(replay, replay->content[i]) != JOURNAL_KIND_PREPARE)
+            touch(replay, replay_file_of(replay, replay->content[i]))->here++;
+    for (size_t i = 0; i < replay->touched_count; i++)
+        replay->files[replay->touched[i]].met = replay->files[replay->touched[i]].here;
     for (size_t at = 0; at < counts_bytes && result == 0; at += JOURNAL_PLACE_BYTES) {
-        uint32_t place = id_table_get(&replay->by_file_id, get_u32(counts + at));
-        if (place == NONE || replay->files[place].said == (int64_t)replay->files[place].here)
-            continue;
-        lacking++;
-        is_told |= (Py_ssize_t)place == file;
-        result = tell(replay, LACKING, file, index, place, replay->files[place].here);
-    }
-    if (result == 0 && !is_told) {
-        result = counts_are_odd((uint32_t)replay->files[file].file_id, counts, counts_bytes);
-        if (result < 0) {
-            no_memory();
-        } else if (result > 0) {
-            lacking++;
-            result = tell(replay, LACKING, file, index, file, replay->files[file].here);
+        uint32_t file_id = get_u32(counts + at), place = id_table_get(&replay->by_file_id, file_id);
+        if (place != NONE) {
+            touch(replay, place)->said = (int32_t)get_u32(counts + at + 4);
+            replay->files[place].is_said = 1;
+        } else if (is_going && !is_later(file_id, own)) {
+            result = look_for_unknown(replay, file, index, file_id);
         }
     }
-    for (size_t at = 0; at < counts_bytes; at += JOURNAL_PLACE_BYTES) {
-        uint32_t place = id_table_get(&replay->by_file_id, get_u32(counts + at));
-        if (place != NONE)
-            replay->files[place].said = 0;
+    if (result == 0)
+        result = leave_orphans(replay, file);
+    uint32_t own_count = replay->files[file].here;
+    for (size_t i = 0; i < replay->touched_count; i++) {
+        Py_ssize_t place = replay->touched[i];
+        struct file *each = &replay->files[place];
+        /* What is more, behind a file of which some is said, cannot be an earlier transaction's. */
+        int is_more = counts_bytes && each->here < each->met && is_later(each->file_id, oldest);
+        if (result == 0 && (is_more || (each->is_said && each->said != (int64_t)each->here))) {
+            result = lack(replay, file, index, place, is_more ? each->met : each->here);
+            is_told |= place == file;
+            lacking++;
+        }
+        each->here = each->met = 0;
+        each->said = each->is_said = each->is_touched = 0;
     }
-    for (size_t i = 0; i < replay->content_count; i++)
-        replay->files[file_of(replay, replay->content[i])].here = 0;
-    return result ? -1 : lacking;
+    replay->touched_count = 0;
+    int odd = result == 0 && !is_told ? are_odd(own, counts, counts_bytes) : 0;
+    if (odd > 0)
+        result = lack(replay, file, index, file, own_count);
+    return result == 0 && odd >= 0 ? lacking + odd : -1;
 }
 
-/* Do what the transaction in `content` does. */
+/* What `content` does is there from here on, but for updates of what is not. */
 static int apply(struct replay *replay)
 {
     for (size_t i = 0; i < replay->content_count; i++) {
         uint32_t number = replay->content[i];
-        const struct file *file = &replay->files[file_of(replay, number)];
-        uint32_t index = number - file->first;
-        int64_t id = number_at(file->record_id, index);
-        int kind = file->kind[index], result = 0;
-        if (kind == JOURNAL_KIND_DELETE_TX) {
-            result = take(replay, id);
-            replay->states[number] = result ? DONE : VOID;
-        } else if (kind == JOURNAL_KIND_ADD_TX || id_table_get(&replay->records, id) != NONE) {
+        const struct file *file = &replay->files[replay_file_of(replay, number)];
+        int64_t id = number_at(file->record_id, number - file->first);
+        int kind = file->kind[number - file->first], result = 0;
+        if (kind == JOURNAL_KIND_PREPARE)
+            become(replay, number, replay->states[number] == VOID ? VOID : DONE);
+        else if (kind == JOURNAL_KIND_DELETE_TX)
+            result = take(replay, number, id);
+        else if (kind == JOURNAL_KIND_ADD_TX || id_table_get(&replay->records, id) != NONE)
             result = put(replay, number, id);
-        } else {
-            replay->states[number] = VOID;
-        }
+        else
+            become(replay, number, VOID);
         if (result < 0)
             return -1;
     }
     return 0;
 }
 
-/* A PREPARE, COMMIT or ROLLBACK.  ends: how many with counts the file had before. */
+/* What a PREPARE or COMMIT counts is not what there is: in how many files; or -1.  ends: how many the file had before. */
+static int compare_end(struct replay *replay, Py_ssize_t file, uint32_t index, Py_ssize_t *ends)
+{
+    char *counts;
+    Py_ssize_t counts_bytes;
+    PyObject *said = PyList_GetItem(replay->files[file].counts, (*ends)++);
+
+    if (!said || PyBytes_AsStringAndSize(said, &counts, &counts_bytes) != 0)
+        return -1;
+    counts_bytes -= counts_bytes % JOURNAL_PLACE_BYTES;
+    return compare(replay, file, index, (const uint8_t *)counts, (size_t)counts_bytes);
+}
+
+/* A transaction is prepared, or, by a commit, ended, though something of it is missing: until a rollback follows. */
+static int hold(struct replay *replay, int64_t tx_id, uint32_t number, int kind, enum state state)
+{
+    uint32_t last = replay->content_count ? replay->content[replay->content_count - 1] : NONE, earlier = NONE;
+
+    for (size_t i = 0; kind == JOURNAL_KIND_PREPARE && i < replay->content_count; i++)
+        if (kind_of(replay, replay->content[i]) == JOURNAL_KIND_PREPARE)
+            become(replay, replay->content[i], VOID);
+    set_content(replay, state);
+    replay->states[number] = (uint8_t)state;
+    replay->before[number] = last;
+    if (id_table_set(&replay->going, tx_id, kind == JOURNAL_KIND_PREPARE ? number : NONE) != 0 ||
+        (kind == JOURNAL_KIND_COMMIT && id_table_swap(&replay->failed, tx_id, number, &earlier) != 0))
+        return no_memory();
+    if (earlier != NONE) /* that is told as one, and ended by one rollback */
+        replay->before[replay->content_count ? replay->content[0] : number] = earlier;
+    return 0;
+}
+
+/* A PREPARE, COMMIT or ROLLBACK. */
 static int end(struct replay *replay, Py_ssize_t file, uint32_t index, Py_ssize_t *ends)
 {
-    const struct file *in = &replay->files[file];
-    int kind = in->kind[index], lacking = 0;
-    uint32_t number = in->first + index;
-    int64_t tx_id = number_at(in->tx_id, index);
-    uint32_t place = id_table_get(&replay->going, tx_id);
-    struct transaction *found = place == NONE ? NULL : &replay->transactions[place];
+    int kind = replay->files[file].kind[index], lacking = 0;
+    uint32_t number = replay->files[file].first + index;
+    int64_t tx_id = number_at(replay->files[file].tx_id, index);
+    uint32_t going = id_table_get(&replay->going, tx_id), last = going;
 
-    if (collect(replay, found) != 0)
+    if (last == NONE && kind == JOURNAL_KIND_ROLLBACK)
+        last = id_table_get(&replay->failed, tx_id);
+    if (replay_collect(replay, last) != 0)
         return -1;
-    if (kind != JOURNAL_KIND_ROLLBACK) {
-        char *counts;
-        Py_ssize_t counts_bytes;
-        PyObject *said = PyList_GetItem(in->counts, (*ends)++);
-        if (!said || PyBytes_AsStringAndSize(said, &counts, &counts_bytes) != 0)
+    if (kind != JOURNAL_KIND_ROLLBACK && (lacking = compare_end(replay, file, index, ends)) < 0)
+        return -1;
+    int fails = lacking > 0 || (last != NONE && replay->states[last] == FAILED);
+    if (kind == JOURNAL_KIND_PREPARE || (kind == JOURNAL_KIND_COMMIT && fails))
+        return hold(replay, tx_id, number, kind, fails ? FAILED : PREPARED);
+    become(replay, number, DONE);
+    for (size_t i = 0; i < replay->content_count; i++)
+        if (outlast(replay, file, replay_file_of(replay, replay->content[i])) != 0)
             return -1;
-        lacking = compare(replay, found, file, index, (const uint8_t *)counts,
-                          (size_t)(counts_bytes - counts_bytes % JOURNAL_PLACE_BYTES));
-        if (lacking < 0)
-            return -1;
-    }
-    if (kind == JOURNAL_KIND_PREPARE) {
-        found = found ? found : transaction_of(replay, tx_id);
-        if (!found)
-            return -1;
-        if (found->prepare != NONE)
-            replay->states[found->prepare] = VOID;
-        found->prepare = number;
-        found->lacking |= lacking > 0;
-        set_content(replay, found->lacking ? FAILED : PREPARED);
-        replay->states[number] = found->lacking ? FAILED : PREPARED;
+    if (last != NONE && id_table_set(going == NONE ? &replay->failed : &replay->going, tx_id, NONE) != 0)
+        return no_memory();
+    if (kind == JOURNAL_KIND_ROLLBACK) {
+        if (going != NONE)
+            set_content(replay, ROLLED_BACK);
         return 0;
     }
-    int fails = kind == JOURNAL_KIND_COMMIT && (lacking > 0 || (found && found->lacking));
-    replay->states[number] = fails ? FAILED : DONE;
-    if (found && found->prepare != NONE)
-        replay->states[found->prepare] = fails ? FAILED : kind == JOURNAL_KIND_COMMIT ? DONE : ROLLED_BACK;
-    if (found && end_transaction(replay, tx_id) != 0)
+    if (apply(replay) != 0)
         return -1;
-    if (kind == JOURNAL_KIND_COMMIT && !fails)
-        return apply(replay);
-    set_content(replay, fails ? FAILED : ROLLED_BACK);
+    replay->order[replay->order_count++] = number;
     return 0;
 }
 
 static int join(struct replay *replay, const struct file *in, uint32_t index)
 {
-    struct transaction *transaction = transaction_of(replay, number_at(in->tx_id, index));
-    if (!transaction)
-        return -1;
-    replay->before[in->first + index] = transaction->last;
-    transaction->last = in->first + index;
-    replay->states[in->first + index] = transaction->prepare == NONE ? OPEN : replay->states[transaction->prepare];
+    uint32_t number = in->first + index, last;
+    if (id_table_swap(&replay->going, number_at(in->tx_id, index), number, &last) != 0)
+        return no_memory();
+    replay->before[number] = last;
+    replay->states[number] = last == NONE ? OPEN : replay->states[last];
     return 0;
 }
 
-static int go_through(struct replay *replay, Py_ssize_t file)
+int replay_go_through(struct replay *replay, Py_ssize_t file)
 {
     const struct file *in = &replay->files[file];
     Py_ssize_t ends = 0;
     int result = 0;
 
     for (uint32_t index = 0; index < in->count && result == 0; index++) {
+        int64_t record_id = number_at(in->record_id, index), tx_id = number_at(in->tx_id, index);
+        int64_t id = record_id > tx_id ? record_id : tx_id;
+        replay->id_max = id > replay->id_max ? id : replay->id_max;
         switch (in->kind[index]) {
         case JOURNAL_KIND_ADD:
         case JOURNAL_KIND_UPDATE:
@@ -396,104 +428,3 @@ static int go_through(struct replay *replay, Py_ssize_t file)
     return result;
 }
 
-/* A file's columns; -1 with an exception where they do not go together. */
-static int read_columns(PyObject *given, struct file *file)
-{
-    Py_ssize_t kinds, tx_ids, record_ids, sizes;
-
-    if (!PyArg_ParseTuple(given, "Ly#y#y#y#O!", &file->file_id, &file->kind, &kinds, &file->tx_id, &tx_ids,
-                          &file->record_id, &record_ids, &file->record_bytes, &sizes, &PyList_Type, &file->counts))
-        return -1;
-    if (tx_ids != 8 * kinds || record_ids != 8 * kinds || sizes != 8 * kinds || kinds >= (Py_ssize_t)NONE) {
-        PyErr_SetString(PyExc_ValueError, "a file's columns are as long as one another");
-        return -1;
-    }
-    file->count = (uint32_t)kinds;
-    return 0;
-}
-
-/* All columns, and room for what becomes of the records. */
-static int begin(struct replay *replay, PyObject *given)
-{
-    uint64_t total = 0;
-
-    replay->file_count = PyTuple_Size(given);
-    replay->files = calloc((size_t)replay->file_count + 1, sizeof *replay->files);
-    replay->unused = NONE;
-    if (!replay->files)
-        return no_memory();
-    for (Py_ssize_t i = 0; i < replay->file_count; i++) {
-        struct file *file = &replay->files[i];
-        if (read_columns(PyTuple_GetItem(given, i), file) != 0)
-            return -1;
-        file->first = (uint32_t)total;
-        total += file->count;
-        if (total >= NONE - 1) {
-            PyErr_SetString(PyExc_ValueError, "a journal of more than four thousand million records");
-            return -1;
-        }
-        if (id_table_set(&replay->by_file_id, file->file_id, (uint32_t)i) != 0)
-            return no_memory();
-    }
-    replay->states = calloc(total + 1, 1);
-    replay->before = malloc((total + 1) * sizeof *replay->before);
-    replay->events = PyList_New(0);
-    if (!replay->states || !replay->before)
-        return no_memory();
-    return replay->events ? 0 : -1;
-}
-
-static void finish(struct replay *replay)
-{
-    Py_XDECREF(replay->events);
-    id_table_free(&replay->records);
-    id_table_free(&replay->going);
-    id_table_free(&replay->by_file_id);
-    free(replay->transactions);
-    free(replay->content);
-    free(replay->before);
-    free(replay->states);
-    free(replay->files);
-}
-
-/* For each file the states of its records, and how many bytes those take that are there. */
-static PyObject *results(const struct replay *replay)
-{
-    PyObject *all = PyList_New(0);
-    for (Py_ssize_t i = 0; all && i < replay->file_count; i++) {
-        const struct file *file = &replay->files[i];
-        const uint8_t *states = replay->states + file->first;
-        long long there = 0;
-        for (uint32_t index = 0; index < file->count; index++)
-            if (states[index] == LIVE || states[index] == UPDATED)
-                there += number_at(file->record_bytes, index);
-        PyObject *result = Py_BuildValue("(y#L)", (const char *)states, (Py_ssize_t)file->count, there);
-        if (!result || PyList_Append(all, result) != 0)
-            Py_CLEAR(all);
-        Py_XDECREF(result);
-    }
-    return all;
-}
-
-/* journal_states(files): for each file, oldest first, the states of its records, a byte each, and how many bytes those take
- * that are there; and what is wrong, a thousand things at most: what it is, the file, its record, another file, and how many
- * records of the transaction that one has.  files: a tuple of tuples of the file's id as records have it, the columns kind,
- * tx_id, record_id and record_bytes, and a list of the counts of each COMMIT and PREPARE. */
-PyObject *binlog_journal_states(PyObject *module, PyObject *args)
-{
-    PyObject *given, *all = NULL;
-    struct replay replay = {0};
-    int result;
-
-    (void)module;
-    if (!PyArg_ParseTuple(args, "O!:journal_states", &PyTuple_Type, &given))
-        return NULL;
-    result = begin(&replay, given);
-    for (Py_ssize_t i = 0; i < replay.file_count && result == 0; i++)
-        result = go_through(&replay, i);
-    PyObject *states = result == 0 ? results(&replay) : NULL;
-    if (states)
-        all = Py_BuildValue("(NO)", states, replay.events);
-    finish(&replay);
-    return all;
-}

@@ -10,7 +10,7 @@ from binlog.journal.column_reader import JournalColumns, PartReader
 from binlog.journal.export import ExportHead, ExportReader, export_lines, record_object
 from binlog.journal.importing import Imported, import_journal
 from binlog.journal.journal import Journal
-from binlog.journal.kept import Kept
+from binlog.journal.ledger import Kept
 from binlog.journal.options import JournalOptions, Sync
 from binlog.journal.record import Deleted, Loaded, Record, TransactionContent
 from binlog.journal.record_reader import JournalRecords, StoredRecord, read_records

@@ -13,7 +13,7 @@ from binlog.format.journal.file_header import JournalLayout
 from binlog.format.journal.names import JournalNames
 from binlog.format.problem import Problem, problem_of
 from binlog.journal.inspection import Inspection, inspect_journal
-from binlog.journal.odd_records import deletes_of_none, odd_problems
+from binlog.journal.record_states import odd_problems
 
 
 def check_journal(
@@ -42,10 +42,8 @@ def find_problems(journal: Inspection) -> list[Problem]:
     for file in journal.files:
         problems += file.problems
     paths, columns = [file.seen.path for file in journal.files], [file.columns for file in journal.files]
-    problems += odd_problems(paths, columns, journal.states)
-    if not _is_any_gone(journal) and not any(file.problems for file in journal.files):
-        problems += deletes_of_none(paths, columns, journal.states)
-    return problems
+    is_any_gone = _is_any_gone(journal) or any(file.problems for file in journal.files)
+    return [*problems, *odd_problems(paths, columns, journal.states, is_any_gone=is_any_gone)]
 
 
 def _is_any_gone(journal: Inspection) -> bool:

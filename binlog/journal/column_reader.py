@@ -11,19 +11,7 @@ from binlog.errors import NotFoundError
 from binlog.journal.inspection import records_crc
 from binlog.journal.survey import FilePart
 from binlog.storage.files import open_directory, open_file, read_at
-from binlog.storage.journal_columns import gather_bodies, scan_columns
-
-_COLUMNS = (
-    "offset",
-    "record_bytes",
-    "tx_id",
-    "record_id",
-    "body_offset",
-    "body_bytes",
-    "counts_bytes",
-    "kind",
-    "user_type",
-)
+from binlog.storage.journal_columns import COLUMNS, gather_bodies, scan_columns
 
 
 class JournalColumns:
@@ -61,10 +49,10 @@ class PartReader:
         states = zlib.decompress(self._part.states)
         at = 0
         for scan in scan_columns(self._data, self._part.header):
-            if scan.count:
-                columns = {name: getattr(scan, name) for name in _COLUMNS}
-                yield JournalColumns(scan.data, scan.count, {**columns, "state": states[at : at + scan.count]})
-            at += scan.count
+            if count := scan.record_count:
+                columns = {name: getattr(scan, name) for name in COLUMNS}
+                yield JournalColumns(scan.data, count, {**columns, "state": states[at : at + count]})
+            at += count
 
 
 def _read_part(part: FilePart) -> bytes:

@@ -10,13 +10,12 @@ from binlog.format.crc import crc32c
 from binlog.format.journal.block import fragment_place, fragments_end
 from binlog.format.journal.file_header import JOURNAL_END, FileHeader
 from binlog.format.journal.names import COMPACTED_END
-from binlog.format.journal.record import pack_counts
+from binlog.format.journal.record import Kind, pack_counts
 from binlog.journal.files import JournalFiles
 from binlog.journal.journal_file import JournalFile
 from binlog.journal.options import JournalOptions
-from binlog.journal.pieces import Piece, divide
-from binlog.journal.record import Record
-from binlog.journal.survivors import BodyReader, place_of
+from binlog.journal.pieces import divide
+from binlog.journal.survivors import DELETES, BodyReader, Survivor
 from binlog.storage.files import create_file, remove_file, sync, write_at
 from binlog.storage.journal_records import pack_journal, record_room
 
@@ -24,7 +23,7 @@ from binlog.storage.journal_records import pack_journal, record_room
 class WrittenFile(NamedTuple):
     """A new file, with the ids of the records in it, and how many bytes each takes; a delete is None bytes.
 
-    The file counts the transactions in it, and their ends, but not yet these.  crc: CRC-32C of all its bytes.
+    The file does not count these yet.  crc: CRC-32C of all its bytes.
     """
 
     file: JournalFile
@@ -33,7 +32,7 @@ class WrittenFile(NamedTuple):
 
 
 def write_files(
-    files: JournalFiles, options: JournalOptions, run: Sequence[JournalFile], pieces: Sequence[Piece]
+    files: JournalFiles, options: JournalOptions, run: Sequence[JournalFile], pieces: Sequence[Survivor]
 ) -> list[WrittenFile] | None:
     """Write what the files of a run come to in fewer files; None where it does not fit in fewer.
 
@@ -41,7 +40,7 @@ def write_files(
     Raises: CorruptError where a record is not what was written; FullError; AccessError; PoisonedError; nothing is left.
     """
     first = files.layout.header_bytes
-    largest = max((fragments_end(first, piece.bytes) for piece in pieces), default=0)
+    largest = max((fragments_end(first, piece.new_bytes) for piece in pieces), default=0)
     file_bytes = max(options.file_bytes, largest, *(file.file_bytes for file in run))
     parts = divide(pieces, first, file_bytes)
     if parts is None or not len(parts) < len(run):
@@ -69,7 +68,7 @@ def _write_file(
     files: JournalFiles,
     options: JournalOptions,
     file: JournalFile,
-    pieces: list[Piece],
+    pieces: list[Survivor],
     new: Sequence[JournalFile],
     bodies: BodyReader,
 ) -> WrittenFile:
@@ -82,11 +81,9 @@ def _write_file(
     for piece in pieces:
         start = fragment_place(at)
         at = _pack(data, at, header, piece, new, bodies)
-        if piece.item is not None:
-            items.append((piece.item.record_id, at - start if isinstance(piece.item, Record) else None))
-        for place, _ in piece.counts:  # as Ledger has it: it goes on there, and ends here
-            new[place].alive += 1
-            file.negate(new[place])
+        if piece.kind != Kind.COMMIT:
+            items.append((piece.record_id, None if piece.kind in DELETES else at - start))
+        file.outlasts.update(new[place] for place, _ in piece.counts if new[place] is not file)
     data[JOURNAL_END.base : JOURNAL_END.end] = header.pack_end(at, len(pieces))
     del data[file.file_bytes :]
     file.record_count = len(pieces)
@@ -95,16 +92,11 @@ def _write_file(
 
 
 def _pack(
-    data: bytearray, at: int, header: FileHeader, piece: Piece, new: Sequence[JournalFile], bodies: BodyReader
+    data: bytearray, at: int, header: FileHeader, piece: Survivor, new: Sequence[JournalFile], bodies: BodyReader
 ) -> int:
-    body, user_type = b"", 0
-    if isinstance(piece.item, Record):
-        body, user_type = bodies.read(place_of(piece.item)), piece.item.user_type
-    record_id = piece.item.record_id if piece.item else 0
+    body = b"" if piece.kind in (*DELETES, Kind.COMMIT) else bodies.read(piece)
     counts = pack_counts((new[place].header.record_id, count) for place, count in piece.counts)
-    return pack_journal(
-        data, at, header.record_id, header.salt, at, piece.kind, piece.tx_id, record_id, user_type, body, counts
-    )
+    return pack_journal(data, at, header.record_id, header.salt, at, *piece[:4], body, counts)
 
 
 def _put(directory_fd: int, file: JournalFile, data: bytearray) -> None:

@@ -29,11 +29,11 @@ from binlog.journal.control_file import (
 from binlog.journal.files import JournalFiles
 from binlog.journal.journal_file import JournalFile
 from binlog.journal.later import ignored_until_later
-from binlog.journal.ledger import Ledger, ended_counts
+from binlog.journal.ledger import Ledger
 from binlog.journal.options import JournalOptions
 from binlog.journal.pieces import pieces_of
 from binlog.journal.runs import find_runs
-from binlog.journal.survivors import Count, find_survivors
+from binlog.journal.survivors import find_survivors
 from binlog.storage.files import sync_directory
 from binlog.storage.native import Guard
 
@@ -98,8 +98,7 @@ class Compactor:
         with self._guard:
             self._appender.go_on()
             sources = list(self._files.data)
-            ended = ended_counts(self._files)
-            counts = {file: Count(file.alive - ended.get(file, 0), file.alive_bytes) for file in sources}
+            counts = {file: (file.alive, file.alive_bytes) for file in sources}
             self._ledger.watched = {}
             self._stuck_count = len(sources)
             count = self._appender.appended
@@ -133,7 +132,7 @@ class Compactor:
             remove_control(self._files.folder, self._files.directory_fd)
             self._is_unfinished = False
 
-    def _write(self, sources: list[JournalFile], counts: dict[JournalFile, Count]) -> tuple[list[_Run], int]:
+    def _write(self, sources: list[JournalFile], counts: dict[JournalFile, tuple[int, int]]) -> tuple[list[_Run], int]:
         """Write what is alive of each run that comes to fewer files; for how many files nothing can be done.
 
         Not of those that are mostly alive: soon they may not be.
@@ -144,11 +143,11 @@ class Compactor:
         stuck_count = len(sources)
         try:
             for run in find_runs(sources, there.unlike, there.spans, _RUN_BYTES_MAX):
-                if 2 * sum(counts[file].bytes for file in run) > sum(file.file_bytes for file in run):
+                if 2 * sum(counts[file][1] for file in run) > sum(file.file_bytes for file in run):
                     stuck_count -= len(run)
                     continue
                 try:
-                    pieces = list(pieces_of(there.of_run(run), there.transactions))
+                    pieces = list(pieces_of(there.of_run(run)))
                     written = write_files(self._files, self._options, run, pieces)
                 except CorruptError as error:
                     self._tell(run, error)  # it stays as it is
@@ -226,38 +225,30 @@ class Compactor:
         """Count in the new files what is counted in the old ones."""
         sources = set(run.sources)
         watched = self._ledger.watched or {}
+        outer = {other for source in run.sources for other in source.outlasts} - sources
         copies: dict[int, list[tuple[JournalFile, int]]] = {}
         for file, _, items in run.written:
             self._ledger.meet(file)
             for record_id, size in items:
                 if size is None:
-                    # It ended records of files before this run, which are still counted as the old files had it.
-                    for outer in {other for source in run.sources for other in source.negated} - sources:
-                        file.negated.setdefault(outer, 0)
+                    file.outlasts |= outer
                 else:
                     copies.setdefault(record_id, []).append((file, size))
-                    file.alive += 1
         for record_id, new in copies.items():
             there = self._ledger.pairs(self._ledger.records.get(record_id, []))
             if any(file in sources for file, _ in there):
                 kept = [(file, size) for file, size in there if file not in sources]
                 self._ledger.move(record_id, sorted([*new, *kept], key=lambda each: each[0].header.file_id))
                 for file, size in new:
+                    file.alive += 1
                     file.alive_bytes += size
-            else:
-                for file, _ in new:
-                    watched[record_id].negate(file)
-        with_deletes = next((each.file for each in run.written if any(size is None for _, size in each.items)), None)
-        if with_deletes is not None:
-            for source in run.sources:
-                for other, count in source.negated.items():
-                    if other not in sources:
-                        with_deletes.negated[other] = with_deletes.negated.get(other, 0) + count
+            else:  # it was deleted meanwhile
+                watched[record_id].outlasts.update(file for file, _ in new)
         self._files.replace(run.sources, [each.file for each in run.written])
         for source in run.sources:
             self._ledger.forget(source)
-            for file in self._files:
-                file.negated.pop(source, None)
+        for file in self._files:
+            file.outlasts -= sources
 
     def _remove(self, runs: Sequence[_Run]) -> None:
         for run in runs:

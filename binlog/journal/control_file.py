@@ -25,10 +25,10 @@ from binlog.format.journal.names import COMPACTED_END, CONTROL_FILE, NEW_END, Jo
 from binlog.format.journal.record import JournalRecord, Kind, pack_record, parse_record
 from binlog.format.problem import Problem
 from binlog.journal.attic import move_file
+from binlog.journal.listing import opened
 from binlog.storage.failures import own_errors
 from binlog.storage.files import (
     create_file,
-    open_file,
     read_at,
     remove_file,
     rename_file,
@@ -41,7 +41,7 @@ _SALT_BYTES = 8
 _BYTES_MAX = 64 << 20
 _CHUNK_BYTES = 1 << 20
 _UNFINISHED = CONTROL_FILE + NEW_END
-CHANGED = "another program wrote it after a compaction began, which was interrupted, and is left undone"
+_CHANGED = "another program wrote it after a compaction began, which was interrupted, and is left undone"
 
 
 class FileMoves(NamedTuple):
@@ -95,26 +95,15 @@ def remove_control(folder: str, directory_fd: int) -> None:
     sync_directory(directory_fd, folder)
 
 
-def read_control(folder: str, directory_fd: int, names: JournalNames) -> FileMoves | None:
-    """What a process was about to do that ended meanwhile; None where it had not begun.  Changes nothing.
-
-    Raises: CorruptError for a damaged one, or one that names what is no file of the journal; AccessError.
-    """
-    path = os.path.join(folder, CONTROL_FILE)
-    data = _read(folder, directory_fd, CONTROL_FILE, _BYTES_MAX)
-    if data is None:
-        return None
-    moves = parse_control(data, path)
-    for name, _ in (*moves.renamed, *moves.dead):
-        if names.number(name) is None:
-            raise CorruptError(path, 0, "compaction", f"{name!r} is no name of a file of this journal")
-    return moves
+def read_control(folder: str, directory_fd: int) -> bytes | None:
+    """The control file's bytes; None if no compaction goes on, or was interrupted.  Raises: AccessError."""
+    return _read(folder, directory_fd, CONTROL_FILE, _BYTES_MAX)
 
 
-def parse_control(data: bytes, path: str) -> FileMoves:
+def parse_control(data: bytes, path: str, names: JournalNames) -> FileMoves:
     """What a control file says.
 
-    Raises: CorruptError where it is damaged, or says what no compaction writes.
+    Raises: CorruptError if it is damaged, or says what no compaction writes, or names what is no file of the journal.
     """
     header = parse_file_header(data[:FILE_START_BYTES], path, JournalLayout.NATIVE)
     record, _ = parse_record(data, header.layout.header_bytes, header, path)
@@ -130,6 +119,9 @@ def parse_control(data: bytes, path: str) -> FileMoves:
         raise CorruptError(path, 0, "compaction", "a name is there twice")
     if sorted(name for name, _ in moves.replaced) != sorted(name for name, _ in both):
         raise CorruptError(path, 0, "compaction", "it does not say what each file was that it replaces")
+    for name, _ in both:
+        if names.number(name) is None:
+            raise CorruptError(path, 0, "compaction", f"{name!r} is no name of a file of this journal")
     return moves
 
 
@@ -140,31 +132,38 @@ def finish(folder: str, directory_fd: int, names: JournalNames) -> list[Problem]
     Raises: CorruptError if that is so and some were renamed already, or if the control file is damaged; AccessError;
     PoisonedError.
     """
-    moves = read_control(folder, directory_fd, names)
     problems: list[Problem] = []
-    if moves is not None:
-        if changed := changed_file(folder, directory_fd, moves):
-            remove_control(folder, directory_fd)  # a load removes what the compaction wrote
-            return [Problem(os.path.join(folder, changed), 0, "compaction", CHANGED)]
-        problems = damaged_files(folder, directory_fd, moves)
-        if problems:
-            remove_control(folder, directory_fd)  # before what it names
-            for problem in problems:
-                name = os.path.basename(problem.path)
-                move_file(folder, directory_fd, name, name)
-            return problems
-        sync_directory(directory_fd, folder)  # who named the control file may have died before its name was durable
-        rename_all(folder, directory_fd, moves)
-        for name, file_id in moves.dead:
-            if _file_id(folder, directory_fd, name) == file_id:
-                remove_file(directory_fd, name, os.path.join(folder, name))
-        sync_directory(directory_fd, folder)
-    if _is_there(directory_fd, CONTROL_FILE) or _is_there(directory_fd, _UNFINISHED):
-        remove_control(folder, directory_fd)
+    control = read_control(folder, directory_fd)
+    if control is not None:
+        moves = parse_control(control, os.path.join(folder, CONTROL_FILE), names)
+        problems = obstacles(folder, directory_fd, moves)
+        if not problems:
+            sync_directory(directory_fd, folder)  # who named it may have died before its name was durable
+            rename_all(folder, directory_fd, moves)
+            for name, file_id in moves.dead:
+                if _file_id(folder, directory_fd, name) == file_id:
+                    remove_file(directory_fd, name, os.path.join(folder, name))
+            sync_directory(directory_fd, folder)
+    if control is not None or _is_there(directory_fd, _UNFINISHED):
+        remove_control(folder, directory_fd)  # before what it names, which a load removes
+    for problem in problems:
+        if problem.path.endswith(COMPACTED_END):
+            name = os.path.basename(problem.path)
+            move_file(folder, directory_fd, name, name)
     return problems
 
 
-def damaged_files(folder: str, directory_fd: int, moves: FileMoves) -> list[Problem]:
+def obstacles(folder: str, directory_fd: int, moves: FileMoves) -> list[Problem]:
+    """Why nothing is done of what a compaction was about to do: a file that it wrote is damaged, or one changed since.
+
+    Raises: CorruptError where that is so, and others were renamed already; or where one has neither name.
+    """
+    if changed := _changed_file(folder, directory_fd, moves):
+        return [Problem(os.path.join(folder, changed), 0, "compaction", _CHANGED)]
+    return _damaged_files(folder, directory_fd, moves)
+
+
+def _damaged_files(folder: str, directory_fd: int, moves: FileMoves) -> list[Problem]:
     """Files that are to be renamed, and are not what was written.
 
     Raises: CorruptError where that is so, and others were renamed already; or where one has neither name.
@@ -188,7 +187,7 @@ def damaged_files(folder: str, directory_fd: int, moves: FileMoves) -> list[Prob
     return problems
 
 
-def changed_file(folder: str, directory_fd: int, moves: FileMoves) -> str | None:
+def _changed_file(folder: str, directory_fd: int, moves: FileMoves) -> str | None:
     """A file that is to be replaced and that another program wrote since; None if there is none.
 
     This process may have freed dead files once all were renamed, so then they say nothing.
@@ -204,7 +203,7 @@ def changed_file(folder: str, directory_fd: int, moves: FileMoves) -> str | None
     if not changed:
         return None
     if len(waiting) < len(moves.renamed):
-        raise CorruptError(os.path.join(folder, changed[0]), 0, "compaction", CHANGED)
+        raise CorruptError(os.path.join(folder, changed[0]), 0, "compaction", _CHANGED)
     return changed[0]
 
 
@@ -239,27 +238,21 @@ def _crc(folder: str, directory_fd: int, name: str) -> int | None:
     """CRC-32C of a whole file; None where there is none."""
     path = os.path.join(folder, name)
     try:
-        fd = open_file(directory_fd, name, path, writable=False)
+        with opened(directory_fd, name, path) as fd:
+            crc = at = 0
+            while chunk := read_at(fd, _CHUNK_BYTES, at, path):
+                crc = crc32c(chunk, crc)
+                at += len(chunk)
+            return crc
     except NotFoundError:
         return None
-    try:
-        crc = at = 0
-        while chunk := read_at(fd, _CHUNK_BYTES, at, path):
-            crc = crc32c(chunk, crc)
-            at += len(chunk)
-        return crc
-    finally:
-        os.close(fd)
 
 
 def _read(folder: str, directory_fd: int, name: str, size: int) -> bytes | None:
     """What a file begins with; None where there is none."""
     path = os.path.join(folder, name)
     try:
-        fd = open_file(directory_fd, name, path, writable=False)
+        with opened(directory_fd, name, path) as fd:
+            return read_at(fd, size, 0, path)
     except NotFoundError:
         return None
-    try:
-        return read_at(fd, size, 0, path)
-    finally:
-        os.close(fd)

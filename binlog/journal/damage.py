@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from typing import Protocol
 
 from binlog.format.journal.block import HEAD_BYTES, Part, fragment_at, fragment_place
 from binlog.format.journal.file_header import SECTOR_BYTES, FileHeader, JournalLayout, aligned
 from binlog.format.journal.record import Kind, said_end
 from binlog.format.problem import Problem
 from binlog.journal.options import FILE_BYTES_MIN
+from binlog.storage.journal_columns import ColumnScan
 
 # Of a record of JBoss Messaging's: its type and the file's id.
 _HEAD_BYTES_MIN = 5
@@ -26,20 +26,7 @@ _ALIGNMENTS = (1, 512, 1024, 2048, 4096)
 _UNFINISHED = "what lies here is no record: it is damaged, or was being written when the machine or its process ended"
 
 
-class Scanned(Protocol):
-    """What a scan of a file came to, as objects or as columns."""
-
-    @property
-    def record_count(self) -> int: ...
-    @property
-    def end(self) -> int: ...
-    @property
-    def gaps(self) -> list[tuple[int, int]]: ...
-    @property
-    def doubts(self) -> list[int]: ...
-
-
-def file_problems(path: str, header: FileHeader, data: bytes, scan: Scanned) -> Iterator[Problem]:
+def file_problems(path: str, header: FileHeader, data: bytes, scan: ColumnScan) -> Iterator[Problem]:
     """What is wrong, in the order of the file.  data: the whole file."""
     gaps = [
         gap
@@ -69,7 +56,7 @@ def size_problems(path: str, header: FileHeader, file_bytes: int) -> Iterator[Pr
         yield Problem(path, 0, "file_bytes", text)
 
 
-def has_begun(header: FileHeader, data: bytes, scan: Scanned) -> bool:
+def has_begun(header: FileHeader, data: bytes, scan: ColumnScan) -> bool:
     """Whether this use of a file may have written to it: it has a record, or something is where the first one goes."""
     if scan.record_count:
         return True
@@ -78,7 +65,7 @@ def has_begun(header: FileHeader, data: bytes, scan: Scanned) -> bool:
     return tail_offset(data, header.layout.header_bytes, header) is not None
 
 
-def _cut_short(scan: Scanned) -> int | None:
+def _cut_short(scan: ColumnScan) -> int | None:
     """Where something begins as a record, and goes on as none, in a file of JBoss Messaging's: as the next one would.
 
     No file of that tells how it is aligned.

@@ -15,9 +15,11 @@ from binlog.format.journal.file_header import FileHeader, JournalLayout
 from binlog.format.journal.names import JournalNames
 from binlog.format.problem import Problem
 from binlog.journal.damage import file_problems, has_begun, is_cut, size_problems
-from binlog.journal.look import Look, SeenFile, look, read_seen
-from binlog.journal.record_states import FileColumns, RecordStates, file_columns, record_states
+from binlog.journal.listing import SeenFile
+from binlog.journal.look import Look, look, read_seen
+from binlog.journal.record_states import RecordStates, StatesInput, record_states
 from binlog.storage.checksum import crc32c
+from binlog.storage.journal_columns import ColumnScan, scan_file
 
 _TRIES = 64
 
@@ -31,7 +33,7 @@ class InspectedFile:
     """
 
     seen: SeenFile
-    columns: FileColumns
+    columns: ColumnScan
     crc: int
     is_used: bool
     is_ended: bool
@@ -69,7 +71,8 @@ def inspect_journal(
             files = _read_all(seen)
         except GoneError:
             continue
-        return Inspection(seen, files, record_states([file.columns for file in files], seen.lost_ids))
+        states = record_states((StatesInput(file.seen.header.record_id, file.columns) for file in files), seen.lost_ids)
+        return Inspection(seen, files, states)
     raise BusyError(f"the files of {os.path.abspath(path)} are used again faster than they can be read", holder=None)
 
 
@@ -95,7 +98,7 @@ def _read_all(seen: Look) -> tuple[InspectedFile, ...]:
 
 def _inspected(file: SeenFile, data: bytes) -> InspectedFile:
     header = file.header
-    columns = file_columns(data, header)
+    columns = scan_file(data, header)
     is_ended = header.parse_end(data) is not None
     is_used = has_begun(header, data, columns) or is_ended
     problems = list(size_problems(file.path, header, file.file_bytes))

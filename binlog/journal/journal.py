@@ -9,8 +9,7 @@ from binlog.errors import NotFoundError, StateError
 from binlog.format.journal.record import Kind, pack_counts
 from binlog.format.problem import Problem
 from binlog.journal.appender import Due
-from binlog.journal.kept import Kept, kept_files
-from binlog.journal.ledger import Operation, Transaction
+from binlog.journal.ledger import Kept, Operation, Transaction
 from binlog.journal.life import JournalLife
 from binlog.journal.options import Sync
 
@@ -248,7 +247,7 @@ class Journal(JournalLife):
         self._refuse()
         with self._guard, self._files_guard:
             self._check()
-            return kept_files(self._files.data, self._ledger)
+            return self._ledger.kept_files(self._files.data)
 
     def _put(
         self, kind: int, record_id: int, user_type: int, body: bytes, sync: Sync

@@ -7,7 +7,8 @@ import os
 
 from binlog.format.journal.block import HEAD_BYTES
 from binlog.format.journal.file_header import FileHeader, JournalLayout
-from binlog.storage.files import open_file, sync, write_at
+from binlog.journal.listing import opened
+from binlog.storage.files import open_file, read_at, sync, write_at
 
 _numbers = itertools.count(1)
 
@@ -16,16 +17,16 @@ class JournalFile:
     """One use of a file.
 
     number: of this object, which no other of the process has.
-    alive: records, and transactions that have some here, for which the file must stay.
+    alive: records that are there, and transactions that go on and have some here.
     record_count: how many records it has, alive or not, once the journal has gone on from it.
-    negated: for files that lie before, or this one, how many of theirs a record here ended; it must stay for these.
-    outlasts: other files for which it must stay: see `Ledger.fail`.
+    outlasts: other files for which it must stay: a record here ended some of theirs, or it shows that a record of a
+    transaction is missing that is committed there.
     alive_bytes: of records that are there.  damaged: a part of it is not what was written.
     """
 
     __slots__ = (
-        "alive", "alive_bytes", "damaged", "directory_fd", "fd", "file_bytes", "header", "name", "negated", "number",
-        "outlasts", "path", "record_count",
+        "alive", "alive_bytes", "damaged", "directory_fd", "fd", "file_bytes", "header", "name", "number", "outlasts",
+        "path", "record_count",
     )  # fmt: skip
 
     def __init__(self, folder: str, directory_fd: int, name: str, header: FileHeader, file_bytes: int) -> None:
@@ -40,12 +41,18 @@ class JournalFile:
         self.record_count = 0
         self.alive_bytes = 0
         self.damaged = False
-        self.negated: dict[JournalFile, int] = {}
         self.outlasts: set[JournalFile] = set()
 
-    def negate(self, file: JournalFile) -> None:
+    def end(self, file: JournalFile) -> None:
         """A record here ended one of `file`'s."""
-        self.negated[file] = self.negated.get(file, 0) + 1
+        file.alive -= 1
+        if file is not self:
+            self.outlasts.add(file)
+
+    def read(self) -> bytes:
+        """All of its bytes.  Raises: NotFoundError; AccessError."""
+        with opened(self.directory_fd, self.name, self.path) as fd:
+            return read_at(fd, self.file_bytes, 0, self.path)
 
     def open(self) -> None:
         """Open it for writing.  Raises: NotFoundError; AccessError."""
@@ -65,10 +72,6 @@ class JournalFile:
         fd, self.fd = self.fd, -1
         if fd >= 0:
             os.close(fd)
-
-    def uncounted(self) -> JournalFile:
-        """The same file, of whose records nobody has been told."""
-        return JournalFile(os.path.dirname(self.path), self.directory_fd, self.name, self.header, self.file_bytes)
 
     def write_header(self) -> None:
         """Have the header be on the disk, whatever became of the sync of who wrote it; it is closed then.
@@ -103,8 +106,7 @@ class JournalFile:
         except BaseException:
             self.close()  # whoever had it in a list may have none any more
             raise
-        new = self.uncounted()
-        new.header = header
+        new = JournalFile(os.path.dirname(self.path), self.directory_fd, self.name, header, self.file_bytes)
         new.fd, self.fd = self.fd, -1
         return new
 

@@ -150,5 +150,5 @@ class Keeper:
         with self._guard:
             for gone in freed:
                 self._ledger.forget(gone)
-                for file in self._files:
-                    file.negated.pop(gone, None)
+            for file in self._files:
+                file.outlasts.difference_update(freed)

@@ -1,19 +1,19 @@
 """Which records are there, in which files, and which files still matter.
 
-The counts are JBoss Messaging's.  A file counts its adds and updates that are alive, and transactions that have records
-in it.  A record that ends others, a delete, a commit or a rollback, counts in its own file how many it ended in which
-others.  So a file is dead when as many of its own were ended, by itself and by those behind it, as it has; but one that
-ended some of another file's stays for as long as that file does: without it they would come back.
+A file counts its adds and updates that are there, and the transactions that go on with records in it.  A record that
+ends others, a delete, a commit or a rollback, keeps its file for as long as the files of these are there: without it
+they would come back.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from binlog.format.journal.record import Kind
 from binlog.journal.journal_file import JournalFile
+from binlog.journal.record_states import RecordStates
+from binlog.storage.journal_columns import ColumnScan
 
 # A file's number << 32 | the bytes that a record takes in it: plain numbers, for there may be millions.  A list where
 # there are updates: of what was added first, and then of these.
@@ -52,6 +52,21 @@ class Transaction:
         return self.extra is not None
 
 
+class Kept(NamedTuple):
+    """What keeps a file.
+
+    records: ids of those that lie in it and are there.  transactions: those that go on and have records in it.
+    outlasts: names of files that mean something else without it: with records that something in it ended, and that
+    would come back; or with the commit of a transaction of which it is known by this file that records are missing.
+    """
+
+    name: str
+    file_id: int
+    records: list[int]
+    transactions: list[int]
+    outlasts: list[str]
+
+
 class Ledger:
     """Where each record lies that is there, and each transaction that goes on.
 
@@ -67,6 +82,29 @@ class Ledger:
         self.transactions: dict[int, Transaction] = {}
         self.failed: dict[int, Transaction] = {}
         self.adding: dict[int, int] = {}
+
+    def take(self, files: Sequence[JournalFile], columns: Sequence[ColumnScan], found: RecordStates) -> None:
+        """Begin with what is there in files of which it was found out what became of their records."""
+        self.records = found.places
+        for place, file in enumerate(files):
+            if columns[place].record_count:
+                self.meet(file)
+            file.alive = found.live_count(place)
+            file.alive_bytes = found.live_bytes[place]
+            # Even if nothing else shows it, so that no compaction takes the file: what is missing would not be known.
+            file.damaged = file.damaged or found.lacking[place]
+        for one, other in found.outlasts:
+            files[one].outlasts.add(files[other])
+        for tx_id, _, _, content in found.transactions:
+            for place, index, said in content:
+                kind, file = columns[place].kind[index], files[place]
+                if kind == Kind.PREPARE:
+                    self.prepare(tx_id, said or b"", file)
+                elif kind == Kind.COMMIT:
+                    self._fail(tx_id, file)
+                else:
+                    size = columns[place].bytes_of(index)
+                    self.join(tx_id, Operation(kind, columns[place].id_of(index), file, size))
 
     def meet(self, file: JournalFile) -> None:
         """A file may have records from now on."""
@@ -89,15 +127,6 @@ class Ledger:
         else:
             self.records[record_id] = [there, place]
 
-    def add_all(self, file: JournalFile, places: dict[int, int], total_bytes: int) -> bool:
-        """Records lie in a file, if none of them is there already; whether they were added."""
-        if not self.records.keys().isdisjoint(places):
-            return False
-        file.alive += len(places)
-        file.alive_bytes += total_bytes
-        self.records.update(places)
-        return True
-
     def delete(self, record_id: int, file: JournalFile) -> bool:
         """A record in `file` says that a record is deleted; whether there was one."""
         places = self.records.pop(record_id, None)
@@ -107,7 +136,7 @@ class Ledger:
             self.watched[record_id] = file
         for place, record_bytes in self.pairs(places):
             place.alive_bytes -= record_bytes
-            file.negate(place)
+            file.end(place)
         return True
 
     def pairs(self, places: Places) -> list[tuple[JournalFile, int]]:
@@ -129,17 +158,11 @@ class Ledger:
         self._pin(found, file)
         found.counts[file] = found.counts.get(file, 0) + 1
         found.operations.append(operation)
-        self._claim(operation, tx_id)
+        if operation.kind == Kind.ADD_TX:
+            self.adding[operation.record_id] = tx_id
+        elif operation.kind == Kind.DELETE_TX:
+            self._give_up(operation.record_id, tx_id)
         return found
-
-    def keep(self, transaction: Transaction, operations: list[Operation]) -> None:
-        """These are all that a transaction does; the others were another one's with the same id."""
-        for operation in transaction.operations:
-            self._give_up(operation.record_id, transaction.tx_id)
-        transaction.operations = operations
-        transaction.counts = dict(Counter(operation.file for operation in operations))
-        for operation in operations:
-            self._claim(operation, transaction.tx_id)
 
     def prepare(self, tx_id: int, extra: bytes, file: JournalFile) -> Transaction:
         """A record in `file` says that a transaction, which may have no other, is prepared."""
@@ -164,18 +187,7 @@ class Ledger:
         self._unpin(found, file)
         return found
 
-    def lack(self, file: JournalFile, lacking: Iterable[JournalFile]) -> None:
-        """A record in `file` counts more of a transaction's records in other files, the `lacking`, than these have.
-
-        They must stay for as long as that record, and under their ids: without them it would not be known that
-        something is missing.  So they are damaged, even where nothing else shows it, and no compaction takes them.
-        """
-        for each in lacking:
-            each.damaged = True
-            if each is not file:
-                each.outlasts.add(file)
-
-    def fail(self, tx_id: int, file: JournalFile) -> None:
+    def _fail(self, tx_id: int, file: JournalFile) -> None:
         """A record in `file` commits a transaction of which records are missing.
 
         The rollback that is to come must stay for as long: without it the transaction would be told again.
@@ -191,17 +203,25 @@ class Ledger:
                 self._unpin(self._take(all_, tx_id), file)
                 return
 
+    def kept_files(self, files: Iterable[JournalFile]) -> list[Kept]:
+        """What keeps each of the files."""
+        found = {file: Kept(file.name, file.header.file_id, [], [], []) for file in files}
+        for record_id, places in self.records.items():
+            for file in {file for file, _ in self.pairs(places)} & found.keys():
+                found[file].records.append(record_id)
+        for tx_id, transaction in self.transactions.items():
+            for file in transaction.pinned.keys() & found.keys():
+                found[file].transactions.append(tx_id)
+        for file, kept in found.items():
+            others = sorted(file.outlasts & found.keys(), key=lambda other: other.header.file_id)
+            kept.outlasts.extend(other.name for other in others)
+        return list(found.values())
+
     def _take(self, all_: dict[int, Transaction], tx_id: int) -> Transaction:
         found = all_.pop(tx_id)
         for operation in found.operations:
             self._give_up(operation.record_id, tx_id)
         return found
-
-    def _claim(self, operation: Operation, tx_id: int) -> None:
-        if operation.kind == Kind.ADD_TX:
-            self.adding[operation.record_id] = tx_id
-        elif operation.kind == Kind.DELETE_TX:
-            self._give_up(operation.record_id, tx_id)
 
     def _give_up(self, record_id: int, tx_id: int) -> None:
         """A transaction does not add a record any more."""
@@ -215,35 +235,16 @@ class Ledger:
 
     def _unpin(self, transaction: Transaction, file: JournalFile) -> None:
         for pinned in transaction.pinned:
-            file.negate(pinned)
-
-
-def bytes_of(place: int) -> int:
-    """How many bytes a record takes."""
-    return place & _BYTES
-
-
-def ended_counts(files: Iterable[JournalFile]) -> dict[JournalFile, int]:
-    """Of how many records, and transactions, of each file these files have the end."""
-    ended: dict[JournalFile, int] = {}
-    for file in files:
-        for other, count in file.negated.items():
-            ended[other] = ended.get(other, 0) + count
-    return ended
+            file.end(pinned)
 
 
 def dead_files(files: Sequence[JournalFile], current: JournalFile | None) -> list[JournalFile]:
     """Those of the files, oldest first, that nobody needs any more.
 
-    current: the one in which the journal goes on: it stays, and counts what it ended.
+    current: the one in which the journal goes on, which stays.
     """
-    all_files = [*files, current] if current is not None else files
-    ended = ended_counts(all_files)
-    there = set(all_files)
-    dead: dict[JournalFile, None] = {}
+    there = {*files, current}
     for file in files:
-        others = (*file.negated, *file.outlasts)
-        needed = any(other is not file and other in there and other not in dead for other in others)
-        if ended.get(file, 0) >= file.alive and not needed:
-            dead[file] = None
-    return list(dead)
+        if not file.alive and file.outlasts.isdisjoint(there):
+            there.remove(file)
+    return [file for file in files if file not in there]

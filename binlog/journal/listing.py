@@ -1,4 +1,4 @@
-"""Which files a journal has, oldest first.  Reads, and changes nothing."""
+"""Which files of a journal lie in its folder, oldest first.  Reads, and changes nothing."""
 
 from __future__ import annotations
 
@@ -6,115 +6,105 @@ import itertools
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
+from dataclasses import dataclass, field
 
-from binlog.errors import CorruptError
+from binlog.errors import CorruptError, VersionError
 from binlog.format.journal.file_header import (
     FILE_START_BYTES,
+    JBM_HEADER,
+    JOURNAL_HEADER,
     FileHeader,
     JournalLayout,
     is_cut_header,
     parse_file_header,
 )
-from binlog.journal.journal_file import JournalFile
-from binlog.journal.options import JournalOptions
-from binlog.journal.record import Record
-from binlog.storage.failures import own_errors
 from binlog.storage.files import open_file, read_at
-from binlog.storage.journal_records import LoadScan, Scan, load_records, scan_records
 
 
-class Listing(NamedTuple):
-    """A journal's files.
+@dataclass(frozen=True, slots=True)
+class SeenFile:
+    """One use of a file.
 
-    layout: what they say; None where there are none.  files: oldest first.  id_max: the largest id that any has, or had
-    in its first use.  short: names of files that have not even a header, with the ids of their first uses.
-    unfinished: names of those that were being made.
+    name: under which it lies; that of a compaction that was interrupted lies beside the one it is to replace.
+    number: in its name, the id of its first use.
+    start: what it begins with, by which another use is told from this one.
     """
 
-    layout: JournalLayout | None
-    files: list[JournalFile]
-    id_max: int
-    short: dict[str, int]
-    unfinished: list[str]
+    folder: str
+    name: str
+    number: int
+    header: FileHeader
+    file_bytes: int
+    inode: int
+    start: bytes
+
+    @property
+    def path(self) -> str:
+        """Where it lies."""
+        return os.path.join(self.folder, self.name)
 
 
-def list_files(folder: str, directory_fd: int, options: JournalOptions) -> Listing:
-    """What lies in a folder.
+@dataclass(slots=True)
+class Listing:
+    """The files of a journal.
 
-    Raises: CorruptError for a header that is none, two layouts, or two files with one id; VersionError; AccessError;
-    ValueError where the files say that the layout is another one.
+    files: those with a header.  short: names of files that have not even a header, with the ids of their first uses.
+    refused: paths, and what is wrong with headers.  lost_ids: ids that files may have whose headers are damaged.
     """
-    names = options.names
-    with own_errors(folder, "listing the folder"):
-        found = sorted(os.listdir(directory_fd))
-    numbers = {name: number for name in found if (number := names.number(name)) is not None}
-    files: list[JournalFile] = []
-    short: dict[str, int] = {}
-    for name, number in numbers.items():
-        header, file_bytes = _header(folder, directory_fd, name, options.layout)
-        if header is None:
-            short[name] = number
-        else:
-            files.append(JournalFile(folder, directory_fd, name, header, file_bytes))
-    files.sort(key=lambda file: file.header.file_id)
-    _check_alike(files)
-    layout = files[0].header.layout if files else None
-    id_max = max((*numbers.values(), *(file.header.file_id for file in files)), default=0)
-    return Listing(layout, files, id_max, short, [name for name in found if names.is_unfinished(name)])
 
+    files: list[SeenFile] = field(default_factory=list)
+    short: dict[str, int] = field(default_factory=dict)
+    refused: list[tuple[str, CorruptError | VersionError]] = field(default_factory=list)
+    lost_ids: list[int] = field(default_factory=list)
 
-def _header(folder: str, directory_fd: int, name: str, layout: JournalLayout | None) -> tuple[FileHeader | None, int]:
-    path = os.path.join(folder, name)
-    with _opened(directory_fd, name, path) as fd:
-        file_bytes = os.fstat(fd).st_size
-        start = read_at(fd, FILE_START_BYTES, 0, path)
-    if is_cut_header(start):
-        return None, file_bytes
-    return parse_file_header(start, path, layout), file_bytes
+    @property
+    def layout(self) -> JournalLayout | None:
+        """What the files say; None where there are none."""
+        return self.files[0].header.layout if self.files else None
 
+    def add(self, folder: str, directory_fd: int, name: str, number: int, layout: JournalLayout | None) -> None:
+        """A file that lies under a name.  number: in the name it has, or is to get.
 
-def _check_alike(files: list[JournalFile]) -> None:
-    layouts = [file.header.layout for file in files]
-    most = max(set(layouts), key=layouts.count, default=None)
-    for file in files:
-        if file.header.layout is not most:
-            text = f"the header is one of the layout {file.header.layout.value!r}, and others are of another"
-            raise CorruptError(file.path, 0, "layout", text)
-    for one, other_file in itertools.pairwise(files):
-        if one.header.file_id == other_file.header.file_id:
-            text = f"its id is {one.header.file_id}, and so is that of {one.name}"
-            raise CorruptError(other_file.path, 0, "file_id", text)
+        Raises: NotFoundError; AccessError; ValueError where it says that the layout is another one.
+        """
+        path = os.path.join(folder, name)
+        with opened(directory_fd, name, path) as fd:
+            status = os.fstat(fd)
+            start = read_at(fd, FILE_START_BYTES, 0, path)
+        if is_cut_header(start):
+            self.short[name] = number
+            return
+        try:
+            header = parse_file_header(start, path, layout)
+        except (CorruptError, VersionError) as error:
+            self.refused.append((path, error))
+            self.lost_ids.append(JOURNAL_HEADER.unpack(start.ljust(JOURNAL_HEADER.size, b"\0"))["file_id"])
+            return
+        size = JOURNAL_HEADER.size if header.layout is JournalLayout.NATIVE else JBM_HEADER.size
+        self.files.append(SeenFile(folder, name, number, header, status.st_size, status.st_ino, start[:size]))
 
+    def finish(self) -> None:
+        """Put them in their order.  Two layouts, or two files with an id: what is not as most are is left out."""
+        self.files.sort(key=lambda file: file.header.file_id)
+        layouts = [file.header.layout for file in self.files]
+        most = max(sorted(set(layouts), key=layouts.index), key=layouts.count, default=None)
+        for file in list(self.files):
+            if file.header.layout is not most:
+                text = f"the header is one of the layout {file.header.layout.value!r}, and others are of another"
+                self._leave_out(file, "layout", text)
+        for one, other in list(itertools.pairwise(self.files)):
+            if one.header.file_id == other.header.file_id:
+                text = f"its id is {one.header.file_id}, and so is that of {one.name}"
+                self._leave_out(other, "file_id", text)
 
-class ScannedFile(NamedTuple):
-    """A file with all that it holds."""
-
-    file: JournalFile
-    data: bytes
-    scan: Scan
-
-
-def read_file(file: JournalFile, *, transactions_only: bool = False) -> ScannedFile:
-    """All of a file.  Raises: NotFoundError; AccessError."""
-    data = read_all(file)
-    return ScannedFile(file, data, scan_records(data, file.header, transactions_only=transactions_only))
-
-
-def read_all(file: JournalFile) -> bytes:
-    """All bytes of a file.  Raises: NotFoundError; AccessError."""
-    with _opened(file.directory_fd, file.name, file.path) as fd:
-        return read_at(fd, file.file_bytes, 0, file.path)
-
-
-def load_file(file: JournalFile) -> tuple[bytes, LoadScan]:
-    """All of a file, and what a load takes of it.  Raises: as `read_file`."""
-    data = read_all(file)
-    return data, load_records(data, file.header, Record, file.number)
+    def _leave_out(self, file: SeenFile, rule: str, text: str) -> None:
+        self.refused.append((file.path, CorruptError(file.path, 0, rule, text)))
+        self.files.remove(file)
 
 
 @contextmanager
-def _opened(directory_fd: int, name: str, path: str) -> Iterator[int]:
+def opened(directory_fd: int, name: str, path: str) -> Iterator[int]:
+    """A file's descriptor, for reading."""
     fd = open_file(directory_fd, name, path, writable=False)
     try:
         yield fd

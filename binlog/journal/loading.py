@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from binlog.errors import CorruptError
 from binlog.format.journal.block import zeros_end
 from binlog.format.journal.file_header import JournalLayout
+from binlog.format.journal.record import Kind
 from binlog.format.problem import Problem
 from binlog.journal.attic import keep_copy, move_file
 from binlog.journal.control_file import finish
@@ -18,22 +18,22 @@ from binlog.journal.files import JournalFiles
 from binlog.journal.journal_file import JournalFile
 from binlog.journal.later import ignored_until_later
 from binlog.journal.ledger import Ledger
-from binlog.journal.listing import Listing, list_files, load_file, read_all
+from binlog.journal.listing import Listing
 from binlog.journal.options import JournalOptions
 from binlog.journal.recognition import LaidOut, recognise, recognised_for_writing
-from binlog.journal.record import Loaded
-from binlog.journal.replay import Replay
-from binlog.storage.files import read_at, remove_file, sync_directory
+from binlog.journal.record import Deleted, Loaded, Record, TransactionContent
+from binlog.journal.record_states import RecordState, StatesInput, TransactionState, odd_problems, record_states
+from binlog.storage.files import list_names, read_at, remove_file, sync_directory
+from binlog.storage.journal_columns import ColumnScan, scan_file
 
 _CHUNK_BYTES = 1 << 20
 
 
 class _Read(NamedTuple):
-    """A file that was gone through; end, record_count: of its records.  is_ended: it says itself where they end."""
+    """A file that was gone through.  is_ended: it says itself where its records end."""
 
     file: JournalFile
-    end: int
-    record_count: int
+    columns: ColumnScan
     is_ended: bool
     problems: list[Problem]
 
@@ -56,75 +56,125 @@ class Loading:
         self._directory_fd = directory_fd
         self._options = options
         self._check = check
-        listing = _as_recognised(list_files(folder, directory_fd, options), options)
+        listing, files = self._list()
         self._problems = finish(folder, directory_fd, options.names)
         if listing.layout is JournalLayout.NATIVE:
-            listing = list_files(folder, directory_fd, options)  # a compaction may have been finished
-        layout = listing.layout or options.layout or JournalLayout.NATIVE
+            listing, files = self._list()  # a compaction may have been finished
+        layout = files[0].header.layout if files else options.layout or JournalLayout.NATIVE
         self.files = JournalFiles(folder, directory_fd, options, layout)
         self.ledger = Ledger()
         self.at = 0
         self.record_count = 0
         self._unused: list[JournalFile] = []
-        self._replay = Replay(self.ledger, listing.files, unknown=listing.short.values())
-        last = self._read(listing)
+        self._columns: list[ColumnScan] = []
+        self._used: list[_Read] = []  # files with records
+        ids = (max(file.number, file.header.file_id) for file in listing.files)
+        self.files.id_max = max((*listing.short.values(), *ids), default=0)
+        self._found = record_states(self._read(files), unknown_ids=listing.short.values())
         self._tell_short(listing.short)
-        self.record_id_max = max((self._replay.id_max, *(file.header.record_id_max for file in listing.files)))
+        self.ledger.take(files, self._columns, self._found)
+        self.record_id_max = max((self._found.id_max, *(file.header.record_id_max for file in files)))
         self.files.record_id_max = lambda: self.record_id_max
-        self._clear(listing)
-        if last is not None:
-            self._go_on_in(last)
+        self._paths = [file.path for file in files]
+        self._clear(listing.short)
+        if self._used:
+            self._go_on_in(self._used[-1])
 
     def loaded(self) -> Loaded:
         """What is there.
 
         Transactions that nobody ended are told as failed, and go on in the ledger until they are rolled back.
         """
-        replay = self._replay
-        failed = [*replay.failed.values(), *replay.left()]
-        problems = [*self._problems, *replay.problems()]
-        return Loaded(replay.records(), replay.prepared(), failed, self.record_id_max, problems)
+        found = self._found
+        prepared = [self._content(each) for each in found.transactions if each.state == RecordState.PREPARED]
+        failed = [self._content(each) for each in self._failed()]
+        problems = [*self._problems, *odd_problems(self._paths, self._columns, found)]
+        return Loaded(found.records, prepared, failed, self.record_id_max, problems)
 
     def failed_ids(self) -> list[int]:
         """Transactions for which a rollback is to be appended, so that none of their records ever counts.
 
         Not in a file that has a commit of one of them: that file may go first, and the rollback must stay.
         """
-        return [*self._replay.failed, *(each.tx_id for each in self._replay.left())]
+        return [each.tx_id for each in self._failed()]
 
-    def _read(self, listing: Listing) -> _Read | None:
-        """Go through all files; the last one with records."""
-        self.files.id_max = listing.id_max
-        last: _Read | None = None
-        for file in listing.files:
+    def _content(self, transaction: TransactionState) -> TransactionContent:
+        """What a transaction does."""
+        content = TransactionContent(transaction.tx_id, b"", [], [])
+        for place, index, said in transaction.content:
+            columns = self._columns[place]
+            kind = columns.kind[index]
+            if kind == Kind.PREPARE:
+                content = content._replace(extra=said)
+            elif kind == Kind.DELETE_TX:
+                content.deletes.append(Deleted(columns.id_of(index), said))
+            elif kind != Kind.COMMIT:
+                content.records.append(said)
+        return content
+
+    def _failed(self) -> list[TransactionState]:
+        return [each for each in self._found.transactions if each.state != RecordState.PREPARED]
+
+    def _list(self) -> tuple[Listing, list[JournalFile]]:
+        """The files, oldest first, with the layout that their records have.  Changes nothing.
+
+        Raises: CorruptError if they are not of the layout that was named, or none was and the records leave it open.
+        """
+        folder, directory_fd, options = self._folder, self._directory_fd, self._options
+        listing = Listing()
+        for name in sorted(list_names(directory_fd, folder)):
+            if (number := options.names.number(name)) is not None:
+                listing.add(folder, directory_fd, name, number, options.layout)
+        listing.finish()
+        if listing.refused:
+            raise listing.refused[0][1]
+        seen = listing.files
+        files = [JournalFile(folder, directory_fd, each.name, each.header, each.file_bytes) for each in seen]
+        if listing.layout not in (None, JournalLayout.NATIVE):
+            laid_out = (
+                LaidOut(file.path, file.header, each.number, file.read) for each, file in zip(seen, files, strict=True)
+            )
+            found = recognise(laid_out)
+            layout = found.layout_for(options.layout) or recognised_for_writing(found, files[0].path)
+            for file in files:
+                file.header = file.header._replace(layout=layout)
+        return listing, files
+
+    def _read(self, files: list[JournalFile]) -> Iterator[StatesInput]:
+        """Go through all files, for what became of their records."""
+        for file in files:
             self._check()
-            data, scan = load_file(file)
+            data = file.read()
+            columns = scan_file(data, file.header, Record)
+            self._columns.append(columns._replace(records=[]))
             is_ended = file.header.parse_end(data) is not None
             problems = list(size_problems(file.path, file.header, file.file_bytes))
-            if not is_ended and not has_begun(file.header, data, scan):
+            if is_ended or has_begun(file.header, data, columns):
+                if self._used:
+                    self._keep(self._used[-1])
+                problems += file_problems(file.path, file.header, data, columns)
+                self._used.append(_Read(file, self._columns[-1], is_ended, problems))
+            else:
                 file.damaged = bool(problems)
                 self._problems += problems
                 self._unused.append(file)
-                continue
-            self._replay.go_through(file, scan.items)
-            if last is not None:
-                self._keep(last)
-            problems += file_problems(file.path, file.header, data, scan)
-            last = _Read(file, scan.end, scan.record_count, is_ended, problems)
-        return last
+            yield StatesInput(file.header.record_id, columns, file.number)
 
-    def _tell_short(self, short: Mapping[str, int]) -> None:
+    def _tell_short(self, short: dict[str, int]) -> None:
         """Files that have not even a header.  Raises: CorruptError where a transaction would be there in part."""
-        for name, number in short.items():
+        doubt = self._found.doubt
+        for place, name in enumerate(short):
             path, text = os.path.join(self._folder, name), "it ends before its header does"
-            if self._replay.doubt is not None and self._replay.doubt[0] == number:
-                raise CorruptError(path, 0, "short", f"{text}; {self._replay.doubt[1]}")
+            if doubt is not None and doubt[0] == place:
+                tx_id = self._columns[doubt[1]].tx_id_of(doubt[2])
+                text = f"{text}; the transaction {tx_id} may have had records in it, and others of it are there"
+                raise CorruptError(path, 0, "short", text)
             self._problems.append(Problem(path, 0, "short", text))
 
     def _keep(self, read: _Read) -> None:
         """A file that the journal has gone on from."""
         read.file.damaged = read.file.damaged or bool(read.problems)
-        read.file.record_count = read.record_count
+        read.file.record_count = read.columns.record_count
         self._problems += read.problems
         self.files.data.append(read.file)
 
@@ -144,23 +194,23 @@ class Loading:
             raise
 
     def _begin_behind(self, read: _Read) -> None:
-        file = read.file
-        self._write_again(file, read.end)
+        file, end = read.file, read.columns.end
+        self._write_again(file, end)
         if not self._fits(read):
             file.close()
             self._keep(read)
             return
-        stop = read.end
+        stop = end
         if file.header.layout is JournalLayout.NATIVE:
-            stop = zeros_end(read.end, file.file_bytes)
+            stop = zeros_end(end, file.file_bytes)
         if read.problems:
             self._problems += read.problems
             stop = max(stop, self._set_tail_aside(read))
-        for at in range(read.end, stop, _CHUNK_BYTES):
+        for at in range(end, stop, _CHUNK_BYTES):
             file.write(bytes([file.header.layout.fill]) * min(_CHUNK_BYTES, stop - at), at)
         file.sync()
         self.files.current = file
-        self.at, self.record_count = read.end, read.record_count
+        self.at, self.record_count = end, read.columns.record_count
 
     def _fits(self, read: _Read) -> bool:
         """Whether others may be put behind a file's records."""
@@ -177,15 +227,15 @@ class Loading:
 
     def _set_tail_aside(self, read: _Read) -> int:
         """Keep a copy of all that lies behind the last record, for it is going to be written over; where that ends."""
-        file, start = read.file, read.end
+        file, start = read.file, read.columns.end
         rest = read_at(file.fd, file.file_bytes - start, start, file.path).rstrip(bytes([file.header.layout.fill]))
         stop = start + len(rest)
         keep_copy(self._folder, self._directory_fd, f"{file.name}.{file.header.file_id}.{start}-{stop}", rest)
         return stop
 
-    def _clear(self, listing: Listing) -> None:
+    def _clear(self, short: Iterable[str]) -> None:
         """Remove what a process left that ended while it made a file, and files that have not even a header."""
-        for name in listing.unfinished:
+        for name in filter(self._options.names.is_unfinished, list_names(self._directory_fd, self._folder)):
             remove_file(self._directory_fd, name, os.path.join(self._folder, name))
         for file in self._unused:
             if file.outlasts:
@@ -197,30 +247,8 @@ class Loading:
                 # Behind a header that has the largest id; without room for one it stays until another load.
                 with ignored_until_later():
                     self.files.recycle(file)
-        for name in listing.short:
+        for name in short:
             move_file(self._folder, self._directory_fd, name, name)
         # Also what another process did: a file that it removed, or gave a name, must not come back, or go, once files
         # are freed for which it mattered.
         sync_directory(self._directory_fd, self._folder)
-
-
-def _as_recognised(listing: Listing, options: JournalOptions) -> Listing:
-    """The files with the layout that their records have.  Changes nothing.
-
-    Raises: CorruptError if they are not of the layout that was named, or none was and the records leave it open.
-    """
-    if listing.layout in (None, JournalLayout.NATIVE):
-        return listing
-    number = options.names.number
-    found = recognise(
-        LaidOut(file.path, file.header, number(file.name) or 0, partial(read_all, file)) for file in listing.files
-    )
-    if options.layout is not None:
-        layout = options.layout
-        if (refusal := found.refusal(layout.value)) is not None:
-            raise refusal
-    else:
-        layout = recognised_for_writing(found, listing.files[0].path)
-    for file in listing.files:
-        file.header = file.header._replace(layout=layout)
-    return listing._replace(layout=layout)

@@ -11,56 +11,23 @@ goes during a listing makes the listing be done again.
 
 from __future__ import annotations
 
-import itertools
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 
-from binlog.errors import BusyError, CorruptError, GoneError, NotFoundError, VersionError
-from binlog.format.journal.file_header import (
-    FILE_START_BYTES,
-    JBM_HEADER,
-    JOURNAL_HEADER,
-    FileHeader,
-    JournalLayout,
-    is_cut_header,
-    parse_file_header,
-)
+from binlog.errors import BusyError, CorruptError, GoneError, NotFoundError
+from binlog.format.journal.file_header import JournalLayout
 from binlog.format.journal.names import ATTIC_FOLDER, COMPACTED_END, CONTROL_FILE, LOCK_FILE, NEW_END, JournalNames
 from binlog.format.problem import Problem, problem_of
 from binlog.format.values import member
-from binlog.journal.control_file import CHANGED, FileMoves, changed_file, damaged_files, parse_control
+from binlog.journal.control_file import FileMoves, obstacles, parse_control, read_control
+from binlog.journal.listing import Listing, SeenFile, opened
 from binlog.journal.recognition import LaidOut, recognise, recognised_for_reading
-from binlog.storage.failures import own_errors
-from binlog.storage.files import list_folder, open_file, open_named_directory, read_at
+from binlog.storage.files import list_folder, list_names, open_named_directory, read_at
 
 _TRIES = 64
-_CONTROL_BYTES_MAX = 64 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class SeenFile:
-    """One use of a file.
-
-    name: under which it lies; that of a compaction that was interrupted lies beside the one it is to replace.
-    number: in its name, the id of its first use.
-    start: what it begins with, by which another use is told from this one.
-    """
-
-    folder: str
-    name: str
-    number: int
-    header: FileHeader
-    file_bytes: int
-    inode: int
-    start: bytes
-
-    @property
-    def path(self) -> str:
-        """Where it lies."""
-        return os.path.join(self.folder, self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,15 +49,6 @@ class Look:
     problems: tuple[Problem, ...]
 
 
-@dataclass(slots=True)
-class _Found:
-    """What a listing comes to."""
-
-    files: list[SeenFile] = field(default_factory=list)
-    lost_ids: list[int] = field(default_factory=list)
-    problems: list[Problem] = field(default_factory=list)
-
-
 def look(path: str | os.PathLike[str], names: JournalNames, layout: JournalLayout | None = None) -> Look:
     """What lies in a folder, at one moment.
 
@@ -102,23 +60,20 @@ def look(path: str | os.PathLike[str], names: JournalNames, layout: JournalLayou
     layout = None if layout is None else member(JournalLayout, layout, "layout")
     path = os.path.abspath(path)
     with _directory(path) as directory_fd:
-        listed, found = _list_settled(path, directory_fd, names, layout)
-        if not found.files and not found.problems and LOCK_FILE not in listed:
+        listed, found, problems = _list_settled(path, directory_fd, names, layout)
+        if not found.files and not problems and LOCK_FILE not in listed:
             raise NotFoundError(f"{path} is no journal: it has no file named as {names.file(1)}")
-    _check_alike(found)
-    _recognise(path, found, layout)
+    files = _recognise(found, layout)
     unfinished = tuple(name for name in listed if names.is_unfinished(name) or name == CONTROL_FILE + NEW_END)
     attic = tuple(list_folder(os.path.join(path, ATTIC_FOLDER)))
-    return Look(
-        path, found.files[0].header.layout if found.files else None, tuple(found.files), tuple(found.lost_ids),
-        unfinished, attic, tuple(found.problems),
-    )  # fmt: skip
+    layout = files[0].header.layout if files else None
+    return Look(path, layout, files, tuple(found.lost_ids), unfinished, attic, tuple(problems))
 
 
 def read_seen(file: SeenFile) -> bytes:
     """All of a file.  Raises: GoneError where this use of it is over; AccessError."""
     try:
-        with _directory(file.folder) as directory_fd, _opened(file.folder, directory_fd, file.name) as fd:
+        with _directory(file.folder) as directory_fd, opened(directory_fd, file.name, file.path) as fd:
             data = read_at(fd, file.file_bytes, 0, file.path)
             # Once more: a next use begins with another header, and what was read after that is no longer of this one.
             start = read_at(fd, len(file.start), 0, file.path)
@@ -132,41 +87,33 @@ def read_seen(file: SeenFile) -> bytes:
 
 def _list_settled(
     path: str, directory_fd: int, names: JournalNames, layout: JournalLayout | None
-) -> tuple[list[str], _Found]:
+) -> tuple[list[str], Listing, list[Problem]]:
     """All names in the folder, and the files: of one moment."""
     told: list[Problem] = []
     for _ in range(_TRIES):
-        control = _control(path, directory_fd)
-        listed = _names(path, directory_fd)
+        control = read_control(path, directory_fd)
+        listed = sorted(list_names(directory_fd, path))
         try:
-            found = _list(path, directory_fd, names, layout, listed, control)
+            found, problems = _list(path, directory_fd, names, layout, listed, control)
         except GoneError:
             continue
         # A file that was made meanwhile may come before one that was used again meanwhile, and is among these.
-        numbers = [set(filter(names.number, each)) for each in (listed, _names(path, directory_fd))]
-        if numbers[0] != numbers[1] or _control(path, directory_fd) != control:
+        numbers = [set(filter(names.number, each)) for each in (listed, list_names(directory_fd, path))]
+        if numbers[0] != numbers[1] or read_control(path, directory_fd) != control:
             continue
-        if found.problems == told:
-            return listed, found
-        told = found.problems  # or of a header that was being written while it was read
+        if problems == told:
+            return listed, found, problems
+        told = problems  # or of a header that was being written while it was read
     raise BusyError(f"the files of {path} change faster than they can be looked at", holder=None)
 
 
-def _recognise(path: str, found: _Found, layout: JournalLayout | None) -> None:
-    """Have the files the layout that their records have.  Raises: CorruptError; GoneError."""
-    if not found.files or found.files[0].header.layout is JournalLayout.NATIVE:
-        return
+def _recognise(found: Listing, layout: JournalLayout | None) -> tuple[SeenFile, ...]:
+    """The files with the layout that their records have.  Raises: CorruptError; GoneError."""
+    if found.layout in (None, JournalLayout.NATIVE):
+        return tuple(found.files)
     told = recognise(LaidOut(file.path, file.header, file.number, partial(read_seen, file)) for file in found.files)
-    if layout is None:
-        layout = recognised_for_reading(told)
-    elif (refusal := told.refusal(layout.value)) is not None:
-        raise refusal
-    found.files[:] = [replace(file, header=file.header._replace(layout=layout)) for file in found.files]
-
-
-def _names(path: str, directory_fd: int) -> list[str]:
-    with own_errors(path, "listing the folder"):
-        return sorted(os.listdir(directory_fd))
+    layout = told.layout_for(layout) or recognised_for_reading(told)
+    return tuple(replace(file, header=file.header._replace(layout=layout)) for file in found.files)
 
 
 def _list(
@@ -176,25 +123,29 @@ def _list(
     layout: JournalLayout | None,
     listed: list[str],
     control: bytes | None,
-) -> _Found:
+) -> tuple[Listing, list[Problem]]:
     """The files with these names.  Raises: GoneError where one was removed meanwhile."""
-    found = _Found()
-    moves = _moves(path, directory_fd, names, control, found)
+    moves, problems = _moves(path, directory_fd, names, control)
     renamed = {name for name, _ in moves.renamed}
-    dead = dict(moves.dead)
     numbers = {name: number for name in (*listed, *renamed) if (number := names.number(name)) is not None}
+    found = Listing()
     for name in sorted(numbers):
         try:
-            file = _seen(path, directory_fd, _lies(directory_fd, name, renamed), numbers[name], layout, found)
+            found.add(path, directory_fd, _lies(directory_fd, name, renamed), numbers[name], layout)
         except NotFoundError as error:
             if name in listed:
                 raise GoneError(f"{os.path.join(path, name)} was removed since it was listed") from error
-            continue  # it is told that what a compaction wrote is not there
-        if file is not None and dead.get(name) != file.header.file_id:
-            found.files.append(file)
-            _check_name(file, found)
-    found.files.sort(key=lambda file: file.header.file_id)
-    return found
+            # It is told that what a compaction wrote is not there.
+    found.files[:] = [file for file in found.files if (file.name, file.header.file_id) not in moves.dead]
+    for file in found.files:
+        if file.number > file.header.file_id:  # names have the ids of first uses, and ids only grow
+            text = f"the header says that its id is {file.header.file_id}, which is before that of its first use"
+            problems.append(Problem(file.path, 0, "name", text))
+    found.finish()
+    short = "it ends before its header does"
+    problems += [Problem(os.path.join(path, name), 0, "short", short) for name in found.short]
+    problems += [problem_of(error, where) for where, error in found.refused]
+    return found, problems
 
 
 def _lies(directory_fd: int, name: str, renamed: set[str]) -> str:
@@ -209,97 +160,24 @@ def _lies(directory_fd: int, name: str, renamed: set[str]) -> str:
     return compacted
 
 
-def _seen(
-    path: str, directory_fd: int, name: str, number: int, layout: JournalLayout | None, found: _Found
-) -> SeenFile | None:
-    """The file under a name; None, and a problem, where its header is none.  Raises: NotFoundError; ValueError."""
-    with _opened(path, directory_fd, name) as fd:
-        status = os.fstat(fd)
-        start = read_at(fd, FILE_START_BYTES, 0, os.path.join(path, name))
-    full = os.path.join(path, name)
-    if is_cut_header(start):
-        found.problems.append(Problem(full, 0, "short", f"it has {len(start)} bytes, and its header more"))
-        return None
-    try:
-        header = parse_file_header(start, full, layout)
-    except (CorruptError, VersionError) as error:
-        found.problems.append(problem_of(error, full))
-        found.lost_ids.append(JOURNAL_HEADER.unpack(start.ljust(JOURNAL_HEADER.size, b"\0"))["file_id"])
-        return None
-    size = JOURNAL_HEADER.size if header.layout is JournalLayout.NATIVE else JBM_HEADER.size
-    return SeenFile(path, name, number, header, status.st_size, status.st_ino, start[:size])
-
-
-def _check_name(file: SeenFile, found: _Found) -> None:
-    """Names have the ids of first uses, and ids only grow."""
-    if file.number > file.header.file_id:
-        text = f"the header says that its id is {file.header.file_id}, which is before that of its first use"
-        found.problems.append(Problem(file.path, 0, "name", text))
-
-
-def _check_alike(found: _Found) -> None:
-    """Two layouts, or two files with an id: what is not as most are, and what comes second, is left out."""
-    layouts = [file.header.layout for file in found.files]
-    most = max(sorted(set(layouts), key=layouts.index), key=layouts.count, default=None)
-    for file in list(found.files):
-        if file.header.layout is not most:
-            text = f"the header is one of the layout {file.header.layout.value!r}, and others are of another"
-            found.problems.append(Problem(file.path, 0, "layout", text))
-            found.files.remove(file)
-    for one, other in list(itertools.pairwise(found.files)):
-        if one.header.file_id == other.header.file_id:
-            text = f"its id is {one.header.file_id}, and so is that of {one.name}"
-            found.problems.append(Problem(other.path, 0, "file_id", text))
-            found.files.remove(other)
-
-
-def _moves(path: str, directory_fd: int, names: JournalNames, control: bytes | None, found: _Found) -> FileMoves:
+def _moves(path: str, directory_fd: int, names: JournalNames, control: bytes | None) -> tuple[FileMoves, list[Problem]]:
     """What a compaction was about to do, or does; nothing where its control file is damaged, or what it wrote."""
     nothing = FileMoves((), ())
-    if control is None:
-        return nothing
     full = os.path.join(path, CONTROL_FILE)
     try:
-        moves = parse_control(control, full)
+        moves = nothing if control is None else parse_control(control, full, names)
     except CorruptError as error:
-        found.problems.append(Problem(full, error.offset, "control", error.text))
-        return nothing
-    if any(names.number(name) is None for name, _ in (*moves.renamed, *moves.dead)):
-        found.problems.append(Problem(full, 0, "control", "it names files that are none of this journal"))
-        return nothing
+        return nothing, [Problem(full, error.offset, "control", error.text)]
     try:
-        if changed := changed_file(path, directory_fd, moves):
-            found.problems.append(Problem(os.path.join(path, changed), 0, "compaction", CHANGED))
-            return nothing
-        damaged = damaged_files(path, directory_fd, moves)
+        problems = obstacles(path, directory_fd, moves)
     except CorruptError as error:
-        found.problems.append(problem_of(error, full))
-        return moves
-    found.problems += damaged
-    return nothing if damaged else moves
-
-
-def _control(path: str, directory_fd: int) -> bytes | None:
-    """The control file's bytes."""
-    try:
-        with _opened(path, directory_fd, CONTROL_FILE) as fd:
-            return read_at(fd, _CONTROL_BYTES_MAX, 0, os.path.join(path, CONTROL_FILE))
-    except NotFoundError:
-        return None
+        return moves, [problem_of(error, full)]
+    return nothing if problems else moves, problems
 
 
 @contextmanager
 def _directory(path: str) -> Iterator[int]:
     fd = open_named_directory(path)
-    try:
-        yield fd
-    finally:
-        os.close(fd)
-
-
-@contextmanager
-def _opened(folder: str, directory_fd: int, name: str) -> Iterator[int]:
-    fd = open_file(directory_fd, name, os.path.join(folder, name), writable=False)
     try:
         yield fd
     finally:

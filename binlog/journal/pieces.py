@@ -7,72 +7,48 @@ One of which a single record is left needs none.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import groupby
-from typing import NamedTuple
 
 from binlog.format.journal.block import fragments_end
-from binlog.format.journal.file_header import JournalLayout
-from binlog.format.journal.record import Kind, record_bytes
-from binlog.journal.record import Deleted, Record
-from binlog.journal.survivors import Transactions, place_of
+from binlog.format.journal.record import Kind
+from binlog.journal.survivors import Survivor
 
-_IN_TRANSACTION = {Kind.ADD: Kind.ADD_TX, Kind.UPDATE: Kind.UPDATE_TX, Kind.DELETE: Kind.DELETE_TX}
-_NONE = (0, 0)
+_PLAIN = {Kind.ADD_TX: Kind.ADD, Kind.UPDATE_TX: Kind.UPDATE, Kind.DELETE_TX: Kind.DELETE}
 
 
-class Piece(NamedTuple):
-    """A record that is to be written.
-
-    item: what it adds, updates or deletes; None for a commit.
-    counts: of a commit: in which of the files that are written how many records of the transaction lie.
-    """
-
-    kind: Kind
-    tx_id: int
-    item: Record | Deleted | None
-    counts: tuple[tuple[int, int], ...] = ()
-
-    @property
-    def bytes(self) -> int:
-        """How many bytes it has, without the heads of its fragments."""
-        body_bytes = place_of(self.item).body_bytes if isinstance(self.item, Record) else 0
-        return record_bytes(self.kind, body_bytes, len(self.counts), JournalLayout.NATIVE)
-
-
-def pieces_of(items: Iterable[Record | Deleted], transactions: Transactions) -> Iterator[Piece]:
+def pieces_of(items: Iterable[Survivor]) -> Iterator[Survivor]:
     """The records that say what the items say; those of a transaction, which its commit does together, lie together."""
-    for (number, tx_id), group in groupby(items, lambda item: transactions.get(place_of(item), _NONE)):
-        together = list(group)
-        if not number or len(together) == 1:
-            yield from (Piece(_kind(item), 0, item) for item in together)
-            continue
-        yield from (Piece(_IN_TRANSACTION[_kind(item)], tx_id, item) for item in together)
-        yield Piece(Kind.COMMIT, tx_id, None)
+    together: list[Survivor] = []
+    for item in items:
+        if item.kind in _PLAIN:
+            together.append(item)
+        elif item.kind != Kind.COMMIT:
+            yield item
+        elif len(together) == 1:
+            alone = together.pop()
+            yield alone._replace(kind=_PLAIN[alone.kind], tx_id=0)
+        elif together:
+            yield from together
+            yield item
+            together.clear()
 
 
-def divide(pieces: Iterable[Piece], first: int, file_bytes: int) -> list[list[Piece]] | None:
+def divide(pieces: Iterable[Survivor], first: int, file_bytes: int) -> list[list[Survivor]] | None:
     """As many as fit in each file, from the offset `first` on; commits with their counts.  None if one does not fit."""
-    parts: list[list[Piece]] = []
+    parts: list[list[Survivor]] = []
     at = file_bytes
     counts: dict[int, int] = {}
     for piece in pieces:
         if piece.kind == Kind.COMMIT:
             piece = piece._replace(counts=tuple(counts.items()))
             counts = {}
-        end = fragments_end(at, piece.bytes)
+        end = fragments_end(at, piece.new_bytes)
         if end > file_bytes:
             parts.append([])
-            end = fragments_end(first, piece.bytes)
+            end = fragments_end(first, piece.new_bytes)
             if end > file_bytes:
                 return None
         parts[-1].append(piece)
         at = end
-        if piece.kind in _IN_TRANSACTION.values():
+        if piece.kind in _PLAIN:
             counts[len(parts) - 1] = counts.get(len(parts) - 1, 0) + 1
     return parts
-
-
-def _kind(item: Record | Deleted) -> Kind:
-    if isinstance(item, Deleted):
-        return Kind.DELETE
-    return Kind.UPDATE if item.is_update else Kind.ADD

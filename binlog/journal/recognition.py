@@ -63,6 +63,12 @@ class Recognition(NamedTuple):
         text = f"a record of the layout {' or '.join(sorted(layouts))}, and not of {layout}; nothing was changed"
         return CorruptError(path, offset, "layout", text)
 
+    def layout_for(self, layout: JournalLayout | None) -> JournalLayout | None:
+        """The layout that was named, if any was.  Raises: CorruptError if the records are not of it."""
+        if layout is not None and (refusal := self.refusal(layout.value)) is not None:
+            raise refusal
+        return layout
+
 
 def recognise(files: Iterable[LaidOut]) -> Recognition:
     """What the records of files tell.  Raises: CorruptError if the headers are those of HornetQ 2.1."""

@@ -6,15 +6,16 @@ files or none: then what they come to is a row of adds, updates and deletes, and
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 from binlog.format.journal.record import Kind
 from binlog.journal.journal_file import JournalFile
-from binlog.storage.journal_records import Scanned
+from binlog.storage.journal_columns import ColumnScan
 
-_PLAIN = (Kind.ADD, Kind.UPDATE, Kind.DELETE)
+_OF_TRANSACTIONS = re.compile(b"[^%c%c%c]" % (Kind.ADD, Kind.UPDATE, Kind.DELETE))
 _ENDS = (Kind.COMMIT, Kind.ROLLBACK)
 
 
@@ -33,11 +34,10 @@ class TransactionSpans:
         self._going: dict[int, set[int]] = {}
         self._committed: dict[int, frozenset[int]] = {}
 
-    def go_through(self, place: int, records: Iterable[Scanned]) -> None:
+    def go_through(self, place: int, columns: ColumnScan) -> None:
         """The records of the file that is next, in its place in the row."""
-        for kind, _, _, tx_id, *_ in records:
-            if kind in _PLAIN:
-                continue
+        for found in _OF_TRANSACTIONS.finditer(columns.kind):
+            kind, tx_id = columns.kind[found.start()], columns.tx_id_of(found.start())
             if kind == Kind.ROLLBACK and tx_id not in self._going:
                 # Of a commit that lacked something: without it that would be told again.
                 self._going[tx_id] = set(self._committed.get(tx_id, ()))

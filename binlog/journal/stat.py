@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
 from dataclasses import dataclass
 
-from binlog.errors import BusyError, GoneError, NotFoundError
 from binlog.format.journal.file_header import JournalLayout
 from binlog.format.journal.names import ATTIC_FOLDER, LOCK_FILE, JournalNames
 from binlog.journal.check import find_problems
-from binlog.journal.inspection import InspectedFile, Inspection, inspect_journal
+from binlog.journal.inspection import Inspection, inspect_journal
 from binlog.journal.journal_file import JournalFile
-from binlog.journal.kept import Kept, kept_files
-from binlog.journal.ledger import Ledger, dead_files
-from binlog.journal.look import read_seen
-from binlog.journal.record_states import RecordState
-from binlog.journal.replay import Replay
+from binlog.journal.ledger import Kept, Ledger, dead_files
+from binlog.journal.record_states import RecordState, StatesInput, record_states
 from binlog.storage.files import open_named_directory
-from binlog.storage.journal_records import scan_records
 from binlog.storage.sole_owner import find_owner
-
-_TRIES = 16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,43 +88,34 @@ def stat_journal(
 ) -> JournalStat:
     """What the journal in a folder consists of.  Reads all of it, takes no lock, and writes nothing.
 
-    why: what keeps each file is found out too, which takes an object for each record.
+    why: what keeps each file is found out too, which takes an object for each record that is there.
     Raises: as `check_journal`.
     """
     path = os.path.abspath(path)
-    for _ in range(_TRIES):
-        found = inspect_journal(path, JournalNames(prefix, extension), layout)
-        try:
-            kept = _kept(found.files) if why else {}
-        except GoneError:
-            continue
-        return _stat(path, found, kept)
-    raise BusyError(f"the files of {path} are used again faster than they can be read", holder=None)
-
-
-def _stat(path: str, found: Inspection, kept: dict[str, Kept]) -> JournalStat:
+    found = inspect_journal(path, JournalNames(prefix, extension), layout)
+    kept = _kept(found) if why else {}
     directory_fd = open_named_directory(path)
     try:
         owned, owner = find_owner(path, directory_fd, LOCK_FILE)
     finally:
         os.close(directory_fd)
-    states = found.states
-    each = zip(found.files, states.states, states.live_bytes, strict=True)
+    going = [each.state for each in found.states.transactions]
     return JournalStat(
         path=path,
         layout=found.look.layout,
         owned=owned,
         owner=owner,
-        files=tuple(_file(file, kinds, size, kept.get(file.seen.name)) for file, kinds, size in each),
-        prepared_count=_transactions(found, RecordState.PREPARED),
-        open_count=_transactions(found, RecordState.OPEN),
+        files=tuple(_file(found, place, kept.get(file.seen.name)) for place, file in enumerate(found.files)),
+        prepared_count=going.count(RecordState.PREPARED),
+        open_count=going.count(RecordState.OPEN),
         attic=tuple((name, _bytes(os.path.join(path, ATTIC_FOLDER, name))[0]) for name in found.look.attic),
         unfinished=found.look.unfinished,
         problem_count=len(find_problems(found)),
     )
 
 
-def _file(file: InspectedFile, states: bytes, live_bytes: int, kept: Kept | None) -> JournalFileStat:
+def _file(found: Inspection, place: int, kept: Kept | None) -> JournalFileStat:
+    file = found.files[place]
     seen = file.seen
     return JournalFileStat(
         path=seen.path,
@@ -142,8 +125,8 @@ def _file(file: InspectedFile, states: bytes, live_bytes: int, kept: Kept | None
         disk_bytes=_bytes(seen.path)[1],
         is_used=file.is_used,
         record_count=file.columns.record_count,
-        live_count=states.count(RecordState.LIVE) + states.count(RecordState.UPDATED),
-        live_bytes=live_bytes,
+        live_count=found.states.live_count(place),
+        live_bytes=found.states.live_bytes[place],
         kept=kept,
     )
 
@@ -157,27 +140,14 @@ def _bytes(path: str) -> tuple[int, int]:
     return status.st_size, status.st_blocks * 512
 
 
-def _transactions(found: Inspection, state: RecordState) -> int:
-    """How many transactions have records in a state."""
-    ids: set[int] = set()
-    for file, states in zip(found.files, found.states.states, strict=True):
-        if states.count(state):
-            numbers = memoryview(file.columns.tx_id).cast("q")
-            ids.update(tx_id for tx_id, each in zip(numbers, states, strict=True) if each == state)
-    return len(ids)
-
-
-def _kept(files: Iterable[InspectedFile]) -> dict[str, Kept]:
+def _kept(inspected: Inspection) -> dict[str, Kept]:
     """What keeps each file, by its name, as the journal itself counts it."""
-    used = [file.seen for file in files if file.is_used]
-    found = [JournalFile(seen.folder, -1, seen.name, seen.header, seen.file_bytes) for seen in used]
+    used = [file for file in inspected.files if file.is_used]
+    columns = [file.columns for file in used]
+    files = [JournalFile(each.folder, -1, each.name, each.header, each.file_bytes) for each in (f.seen for f in used)]
+    ids, numbers = [file.header.record_id for file in files], [file.number for file in files]
+    found = record_states(map(StatesInput, ids, columns, numbers))
     ledger = Ledger()
-    replay = Replay(ledger, found)
-    for seen, file in zip(used, found, strict=True):
-        try:
-            replay.go_through(file, scan_records(read_seen(seen), seen.header).records)
-        except NotFoundError as error:
-            raise GoneError(f"{seen.path} is gone") from error
-    last = found[-1] if found else None
-    dead = set(dead_files(found[:-1], last))
-    return {kept.name: kept for kept in kept_files([file for file in found[:-1] if file not in dead], ledger)}
+    ledger.take(files, columns, found)
+    dead = set(dead_files(files[:-1], files[-1] if files else None))
+    return {kept.name: kept for kept in ledger.kept_files([file for file in files[:-1] if file not in dead])}

@@ -15,7 +15,7 @@ from binlog.format.journal.names import JournalNames
 from binlog.format.problem import Problem
 from binlog.journal.check import find_problems
 from binlog.journal.inspection import InspectedFile, inspect_journal
-from binlog.journal.record_states import FileColumns
+from binlog.storage.journal_columns import ColumnScan
 
 _DEFLATE_LEVEL = 1
 
@@ -45,7 +45,7 @@ class FilePart:
 class FileSurvey:
     """What lies in a file, for who wants to know whether to read it."""
 
-    def __init__(self, part: FilePart, columns: FileColumns, states: bytes) -> None:
+    def __init__(self, part: FilePart, columns: ColumnScan, states: bytes) -> None:
         self.part = part
         self._columns = columns
         self._states = states

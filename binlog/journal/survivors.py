@@ -1,122 +1,111 @@
-"""What is alive in files of a journal that are to be written anew, and whether they are what the journal counts.
+"""What is alive in files of a journal that are to be written again, and whether they are what the journal counts.
 
 Bodies are not held: each is read, and its check compared, when it is written.
 """
 
 from __future__ import annotations
 
-import itertools
 import os
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import NamedTuple, Self, cast
+from typing import NamedTuple, Self
 
 from binlog.errors import CorruptError
 from binlog.format.journal.file_header import JournalLayout
-from binlog.format.journal.record import CHECK_BYTES
+from binlog.format.journal.record import CHECK_BYTES, Kind, record_bytes
 from binlog.format.problem import Problem
 from binlog.journal.damage import file_problems
 from binlog.journal.journal_file import JournalFile
-from binlog.journal.ledger import Ledger
-from binlog.journal.listing import read_file
-from binlog.journal.record import Deleted, Record
-from binlog.journal.replay import Replay
+from binlog.journal.record_states import StatesInput, record_states
 from binlog.journal.runs import TransactionSpan, TransactionSpans
 from binlog.storage.files import open_file, read_at
-from binlog.storage.journal_records import Scanned, join_fragments
+from binlog.storage.journal_columns import ColumnScan, scan_file
+from binlog.storage.journal_records import join_fragments
 
 _OPEN_MAX = 8
+DELETES = (Kind.DELETE, Kind.DELETE_TX)
 
 
-class Place(NamedTuple):
-    """Where a record lies; goes through a replay in place of its body."""
+class Survivor(NamedTuple):
+    """A record that counts, and where it lies: an add, an update, a delete, or the commit of those before it.
 
+    body_bytes: none of a delete: a transaction's may have a body, which only a load tells that finds it prepared.
+    counts: of a commit that is to be written: in which of the new files how many records of the transaction lie.
+    """
+
+    kind: Kind
+    tx_id: int
+    record_id: int
+    user_type: int
     file: JournalFile
     at: int
     record_bytes: int
     body_bytes: int
+    counts: tuple[tuple[int, int], ...] = ()
 
-
-class Count(NamedTuple):
-    """What should be alive in a file: how many records, and how many bytes they take in it."""
-
-    records: int
-    bytes: int
-
-
-# Which one of them, counted from 1, and its id.
-Transactions = dict[Place, tuple[int, int]]
+    @property
+    def new_bytes(self) -> int:
+        """How many bytes it has where it is written again, without the heads of its fragments."""
+        return record_bytes(self.kind, self.body_bytes, len(self.counts), JournalLayout.NATIVE)
 
 
 class Survivors(NamedTuple):
-    """What is alive, records and deletes, by files, in the order in which it came to be; with places for bodies.
+    """What counts, in the order in which it came to be.
 
-    transactions: of what was committed, by where its records lie.
     unlike: files in which another number of records is alive than the journal counts.  spans: of all transactions.
     problems: what is damaged, also told by `damaged` of the files.
     """
 
-    items: dict[JournalFile, list[tuple[int, Record | Deleted]]]
-    transactions: Transactions
+    items: list[Survivor]
     unlike: set[JournalFile]
     spans: list[TransactionSpan]
     problems: list[Problem]
 
-    def of_run(self, run: Sequence[JournalFile]) -> list[Record | Deleted]:
+    def of_run(self, run: Sequence[JournalFile]) -> list[Survivor]:
         """Those of a run; the deletes only where files before the run have what they delete."""
         there = set(run)
-        ends_others = any(other not in there for file in run for other in file.negated)
-        numbered = sorted((each for file in run for each in self.items.get(file, ())), key=lambda each: each[0])
-        return [item for _, item in numbered if ends_others or not isinstance(item, Deleted)]
+        ends_others = any(not file.outlasts <= there for file in run)
+        return [each for each in self.items if each.file in there and (ends_others or each.kind not in DELETES)]
 
 
-def find_survivors(files: Sequence[JournalFile], counts: Mapping[JournalFile, Count]) -> Survivors:
+def find_survivors(files: Sequence[JournalFile], counts: Mapping[JournalFile, tuple[int, int]]) -> Survivors:
     """Go through the files, which are all that have records but the last one, oldest first.
 
-    counts: what the journal counts in each.  Raises: NotFoundError; AccessError.
+    counts: how many records the journal counts in each, and how many bytes these take in it.
+    Raises: NotFoundError; AccessError.
     """
-    uncounted = [file.uncounted() for file in files]  # the journal's own are counted already
-    transactions: Transactions = {}
-    numbers = itertools.count(1)
-
-    def note(tx_id: int, content: Sequence[Record | Deleted]) -> None:
-        transactions.update(dict.fromkeys(map(place_of, content), (next(numbers), tx_id)))
-
-    replay = Replay(Ledger(), uncounted, keeps_deletes=True, tell_committed=note)
+    all_columns: list[ColumnScan] = []
     spans = TransactionSpans()
     problems: list[Problem] = []
     for number, file in enumerate(files):
-        _, data, scan = read_file(file)
-        found = list(file_problems(file.path, file.header, data, scan))
-        if scan.record_count != file.record_count and not found:
-            text = f"{file.record_count} records were written, and {scan.record_count} are there"
-            found.append(Problem(file.path, scan.end, "count", text))
+        data = file.read()
+        columns = scan_file(data, file.header)
+        found = list(file_problems(file.path, file.header, data, columns))
+        if columns.record_count != file.record_count and not found:
+            text = f"{file.record_count} records were written, and {columns.record_count} are there"
+            found.append(Problem(file.path, columns.end, "count", text))
         if found and not file.damaged:
             file.damaged = True
             problems += found
-        spans.go_through(number, scan.records)
-        replay.go_through(uncounted[number], [_with_place(each, file) for each in scan.records])
-    items: dict[JournalFile, list[tuple[int, Record | Deleted]]] = {}
-    for place, item in enumerate(replay.items()):
-        items.setdefault(place_of(item).file, []).append((place, item))
-    unlike = {file for file in files if _count(items.get(file, ())) != counts[file]}
-    return Survivors(items, transactions, unlike, spans.all(), problems)
+        spans.go_through(number, columns)
+        all_columns.append(columns)
+    ids = [file.header.record_id for file in files]
+    states = record_states(map(StatesInput, ids, all_columns))
+    unlike = {
+        file for place, file in enumerate(files) if counts[file] != (states.live_count(place), states.live_bytes[place])
+    }
+    return Survivors(list(_survivors(files, all_columns, states.order)), unlike, spans.all(), problems)
 
 
-def _with_place(scanned: Scanned, file: JournalFile) -> Scanned:
-    _, at, end, _, _, _, body, _ = scanned
-    return (*scanned[:6], Place(file, at, end - at, len(body)), scanned[7])  # type: ignore[return-value]
-
-
-def _count(items: Sequence[tuple[int, Record | Deleted]]) -> Count:
-    sizes = Counter(place_of(item).record_bytes for _, item in items if isinstance(item, Record))
-    return Count(sizes.total(), sum(size * count for size, count in sizes.items()))
-
-
-def place_of(item: Record | Deleted) -> Place:
-    """Where it lies."""
-    return cast("Place", item.body)
+def _survivors(files: Sequence[JournalFile], all_columns: Sequence[ColumnScan], order: bytes) -> Iterator[Survivor]:
+    numbers = memoryview(order).cast("I")
+    for place, index in zip(numbers[::2], numbers[1::2], strict=True):
+        columns = all_columns[place]
+        kind = Kind(columns.kind[index])
+        yield Survivor(
+            kind, columns.tx_id_of(index), columns.id_of(index), columns.user_type[index], files[place],
+            columns.offset_of(index), columns.bytes_of(index), 0 if kind in DELETES else columns.body_bytes_of(index),
+        )  # fmt: skip
 
 
 class BodyReader:
@@ -133,7 +122,7 @@ class BodyReader:
     ) -> None:
         self._close()
 
-    def read(self, place: Place) -> bytes:
+    def read(self, place: Survivor) -> bytes:
         """The body.  Raises: CorruptError where its record is not what was written; NotFoundError; AccessError."""
         file = place.file
         fd = self._fds.get(file)

@@ -1,32 +1,32 @@
-"""Records of a journal's file as columns, without a Python object for any of them, by the compiled functions."""
+"""Records of a journal's file as columns, by the compiled functions; with a Python object for each, if asked for."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from binlog.format.journal.file_header import FileHeader, JournalLayout
-from binlog.storage.journal_records import to_scan
 from binlog.storage.native import gather_bodies, scan_journal_columns
 
-__all__ = ["ColumnScan", "gather_bodies", "scan_columns"]
+__all__ = ["COLUMNS", "ColumnScan", "gather_bodies", "scan_columns", "scan_file"]
 
 _RECORDS_AT_ONCE = 1 << 16
 
 
-@dataclass(frozen=True, slots=True)
-class ColumnScan:
+class ColumnScan(NamedTuple):
     """Some records of a file, in the order in which they lie, a value of each column for each; and what lies between.
 
     offset, record_bytes, tx_id, record_id, body_offset: int64.  body_bytes, counts_bytes: int32.  kind, user_type: a
     byte.
-    data: where the bodies are.  The counts of a COMMIT or PREPARE follow its body.
-    end: where the last one ends.  gaps, doubts: as Scan has them, met on the way to the last one, or behind it where
-    these are the last of the file.
+    data: where the bodies are.  counts: of each COMMIT and PREPARE, as they lie there, behind its body.
+    end: where the last one ends.  gaps: what is no record before that, as pairs of offsets.
+    doubts: in JBoss Messaging's layouts where something begins as a record of this use of the file, and goes on as
+    none; a thousand at most.  Both were met on the way to the last record, or after it if it is the last of the file.
+    records: what each of them is for a load, if that was asked for.
     """
 
     data: bytes | bytearray
-    count: int
+    record_count: int
     offset: bytes
     record_bytes: bytes
     tx_id: bytes
@@ -36,20 +36,62 @@ class ColumnScan:
     counts_bytes: bytes
     kind: bytes
     user_type: bytes
+    counts: list[bytes]
     end: int
     gaps: list[tuple[int, int]]
     doubts: list[int]
+    records: list[Any]
+
+    def offset_of(self, index: int) -> int:
+        """Where one of them lies."""
+        return _number(self.offset, index)
+
+    def bytes_of(self, index: int) -> int:
+        """How many bytes one of them takes."""
+        return _number(self.record_bytes, index)
+
+    def body_bytes_of(self, index: int) -> int:
+        """How many bytes of the user's one of them has."""
+        return int(memoryview(self.body_bytes).cast("i")[index])
+
+    def id_of(self, index: int) -> int:
+        """The record that one of them adds, updates or deletes."""
+        return _number(self.record_id, index)
+
+    def tx_id_of(self, index: int) -> int:
+        """The transaction that one of them is of."""
+        return _number(self.tx_id, index)
 
 
-def scan_columns(data: bytes, header: FileHeader, *, count_max: int = _RECORDS_AT_ONCE) -> Iterator[ColumnScan]:
-    """All records of a file that begins with `data`, up to so many at a time; the last ones may be none."""
-    data_to_scan = to_scan(data, header)
+COLUMNS = ColumnScan._fields[2:11]
+
+
+def scan_file(data: bytes, header: FileHeader, record_type: type[Any] | None = None) -> ColumnScan:
+    """All records of a file which has just `data`, as `scan_columns` gives them, but for where their bodies are."""
+    found = next(scan_columns(data, header, count_max=len(data), record_type=record_type))
+    return found._replace(data=b"", body_offset=b"", counts_bytes=b"")
+
+
+def scan_columns(
+    data: bytes, header: FileHeader, *, count_max: int = _RECORDS_AT_ONCE, record_type: type[Any] | None = None
+) -> Iterator[ColumnScan]:
+    """All records of a file that begins with `data`, up to so many at a time; the last ones may be none.
+
+    record_type: a named tuple of id, user's type, body and whether it is an update, which each ADD and UPDATE becomes;
+    a DELETE_TX or PREPARE becomes its body, and the others None.
+    """
+    # In our layout a record's fragments are moved together in what is scanned.
+    data_to_scan = bytearray(data) if header.layout is JournalLayout.NATIVE else data
     old = header.layout is JournalLayout.JBM_2008_07
     end = header.layout.header_bytes
     while True:
-        count, columns, end, gaps, doubts = scan_journal_columns(
-            data_to_scan, end, header.record_id, header.salt, old, count_max
+        count, columns, counts, end, gaps, doubts, records = scan_journal_columns(
+            data_to_scan, end, header.record_id, header.salt, old, count_max, record_type
         )
-        yield ColumnScan(data_to_scan, count, *columns, end, gaps, doubts)
+        yield ColumnScan(data_to_scan, count, *columns, counts, end, gaps, doubts, records)
         if count < count_max:
             return
+
+
+def _number(column: bytes, index: int) -> int:
+    return int(memoryview(column).cast("q")[index])

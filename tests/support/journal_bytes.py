@@ -1,24 +1,111 @@
-"""Files of a journal as bytes, and where those who read these find records."""
+"""Files of a journal as bytes, and the records in them: as the product finds them, and in the plainest way."""
 
 from __future__ import annotations
 
-from binlog.format.journal.block import fragment_place
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from binlog.errors import CorruptError
+from binlog.format.journal.block import BLOCK_BYTES, HEAD_BYTES, fragment_at, fragment_place
 from binlog.format.journal.file_header import FileHeader, JournalLayout
-from binlog.format.journal.record import JournalRecord, Kind, pack_record
-from binlog.journal.record import Record
-from binlog.storage.journal_columns import scan_columns
-from binlog.storage.journal_records import load_records, scan_records
+from binlog.format.journal.record import JournalRecord, Kind, pack_counts, pack_record, parse_record
+from binlog.storage.journal_columns import ColumnScan, scan_columns
+
+_KINDS = set(Kind)
+_RECORD_BYTES_MIN = 17  # of JBoss Messaging's
+
+Scanned = tuple[int, int, int, int, int, int, bytes, bytes]
+"""A record: kind, offset, end, transaction, id, user's type, body, and the counts as they lie there."""
+
+
+class Scan(NamedTuple):
+    """What a file holds; end, gaps and doubts as ColumnScan has them."""
+
+    records: list[Scanned]
+    end: int
+    gaps: list[tuple[int, int]]
+    doubts: list[int]
+
+    @property
+    def record_count(self) -> int:
+        return len(self.records)
+
+
+def scan_records(data: bytes, header: FileHeader, *, count_max: int = 1 << 16) -> Scan:
+    """All records of a file which has just `data`, as the product finds them."""
+    scans = list(scan_columns(data, header, count_max=count_max))
+    assert all(scan.record_count == count_max for scan in scans[:-1])
+    assert scans[-1].record_count < count_max
+    gaps, doubts = [gap for scan in scans for gap in scan.gaps], [at for scan in scans for at in scan.doubts]
+    return Scan([row for scan in scans for row in _rows(scan)], scans[-1].end, gaps, doubts)
+
+
+def _rows(scan: ColumnScan) -> list[Scanned]:
+    columns = [
+        memoryview(column).cast(width)
+        for column, width in (
+            (scan.kind, "B"), (scan.offset, "q"), (scan.record_bytes, "q"), (scan.tx_id, "q"), (scan.record_id, "q"),
+            (scan.user_type, "B"), (scan.body_offset, "q"), (scan.body_bytes, "i"), (scan.counts_bytes, "i"),
+        )
+    ]  # fmt: skip
+    assert [len(column) for column in columns] == [scan.record_count] * len(columns)
+    found: list[Scanned] = []
+    for kind, offset, size, tx_id, record_id, user_type, body_at, body_bytes, counts_bytes in zip(
+        *columns, strict=True
+    ):
+        stop = body_at + body_bytes
+        body, counts = bytes(scan.data[body_at:stop]), bytes(scan.data[stop : stop + counts_bytes])
+        found.append((kind, offset, offset + size, tx_id, record_id, user_type, body, counts))
+    assert scan.counts == [each[7] for each in found if each[0] in (Kind.PREPARE, Kind.COMMIT)]
+    return found
+
+
+def plain_scan(data: bytes, header: FileHeader) -> Scan:
+    """The same, one record after the other, each parsed by itself."""
+    end = header.layout.header_bytes
+    found = Scan([], end, [], [])
+    for at, record, stop in plain_records(data, header):
+        if record is None:
+            found.doubts.append(at)
+            continue
+        if at != end:
+            found.gaps.append((end, at))
+        found.records.append((record.kind, at, stop, *record[1:5], pack_counts(record.counts)))
+        end = stop
+    return found._replace(end=end)
+
+
+def plain_records(data: bytes, header: FileHeader) -> Iterator[tuple[int, JournalRecord | None, int]]:
+    """The records of a file, and where they lie; None where something begins as one in JBoss Messaging's layouts.
+
+    In our layout what is no record is gone over by fragments, or to the next block; in others by bytes.
+    """
+    native = header.layout is JournalLayout.NATIVE
+    at = fragment_place(header.layout.header_bytes) if native else header.layout.header_bytes
+    while at < len(data):
+        try:
+            record, stop = parse_record(data, at, header, "a file")
+        except CorruptError:
+            if not native:
+                is_use = data[at] in _KINDS and data[at + 1 : at + 5] == header.record_id.to_bytes(4)
+                if is_use and len(data) - at >= _RECORD_BYTES_MIN:
+                    yield at, None, at
+                at += 1
+            elif (head := fragment_at(data, at, header.salt)) is None:
+                at += BLOCK_BYTES - at % BLOCK_BYTES
+            else:
+                at = fragment_place(at + HEAD_BYTES + head["data_bytes"])
+            continue
+        yield at, record, stop
+        at = fragment_place(stop) if native else stop
 
 
 def found_places(data: bytes, header: FileHeader) -> list[int]:
     """Where all who go through the records of a file find them."""
-    places = [each[1] for each in scan_records(data, header).records]
-    loaded = load_records(data, header, Record, 1)
-    assert loaded.record_count == len(places)
-    for data_there, count_max in [(data, 2), (data, 1 << 16), (data[: loaded.end], 3)]:
-        scans = list(scan_columns(data_there, header, count_max=count_max))
-        assert [at for scan in scans for at in memoryview(scan.offset).cast("q")] == places
-    return places
+    scan = scan_records(data, header)
+    for data_there, count_max in [(data, 2), (data, 5), (data[: scan.end], 3)]:
+        assert scan_records(data_there, header, count_max=count_max).records == scan.records
+    return [each[1] for each in scan.records]
 
 
 def file_of(header: FileHeader, records: list[JournalRecord]) -> tuple[bytearray, list[tuple[int, int]]]:

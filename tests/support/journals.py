@@ -13,7 +13,7 @@ from binlog.format.journal.record import JournalRecord, pack_record
 from binlog.journal.journal import Journal
 from binlog.journal.options import JournalOptions
 from binlog.journal.record import Loaded
-from binlog.storage.journal_records import Scanned, scan_records
+from tests.support.journal_bytes import Scanned, scan_records
 
 FILE_BYTES = 2048
 SMALL = JournalOptions(file_bytes=FILE_BYTES, compact_files_min=0)

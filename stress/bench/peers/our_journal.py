@@ -9,8 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from binlog.journal.journal import Journal
-from binlog.journal.listing import list_files, read_file
+from binlog.journal.look import look, read_seen
 from binlog.journal.options import JournalOptions, Sync
+from binlog.storage.journal_columns import scan_file
 from stress.bench.contestant import BODY_BYTES
 from stress.bench.loops import append_loop, in_threads, pass_loop
 from stress.bench.measuring import Prepare, Prepared
@@ -73,15 +74,11 @@ def loading(records: int) -> Prepare:
 
 
 def scanning(records: int) -> Prepare:
-    """The same, gone through as a check does, which makes no object of a plain record."""
+    """The same, gone through as a check does, which makes no object of a record."""
 
     def scan(path: Path) -> None:
-        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            listing = list_files(str(path), fd, _OPTIONS)
-            assert sum(read_file(file, transactions_only=True).scan.record_count for file in listing.files) == records
-        finally:
-            os.close(fd)
+        files = look(path, _OPTIONS.names).files
+        assert sum(scan_file(read_seen(file), file.header).record_count for file in files) == records
 
     return _reading(records, scan)
 

@@ -15,8 +15,7 @@ from binlog.format.journal.file_header import FileHeader, JournalLayout
 from binlog.format.journal.record import JournalRecord, Kind, pack_record
 from binlog.journal.check import check_journal
 from binlog.journal.record_reader import read_records
-from binlog.storage.journal_records import Scanned, scan_records
-from tests.support.journal_bytes import file_of_adds, found_places
+from tests.support.journal_bytes import Scanned, file_of_adds, found_places, scan_records
 from tests.support.journals import SMALL, files, flip, ids, journal, records_in, reload
 
 _HEADER = FileHeader(JournalLayout.NATIVE, 7, b"saltsalt")

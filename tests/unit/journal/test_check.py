@@ -223,7 +223,7 @@ def test_what_a_gone_file_explains_is_not_told(tmp_path: Path) -> None:
     write_journal(tmp_path, [_ADD, update, *deletes, commit(7, (1, 3)), JournalRecord(Kind.ROLLBACK, 8)], first=2)
     assert rules(tmp_path) == []
     write_file(tmp_path, _SALTED, [])
-    assert rules(tmp_path) == ["transaction", "delete"]  # the file is there, and has not what is told of it
+    assert rules(tmp_path) == ["delete", "transaction"]  # the file is there, and has not what is told of it
 
 
 def test_what_a_file_that_is_used_again_explains_is_not_told(tmp_path: Path) -> None:

@@ -111,12 +111,12 @@ def _add_and_delete(opened: Journal, turn: int) -> None:
             opened.append_delete(number, sync=Sync.LATER)
 
 
-def _counted(all_: Iterable[JournalFile]) -> dict[str, tuple[object, ...]]:
+def _counted(all_: Iterable[JournalFile]) -> dict[str, tuple[int, int, set[str]]]:
     """What keeps each file that has anything."""
     return {
-        file.name: (file.alive, file.alive_bytes, {other.name: count for other, count in file.negated.items() if count})
+        file.name: (file.alive, file.alive_bytes, {other.name for other in file.outlasts})
         for file in all_
-        if file.alive or any(file.negated.values())
+        if file.alive or file.outlasts
     }
 
 
@@ -134,7 +134,12 @@ def test_what_it_wrote_counts_as_it_does_for_a_load(tmp_path: Path) -> None:
             with journal(after, options) as (loaded, _):
                 found = _counted(loaded._files)
             shutil.rmtree(after)
-            assert found == counted
+            for name, (alive, alive_bytes, others) in counted.items():
+                expected = found.get(name, (0, 0, set()))
+                # A compaction does not look which of the deletes that it keeps are of records in files before.
+                assert ((alive, alive_bytes), others >= expected[2]) == (expected[:2], True)
+            assert found.keys() <= counted.keys()
+            assert any(each[2] for each in found.values())
 
 
 def test_deletes_stay_where_files_before_are_not_compacted(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from binlog.journal.journal import Journal
 from binlog.journal.options import JournalOptions, Sync
 from binlog.journal.runs import find_runs
 from binlog.journal.survivors import find_survivors
-from binlog.storage.journal_records import Scanned, scan_records
+from tests.support.journal_bytes import Scanned, scan_records
 from tests.support.journals import SMALL, files, flip, header_of, ids, journal, reload
 
 LAYOUTS = [JournalLayout.NATIVE, JournalLayout.JBM]

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from binlog.errors import StateError
-from binlog.journal import life, loading
+from binlog.journal import life
 from binlog.journal.journal import Journal
 from binlog.journal.journal_file import JournalFile
 from binlog.journal.life import JournalLife
@@ -125,9 +125,9 @@ def test_a_load_that_is_interrupted_reads_no_further(folder: Path, monkeypatch: 
     """Who has pressed Ctrl-C does not wait until all of a large journal is read."""
     read: list[JournalFile] = []
     over = threading.Event()
-    plain, plain_wait = loading.load_file, KeptOrUndone.wait_until_undone
+    plain, plain_wait = JournalFile.read, KeptOrUndone.wait_until_undone
 
-    def load_file(file: JournalFile) -> object:
+    def read_file(file: JournalFile) -> bytes:
         read.append(file)
         if len(read) == 2:
             strike(signal.SIGUSR1)
@@ -140,7 +140,7 @@ def test_a_load_that_is_interrupted_reads_no_further(folder: Path, monkeypatch: 
 
     opened = _started(folder)
     with monkeypatch.context() as patch:
-        patch.setattr(loading, "load_file", load_file)
+        patch.setattr(JournalFile, "read", read_file)
         patch.setattr(KeptOrUndone, "wait_until_undone", wait)
         with pytest.raises(KeyboardInterrupt):
             opened.load()

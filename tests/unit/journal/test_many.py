@@ -7,13 +7,8 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
 from binlog.journal.journal import Journal
-from binlog.journal.journal_file import JournalFile
-from binlog.journal.ledger import Ledger
 from binlog.journal.options import Sync
-from binlog.journal.record import Record
 from binlog.storage.collector import collector_paused
 from tests.support.journals import SMALL, ids, journal, reload
 
@@ -34,42 +29,6 @@ def test_a_place_is_a_number_until_there_are_updates_and_then_a_list_that_grows_
     with journal(tmp_path, LARGE) as (opened, _):
         opened.append_delete(1)
     assert ids(reload(tmp_path, LARGE)) == [2]
-
-
-def test_adds_are_taken_into_the_ledger_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with journal(tmp_path, LARGE) as (opened, _):
-        for number in range(1000):
-            opened.append_add(number, 1, b"%d" % number, sync=Sync.LATER)
-    calls: list[int] = []
-    plain = Ledger.add
-
-    def counted(self: Ledger, record_id: int, file: JournalFile, record_bytes: int) -> None:
-        calls.append(record_id)
-        plain(self, record_id, file, record_bytes)
-
-    monkeypatch.setattr(Ledger, "add", counted)
-    loaded = reload(tmp_path, LARGE)
-    assert loaded.records == [Record(number, 1, b"%d" % number) for number in range(1000)]
-    assert not calls
-    assert not any(gc.is_tracked(record) for record in loaded.records)
-
-
-def test_many_deletes_leave_what_is_there_in_its_order(tmp_path: Path) -> None:
-    """More than are kept in mind before what they delete is thrown away."""
-    with journal(tmp_path, LARGE) as (opened, _):
-        for number in range(4000):
-            opened.append_add(number, 1, b"", sync=Sync.LATER)
-            if number % 7:
-                opened.append_delete(number, sync=Sync.LATER)
-            if number % 3 == 0 and number:
-                opened.try_append_delete(number - 7, sync=Sync.LATER)
-                opened.try_append_add(number - 7, 2, b"again", sync=Sync.LATER)
-        opened.append_add(5000, 1, b"")
-        expected = list(opened._ledger.records)
-    loaded = reload(tmp_path, LARGE)
-    assert ids(loaded) == expected
-    assert len(expected) > 1000
-    assert not loaded.problems
 
 
 def test_an_id_that_is_added_twice_is_there_twice(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from binlog.format.journal.record import JournalRecord, Kind, pack_record
 from binlog.journal.check import check_journal
 from binlog.journal.journal import Journal
 from binlog.journal.options import JournalOptions
-from binlog.storage.journal_records import scan_records
+from tests.support.journal_bytes import scan_records
 from tests.support.journals import (
     FILE_BYTES,
     SMALL,

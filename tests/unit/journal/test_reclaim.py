@@ -30,13 +30,16 @@ ONE = bytes(1500)
 
 
 def _files(*counts: tuple[int, dict[int, int]]) -> list[JournalFile]:
-    """Files with so many records, and how many of which files each ended."""
+    """Files that had so many records, and how many of which files each ended."""
     made = [
         JournalFile("x", -1, f"f{number}", FileHeader(JournalLayout.JBM, number), 1024) for number in range(len(counts))
     ]
-    for file, (alive, negated) in zip(made, counts, strict=True):
+    for file, (alive, _) in zip(made, counts, strict=True):
         file.alive = alive
-        file.negated = {made[number]: count for number, count in negated.items()}
+    for file, (_, ended) in zip(made, counts, strict=True):
+        for number, count in ended.items():
+            for _ in range(count):
+                file.end(made[number])
     return made
 
 
@@ -45,14 +48,13 @@ def _files(*counts: tuple[int, dict[int, int]]) -> list[JournalFile]:
     [
         ([(10, {0: 10})], [0]),
         ([(10, {0: 7})], []),
-        ([(0, {0: 10})], [0]),
         ([(10, {}), (10, {0: 10, 1: 0})], [0]),
         ([(10, {}), (10, {1: 10})], [1]),
         ([(10, {}), (10, {0: 5, 1: 10})], []),
         ([(10, {0: 5}), (10, {0: 5, 1: 10})], [0, 1]),
         ([(1, {}), (0, {0: 1}), (1, {})], [0, 1]),
         ([(2, {}), (1, {0: 1}), (1, {1: 1})], []),
-        ([(10, {0: 10}), (10, {0: 10, 1: 7}), (10, {1: 3, 2: 10})], [0, 1, 2]),
+        ([(10, {0: 9}), (10, {0: 1, 1: 7}), (10, {1: 3, 2: 10})], [0, 1, 2]),
         ([(10, {0: 1}), (10, {0: 1, 1: 7}), (10, {1: 3, 2: 10})], []),
     ],
 )
@@ -62,19 +64,18 @@ def test_the_counts_of_others_come_to_the_same(counts: list[tuple[int, dict[int,
     assert dead_files(made, None) == [made[number] for number in dead]
 
 
-def test_whatever_the_counts_what_ended_records_stays_as_long_as_these() -> None:
-    for numbers in itertools.product((0, 1, 2), repeat=9):
-        alive, ends = numbers[:3], numbers[3:]
-        pairs = [(0, 0), (1, 0), (1, 1), (2, 0), (2, 1), (2, 2)]
-        negated: list[dict[int, int]] = [{}, {}, {}]
-        for (who, whose), count in zip(pairs, ends, strict=True):
-            if count:
-                negated[who][whose] = count
-        made = _files(*zip(alive, negated, strict=True))
+def test_what_ended_records_stays_as_long_as_these() -> None:
+    pairs = list(itertools.permutations(range(3), 2))
+    for numbers in itertools.product((0, 1), repeat=3 + len(pairs)):
+        made = _files(*((alive, {}) for alive in numbers[:3]))
+        for (who, whose), ends in zip(pairs, numbers[3:], strict=True):
+            if ends:
+                made[who].outlasts.add(made[whose])
         dead = dead_files(made, None)
-        for file in dead:
-            assert all(other in dead for other in file.negated if other is not file)
-            assert sum(each.negated.get(file, 0) for each in made) >= file.alive
+        for place, file in enumerate(made):
+            # Oldest first: so not for one that goes after it.
+            kept = any(other not in dead or made.index(other) > place for other in file.outlasts)
+            assert (file in dead) == (not file.alive and not kept)
 
 
 def test_a_dead_file_is_used_again_with_a_higher_id(tmp_path: Path) -> None:

@@ -1,64 +1,70 @@
-"""What became of each record, by columns, against the replay that a load does."""
+"""What became of each record, against the plainest way to say it."""
 
 from __future__ import annotations
 
+import tempfile
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from binlog.format.journal.file_header import FileHeader, JournalLayout
-from binlog.format.journal.record import JournalRecord, Kind, pack_record
-from binlog.journal.journal_file import JournalFile
-from binlog.journal.ledger import Ledger
-from binlog.journal.record import TransactionContent
-from binlog.journal.record_states import Event, FileColumns, RecordState, RecordStates, file_columns, record_states
-from binlog.journal.replay import Replay
-from binlog.storage.journal_records import scan_records
+from binlog.format.journal.record import JournalRecord, Kind
+from binlog.journal.check import check_journal
+from binlog.journal.options import FILE_BYTES_MIN
+from binlog.journal.record import Deleted, Record, TransactionContent
+from binlog.journal.record_states import Event, RecordState, RecordStates, StatesInput, record_states
+from binlog.storage.journal_columns import ColumnScan, scan_file
 from binlog.storage.native import journal_states
+from tests.support.journals import files, header_of, reload, write_file
+from tests.support.plain_journal import PlainReplay, Row, rows_of
 
-_THERE = {RecordState.LIVE, RecordState.UPDATED}
 _FILES = 3
+_RULES = {Event.UPDATE_OF_NONE: "update", Event.DELETE_OF_NONE: "delete", Event.LACKING: "transaction"}
 
 
 @dataclass
 class Both:
-    """Files, what a replay makes of them, and their columns with the states.  A record's body is its own number."""
+    """Files, their columns with the states, and what the plain replay says.  A record's body is its own number."""
 
-    replay: Replay
-    columns: list[FileColumns]
+    headers: list[FileHeader]
+    columns: list[ColumnScan]
     states: RecordStates
-    bodies: list[list[bytes]]
-    said: list[tuple[str, int, str]]
+    plain: PlainReplay
 
-    def with_states(self, wanted: set[RecordState], kinds: set[int]) -> set[bytes]:
-        return {
-            body
-            for bodies, columns, states in zip(self.bodies, self.columns, self.states.states, strict=True)
-            for body, kind, state in zip(bodies, columns.kind, states, strict=True)
-            if state in wanted and kind in kinds
-        }
+    def __post_init__(self) -> None:
+        ids = [header.file_id for header in self.headers]
+        self.places = {(ids[place], each.offset_of(index)): (place, index) for place, each in enumerate(self.columns)
+                       for index in range(each.record_count)}  # fmt: skip
+
+    def place(self, row: Row) -> tuple[int, int]:
+        return self.places[row["file_id"], row["offset"]]
 
 
-def both(layout: JournalLayout, items: list[list[JournalRecord]]) -> Both:
-    headers = [
-        FileHeader(layout, number + 1, b"saltsalt" if layout is JournalLayout.NATIVE else b"")
-        for number in range(len(items))
-    ]
-    files = [JournalFile("", -1, f"{header.file_id}", header, 0) for header in headers]
-    replay = Replay(Ledger(), files)
-    columns, bodies = [], []
-    for file, records in zip(files, items, strict=True):
-        data = file.header.pack()
-        for record in records:
-            data += pack_record(record, file.header, len(data))
-        scan = scan_records(data, file.header)
-        replay.go_through(file, scan.records)
-        bodies.append([each[6] for each in scan.records])
-        columns.append(file_columns(data, file.header))
-    said = [(problem.path, problem.offset, problem.rule) for problem in replay.problems()]
-    return Both(replay, columns, record_states(columns), bodies, said)
+def header_for(layout: JournalLayout, file_id: int) -> FileHeader:
+    return FileHeader(layout, file_id, b"saltsalt" if layout is JournalLayout.NATIVE else b"")
+
+
+def write_files(path: Path, layout: JournalLayout, items: list[list[JournalRecord]]) -> None:
+    for file_id, records in enumerate(items, 1):
+        write_file(path, header_for(layout, file_id), records, FILE_BYTES_MIN)
+
+
+def both(path: Path, layout: JournalLayout, items: list[list[JournalRecord]]) -> Both:
+    write_files(path, layout, items)
+    plain = PlainReplay()
+    given, headers = [], []
+    for file in files(path):
+        header = header_of(file, layout)
+        plain.files.add(header.file_id)
+        for record, row in rows_of(file, header):
+            plain.go_on(record, row)
+        given.append(StatesInput(header.record_id, scan_file(file.read_bytes(), header, Record), header.file_id))
+        headers.append(header)
+    return Both(headers, [each.columns for each in given], record_states(given), plain)
 
 
 @st.composite
@@ -76,7 +82,7 @@ def journals(draw: st.DrawFn) -> list[list[JournalRecord]]:
                 counts[file] = counts.get(file, 0) + 1
             told: tuple[tuple[int, int], ...] = ()
             if kind in (Kind.PREPARE, Kind.COMMIT):
-                told = tuple({**counts, **draw(_WRONG)}.items())
+                told = tuple({**counts, **draw(_WRONG)}.items()) + draw(_TWICE)
             if kind in (Kind.COMMIT, Kind.ROLLBACK):
                 true.pop(tx_id)
             body = b"%d" % next(numbers) if kind not in (Kind.DELETE, Kind.COMMIT, Kind.ROLLBACK) else b""
@@ -87,105 +93,190 @@ def journals(draw: st.DrawFn) -> list[list[JournalRecord]]:
 
 
 _WRONG = st.just({}) | st.dictionaries(st.integers(1, _FILES + 2), st.integers(-1, 4), max_size=2)
-_BODIES_OF_TX = {Kind.ADD_TX, Kind.UPDATE_TX, Kind.DELETE_TX}
-
-
-def bodies_of(contents: list[TransactionContent]) -> set[bytes]:
-    return {item.body for content in contents for item in (*content.records, *content.deletes)}
+_TWICE = st.just(()) | st.just(()) | st.tuples(st.tuples(st.integers(1, _FILES), st.integers(1, 2)))
+_LAYOUTS = st.sampled_from([JournalLayout.NATIVE, JournalLayout.JBM])
 
 
 @pytest.mark.slow
-@given(st.sampled_from([JournalLayout.NATIVE, JournalLayout.JBM]), journals())
-def test_the_states_are_what_a_load_makes_of_the_records(
+@settings(deadline=None, max_examples=200)
+@given(_LAYOUTS, journals())
+def test_the_states_are_what_the_plainest_replay_says(layout: JournalLayout, items: list[list[JournalRecord]]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        found = both(Path(folder), layout, items)
+    states, plain = found.states, found.plain
+    for row in plain.rows:
+        place, index = found.place(row)
+        assert RecordState(states.states[place][index]).name.lower() == row["state"], row
+    assert sum(map(len, states.states)) == len(plain.rows)
+    there = [row for row in plain.order if row["state"] in ("live", "updated")]
+    for place in range(_FILES):
+        sizes = [row["record_bytes"] for row in there if row["file_id"] == place + 1]
+        assert (states.live_count(place), states.live_bytes[place]) == (len(sizes), sum(sizes))
+        assert states.lacking[place] == (place + 1 in plain.lacking)
+    numbers = memoryview(states.order).cast("I")
+    order = [found.place(row) for row in plain.order if row["state"] != "deleted"]
+    assert list(zip(numbers[::2], numbers[1::2], strict=True)) == order
+    assert {(one + 1, other + 1) for one, other in states.outlasts} == plain.outlasts
+    assert sorted({(_RULES[odd.event], odd.file, odd.index) for odd in states.odd}) == sorted(
+        {(rule, *found.place(row)) for rule, row in plain.odd}
+    )
+    transactions = {(each.tx_id, each.is_ended): [place[:2] for place in each.content] for each in states.transactions}
+    assert transactions == {
+        **{(tx_id, False): list(map(found.place, rows)) for tx_id, rows in plain.going.items()},
+        **{(tx_id, True): list(map(found.place, rows)) for tx_id, rows in plain.failed.items()},
+    }
+    assert states.id_max == max((max(row["id"] or 0, row["transaction"] or 0) for row in plain.rows), default=0)
+    assert [record.body for record in states.records] == [row["data"] for row in there]
+    places: dict[int, list[int]] = {}
+    for row in there:
+        places.setdefault(row["id"], []).append(row["file_id"] << 32 | row["record_bytes"])
+    assert states.places == {each: found[0] if len(found) == 1 else found for each, found in places.items()}
+
+
+@pytest.mark.slow
+@settings(deadline=None, max_examples=100)
+@given(_LAYOUTS, journals())
+def test_a_load_and_a_check_say_what_the_plainest_replay_says(
     layout: JournalLayout, items: list[list[JournalRecord]]
 ) -> None:
-    found = both(layout, items)
-    replay = found.replay
-    adds = {Kind.ADD, Kind.UPDATE, Kind.ADD_TX, Kind.UPDATE_TX}
-    assert found.with_states(_THERE, adds) == {record.body for record in replay.records()}
-    assert found.with_states(_THERE, set(Kind) - adds) == set()
-    assert found.with_states({RecordState.PREPARED}, _BODIES_OF_TX) == bodies_of(replay.prepared())
-    left = bodies_of(replay.left())
-    assert found.with_states({RecordState.OPEN}, _BODIES_OF_TX) <= left
-    assert left <= found.with_states({RecordState.OPEN, RecordState.FAILED}, _BODIES_OF_TX)
-    assert bodies_of(list(replay.failed.values())) <= found.with_states({RecordState.FAILED}, _BODIES_OF_TX)
-    assert list(map(live_bytes, found.columns, found.states.states)) == found.states.live_bytes
-    assert odd_places(found) == sorted(set(found.said))
-
-
-def live_bytes(columns: FileColumns, states: bytes) -> int:
-    sizes = memoryview(columns.record_bytes).cast("q")
-    return sum(size for size, state in zip(sizes, states, strict=True) if state in _THERE)
-
-
-def odd_places(found: Both) -> list[tuple[str, int, str]]:
-    """What is odd and stays so, as a replay tells it."""
-    rules = {Event.UPDATE_OF_NONE: "update", Event.LACKING: "transaction"}
-    return sorted(
-        {
-            (
-                str(found.columns[odd.file].header.file_id),
-                found.columns[odd.file].offset_of(odd.index),
-                rules[odd.event],
-            )
-            for odd in found.states.odd
-            if odd.event in rules and (odd.event is Event.LACKING or found.states.states[odd.file][odd.index] in _THERE)
-        }
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder)
+        plain = both(path, layout, items).plain
+        problems = [problem for problem in check_journal(path) if problem.rule in ("update", "transaction")]
+        loaded = reload(path)
+        again = reload(path)
+    there = [row for row in plain.order if row["state"] in ("live", "updated")]
+    assert loaded.records == list(map(_record, there))
+    assert sorted(loaded.prepared) == sorted(
+        _content(tx_id, rows) for tx_id, rows in plain.going.items() if rows[-1]["state"] == "prepared"
     )
+    left = [(tx_id, rows) for tx_id, rows in plain.going.items() if rows[-1]["state"] != "prepared"]
+    assert sorted(loaded.failed) == sorted(_content(*each) for each in (*left, *plain.failed.items()))
+    odd = {(rule, row["file"], row["offset"]) for rule, row in plain.odd if rule == "transaction" or row in there}
+    assert {(each.rule, Path(each.path).name, each.offset) for each in problems} == odd - {
+        each for each in odd if each[0] == "delete"
+    }
+    assert [each for each in loaded.problems if each.rule in ("update", "transaction")] == problems
+    if not plain.failed.keys() & plain.going.keys():  # a rollback of one that failed would end a later one with its id
+        assert (again.records, sorted(again.prepared), again.failed) == (loaded.records, sorted(loaded.prepared), [])
 
 
-def states_of(*records: JournalRecord) -> list[RecordState]:
-    found = both(JournalLayout.NATIVE, [list(records)])
+def _record(row: Row) -> Record:
+    return Record(row["id"], row["user_type"], row["data"], row["kind"].startswith("update"))
+
+
+def _content(tx_id: int, rows: list[Row]) -> TransactionContent:
+    extra = [row["data"] for row in rows if row["kind"] == "prepare"]
+    records = [_record(row) for row in rows if row["kind"] in ("add_tx", "update_tx")]
+    deletes = [Deleted(row["id"], row["data"]) for row in rows if row["kind"] == "delete_tx"]
+    return TransactionContent(tx_id, extra[-1] if extra else b"", records, deletes)
+
+
+def states_of(path: Path, *records: JournalRecord) -> list[RecordState]:
+    found = both(path, JournalLayout.NATIVE, [list(records)])
     return [RecordState(state) for state in found.states.states[0]]
 
 
-def test_each_state() -> None:
+def test_each_state(tmp_path: Path) -> None:
     add, update, delete = (JournalRecord(kind, 0, 1, 7, b"") for kind in (Kind.ADD, Kind.UPDATE, Kind.DELETE))
     s = RecordState
-    assert states_of(add) == [s.LIVE]
-    assert states_of(add, update) == [s.UPDATED, s.LIVE]
-    assert states_of(add, update, update) == [s.UPDATED, s.UPDATED, s.LIVE]
-    assert states_of(add, update, delete, add) == [s.DELETED, s.DELETED, s.DONE, s.LIVE]
-    assert states_of(delete, update) == [s.VOID, s.LIVE]
+
+    def check(records: list[JournalRecord], expected: list[RecordState]) -> None:
+        assert states_of(tmp_path, *records) == expected
+
+    check([add], [s.LIVE])
+    check([add, update], [s.UPDATED, s.LIVE])
+    check([add, update, update], [s.UPDATED, s.UPDATED, s.LIVE])
+    check([add, update, delete, add], [s.DELETED, s.DELETED, s.DONE, s.LIVE])
+    check([delete, update], [s.VOID, s.LIVE])
     joined = [JournalRecord(kind, 5, 1, 7, b"") for kind in (Kind.ADD_TX, Kind.UPDATE_TX, Kind.DELETE_TX)]
-    assert states_of(*joined) == [s.OPEN] * 3
+    check(joined, [s.OPEN] * 3)
     prepare, commit = (JournalRecord(kind, 5, counts=((1, 3),)) for kind in (Kind.PREPARE, Kind.COMMIT))
     rollback = JournalRecord(Kind.ROLLBACK, 5)
-    assert states_of(*joined, prepare) == [s.PREPARED] * 4
-    assert states_of(*joined, prepare, commit) == [s.DELETED, s.DELETED, s.DONE, s.DONE, s.DONE]
-    assert states_of(*joined, commit, commit) == [s.DELETED, s.DELETED, s.DONE, s.DONE, s.FAILED]
-    assert states_of(*joined, prepare, rollback) == [s.ROLLED_BACK] * 4 + [s.DONE]
-    assert states_of(*joined, prepare, prepare) == [s.PREPARED] * 3 + [s.VOID, s.PREPARED]
-    assert states_of(*joined[:2], prepare) == [s.FAILED] * 3
-    assert states_of(*joined[:2], commit) == [s.FAILED] * 3
-    assert states_of(joined[1], JournalRecord(Kind.COMMIT, 5, counts=((1, 1),))) == [s.VOID, s.DONE]
-    assert states_of(joined[0], joined[0], JournalRecord(Kind.COMMIT, 5, counts=((1, 1),))) == [
-        s.ROLLED_BACK, s.LIVE, s.DONE
-    ]  # fmt: skip
+    check([*joined, prepare], [s.PREPARED] * 4)
+    check([*joined, prepare, commit], [s.DELETED, s.DELETED, s.DONE, s.DONE, s.DONE])
+    check([*joined, commit, commit], [s.DELETED, s.DELETED, s.DONE, s.DONE, s.FAILED])
+    check([*joined, prepare, rollback], [s.ROLLED_BACK] * 4 + [s.DONE])
+    check([*joined, prepare, prepare], [s.PREPARED] * 3 + [s.VOID, s.PREPARED])
+    check([*joined, prepare, prepare, prepare, commit], [s.DELETED, s.DELETED, s.DONE, s.VOID, s.VOID, s.DONE, s.DONE])
+    check([*joined[:2], prepare], [s.FAILED] * 3)
+    check([*joined[:2], commit], [s.FAILED] * 3)
+    check([joined[1], JournalRecord(Kind.COMMIT, 5, counts=((1, 1),))], [s.VOID, s.DONE])
+    check(
+        [joined[0], joined[0], JournalRecord(Kind.COMMIT, 5, counts=((1, 1),))],
+        [s.ROLLED_BACK, s.LIVE, s.DONE],
+    )
 
 
-def test_a_transaction_with_records_in_a_file_that_cannot_be_read_fails() -> None:
+def test_what_a_record_is_for_a_load_is_let_go_of_as_soon_as_the_record_is_gone() -> None:
+    def columns(*ids: int) -> tuple[Any, ...]:
+        kinds = bytes(Kind.ADD if each > 0 else Kind.DELETE for each in ids)
+        numbers = b"".join(abs(each).to_bytes(8, "little") for each in ids)
+        return (1, kinds, bytes(8 * len(ids)), numbers, numbers, [])
+
+    objects: list[Any] = [(1,), (2,), None]
+
+    def given() -> Any:
+        yield columns(1, 2, -1), 1, objects
+        assert objects == [None, (2,), None]
+        yield columns(-2), 2, [None]
+        assert objects == [None, None, None]
+
+    assert journal_states(given(), (), ())[-2:] == ([], {})
+
+
+def test_what_asking_for_the_next_file_raises_is_raised() -> None:
+    def given() -> Any:
+        yield (1, b"\x0b", bytes(8), bytes(8), bytes(8), []), -1, None
+        raise OSError("no such file")
+
+    with pytest.raises(OSError, match="no such file"):
+        journal_states(given(), (), ())
+
+
+def test_a_transaction_with_records_in_a_file_that_cannot_be_read_fails(tmp_path: Path) -> None:
     records = [JournalRecord(Kind.ADD_TX, 5, 1, 7, b""), JournalRecord(Kind.COMMIT, 5, counts=((0, 2), (1, 1)))]
-    columns = both(JournalLayout.NATIVE, [records]).columns
-    assert set(record_states(columns).states[0]) == {RecordState.LIVE, RecordState.DONE}
-    assert set(record_states(columns, [0]).states[0]) == {RecordState.FAILED}
+    [columns] = both(tmp_path, JournalLayout.NATIVE, [records]).columns
+    assert set(record_states([StatesInput(1, columns)]).states[0]) == {RecordState.LIVE, RecordState.DONE}
+    found = record_states([StatesInput(1, columns)], [0])
+    assert set(found.states[0]) == {RecordState.FAILED}
+    assert [odd.other for odd in found.odd] == [-1]
+
+
+def test_a_commit_may_count_records_in_a_file_that_lost_its_header(tmp_path: Path) -> None:
+    records = [JournalRecord(Kind.ADD_TX, 5, 1, 7, b""), JournalRecord(Kind.COMMIT, 5, counts=((3, 2), (4, 1)))]
+    file = write_file(tmp_path, header_for(JournalLayout.NATIVE, 4), records)
+    columns = scan_file(file.read_bytes(), header_of(file))
+    for unknown, doubt in [((), None), ((5,), None), ((9, 3), (1, 0, 1)), ((2**32 - 1,), (0, 0, 1))]:
+        assert record_states([StatesInput(4, columns)], unknown_ids=unknown).doubt == doubt
+    alone = columns._replace(
+        **{name: getattr(columns, name)[-len(getattr(columns, name)) // 2 :]
+           for name in ("kind", "tx_id", "record_id", "record_bytes")}
+    )  # fmt: skip
+    assert record_states([StatesInput(4, alone)], unknown_ids=(3,)).doubt is None
 
 
 def test_columns_that_do_not_go_together_are_refused() -> None:
+    def refused(kind: bytes, sizes: tuple[int, int, int], counts: list[Any], objects: list[Any] | None = None) -> None:
+        journal_states([((1, kind, *map(bytes, sizes), counts), -1, objects)], (), ())
+
     for kind, tx_id, record_id, size in [(1, 8, 8, 0), (1, 0, 8, 8), (2, 8, 8, 8)]:
         with pytest.raises(ValueError, match="as long as one another"):
-            journal_states(((1, bytes(kind), bytes(tx_id), bytes(record_id), bytes(size), []),))
+            refused(bytes(kind), (tx_id, record_id, size), [])
+    with pytest.raises(ValueError, match="as long as one another"):
+        refused(b"\x0b", (8, 8, 8), [], [])
     with pytest.raises(IndexError):
-        journal_states(((1, b"\x12", bytes(8), bytes(8), bytes(8), []),))
+        refused(b"\x12", (8, 8, 8), [])
     with pytest.raises(TypeError):
-        journal_states(((1, b"\x12", bytes(8), bytes(8), bytes(8), ["text"]),))  # type: ignore[list-item]
+        refused(b"\x12", (8, 8, 8), ["text"])
 
 
 _I64 = st.integers(-3, 3) | st.integers(-(2**63), 2**63 - 1)
+_HostileFile = tuple[int, bytes, bytes, bytes, bytes, list[bytes]]
 
 
 @st.composite
-def hostile_files(draw: st.DrawFn) -> tuple[tuple[int, bytes, bytes, bytes, bytes, list[bytes]], ...]:
+def hostile_files(draw: st.DrawFn) -> list[_HostileFile]:
     """Columns of any numbers, where counts are of any files, of any number, and cut anywhere."""
     files = []
     for _ in range(draw(st.integers(0, 4))):
@@ -197,18 +288,25 @@ def hostile_files(draw: st.DrawFn) -> tuple[tuple[int, bytes, bytes, bytes, byte
             for n in [len(kinds)] * 3
         ]
         counts = draw(st.lists(st.binary(max_size=20) | st.just(bytes.fromhex("0000000100000001")), min_size=40))
-        files.append((draw(st.integers(0, 2**32 - 1) | st.integers(1, 3)), bytes(kinds), *columns, counts))
-    return tuple(files)
+        file_id = draw(st.integers(0, 2**32 - 1) | st.integers(1, 3))
+        files.append((file_id, bytes(kinds), columns[0], columns[1], columns[2], counts))
+    return files
 
 
 @pytest.mark.slow
-@given(hostile_files())
+@given(hostile_files(), st.lists(st.integers(0, 5), max_size=2), st.lists(st.integers(0, 5), max_size=2))
 def test_whatever_the_columns_say_each_record_has_a_state(
-    given_files: tuple[tuple[int, bytes, bytes, bytes, bytes, list[bytes]], ...],
+    given_files: list[_HostileFile], lost: list[int], unknown: list[int]
 ) -> None:
-    found, odd = journal_states(given_files)
-    assert [len(states) for states, _ in found] == [len(kind) for _, kind, *_ in given_files]
-    assert set(b"".join(states for states, _ in found)) <= set(RecordState)
+    found, odd, order, outlasts, *_ = journal_states(
+        ((each, number, None) for number, each in enumerate(given_files)), tuple(lost), tuple(unknown)
+    )
+    assert [len(states) for states, _, _ in found] == [len(kind) for _, kind, *_ in given_files]
+    assert set(b"".join(states for states, _, _ in found)) <= set(RecordState)
     for _, file, index, other, _ in odd:
         assert index < len(given_files[file][1])
-        assert other < len(given_files)
+        assert -len(lost) <= other < len(given_files)
+    numbers = memoryview(order).cast("I")
+    for file, index in zip(numbers[::2], numbers[1::2], strict=True):
+        assert index < len(given_files[file][1])
+    assert all(0 <= each < len(given_files) for pair in outlasts for each in pair)

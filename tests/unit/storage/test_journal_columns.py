@@ -1,7 +1,8 @@
-"""A journal's records as columns, against the same as Python's objects."""
+"""A journal's records as columns, and as a load takes them, against parsing each by itself."""
 
 from __future__ import annotations
 
+import gc
 import itertools
 
 import pytest
@@ -10,9 +11,10 @@ from hypothesis import strategies as st
 
 from binlog.format.journal.file_header import FileHeader, JournalLayout
 from binlog.format.journal.record import JournalRecord, Kind, pack_record
-from binlog.storage.journal_columns import ColumnScan, gather_bodies, scan_columns
-from binlog.storage.journal_records import Scanned, scan_records
+from binlog.journal.record import Record
+from binlog.storage.journal_columns import gather_bodies, scan_columns
 from binlog.storage.native import scan_journal_columns
+from tests.support.journal_bytes import Scanned, plain_scan, scan_records
 
 _IDS = st.integers(-(2**63), 2**63 - 1)
 _COUNTS = st.lists(st.tuples(st.integers(0, 2**32 - 1), st.integers(0, 2**31 - 1)), max_size=3).map(tuple)
@@ -39,33 +41,16 @@ def file_of(header: FileHeader, items: list[JournalRecord | bytes]) -> bytes:
     return data
 
 
-def rows(scan: ColumnScan) -> list[Scanned]:
-    """The columns as the tuples that the other scan gives."""
-    columns = [
-        memoryview(column).cast(width)
-        for column, width in (
-            (scan.kind, "B"), (scan.offset, "q"), (scan.record_bytes, "q"), (scan.tx_id, "q"), (scan.record_id, "q"),
-            (scan.user_type, "B"), (scan.body_offset, "q"), (scan.body_bytes, "i"), (scan.counts_bytes, "i"),
-        )
-    ]  # fmt: skip
-    assert [len(column) for column in columns] == [scan.count] * len(columns)
-    found: list[Scanned] = []
-    for kind, offset, size, tx_id, record_id, user_type, body_at, body_bytes, counts_bytes in zip(
-        *columns, strict=True
-    ):
-        stop = body_at + body_bytes
-        body, counts = bytes(scan.data[body_at:stop]), bytes(scan.data[stop : stop + counts_bytes])
-        found.append((kind, offset, offset + size, tx_id, record_id, user_type, body, counts))
-    return found
+_KINDS_OF_RECORDS = (Kind.ADD, Kind.UPDATE, Kind.ADD_TX, Kind.UPDATE_TX)
 
 
 @given(
     st.sampled_from(JournalLayout),
-    st.lists(st.one_of(records(), st.binary(max_size=30)), max_size=12),
+    st.lists(st.one_of(records(), records(), st.binary(max_size=30)), max_size=12),
     st.integers(1, 5),
     st.lists(st.integers(0, 2**16), max_size=2),
 )
-def test_the_columns_are_what_the_objects_are(
+def test_the_columns_are_what_parsing_each_record_by_itself_gives(
     layout: JournalLayout, items: list[JournalRecord | bytes], count_max: int, flips: list[int]
 ) -> None:
     header = FileHeader(layout, 7, b"saltsalt" if layout is JournalLayout.NATIVE else b"")
@@ -73,14 +58,25 @@ def test_the_columns_are_what_the_objects_are(
     for at in flips:
         damaged[at % len(damaged)] ^= 1
     data = bytes(damaged)
-    expected = scan_records(data, header)
-    found = list(scan_columns(data, header, count_max=count_max))
-    assert list(itertools.chain.from_iterable(rows(scan) for scan in found)) == expected.records
-    assert all(scan.count == count_max for scan in found[:-1])
-    assert found[-1].count < count_max
-    assert found[-1].end == expected.end
-    assert [gap for scan in found for gap in scan.gaps] == expected.gaps
-    assert [at for scan in found for at in scan.doubts] == expected.doubts
+    expected = plain_scan(data, header)
+    assert scan_records(data, header, count_max=count_max) == expected
+    scans = scan_columns(data, header, count_max=count_max, record_type=Record)
+    loaded = [each for scan in scans for each in scan.records]
+    assert loaded == [_for_load(each) for each in expected.records]
+    assert not any(map(gc.is_tracked, loaded))
+
+
+def _for_load(record: Scanned) -> Record | bytes | None:
+    kind, _, _, _, record_id, user_type, body, _ = record
+    if kind in _KINDS_OF_RECORDS:
+        return Record(record_id, user_type, body, kind in (Kind.UPDATE, Kind.UPDATE_TX))
+    return body if kind in (Kind.DELETE_TX, Kind.PREPARE) else None
+
+
+def test_records_become_named_tuples_only() -> None:
+    for record_type in (list, Record(1, 2, b"")):
+        with pytest.raises(TypeError, match="named tuples"):
+            scan_journal_columns(b"", 0, 1, b"", False, 1, record_type)  # type: ignore[arg-type]
 
 
 @given(st.binary(max_size=50), st.data(), st.integers(0, 20))
@@ -110,4 +106,4 @@ def test_arrays_that_do_not_go_together_are_refused() -> None:
         with pytest.raises(ValueError, match="as many offsets as sizes"):
             gather_bodies(b"", *arguments)
     with pytest.raises(ValueError, match="a scan starts in the file"):
-        scan_journal_columns(b"", -1, 1, b"", False, 1)
+        scan_journal_columns(b"", -1, 1, b"", False, 1, None)
