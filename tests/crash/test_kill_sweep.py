@@ -1,8 +1,7 @@
-"""Kill: a writer dies at each system call that it makes, and every one of them is tried.  The page cache lives."""
+"""Kill: a writer dies at each call that it makes, and every one of them is tried.  The page cache lives."""
 
 from __future__ import annotations
 
-import gc
 import itertools
 import re
 import shutil
@@ -14,9 +13,10 @@ import pytest
 import binlog
 from binlog import Entry, Ref, Writer
 from binlog.storage.segment import sweep
+from stress.crash.striker import Kind
 from tests.support.acknowledged import Acknowledged
 from tests.support.logs import problems_so_far
-from tests.support.tracer import Trace, trace
+from tests.support.preloaded import Run, run_preloaded
 
 SIZES = [5, 0, 300, 900_000, 700_000]  # the last ones lead past the space that was prepared
 BEFORE = [b"before 1", b"before 2"]
@@ -55,6 +55,12 @@ def _cut_over(log: Path, told: Acknowledged) -> None:
         told.add(writer.append(_record(2)), 2)
 
 
+def _lie(log: Path, told: Acknowledged) -> None:
+    with Writer(log) as writer:
+        told.add(Ref(1, 256), 0)
+        writer.append(_record(0))
+
+
 PLACES = ("on nothing", "on a log", "beside another")
 SCENARIOS = {"append": _append, "append-many": _append_many, "grow": _grow, "cut-over": _cut_over}
 
@@ -90,8 +96,8 @@ _Hold = Callable[[Path, Acknowledged, Writer | None], None]
 
 def _sweep(
     folder: Path, start: Path, work: _Work, hold: _Hold, *, beside: bool = False, first: int = 0, step: int = 1
-) -> Trace:
-    """Kill at each call of `work`, each time on a fresh copy of `start`; the trace of a whole run, each call struck.
+) -> Run:
+    """Kill at each call of `work`, each time on a fresh copy of `start`; a whole run, each call of which was struck.
 
     first, step: at every `step`-th call only, from the first-th on.
 
@@ -102,21 +108,20 @@ def _sweep(
     """
     log = folder / "log"
 
-    def run_once(kill_at: int | None) -> Trace:
+    def run_once(kill_at: int | None) -> Run:
         if start.exists():
             shutil.copytree(start, log)
-        told = Acknowledged()
+        told = Acknowledged(folder / "told")
         other = Writer(log) if beside else None
-        run = trace(work, log, told, kill_at=kill_at)
-        assert run.error is None
+        run = run_preloaded(work, log, told, kill_at=kill_at)
         hold(log, told, other)
         shutil.rmtree(log)
         sweep()  # a container has room for the shared memory of two hundred dead
         return run
 
-    def run_whole() -> Trace:
+    def run_whole() -> Run:
         whole = run_once(None)
-        while (again := run_once(None)).names != whole.names:
+        while (again := run_once(None)).calls != whole.calls:
             whole = again
         return whole
 
@@ -124,19 +129,17 @@ def _sweep(
     kill_at, tries, anew = first, 0, 0
     while kill_at < len(whole.calls):
         run = run_once(kill_at)
-        if run.killed_before and [*run.names, run.killed_before.name] == whole.names[: kill_at + 1]:
+        if run.killed and run.calls == whole.calls[: kill_at + 1]:
             kill_at, tries = kill_at + step, 0
             continue
         tries += 1
-        assert tries < _TRIES, f"no kill at call {kill_at}, {whole.calls[kill_at]}: {run.names}; {whole.names}"
+        assert tries < _TRIES, f"no kill at call {kill_at}, {whole.calls[kill_at]}: {run.calls}; {whole.calls}"
         if tries % _TRIES_OF_ONE == 0:
             before, whole = whole, run_whole()
-            alike = itertools.takewhile(
-                lambda names: names[0] == names[1], zip(before.names, whole.names, strict=False)
-            )
+            alike = itertools.takewhile(lambda both: both[0] == both[1], zip(before.calls, whole.calls, strict=False))
             kill_at = min(kill_at, len(list(alike)))
             anew += 1
-            assert anew < _TRIES, f"no two whole runs are alike: {before.names}; {whole.names}"
+            assert anew < _TRIES, f"no two whole runs are alike: {before.calls}; {whole.calls}"
     return whole
 
 
@@ -161,9 +164,8 @@ def test_a_writer_killed_at_each_call_loses_nothing(
     def hold(log: Path, told: Acknowledged, other: Writer | None) -> None:
         _sound(log, told, 0 if empty else len(BEFORE), group, other)
 
-    gc.collect()
     run = _sweep(in_memory, start, SCENARIOS[scenario], hold, beside=where == "beside another")
-    assert {"fcntl", "futex", "pwrite64", "fdatasync"} <= set(run.names)
+    assert {Kind.LOCK, Kind.FUTEX, Kind.WRITE, Kind.DATA_SYNC} <= set(run.calls)
     figure(f"kill sweep of {scenario} {where}: a kill at each of {len(run.calls)} calls")
 
 
@@ -191,15 +193,15 @@ def test_a_writer_killed_while_it_finishes_what_a_killed_one_left_loses_nothing(
 ) -> None:
     """Each distinct state that a cutover's death leaves, times every fourth call of the next writer's opening.
 
-    From one state to the next it begins a call later.  `make crash` has the rest, by another way to kill.
+    From one state to the next it begins a call later.  `make crash` has the rest.
     """
     start = _start(in_memory, empty=False)
     states: list[dict[str, bytes]] = []
     kill_at = pairs = 0
     while True:
-        left, first = in_memory / "left", Acknowledged()
+        left, first = in_memory / "left", Acknowledged(in_memory / "told first")
         shutil.copytree(start, left)
-        run = trace(_cut_over, left, first, kill_at=kill_at)
+        run = run_preloaded(_cut_over, left, first, kill_at=kill_at)
         if _state(left) not in states:
             states.append(_state(left))
 
@@ -222,13 +224,8 @@ def test_a_writer_killed_while_it_finishes_what_a_killed_one_left_loses_nothing(
 def test_the_sweep_finds_a_lie(in_memory: Path) -> None:
     """The canary: a writer that acknowledges before it appends is found out."""
 
-    def lie(log: Path, told: Acknowledged) -> None:
-        with Writer(log) as writer:
-            told.add(Ref(1, 256), 0)
-            writer.append(_record(0))
-
     def hold(log: Path, told: Acknowledged, _: object) -> None:
         _sound(log, told, 0, 1)
 
     with pytest.raises(AssertionError):
-        _sweep(in_memory, in_memory / "nothing", lie, hold)
+        _sweep(in_memory, in_memory / "nothing", _lie, hold)

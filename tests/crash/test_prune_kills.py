@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -11,8 +10,9 @@ import pytest
 
 import binlog
 from binlog import Writer
+from stress.crash.striker import Kind
 from tests.support.logs import read_all
-from tests.support.tracer import trace
+from tests.support.preloaded import run_preloaded
 
 FILES = 5
 
@@ -42,12 +42,10 @@ def _gapless(log: Path) -> int:
 def test_a_prune_killed_at_each_call_leaves_a_log_without_a_gap(in_memory: Path, figure: Callable[[str], None]) -> None:
     start, log = in_memory / "start", in_memory / "log"
     _fill(start)
-    gc.collect()
     firsts, kills = [], 0
     while True:
         shutil.copytree(start, log)
-        run = trace(_prune, log, kill_at=kills)
-        assert run.error is None
+        run = run_preloaded(_prune, log, kill_at=kills)
         firsts.append(_gapless(log))
         with Writer(log) as writer:
             writer.append(b"after")
@@ -59,7 +57,7 @@ def test_a_prune_killed_at_each_call_leaves_a_log_without_a_gap(in_memory: Path,
         kills += 1
     assert firsts == sorted(firsts)
     assert set(firsts) == set(range(1, FILES + 1))
-    assert {"fcntl", "fsync", "unlinkat"} <= set(run.names)
+    assert {Kind.LOCK, Kind.SYNC, Kind.UNLINK} <= set(run.calls)
     figure(f"kill sweep of prune: {kills} kills, {len(run.calls)} calls")
 
 
@@ -67,9 +65,8 @@ def test_each_removal_is_durable_before_the_next(in_memory: Path) -> None:
     """Power: names of a directory may come back in any order, so that two unsynced ones could leave a gap."""
     log = in_memory / "log"
     _fill(log)
-    names = trace(_prune, log).names
-    removals = [name for name in names if name in ("unlinkat", "fsync")]
-    assert removals == ["fsync", *["unlinkat", "unlinkat", "fsync"] * (FILES - 1)]
+    calls = run_preloaded(_prune, log, kinds=(Kind.UNLINK, Kind.SYNC)).calls
+    assert calls == [Kind.SYNC, *[Kind.UNLINK, Kind.UNLINK, Kind.SYNC] * (FILES - 1)]
 
 
 def test_the_sweep_finds_a_file_removed_out_of_order(in_memory: Path) -> None:

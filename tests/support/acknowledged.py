@@ -1,12 +1,10 @@
-"""What a process was told, kept where its death cannot take it: in memory that it shares with its parent.
-
-Writing to shared memory makes no system call, so a trace of the process is a trace of the log alone.
-"""
+"""What a process was told, kept where its death cannot take it: in a mapped file, to which it writes without a call."""
 
 from __future__ import annotations
 
 import mmap
 import struct
+from pathlib import Path
 
 from binlog import Ref
 
@@ -14,11 +12,26 @@ _ENTRY = struct.Struct("=IQI")
 _COUNT = struct.Struct("=I")
 
 
-class Acknowledged:
-    """A list of (ref, job) that a forked child adds to and its parent reads."""
+_ROOM = 1 << 16
 
-    def __init__(self, room: int = 1 << 16) -> None:
-        self._memory = mmap.mmap(-1, room)
+
+class Acknowledged:
+    """A list of (ref, job), empty at first, that is pickled for another process, which adds to it."""
+
+    def __init__(self, path: Path) -> None:
+        path.write_bytes(bytes(_ROOM))
+        self._map(path)
+
+    def _map(self, path: Path) -> None:
+        self._path = path
+        with path.open("r+b") as file:
+            self._memory = mmap.mmap(file.fileno(), 0)
+
+    def __getstate__(self) -> Path:
+        return self._path
+
+    def __setstate__(self, path: Path) -> None:
+        self._map(path)
 
     def add(self, ref: Ref, job: int) -> None:
         """Note that the job was acknowledged, to lie at the ref."""

@@ -20,7 +20,7 @@ from binlog.format.record import frame
 from binlog.storage.checksum import crc32c
 from tests.support.children import Child
 from tests.support.logs import jpos_file, name_next_file_only, read_all
-from tests.support.tracer import trace
+from tests.support.preloaded import run_preloaded
 
 ANOTHER_BOOT = bytes(range(100, 116))
 KEPT = [b"one", b"two" * 100, b"three"]
@@ -351,8 +351,7 @@ def test_a_writer_killed_at_each_call_of_a_recovery_leaves_what_the_next_one_rec
     kills = 0
     while True:
         shutil.copytree(start, log)
-        run = trace(_open, log, kill_at=kills)
-        assert run.error is None
+        run = run_preloaded(_open, log, kill_at=kills)
         _open(log)
         _hold(log, row, left)
         if kills % 8 == 0:
