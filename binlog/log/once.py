@@ -22,18 +22,8 @@ from binlog.errors import CorruptError, NotFoundError
 from binlog.format.checked_text import pack_text, parse_text
 from binlog.format.names import NEXT_SUFFIX, NUMBER_MAX, is_next_file, is_once_file, next_file_name, once_file_name
 from binlog.format.ref import COUNT_MAX, OFFSET_MAX, Ref
-from binlog.log.directory import LogDirectory
+from binlog.log.disk import Directory
 from binlog.storage.file_access import FileAccess
-from binlog.storage.files import (
-    create_file,
-    open_file,
-    read_at,
-    remove_file,
-    rename_file,
-    sync,
-    sync_directory,
-    write_at,
-)
 
 _BYTES_MAX = 1 << 16
 _UNCHECKED = b"{"
@@ -81,7 +71,7 @@ class Turns:
 
     What changes them wants the open file's lock held."""
 
-    def __init__(self, directory: LogDirectory, access: FileAccess) -> None:
+    def __init__(self, directory: Directory, access: FileAccess) -> None:
         self._directory = directory
         self._access = access
 
@@ -101,19 +91,19 @@ class Turns:
 
     def _write(self, turn: Turn, name: str) -> None:
         draft = f".{name}"
-        remove_file(self._directory.fd, draft, self._path(draft))
-        fd = create_file(self._directory.fd, draft, self._path(draft), self._access)
+        self._directory.remove(draft)
+        file = self._directory.create(draft, self._access)
         try:
-            write_at(fd, pack_text(json.dumps(asdict(turn)).encode()), 0, self._path(draft))
-            sync(fd, self._path(draft))
+            file.write(pack_text(json.dumps(asdict(turn)).encode()), 0)
+            file.sync()
         finally:
-            os.close(fd)
-        rename_file(self._directory.fd, draft, name, self._path(name))
+            file.close()
+        self._directory.rename(draft, name)
 
     def finish(self, source: str) -> None:
         """Have the one that is being appended stand as the last, durably."""
         name = once_file_name(source)
-        rename_file(self._directory.fd, next_file_name(name), name, self._path(name))
+        self._directory.rename(next_file_name(name), name)
 
     def settle(self, is_there: Callable[[Turn], bool]) -> None:
         """Settle every turn that stands as being appended.
@@ -127,9 +117,9 @@ class Turns:
             if is_there(turn):
                 self.finish(turn.source)
             else:
-                remove_file(self._directory.fd, name, self._path(name))
+                self._directory.remove(name)
                 # Before the flag is taken back: else a power cut might bring the name back after others have appended.
-                sync_directory(self._directory.fd, self._directory.path)
+                self._directory.sync()
 
     def mend(self) -> list[str]:
         """Write again each file of which a bit is flipped, durably; their names.  What else is wrong is left."""
@@ -144,11 +134,8 @@ class Turns:
         found = read_turn(self._directory, name)
         return None if found is None else found[0]
 
-    def _path(self, name: str) -> str:
-        return os.path.join(self._directory.path, name)
 
-
-def damaged_turns(directory: LogDirectory) -> dict[str, CorruptError | None]:
+def damaged_turns(directory: Directory) -> dict[str, CorruptError | None]:
     """The files of turns of which something is wrong, by name: the error, or None if a bit is flipped, and known."""
     found: dict[str, CorruptError | None] = {}
     for name in sorted(filter(is_once_file, directory.names())):
@@ -162,25 +149,22 @@ def damaged_turns(directory: LogDirectory) -> dict[str, CorruptError | None]:
     return found
 
 
-def read_turn(directory: LogDirectory, name: str) -> tuple[Turn, bool] | None:
+def read_turn(directory: Directory, name: str) -> tuple[Turn, bool] | None:
     """The turn that a file says, and whether a flipped bit of it was put right in memory; None for no such file.
 
     Raises: CorruptError; AccessError.
     """
     path = os.path.join(directory.path, name)
     try:
-        fd = open_file(directory.fd, name, path, writable=False)
+        data, is_mended = directory.read(name, _BYTES_MAX), False
     except NotFoundError:
         return None
     try:
-        data, is_mended = read_at(fd, _BYTES_MAX, 0, path), False
         if not data.startswith(_UNCHECKED):
             data, is_mended = parse_text(data)
         turn = turn_of(json.loads(data))
     except (ValueError, RecursionError) as error:
         raise CorruptError(path, 0, "once", f"it is no turn ({error})") from error
-    finally:
-        os.close(fd)
     if once_file_name(turn.source) != name.removesuffix(NEXT_SUFFIX):
         raise CorruptError(path, 0, "once", f"it is of {turn.source!r}")
     return turn, is_mended

@@ -42,7 +42,7 @@ from binlog.storage.descriptor import Descriptor
 from binlog.storage.doorbell import Doorbell
 from binlog.storage.failures import failure
 from binlog.storage.file_access import FileAccess, access_like
-from binlog.storage.files import allocate, read_at, sync, write_at
+from binlog.storage.files import DiskFile, allocate, read_at, sync, write_at
 from binlog.storage.group_commit import Append, CommitFile, commit_foreign
 from binlog.storage.identity import Identity
 from binlog.storage.locks import try_lock, unlock
@@ -140,7 +140,7 @@ class WritableFile:
         lost = self._index is not None and not (self.commits.index_followed and self._index.intact)
         if lost or verdict.action is not Action.KEEP or self._index_epoch != header.epoch:
             self._cut_index(header, verdict.tail)
-        recovery = Recovery(self._directory, self.number, self.fd)
+        recovery = Recovery(self._directory, self.number, DiskFile(self.fd, self.path))
         # Of a closed file there is nothing to settle: turns are settled in the open one.
         unsettled = not header.closed and (header.flags & Flag.ONCE or verdict.action is not Action.KEEP)
         header = recovery.carry_out(header, verdict, vouched=self._vouched)
@@ -293,7 +293,7 @@ class WritableFile:
         header = self.header()
         if not header.ours or not header.flags & Flag.ONCE:
             return header
-        recovery = Recovery(self._directory, self.number, self.fd)
+        recovery = Recovery(self._directory, self.number, DiskFile(self.fd, self.path))
         header = recovery.write(replace(header, flags=header.flags & ~Flag.ONCE))
         self.commits.know(header, self._doorbell)
         return header
