@@ -15,14 +15,17 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
 from binlog.errors import CorruptError, NotFoundError
 from binlog.format.checked_text import pack_text, parse_text
+from binlog.format.log_header import LogHeader
 from binlog.format.names import NEXT_SUFFIX, NUMBER_MAX, is_next_file, is_once_file, next_file_name, once_file_name
 from binlog.format.ref import COUNT_MAX, OFFSET_MAX, Ref
 from binlog.log.disk import Directory
+from binlog.log.evidence import FileEvidence
+from binlog.log.header_reading import settled_header
+from binlog.storage.content import Content
 from binlog.storage.file_access import FileAccess
 
 _BYTES_MAX = 1 << 16
@@ -105,21 +108,37 @@ class Turns:
         name = once_file_name(source)
         self._directory.rename(next_file_name(name), name)
 
-    def settle(self, is_there: Callable[[Turn], bool]) -> None:
+    def settle(self, header: LogHeader, content: Content, path: str) -> None:
         """Settle every turn that stands as being appended.
 
-        is_there: whether its records are in the log, whose open file was found and put right.
+        header, content, path: of the open file, which was found and put right.
         """
         for name in filter(is_next_file, self._directory.names()):
             turn = self._read(name)
             if turn is None:
                 continue
-            if is_there(turn):
+            if self._is_there(turn, header, content, path):
                 self.finish(turn.source)
             else:
                 self._directory.remove(name)
                 # Before the flag is taken back: else a power cut might bring the name back after others have appended.
                 self._directory.sync()
+
+    def _is_there(self, turn: Turn, header: LogHeader, content: Content, path: str) -> bool:
+        """Whether a turn's records are in the log, by their bytes.
+
+        Where another program has appended in the middle of it, or cut over, others lie in their place.
+        """
+        if turn.number == header.number:
+            return _holds(turn, header, FileEvidence(content, path))
+        if turn.number > header.number:
+            return False
+        try:
+            with self._directory.opened(turn.number) as file:
+                before = settled_header(file.content, turn.number, file.path)
+                return _holds(turn, before, FileEvidence(file.content, file.path))
+        except NotFoundError:
+            return True  # retention removed it, and that is for closed files
 
     def mend(self) -> list[str]:
         """Write again each file of which a bit is flipped, durably; their names.  What else is wrong is left."""
@@ -133,6 +152,10 @@ class Turns:
     def _read(self, name: str) -> Turn | None:
         found = read_turn(self._directory, name)
         return None if found is None else found[0]
+
+
+def _holds(turn: Turn, header: LogHeader, evidence: FileEvidence) -> bool:
+    return header.tail >= turn.end and evidence.crc_holds(turn.start, turn.end, turn.crc)
 
 
 def damaged_turns(directory: Directory) -> dict[str, CorruptError | None]:

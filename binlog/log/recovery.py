@@ -132,6 +132,8 @@ class Recovery:
             header = self._from_slot(header, verdict.slot)
         end = min(verdict.end, content_bytes(self._file.content))
         if end > verdict.tail:
+            # A recovery that died may have made a copy, over whose bytes another program has appended since.
+            self._directory.remove(damaged_file_name(self._number, verdict.tail, end))
             self.set_aside(verdict.tail, end)
         header = header.without_slot(header.confirmed_counter + 1)
         flags = header.flags & ~Flag.POISON
