@@ -22,7 +22,7 @@ from binlog.format.checked_text import pack_text, parse_text
 from binlog.format.log_header import LogHeader
 from binlog.format.names import NEXT_SUFFIX, NUMBER_MAX, is_next_file, is_once_file, next_file_name, once_file_name
 from binlog.format.ref import COUNT_MAX, OFFSET_MAX, Ref
-from binlog.log.disk import Directory
+from binlog.log.disk import Directory, replace_file
 from binlog.log.evidence import FileEvidence
 from binlog.log.header_reading import settled_header
 from binlog.storage.content import Content
@@ -93,15 +93,8 @@ class Turns:
             self._write(turn, once_file_name(turn.source))
 
     def _write(self, turn: Turn, name: str) -> None:
-        draft = f".{name}"
-        self._directory.remove(draft)
-        file = self._directory.create(draft, self._access)
-        try:
-            file.write(pack_text(json.dumps(asdict(turn)).encode()), 0)
-            file.sync()
-        finally:
-            file.close()
-        self._directory.rename(draft, name)
+        data = pack_text(json.dumps(asdict(turn)).encode())
+        replace_file(self._directory, name, f".{name}", data, self._access)
 
     def finish(self, source: str) -> None:
         """Have the one that is being appended stand as the last, durably."""

@@ -183,9 +183,9 @@ class Audit:
         found: dict[int, tuple[int, int]] = {}
         last: dict[int, int] = {}
         for number, file in sorted(self._world.directory.logs.items()):
-            opened = self._world.directory.opened(number)
             try:
-                header = settled_header(opened.content, number, opened.path)
+                with self._world.directory.opened(number) as opened:
+                    header = settled_header(opened, number, opened.path)
             except CorruptError as error:
                 raise ViolationError(f"the log is refused: {error}") from error
             tail = header.tail

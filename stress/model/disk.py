@@ -9,9 +9,10 @@ has.
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
 from functools import lru_cache
 from random import Random
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, Self
 
 from binlog.errors import NotFoundError, PoisonedError
 from binlog.format import log_header
@@ -152,19 +153,6 @@ class SimDescriptor:
         pass
 
 
-class SimOpened(NamedTuple):
-    """A file to read, for `SimDirectory.opened`."""
-
-    content: SimDescriptor
-    path: str
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-
 class SimDirectory:
     """The names, and which changes of them are durable.  For the product, a `binlog.log.disk.Directory`."""
 
@@ -187,11 +175,9 @@ class SimDirectory:
     def numbers(self) -> list[int]:
         return sorted(self.logs)
 
-    def opened(self, number: int) -> SimOpened:
+    def opened(self, number: int) -> nullcontext[SimDescriptor]:
         """Raises: NotFoundError."""
-        name = log_file_name(number)
-        descriptor = self._open(name)
-        return SimOpened(descriptor, descriptor.path)
+        return nullcontext(self._open(log_file_name(number)))
 
     def read(self, name: str, size: int) -> bytes:
         """Raises: NotFoundError."""

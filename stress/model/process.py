@@ -18,7 +18,7 @@ from binlog.log.once import Turn, Turns
 from binlog.log.orphans import settle_orphans
 from binlog.log.recovery_table import Action
 from binlog.storage.checksum import crc32c
-from stress.model.commit import BELL, Request, commit_group, commit_staged, is_plain, mark_poisoned
+from stress.model.commit import BELL, SLOTS, Request, commit_group, commit_staged, is_plain, mark_poisoned
 from stress.model.disk import FILE_BYTES, SimDescriptor, SimFile
 from stress.model.recovery import JoinedSegment, SimRecovery, judge
 from stress.model.segment import Entry, Ring, SimSegment
@@ -33,7 +33,10 @@ RING_COUNT_MAX = 4
 
 
 class OpenFile(SimDescriptor):
-    """A log file as one process has it open."""
+    """A log file as one process has it open.
+
+    skips_sync, skips_slot: the next sync, or writes of a slot, are left out: mistakes that are planted in recovery.
+    """
 
     def __init__(self, world: World, file: SimFile, *, strict: bool) -> None:
         super().__init__(world, file, log_file_name(file.number))
@@ -42,6 +45,16 @@ class OpenFile(SimDescriptor):
         self.confirmed: LogHeader | None = None  # of the last commit, once it is published and to be synced again
         self.vouched = world.has("fresh-vouches")
         self.epoch = self.counter = -1
+        self.skips_sync = self.skips_slot = False
+
+    def write(self, data: bytes, offset: int) -> None:
+        if not (self.skips_slot and offset in SLOTS):
+            super().write(data, offset)
+
+    def sync(self) -> None:
+        skips, self.skips_sync = self.skips_sync, False
+        if not skips:
+            super().sync()
 
     def header(self) -> LogHeader:
         return self.file.header()

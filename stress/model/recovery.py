@@ -13,8 +13,6 @@ from binlog.format.log_header import LogHeader
 from binlog.log.evidence import FileEvidence
 from binlog.log.recovery import Recovery
 from binlog.log.recovery_table import Action, Verdict, decide
-from binlog.storage.content import Content
-from binlog.storage.file_access import FileAccess
 from binlog.storage.segment import NOTE_IDLE, NOTE_SLOTTED, Note, Outcome
 from stress.model.commit import SLOTS
 from stress.model.segment import SimSegment
@@ -50,17 +48,18 @@ class SimRecovery(Recovery):
     """Recovery, which tells the audit what a reader may see, and what is durable."""
 
     def __init__(self, world: World, file: OpenFile) -> None:
-        self._disk = _Disk(world, file)
-        super().__init__(world.directory, file.number, self._disk)
+        super().__init__(world.directory, file.number, file)
         self._world = world
         self._open = file
 
     def carry_out(self, header: LogHeader, verdict: Verdict, *, vouched: bool = False) -> LogHeader:
-        self._disk.skips_sync = verdict.action is Action.ADOPT and self._world.has("foreign-unsynced")
+        self._open.skips_sync = verdict.action is Action.ADOPT and self._world.has("foreign-unsynced")
+        self._open.skips_slot = self._world.has("slot-late")
         return super().carry_out(header, verdict, vouched=vouched or self._world.has("foreign-believed"))
 
     def write(self, header: LogHeader) -> LogHeader:
         slot = header.slot(header.confirmed_counter + 1)
+        self._open.skips_slot = False
         written = super().write(header)
         if slot is not None and self._world.has("pending-left"):
             self._open.file.write(slot.pack(uuid=header.uuid, number=header.number), SLOTS[slot.counter & 1])
@@ -77,33 +76,6 @@ class SimRecovery(Recovery):
         header = super()._confirmed(header, tail, counted, slot_first=slot_first)
         self._world.audit.synced(self._open.file)
         return header
-
-
-class _Disk:
-    """The file that recovery is given.  skips_sync: the next sync is left out."""
-
-    def __init__(self, world: World, file: OpenFile) -> None:
-        self.skips_sync = False
-        self.path = file.path
-        self.content: Content = file
-        self._slot_late = world.has("slot-late")
-        self._file = file
-
-    def access(self) -> FileAccess:
-        return self._file.access()
-
-    def write(self, data: bytes, offset: int) -> None:
-        if not (self._slot_late and offset in SLOTS):
-            self._file.write(data, offset)
-
-    def sync(self) -> None:
-        if self.skips_sync:
-            self.skips_sync = False
-        else:
-            self._file.sync()
-
-    def close(self) -> None:
-        self._file.close()
 
 
 class JoinedSegment:

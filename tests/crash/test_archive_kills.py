@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import binlog
 from binlog import Entry, Mode, Reader, Writer
 from stress.crash.striker import Kind
 from tests.support.archives import small_frames
-from tests.support.preloaded import run_preloaded
+from tests.support.preloaded import kill_at_each_call, run_preloaded
 
 FILES = 2
 DONE = ["00000001.dat.zst", "00000001.idx", "00000002.dat.zst", "00000002.idx", "00000003.dat", "00000003.idx"]
@@ -64,9 +63,7 @@ def test_an_archive_killed_at_each_call_loses_nothing(
     if not index:
         (start / "00000001.idx").unlink()
     kills, seen = 0, set()
-    while True:
-        shutil.copytree(start, log)
-        run = run_preloaded(_archive, log, kill_at=kills)
+    for run in kill_at_each_call(_archive, start, log):
         left = _names(log)
         seen.add(tuple(left))
         if index:
@@ -79,10 +76,7 @@ def test_an_archive_killed_at_each_call_loses_nothing(
         assert not list(log.glob(".*.new"))
         assert [entry.data for entry in _entries(log)] == [*(entry.data for entry in expected), b"after"]
         assert binlog.check(log) == []
-        shutil.rmtree(log)
-        if not run.killed:
-            break
-        kills += 1
+        kills += run.killed
     # Every step was among the moments struck: a file, a file and its archive, an archive; for each of the two.
     both = {(("00000001.dat" in names), ("00000001.dat.zst" in names)) for names in seen}
     assert both == {(True, False), (True, True), (False, True)}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import binlog
 from binlog import Writer
 from stress.crash.striker import Kind
 from tests.support.logs import read_all
-from tests.support.preloaded import run_preloaded
+from tests.support.preloaded import kill_at_each_call, run_preloaded
 
 FILES = 5
 
@@ -43,18 +42,13 @@ def test_a_prune_killed_at_each_call_leaves_a_log_without_a_gap(in_memory: Path,
     start, log = in_memory / "start", in_memory / "log"
     _fill(start)
     firsts, kills = [], 0
-    while True:
-        shutil.copytree(start, log)
-        run = run_preloaded(_prune, log, kill_at=kills)
+    for run in kill_at_each_call(_prune, start, log):
         firsts.append(_gapless(log))
         with Writer(log) as writer:
             writer.append(b"after")
         binlog.prune(log, keep_bytes=0)
         assert sorted(path.name for path in log.iterdir()) == [f"{FILES:08d}.dat", f"{FILES:08d}.idx"]
-        shutil.rmtree(log)
-        if not run.killed:
-            break
-        kills += 1
+        kills += run.killed
     assert firsts == sorted(firsts)
     assert set(firsts) == set(range(1, FILES + 1))
     assert {Kind.LOCK, Kind.SYNC, Kind.UNLINK} <= set(run.calls)

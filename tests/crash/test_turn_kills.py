@@ -13,7 +13,7 @@ import binlog
 from binlog import Batch, Draft, Mode, Writer
 from stress.crash.striker import Kind
 from tests.support.logs import read_all
-from tests.support.preloaded import run_preloaded
+from tests.support.preloaded import kill_at_each_call, run_preloaded
 
 pytestmark = pytest.mark.slow
 
@@ -51,12 +51,6 @@ def _append(log: Path) -> None:
         writer.append(SAME, mode=Mode.FLUSH)
 
 
-def _copied(start: Path, log: Path) -> Path:
-    shutil.rmtree(log, ignore_errors=True)
-    shutil.copytree(start, log)
-    return log
-
-
 def _hold(log: Path, others: int) -> None:
     """Append as often as somebody else does meanwhile, try the turns again, and see that all is there, once."""
     assert binlog.check(log) == []
@@ -82,26 +76,26 @@ def test_a_turn_killed_at_each_call_is_there_once(
     log, start = in_memory / "log", in_memory / "start"
     _append(start)
     died = 0
-    while run_preloaded(work, _copied(start, log), kill_at=died).killed:
+    for run in kill_at_each_call(work, start, log):
         _hold(log, others)
         assert len(read_all(log)) == 1 + TURNS * A_TURN + others, died
-        died += 1
+        died += run.killed
     assert died > 100
     figure(f"turns killed at each call ({work.__name__}), {others} alike appended between: {died} deaths")
 
 
-def _kill_first_turn(moment: str, base: Path, start: Path) -> None:
-    """Leave what one of these moments of the first turn leaves.
+def _kill_first_turn(moment: str, whole: Path, start: Path) -> None:
+    """Leave what one of these moments of the first turn leaves.  whole: a place for a run that is not killed.
 
     named: right after its file has its name.  slotted: at the commit's sync, with the slot written.
     """
     steps = (Kind.LINK, Kind.SYNC, Kind.DATA_SYNC)
-    calls = run_preloaded(_take_turns, _copied(base, start), kinds=steps).calls
+    calls = run_preloaded(_take_turns, shutil.copytree(start, whole), kinds=steps).calls
     # Each turn's file gets its name, and then another one; the shared memory got its own before.
     names = [at for at, call in enumerate(calls) if call is Kind.LINK][-2 * TURNS :]
     slotted = max(at for at in range(names[1]) if calls[at] is Kind.DATA_SYNC)
     kill_at = names[0] + 1 if moment == "named" else slotted
-    assert run_preloaded(_take_turns, _copied(base, start), kinds=steps, kill_at=kill_at).calls == calls[: kill_at + 1]
+    assert run_preloaded(_take_turns, start, kinds=steps, kill_at=kill_at).calls == calls[: kill_at + 1]
 
 
 @pytest.mark.parametrize("moment", ["named", "slotted"])
@@ -110,17 +104,15 @@ def test_whoever_settles_a_turn_killed_at_each_call_too_settles_it_once(
 ) -> None:
     log, start = in_memory / "log", in_memory / "start"
     _append(start)
-    base = in_memory / "base"
-    shutil.copytree(start, base)
-    _kill_first_turn(moment, base, start)
+    _kill_first_turn(moment, in_memory / "whole", start)
     there = moment == "slotted"
     died = 0
-    while run_preloaded(_append, _copied(start, log), kill_at=died).killed:
+    for run in kill_at_each_call(_append, start, log):
         _append(log)
         found = len(read_all(log)) - 1 - (A_TURN if there else 0)
         assert found in (1, 2), died
         _hold(log, 0)
         assert len(read_all(log)) == 1 + TURNS * A_TURN + found, died
-        died += 1
+        died += run.killed
     assert died > 20
     figure(f"a turn killed when {moment}, and whoever settles it: {died} deaths")

@@ -11,6 +11,7 @@ import atexit
 import ctypes
 import functools
 import gc
+import itertools
 import mmap
 import os
 import pickle
@@ -20,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, NoReturn
@@ -70,6 +71,23 @@ def run_preloaded(
     action = Action.NOTHING if kill_at is None else Action.KILL_BEFORE
     strike = Strike(action, kill_at or 0, kinds, names_end=names_end)
     return _server().run((function, (log, *arguments), strike, os.path.commonpath([log, _MEMORY])))
+
+
+def kill_at_each_call(
+    function: Callable[..., object], start: Path, log: Path, *arguments: object, kinds: tuple[Kind, ...] = tuple(Kind)
+) -> Iterator[Run]:
+    """Run the function on fresh copies of `start`, which need not be there, killed at one call after the other.
+
+    After each death it is for the caller to look at the log.  The last run is the one that was not killed.
+    """
+    for kill_at in itertools.count():
+        shutil.rmtree(log, ignore_errors=True)
+        if start.exists():
+            shutil.copytree(start, log)
+        run = run_preloaded(function, log, *arguments, kill_at=kill_at, kinds=kinds)
+        yield run
+        if not run.killed:
+            return
 
 
 class _Server:

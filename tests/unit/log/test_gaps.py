@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from itertools import takewhile
@@ -24,7 +23,7 @@ from tests.interop import jpos_peer
 from tests.support.drafts import drafts
 from tests.support.indexes import check_entries
 from tests.support.logs import jpos_file, read_all
-from tests.support.preloaded import run_preloaded
+from tests.support.preloaded import kill_at_each_call
 
 FILE_1, FILE_2 = "00000001.dat", "00000002.dat"
 
@@ -367,14 +366,6 @@ _CHANGING = (
 )  # fmt: skip
 
 
-def _copy_of(source: Path, target: Path) -> Callable[[], Path]:
-    def make() -> Path:
-        shutil.rmtree(target, ignore_errors=True)
-        return Path(shutil.copytree(source, target))
-
-    return make
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("what", ["open", "closed", "theirs", "missing"])
 def test_a_repair_that_dies_at_any_call_is_done_again(in_memory: Path, what: str) -> None:
@@ -392,13 +383,9 @@ def test_a_repair_that_dies_at_any_call_is_done_again(in_memory: Path, what: str
         shutil.copy(log / FILE_1, source)
         (source / FILE_2).unlink()
         kept = read_all(log)[:4]
-    make = _copy_of(source, in_memory / "copy")
+    copy, deaths = in_memory / "copy", 0
     # Before any other call the files are as after the last of these.
-    calls = run_preloaded(repair, make(), kinds=_CHANGING).calls
-    assert len(calls) > 15
-    for kill_at in range(len(calls)):
-        copy = make()
-        assert run_preloaded(repair, copy, kinds=_CHANGING, kill_at=kill_at).killed
+    for run in kill_at_each_call(repair, source, copy, kinds=_CHANGING):
         found = []
         with Reader(copy) as reader, suppress(CorruptError):
             found.extend(entry.data for entry in reader)
@@ -411,6 +398,8 @@ def test_a_repair_that_dies_at_any_call_is_done_again(in_memory: Path, what: str
             assert binlog.check(copy) == []
         else:
             _check_repaired(copy, kept, 3, rest)
+        deaths += run.killed
+    assert deaths > 15
 
 
 def test_of_files_that_were_all_removed_meanwhile_nothing_is_repaired(tmp_path: Path) -> None:

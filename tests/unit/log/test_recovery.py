@@ -20,7 +20,7 @@ from binlog.format.record import frame
 from binlog.storage.checksum import crc32c
 from tests.support.children import Child
 from tests.support.logs import jpos_file, name_next_file_only, read_all
-from tests.support.preloaded import run_preloaded
+from tests.support.preloaded import kill_at_each_call
 
 ANOTHER_BOOT = bytes(range(100, 116))
 KEPT = [b"one", b"two" * 100, b"three"]
@@ -379,17 +379,12 @@ def test_a_writer_killed_at_each_call_of_a_recovery_leaves_what_the_next_one_rec
     row.left(start)
     left = _files(start)
     kills = 0
-    while True:
-        shutil.copytree(start, log)
-        run = run_preloaded(_open, log, kill_at=kills)
+    for run in kill_at_each_call(_open, start, log):
         _open(log)
         _hold(log, row, left)
         if kills % 8 == 0:
             _go_on(log, row)
-        shutil.rmtree(log)
-        if not run.killed:
-            break
-        kills += 1
+        kills += run.killed
     assert kills > 20
     figure(f"kill sweep of recovery, row {name}: {kills} kills")
 
