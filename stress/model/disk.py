@@ -62,9 +62,6 @@ class SimFile:
     def header(self) -> LogHeader:
         return _parse(bytes(self.cache[:HEADER_BYTES]))
 
-    def header_on_disk(self) -> LogHeader:
-        return _parse(bytes(self.disk[:HEADER_BYTES]))
-
     def write(self, data: bytes, offset: int) -> None:
         end = offset + len(data)
         assert end <= FILE_BYTES

@@ -78,7 +78,6 @@ class Process:
         self.key = key
         self.strict = strict
         self.reopen = True
-        self.poisoned = False
         self.file: OpenFile | None = None
         self.segment: SimSegment | None = None
         self.ring: Ring | None = None
