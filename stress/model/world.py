@@ -146,12 +146,12 @@ class World:
         try:
             with _boots_of(self):
                 while self.steps < step_count:
-                    self._turn()
+                    self._act()
                 self._end()
         except (CorruptError, InternalError) as error:
             raise ViolationError(f"{type(error).__name__}: {error}") from error
 
-    def _turn(self) -> None:
+    def _act(self) -> None:
         random = self.random
         choice = random.random()
         if self._weather.jpos and choice < 0.2:
