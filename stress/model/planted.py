@@ -29,6 +29,6 @@ PLANTED = {
     "move-unsynced": "a writer goes to the next file without syncing the closed one",
     "close-believed": "a fresh descriptor vouches for a close that another one wrote",
     "aside-kept": "what a recovery that died had set aside is not set aside again",
-    "turn-unmarked": "a turn is appended, and the header does not say so",
+    "turn-late": "a turn is noted only after its records are in the log",
     "name-unsynced": "a file is used before its name is durable",
 }

@@ -136,12 +136,15 @@ class Process:
         header = file.header()
         data, end = request.payload, header.tail + len(request.payload)
         file.write(data, header.tail)
-        if not world.has("turn-unmarked"):
-            file.write(replace(header, flags=header.flags | Flag.ONCE).published(), PUBLISHED.start)
-            file.sync()
-        turns.begin(Turn(SOURCE, turn, len(request.ids), file.number, header.tail, end, crc32c(data)))
+        file.write(replace(header, flags=header.flags | Flag.ONCE).published(), PUBLISHED.start)
+        file.sync()
+        taken = Turn(SOURCE, turn, len(request.ids), file.number, header.tail, end, crc32c(data))
+        if not world.has("turn-late"):
+            turns.begin(taken)
         commit_group(world, file, header, data, len(request.ids), sync=True, written=True)
         request.place = (file.number, header.tail)
+        if world.has("turn-late"):
+            turns.begin(taken)
         turns.finish(SOURCE)
 
     def _turns(self, file: OpenFile) -> Turns:

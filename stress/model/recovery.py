@@ -55,11 +55,13 @@ class SimRecovery(Recovery):
     def carry_out(self, header: LogHeader, verdict: Verdict, *, vouched: bool = False) -> LogHeader:
         self._open.skips_sync = verdict.action is Action.ADOPT and self._world.has("foreign-unsynced")
         self._open.skips_slot = self._world.has("slot-late")
-        return super().carry_out(header, verdict, vouched=vouched or self._world.has("foreign-believed"))
+        try:
+            return super().carry_out(header, verdict, vouched=vouched or self._world.has("foreign-believed"))
+        finally:
+            self._open.skips_sync = self._open.skips_slot = False
 
     def write(self, header: LogHeader) -> LogHeader:
         slot = header.slot(header.confirmed_counter + 1)
-        self._open.skips_slot = False
         written = super().write(header)
         if slot is not None and self._world.has("pending-left"):
             self._open.file.write(slot.pack(uuid=header.uuid, number=header.number), SLOTS[slot.counter & 1])
