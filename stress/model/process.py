@@ -159,6 +159,7 @@ class Process:
             assert file is not None
             if self._world.has("note-first"):
                 self._settle_segment(file, file.header())
+            self._look_for_failure(file)
             header = self._settle(file)
             try:
                 if header.next_number and not header.closed:
@@ -173,11 +174,23 @@ class Process:
             except PoisonedError:
                 if not self._world.has("poison-untold"):
                     self._mark_poisoned(file)
+                    if self.segment is not None:
+                        self.segment.failed_number = file.number
                 raise
             self._world.step()
             self.file = self._open(file.header().next_number)
 
     # ---- its steps ----
+
+    def _look_for_failure(self, file: OpenFile) -> None:
+        """Session._look_for_failure: the cache may have forgotten that the file is poisoned."""
+        segment = self._world.segment if self.reopen and self._sees_segment else self.segment
+        if segment is None or segment.failed_number != file.number:
+            return
+        if not self.reopen:
+            raise PoisonedError("refused until opened again")
+        if not file.header().closed:
+            self._mark_poisoned(file)
 
     @staticmethod
     def _mark_poisoned(file: OpenFile) -> None:
@@ -254,6 +267,8 @@ class Process:
             self.segment = world.segment
         segment = self.segment
         assert segment is not None
+        if self.reopen:
+            segment.failed_number = 0
         settle_orphans(world.directory, JoinedSegment(world, segment, self.key), header)
         if joined:
             commit_staged(world, file, segment)
