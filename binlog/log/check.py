@@ -161,7 +161,7 @@ def _check_witnesses(file: OpenedFile, settled: LogHeader, believed: LogHeader) 
         return  # a write was under way
     if not found.live_good:
         yield Problem(path, LOG_HEADER.offset("live_crc"), "live-crc", "the live block's CRC does not hold")
-    elif settled.tail == settled.own_tail == found.own_tail:
+    elif found.tail < found.own_tail or settled.tail == settled.own_tail == found.own_tail:
         text = f"the tail is {found.tail}, where only {settled.tail} can be"
         yield Problem(path, LOG_HEADER.offset("tail"), "tail", text)
 

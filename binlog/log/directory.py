@@ -29,13 +29,20 @@ from binlog.log.witnesses import Following, believe_status, believe_tail
 from binlog.storage.boot import boot_id
 from binlog.storage.file_access import FileAccess, access_like, access_of_directory
 from binlog.storage.files import (
+    DiskFile,
     content_bytes,
+    create_file,
     has_name,
+    link_file,
     list_names,
     open_directory,
     open_file,
     open_named_directory,
     open_regular,
+    read_at,
+    remove_file,
+    rename_file,
+    sync_directory,
 )
 from binlog.storage.identity import AT_FDCWD, Identity, close_own, identity_of, is_identity
 
@@ -211,6 +218,36 @@ class LogDirectory:
     def open(self, number: int, *, writable: bool = False) -> int:
         """A descriptor of a log file that is none of an archive.  Raises: NotFoundError; AccessError."""
         return open_file(self.fd, log_file_name(number), self.file_path(number), writable=writable)
+
+    def read(self, name: str, size: int) -> bytes:
+        """Up to `size` bytes of a file.  Raises: NotFoundError; AccessError."""
+        path = os.path.join(self.path, name)
+        fd = open_file(self.fd, name, path, writable=False)
+        try:
+            return read_at(fd, size, 0, path)
+        finally:
+            os.close(fd)
+
+    def create(self, name: str, access: FileAccess) -> DiskFile:
+        """See `create_file`."""
+        path = os.path.join(self.path, name)
+        return DiskFile(create_file(self.fd, name, path, access), path)
+
+    def link(self, old: str, new: str) -> bool:
+        """See `link_file`."""
+        return link_file(self.fd, old, new, os.path.join(self.path, old))
+
+    def rename(self, old: str, new: str) -> None:
+        """See `rename_file`."""
+        rename_file(self.fd, old, new, os.path.join(self.path, new))
+
+    def remove(self, name: str) -> None:
+        """See `remove_file`."""
+        remove_file(self.fd, name, os.path.join(self.path, name))
+
+    def sync(self) -> None:
+        """See `sync_directory`."""
+        sync_directory(self.fd, self.path)
 
     def exists(self, number: int) -> bool:
         """Whether the file is there, or its archive."""

@@ -40,7 +40,7 @@ from binlog.log.sequence import RecordCounts
 from binlog.log.witnesses import heal, is_unproven
 from binlog.storage.boot import boot_id
 from binlog.storage.checksum import crc32c
-from binlog.storage.files import allocate, read_at, remove_file, sync, write_at
+from binlog.storage.files import DiskFile, allocate, read_at, remove_file, sync, write_at
 
 _FILLED_AT_ONCE = 1 << 20
 _ZERO = LOG_HEADER.offset("zero")
@@ -63,7 +63,7 @@ class FileRepair:
         self._fd = fd
         self._path = directory.file_path(number)
         self._dry_run = dry_run
-        self._recovery = Recovery(directory, number, fd)
+        self._recovery = Recovery(directory, number, DiskFile(fd, self._path))
 
     def tell(self, offset: int, action: str, text: str) -> None:
         """Add to what was done."""

@@ -24,6 +24,7 @@ from binlog.log.sequence import RecordCounts, missing_between
 from binlog.log.writable_file import write_close
 from binlog.storage.boot import boot_id
 from binlog.storage.descriptor import Descriptor
+from binlog.storage.files import DiskFile
 from binlog.storage.locks import lock, unlock
 
 # A log with a file 1 and a file 99999999 is not given all those between.
@@ -113,7 +114,7 @@ class GapRepair:
             return None
         if self._dry_run:
             return recovered(header, verdict)
-        return Recovery(directory, number, fd).carry_out(header, verdict)
+        return Recovery(directory, number, DiskFile(fd, path)).carry_out(header, verdict)
 
     def _tell_made(self, number: int) -> Done:
         text = "the file before it leads here, and it was not there: made again, without the records that it had"

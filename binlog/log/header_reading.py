@@ -53,13 +53,12 @@ def settled_bytes(content: Content, number: int, path: str, known: LogHeader | N
             break
     evidence = FileEvidence(content, path)
     same_boot = is_this_boot(header.boot_id)
-    if header.ours and not (same_boot and header.live_good):
-        believed = _recovered(header, evidence, content, path, same_boot=same_boot)
-    else:
-        believed = believe_tail(header, evidence, file_bytes=lambda: content_bytes(content), same_boot=True)
-        if is_unproven(believed, evidence):
-            believed = replace(believed, tail=believed.own_tail)
-        check_header(believed, path)
+    believed = believe_tail(header, evidence, file_bytes=lambda: content_bytes(content), same_boot=same_boot)
+    check_header(believed, path)
+    if header.ours and not (same_boot and header.live_good and believed.tail >= header.own_tail):
+        believed = _recovered(believed, evidence, path, same_boot=same_boot)
+    elif is_unproven(believed, evidence):
+        believed = replace(believed, tail=believed.own_tail)
     # What is on the disk says something else: no later look may find it unchanged, and believe it.
     return believed, data if believed.tail == header.tail else _bell_alone(data)
 
@@ -71,9 +70,6 @@ def check_header(header: LogHeader, path: str) -> None:
     # Where the live block's CRC does not hold, recovery may still find the count in a commit slot.
     if header.live_good and header.first_sequence + header.record_count > COUNT_MAX:
         raise CorruptError(path, _COUNT, "record-count", f"{header.record_count} records cannot be")
-    if header.ours and header.live_good and header.tail < header.own_tail:
-        text = f"the tail {header.tail} is before our own copy of it, {header.own_tail}"
-        raise CorruptError(path, _TAIL, "tail", text)
 
 
 def check_size(tail: int, content: Content, path: str) -> None:
@@ -87,14 +83,12 @@ def _bell_alone(data: bytes) -> bytes:
     return bytes(_BELL) + data[_BELL : _BELL + 4] + bytes(len(data) - _BELL - 4)
 
 
-def _recovered(header: LogHeader, evidence: FileEvidence, content: Content, path: str, *, same_boot: bool) -> LogHeader:
+def _recovered(header: LogHeader, evidence: FileEvidence, path: str, *, same_boot: bool) -> LogHeader:
     """The header as recovery would leave it, in memory alone.
 
     Either another boot wrote it last, so that what the page cache held is gone, and no writer has been here since; or
-    the live block is damaged, for a read that met a write was repeated.
+    the live block or the tail is damaged, for a read that met a write was repeated.
     """
-    header = believe_tail(header, evidence, file_bytes=lambda: content_bytes(content), same_boot=same_boot)
-    check_header(header, path)
     verdict = decide(header, evidence, same_boot=same_boot, vouched=False)
     if verdict.action is Action.REFUSE:
         raise CorruptError(path, verdict.tail, f"recovery-{verdict.row}", verdict.text)

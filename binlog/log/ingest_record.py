@@ -16,17 +16,9 @@ from binlog.errors import CorruptError, NotFoundError
 from binlog.format.checked_text import pack_text, parse_text
 from binlog.format.names import INGEST_FILE, ingest_part, ingest_part_name
 from binlog.log.directory import LogDirectory
+from binlog.log.disk import replace_file
 from binlog.log.once import Turn, turn_of
 from binlog.storage.file_access import FileAccess
-from binlog.storage.files import (
-    create_file,
-    open_file,
-    read_at,
-    remove_file,
-    rename_file,
-    sync,
-    write_at,
-)
 
 _BYTES_MAX = 1 << 16
 _DRAFT = f"{INGEST_FILE}.new"
@@ -59,19 +51,14 @@ def look_at_ingest(directory: LogDirectory) -> tuple[IngestRecord, bool] | None:
     """The same, and whether a flipped bit of the record was put right in memory."""
     if not directory.has(INGEST_FILE):
         return None  # as almost always, and a stat costs less than a failed open
-    path = os.path.join(directory.path, INGEST_FILE)
     try:
-        fd = open_file(directory.fd, INGEST_FILE, path, writable=False)
+        body, is_mended = parse_text(directory.read(INGEST_FILE, _BYTES_MAX))
+        return _parse(body), is_mended
     except NotFoundError:
         return None
-    try:
-        body, is_mended = parse_text(read_at(fd, _BYTES_MAX, 0, path))
-        return _parse(body), is_mended
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         text = f"it is no record of an ingest ({error}); the files `.ingest.*` are what it was about"
-        raise CorruptError(path, 0, "ingest", text) from error
-    finally:
-        os.close(fd)
+        raise CorruptError(os.path.join(directory.path, INGEST_FILE), 0, "ingest", text) from error
 
 
 def _parse(body: bytes) -> IngestRecord:
@@ -85,20 +72,12 @@ def write_ingest(directory: LogDirectory, record: IngestRecord, access: FileAcce
     """Write the record, durably.  The names of its files are durable already.  Raises: FullError; PoisonedError."""
     turn = None if record.turn is None else asdict(record.turn)
     body = json.dumps({"id": record.identity, "turn": turn}).encode()
-    draft = os.path.join(directory.path, _DRAFT)
-    remove_file(directory.fd, _DRAFT, draft)
-    fd = create_file(directory.fd, _DRAFT, draft, access)
-    try:
-        write_at(fd, pack_text(body), 0, draft)
-        sync(fd, draft)
-    finally:
-        os.close(fd)
-    rename_file(directory.fd, _DRAFT, INGEST_FILE, os.path.join(directory.path, INGEST_FILE))
+    replace_file(directory, INGEST_FILE, _DRAFT, pack_text(body), access)
 
 
 def remove_ingest(directory: LogDirectory) -> None:
     """Remove the record.  Not durable: a record that comes back finds none of its files, and its turn recorded."""
-    remove_file(directory.fd, INGEST_FILE, os.path.join(directory.path, INGEST_FILE))
+    directory.remove(INGEST_FILE)
 
 
 def sweep_ingests(directory: LogDirectory, names: Iterable[str]) -> None:
@@ -110,7 +89,7 @@ def sweep_ingests(directory: LogDirectory, names: Iterable[str]) -> None:
     found = [name for name in names if name == _DRAFT or ingest_part(name) is not None]
     if found and not directory.has(INGEST_FILE):
         for name in found:
-            remove_file(directory.fd, name, os.path.join(directory.path, name))
+            directory.remove(name)
 
 
 def part_names(identity: str, count: int) -> list[str]:

@@ -15,25 +15,18 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
 from binlog.errors import CorruptError, NotFoundError
 from binlog.format.checked_text import pack_text, parse_text
+from binlog.format.log_header import LogHeader
 from binlog.format.names import NEXT_SUFFIX, NUMBER_MAX, is_next_file, is_once_file, next_file_name, once_file_name
 from binlog.format.ref import COUNT_MAX, OFFSET_MAX, Ref
-from binlog.log.directory import LogDirectory
+from binlog.log.disk import Directory, replace_file
+from binlog.log.evidence import FileEvidence
+from binlog.log.header_reading import settled_header
+from binlog.storage.content import Content
 from binlog.storage.file_access import FileAccess
-from binlog.storage.files import (
-    create_file,
-    open_file,
-    read_at,
-    remove_file,
-    rename_file,
-    sync,
-    sync_directory,
-    write_at,
-)
 
 _BYTES_MAX = 1 << 16
 _UNCHECKED = b"{"
@@ -81,7 +74,7 @@ class Turns:
 
     What changes them wants the open file's lock held."""
 
-    def __init__(self, directory: LogDirectory, access: FileAccess) -> None:
+    def __init__(self, directory: Directory, access: FileAccess) -> None:
         self._directory = directory
         self._access = access
 
@@ -100,36 +93,45 @@ class Turns:
             self._write(turn, once_file_name(turn.source))
 
     def _write(self, turn: Turn, name: str) -> None:
-        draft = f".{name}"
-        remove_file(self._directory.fd, draft, self._path(draft))
-        fd = create_file(self._directory.fd, draft, self._path(draft), self._access)
-        try:
-            write_at(fd, pack_text(json.dumps(asdict(turn)).encode()), 0, self._path(draft))
-            sync(fd, self._path(draft))
-        finally:
-            os.close(fd)
-        rename_file(self._directory.fd, draft, name, self._path(name))
+        data = pack_text(json.dumps(asdict(turn)).encode())
+        replace_file(self._directory, name, f".{name}", data, self._access)
 
     def finish(self, source: str) -> None:
         """Have the one that is being appended stand as the last, durably."""
         name = once_file_name(source)
-        rename_file(self._directory.fd, next_file_name(name), name, self._path(name))
+        self._directory.rename(next_file_name(name), name)
 
-    def settle(self, is_there: Callable[[Turn], bool]) -> None:
+    def settle(self, header: LogHeader, content: Content, path: str) -> None:
         """Settle every turn that stands as being appended.
 
-        is_there: whether its records are in the log, whose open file was found and put right.
+        header, content, path: of the open file, which was found and put right.
         """
         for name in filter(is_next_file, self._directory.names()):
             turn = self._read(name)
             if turn is None:
                 continue
-            if is_there(turn):
+            if self._is_there(turn, header, content, path):
                 self.finish(turn.source)
             else:
-                remove_file(self._directory.fd, name, self._path(name))
+                self._directory.remove(name)
                 # Before the flag is taken back: else a power cut might bring the name back after others have appended.
-                sync_directory(self._directory.fd, self._directory.path)
+                self._directory.sync()
+
+    def _is_there(self, turn: Turn, header: LogHeader, content: Content, path: str) -> bool:
+        """Whether a turn's records are in the log, by their bytes.
+
+        Where another program has appended in the middle of it, or cut over, others lie in their place.
+        """
+        if turn.number == header.number:
+            return _holds(turn, header, FileEvidence(content, path))
+        if turn.number > header.number:
+            return False
+        try:
+            with self._directory.opened(turn.number) as file:
+                before = settled_header(file.content, turn.number, file.path)
+                return _holds(turn, before, FileEvidence(file.content, file.path))
+        except NotFoundError:
+            return True  # retention removed it, and that is for closed files
 
     def mend(self) -> list[str]:
         """Write again each file of which a bit is flipped, durably; their names.  What else is wrong is left."""
@@ -144,11 +146,12 @@ class Turns:
         found = read_turn(self._directory, name)
         return None if found is None else found[0]
 
-    def _path(self, name: str) -> str:
-        return os.path.join(self._directory.path, name)
+
+def _holds(turn: Turn, header: LogHeader, evidence: FileEvidence) -> bool:
+    return header.tail >= turn.end and evidence.crc_holds(turn.start, turn.end, turn.crc)
 
 
-def damaged_turns(directory: LogDirectory) -> dict[str, CorruptError | None]:
+def damaged_turns(directory: Directory) -> dict[str, CorruptError | None]:
     """The files of turns of which something is wrong, by name: the error, or None if a bit is flipped, and known."""
     found: dict[str, CorruptError | None] = {}
     for name in sorted(filter(is_once_file, directory.names())):
@@ -162,25 +165,22 @@ def damaged_turns(directory: LogDirectory) -> dict[str, CorruptError | None]:
     return found
 
 
-def read_turn(directory: LogDirectory, name: str) -> tuple[Turn, bool] | None:
+def read_turn(directory: Directory, name: str) -> tuple[Turn, bool] | None:
     """The turn that a file says, and whether a flipped bit of it was put right in memory; None for no such file.
 
     Raises: CorruptError; AccessError.
     """
     path = os.path.join(directory.path, name)
     try:
-        fd = open_file(directory.fd, name, path, writable=False)
+        data, is_mended = directory.read(name, _BYTES_MAX), False
     except NotFoundError:
         return None
     try:
-        data, is_mended = read_at(fd, _BYTES_MAX, 0, path), False
         if not data.startswith(_UNCHECKED):
             data, is_mended = parse_text(data)
         turn = turn_of(json.loads(data))
     except (ValueError, RecursionError) as error:
         raise CorruptError(path, 0, "once", f"it is no turn ({error})") from error
-    finally:
-        os.close(fd)
     if once_file_name(turn.source) != name.removesuffix(NEXT_SUFFIX):
         raise CorruptError(path, 0, "once", f"it is of {turn.source!r}")
     return turn, is_mended

@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from binlog.errors import NotFoundError
 from binlog.format.log_header import LogHeader
-from binlog.log.directory import LogDirectory
+from binlog.log.disk import Directory
 from binlog.log.evidence import FileEvidence
 from binlog.log.header_reading import settled_header
 from binlog.log.recovery_table import Evidence
 from binlog.storage.segment import NOTE_GATHERING, NOTE_IDLE, NOTE_SLOTTED, Note, Outcome, Segment
 
 
-def settle_orphans(directory: LogDirectory, segment: Segment, header: LogHeader) -> None:
+class Staged(Protocol):
+    """What is asked of a Segment here; stress/model has another one."""
+
+    @property
+    def alone(self) -> bool: ...
+    def note(self) -> Note: ...
+    def resolve(self, outcome: Outcome) -> None: ...
+    def drop(self) -> None: ...
+
+
+def settle_orphans(directory: Directory, segment: Staged, header: LogHeader) -> None:
     """Tell, for every record of a dead leader's group, what became of it.
 
     header: of the open file, whose lock is held and which was settled: what was pending there is in it now, or is not.
@@ -59,7 +71,7 @@ def _outcome_of_commit(note: Note, header: LogHeader, evidence: Evidence) -> Out
     return Outcome.IN_FILE if note.state == NOTE_SLOTTED else Outcome.UNKNOWN
 
 
-def _outcome_in(directory: LogDirectory, note: Note) -> Outcome:
+def _outcome_in(directory: Directory, note: Note) -> Outcome:
     if note.state == NOTE_GATHERING:
         return Outcome.STAGED_AGAIN
     try:

@@ -19,12 +19,11 @@ from binlog.errors import BusyError, CorruptError
 from binlog.format.log_header import HEADER_BYTES, LOG_HEADER, RECOVERED, CommitSlot, Flag, LogHeader
 from binlog.format.names import damaged_file_name, prepared_file_name
 from binlog.log.chain import walk
-from binlog.log.directory import LogDirectory
+from binlog.log.disk import Directory, File
 from binlog.log.recovery_table import Action, Verdict
 from binlog.storage.boot import boot_id
 from binlog.storage.checksum import crc32c
-from binlog.storage.file_access import access_like
-from binlog.storage.files import create_file, link_file, read_at, remove_file, sync, write_at
+from binlog.storage.files import content_bytes, read_at
 
 _COPY_BYTES = 1 << 20
 _NONCE_BYTES = 4
@@ -34,11 +33,10 @@ _SLOTS = (LOG_HEADER.offset("slot_0"), LOG_HEADER.offset("slot_1"))
 class Recovery:
     """Brings one file to where a commit can follow, or where it can be closed."""
 
-    def __init__(self, directory: LogDirectory, number: int, fd: int) -> None:
+    def __init__(self, directory: Directory, number: int, file: File) -> None:
         self._directory = directory
         self._number = number
-        self._fd = fd
-        self._path = directory.file_path(number)
+        self._file = file
 
     def carry_out(self, header: LogHeader, verdict: Verdict, *, vouched: bool = False) -> LogHeader:
         """Do what the verdict asks for; the header as it is then.
@@ -49,7 +47,7 @@ class Recovery:
         """
         match verdict.action:
             case Action.REFUSE:
-                raise CorruptError(self._path, verdict.tail, f"recovery-{verdict.row}", verdict.text)
+                raise CorruptError(self._file.path, verdict.tail, f"recovery-{verdict.row}", verdict.text)
             case Action.KEEP:
                 settled = header.boot_id == boot_id() and header.slot(header.confirmed_counter + 1) is None
                 if not header.ours or header.closed or settled:
@@ -99,11 +97,10 @@ class Recovery:
         header = self._up_to(header, tail, counted)
         slot = header.slot(header.confirmed_counter)
         if slot_first and slot is not None:
-            packed = slot.pack(uuid=header.uuid, number=header.number)
-            write_at(self._fd, packed, _SLOTS[slot.counter & 1], self._path)
-        sync(self._fd, self._path)
+            self._file.write(slot.pack(uuid=header.uuid, number=header.number), _SLOTS[slot.counter & 1])
+        self._file.sync()
         header = self.write(_of_this_boot(header))
-        sync(self._fd, self._path)
+        self._file.sync()
         return header
 
     def _up_to(self, header: LogHeader, tail: int, counted: int) -> LogHeader:
@@ -133,8 +130,10 @@ class Recovery:
         """Keep what is proven, set the rest aside, and lead on to the next file, so that no offset is used twice."""
         if verdict.slot is not None:
             header = self._from_slot(header, verdict.slot)
-        end = min(verdict.end, os.fstat(self._fd).st_size)
+        end = min(verdict.end, content_bytes(self._file.content))
         if end > verdict.tail:
+            # A recovery that died may have made a copy, over whose bytes another program has appended since.
+            self._directory.remove(damaged_file_name(self._number, verdict.tail, end))
             self.set_aside(verdict.tail, end)
         header = header.without_slot(header.confirmed_counter + 1)
         flags = header.flags & ~Flag.POISON
@@ -142,7 +141,7 @@ class Recovery:
         if header.closed:
             # What came after the close is counted by nobody; what is kept of it stays beyond our own tail.
             header = self.write(_of_this_boot(replace(header, tail=verdict.tail)))
-            sync(self._fd, self._path)
+            self._file.sync()
             return header
         header = replace(header, next_number=header.number + 1)
         return self._confirmed(header, verdict.tail, header.own_tail)
@@ -154,7 +153,7 @@ class Recovery:
         for at, known in [(counted, header.record_count), *((slot.end, slot.record_count) for slot in slots)]:
             if start <= at <= tail:
                 start, count = at, known
-        more, _ = walk(self._fd, start, tail, tail, self._path)
+        more, _ = walk(self._file.content, start, tail, tail, self._file.path)
         return count + more
 
     def write(self, header: LogHeader) -> LogHeader:
@@ -163,13 +162,13 @@ class Recovery:
             # What did not hold, or is another's: left there, it would be judged again, in this boot.
             header = header.without_slot(header.confirmed_counter + 1)
         header = replace(header, doorbell=_after(header.doorbell), live_good=True)
-        write_at(self._fd, header.recovered(), RECOVERED.start, self._path)
+        self._file.write(header.recovered(), RECOVERED.start)
         return header
 
     def rewrite(self, start: int, end: int) -> None:
         """Write again what is there, so that a sync through this descriptor vouches for it."""
         for at, data in self._blocks(start, end):
-            write_at(self._fd, data, at, self._path)
+            self._file.write(data, at)
 
     def _crc(self, start: int, end: int) -> int:
         crc = 0
@@ -179,9 +178,9 @@ class Recovery:
 
     def _blocks(self, start: int, end: int) -> Iterator[tuple[int, bytes]]:
         while start < end:
-            data = read_at(self._fd, min(_COPY_BYTES, end - start), start, self._path)
+            data = read_at(self._file.content, min(_COPY_BYTES, end - start), start, self._file.path)
             if not data:
-                raise CorruptError(self._path, start, "truncated", f"the file ends before {end}")
+                raise CorruptError(self._file.path, start, "truncated", f"the file ends before {end}")
             yield start, data
             start += len(data)
 
@@ -195,21 +194,20 @@ class Recovery:
         # Under a name that nobody sweeps away while this file is the newest.
         name = prepared_file_name(max([self._number, *directory.numbers()]) + 1)
         kept = damaged_file_name(self._number, start, end)
-        path = os.path.join(directory.path, name)
-        fd = create_file(directory.fd, name, path, access_like(os.fstat(self._fd)))
+        copy = directory.create(name, self._file.access())
         try:
             for at, data in self._blocks(start, end if copied_end is None else copied_end):
-                write_at(fd, data, at - start, path)
-            sync(fd, path)
-            if not link_file(directory.fd, name, kept, path):
-                remove_file(directory.fd, name, path)
+                copy.write(data, at - start)
+            copy.sync()
+            if not directory.link(name, kept):
+                directory.remove(name)
                 if kept not in directory.names():
-                    raise BusyError(f"{path} was removed by a cutover; try again", holder=None)
+                    raise BusyError(f"{copy.path} was removed by a cutover; try again", holder=None)
         except BaseException:
-            remove_file(directory.fd, name, path)
+            directory.remove(name)
             raise
         finally:
-            os.close(fd)
+            copy.close()
 
 
 def _after(value: int) -> int:

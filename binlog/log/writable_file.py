@@ -20,7 +20,6 @@ from binlog.errors import (
     FullError,
     GoneError,
     InternalError,
-    NotFoundError,
     PoisonedError,
     UnknownOutcomeError,
 )
@@ -30,7 +29,7 @@ from binlog.format.names import INGEST_FILE, index_file_name, log_file_name
 from binlog.format.ref import OFFSET_MAX
 from binlog.log.directory import LogDirectory
 from binlog.log.evidence import FileEvidence
-from binlog.log.header_reading import check_size, read_header, settled_header
+from binlog.log.header_reading import check_size, read_header
 from binlog.log.index_building import CATCH_UP_BYTES_MAX, IndexWriting, open_index_writing
 from binlog.log.once import Turn, Turns
 from binlog.log.recovery import Recovery
@@ -42,7 +41,7 @@ from binlog.storage.descriptor import Descriptor
 from binlog.storage.doorbell import Doorbell
 from binlog.storage.failures import failure
 from binlog.storage.file_access import FileAccess, access_like
-from binlog.storage.files import allocate, read_at, sync, write_at
+from binlog.storage.files import DiskFile, allocate, read_at, sync, write_at
 from binlog.storage.group_commit import Append, CommitFile, commit_foreign
 from binlog.storage.identity import Identity
 from binlog.storage.locks import try_lock, unlock
@@ -140,7 +139,7 @@ class WritableFile:
         lost = self._index is not None and not (self.commits.index_followed and self._index.intact)
         if lost or verdict.action is not Action.KEEP or self._index_epoch != header.epoch:
             self._cut_index(header, verdict.tail)
-        recovery = Recovery(self._directory, self.number, self.fd)
+        recovery = Recovery(self._directory, self.number, DiskFile(self.fd, self.path))
         # Of a closed file there is nothing to settle: turns are settled in the open one.
         unsettled = not header.closed and (header.flags & Flag.ONCE or verdict.action is not Action.KEEP)
         header = recovery.carry_out(header, verdict, vouched=self._vouched)
@@ -161,7 +160,7 @@ class WritableFile:
 
         An ingest that is not finished keeps the flag, so that every writer goes on with it: see Ingest.
         """
-        self.turns.settle(lambda turn: self._is_there(turn, header))
+        self.turns.settle(header, self.fd, self.path)
         if not header.ours or not header.flags & Flag.ONCE or self._directory.has(INGEST_FILE):
             return header
         return recovery.write(replace(header, flags=header.flags & ~Flag.ONCE))
@@ -293,31 +292,15 @@ class WritableFile:
         header = self.header()
         if not header.ours or not header.flags & Flag.ONCE:
             return header
-        recovery = Recovery(self._directory, self.number, self.fd)
+        recovery = Recovery(self._directory, self.number, DiskFile(self.fd, self.path))
         header = recovery.write(replace(header, flags=header.flags & ~Flag.ONCE))
         self.commits.know(header, self._doorbell)
         return header
 
     def last_turn(self, header: LogHeader, source: str) -> Turn | None:
         """The last turn of a source that is in the log; right after the file was settled."""
-        self.turns.settle(lambda turn: self._is_there(turn, header))
+        self.turns.settle(header, self.fd, self.path)
         return self.turns.last(source)
-
-    def _is_there(self, turn: Turn, header: LogHeader) -> bool:
-        """Whether a turn's records are in the log, by their bytes.  header: of this file, the open one.
-
-        Where another program has appended in the middle of it, or cut over, others lie in their place.
-        """
-        if turn.number == self.number:
-            return _holds(turn, header, FileEvidence(self.fd, self.path))
-        if turn.number > self.number:
-            return False
-        try:
-            with self._directory.opened(turn.number) as file:
-                before = settled_header(file.content, turn.number, file.path)
-                return _holds(turn, before, FileEvidence(file.content, file.path))
-        except NotFoundError:
-            return True  # retention removed it, and that is for closed files
 
     def append_together(
         self, runs: Iterable[tuple[memoryview, int]], segment: Segment | None, *, source: str | None, turn: int
@@ -472,7 +455,3 @@ class WritableFile:
             # ext4 has given all that was left, some of which is wanted for what is written beside this file.
             self.cut(size)
             raise
-
-
-def _holds(turn: Turn, header: LogHeader, evidence: FileEvidence) -> bool:
-    return header.tail >= turn.end and evidence.crc_holds(turn.start, turn.end, turn.crc)

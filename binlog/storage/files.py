@@ -24,6 +24,7 @@ from binlog.storage.file_access import (
     DIRECTORY_MODE,
     FileAccess,
     access_beside,
+    access_like,
     check_can_give,
     give_access,
     give_directory_access,
@@ -338,3 +339,27 @@ def sync(fd: int, path: str) -> None:
         os.fdatasync(fd)
     except OSError as error:
         raise poisoned(error.errno or 0, path, "a sync") from error
+
+
+class DiskFile:
+    """An open file, and its path for messages."""
+
+    def __init__(self, fd: int, path: str) -> None:
+        self.content = fd
+        self.path = path
+
+    def access(self) -> FileAccess:
+        """Owner, group and mode."""
+        return access_like(os.fstat(self.content))
+
+    def write(self, data: bytes, offset: int) -> None:
+        """See `write_at`."""
+        write_at(self.content, data, offset, self.path)
+
+    def sync(self) -> None:
+        """See `sync`."""
+        sync(self.content, self.path)
+
+    def close(self) -> None:
+        """Give the descriptor back."""
+        os.close(self.content)

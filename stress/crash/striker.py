@@ -33,6 +33,7 @@ class Kind(enum.IntEnum):
     FUTEX = 15
     STORE = 16
     POPULATE = 17
+    OTHER = 18
 
 
 class Action(enum.IntEnum):
@@ -46,6 +47,10 @@ class Action(enum.IntEnum):
     KILL_WITHIN = 5
 
 
+# The rest changes no byte and no name.
+_CHANGING_OR_READING = tuple(kind for kind in Kind if kind is not Kind.OTHER)
+
+
 @dataclass(frozen=True)
 class Strike:
     """What a process is armed with.
@@ -56,7 +61,7 @@ class Strike:
 
     action: Action
     first: int = 0
-    kinds: tuple[Kind, ...] = tuple(Kind)
+    kinds: tuple[Kind, ...] = _CHANGING_OR_READING
     count: int = 1
     error: int = 0
     names_end: str = ""
@@ -107,6 +112,11 @@ def arm(strike: Strike, under: str, slot: _Slot | None = None) -> None:
     _library().binlog_striker_arm(ctypes.byref(order), under.encode(), strike.names_end.encode(), shown)
 
 
+def note_kinds(kinds: ctypes.Array[ctypes.c_uint8]) -> None:
+    """Have the kind of each call that is counted put there, by its number."""
+    _library().binlog_striker_note(kinds, len(kinds))
+
+
 def disarm() -> None:
     """Strike no more."""
     _library().binlog_striker_disarm()
@@ -119,7 +129,7 @@ def other_boot(path: str) -> None:
 
 def kinds_but(*left_out: Kind) -> tuple[Kind, ...]:
     """All the others."""
-    return tuple(set(Kind).difference(left_out))
+    return tuple(set(_CHANGING_OR_READING).difference(left_out))
 
 
 def kinds_of(names: Iterable[str]) -> tuple[Kind, ...]:

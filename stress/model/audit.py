@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from binlog.errors import CorruptError
 from binlog.format.log_header import FIRST_OFFSET, Flag
+from binlog.log.header_reading import settled_header
 from stress.model.disk import SimFile
-from stress.model.recovery import read_settled
 
 if TYPE_CHECKING:
     from stress.model.world import World
@@ -175,16 +175,17 @@ class Audit:
 
         Where a write failed, what was not confirmed may be anything.
         """
-        lost = self._world.names[number].errors > 0 and start >= self._seen.get(number, (0, FIRST_OFFSET))[1]
+        lost = self._world.directory.logs[number].errors > 0 and start >= self._seen.get(number, (0, FIRST_OFFSET))[1]
         return lost or any(at[0] == number and at[1] <= start and end <= at[2] for at in self._foreign)
 
     def everything(self) -> None:
         """Read the whole log as a reader does, and compare.  Raises: ViolationError."""
         found: dict[int, tuple[int, int]] = {}
         last: dict[int, int] = {}
-        for number, file in sorted(self._world.names.items()):
+        for number, file in sorted(self._world.directory.logs.items()):
             try:
-                header = read_settled(self._world, file)
+                with self._world.directory.opened(number) as opened:
+                    header = settled_header(opened, number, opened.path)
             except CorruptError as error:
                 raise ViolationError(f"the log is refused: {error}") from error
             tail = header.tail
@@ -213,8 +214,7 @@ class Audit:
 
     def _is_aside(self, known: Known) -> bool:
         """Or will be: until then it lies beyond where the records end."""
-        files = [bytes(file.cache) for file in self._world.names.values()]
-        return any(known.framed in data for data in [*self._world.aside.values(), *files])
+        return any(known.framed in file.cache for file in self._world.directory.files.values())
 
     def nothing_staged(self) -> None:
         """At the end, with everything drained.  Raises: ViolationError."""

@@ -1,11 +1,10 @@
 """Leading and committing, step by step, after native/group.c and native/commit.c.
 
-Every `yield` is a place where the process that runs this may die, or power may fail.
+Every `step`, and every write and sync, is a place where the process that runs this may die, or power may fail.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -22,8 +21,6 @@ if TYPE_CHECKING:
 
 SLOTS = (LOG_HEADER.offset("slot_0"), LOG_HEADER.offset("slot_1"))
 BELL = LOG_HEADER.offset("doorbell")
-
-Steps = Generator[None, None, None]
 
 
 @dataclass(slots=True)
@@ -46,7 +43,7 @@ def is_plain(world: World, segment: SimSegment | None, file: OpenFile) -> bool:
         and not header.next_number
         and header.live_good
         and header.tail == header.own_tail
-        and not header.flags & Flag.POISON
+        and not header.flags & (Flag.POISON | Flag.ONCE)
         and header.epoch == file.epoch
         and header.confirmed_counter >= file.counter
         and header.boot_id == world.boot_id
@@ -62,48 +59,55 @@ def commit_staged(
     own: Request | None = None,
     ring: Ring | None = None,
     confirm: bool = False,
-) -> Steps:
+) -> None:
     """What is staged, and the caller's record behind it; `ring` is the caller's.  Raises: PoisonedError."""
     header = file.header()
     data, ids, sync, note = b"", list[int](), confirm, None
     if segment is not None:
-        data, ids, staged_sync = yield from segment.gather(file.number, ring)
+        data, ids, staged_sync = segment.gather(file.number, ring)
         sync |= staged_sync
         if data:
             segment.place(header.tail, data)
             note = segment.note
-            yield
+            world.step()
     place = header.tail + len(data)
     if own is not None:
         data, ids, sync = data + own.payload, ids + own.ids, sync or own.mode is Mode.SYNC
     try:
-        yield from _commit_group(world, file, header, data, len(ids), sync=sync, note=note)
+        commit_group(world, file, header, data, len(ids), sync=sync, note=note)
     except PoisonedError:
         if not world.has("poison-untold"):
-            yield
             mark_poisoned(file, header if file.confirmed is None else file.confirmed)
-        yield
+        world.step()
         if segment is not None:
             segment.failed_number = file.number if not world.has("poison-untold") else 0
-            yield from segment.settle(None, confirmed=file.confirmed is not None, has=world.has)
+            segment.settle(None, confirmed=file.confirmed is not None)
         raise
     if segment is not None:
-        yield
-        yield from segment.settle(Outcome.IN_FILE, has=world.has)
+        world.step()
+        segment.settle(Outcome.IN_FILE)
     if own is not None:
         own.place = (file.number, place)
 
 
-def _commit_group(
-    world: World, file: OpenFile, header: LogHeader, data: bytes, count: int, *, sync: bool, note: SharedNote | None
-) -> Steps:
-    """commit_group."""
+def commit_group(
+    world: World,
+    file: OpenFile,
+    header: LogHeader,
+    data: bytes,
+    count: int,
+    *,
+    sync: bool,
+    note: SharedNote | None = None,
+    written: bool = False,
+) -> None:
+    """commit_group.  written: the data are there already."""
     file.confirmed = None
     sync &= bool(data) or header.confirmed_end < header.tail
     if not data and not sync:
         return
-    yield
-    file.write(data, header.tail)
+    if not written:
+        file.write(data, header.tail)
     tail = header.tail + len(data)
     crc = crc32c(data, header.running_crc)
     header = replace(header, tail=tail, own_tail=tail, record_count=header.record_count + count, running_crc=crc)
@@ -111,23 +115,18 @@ def _commit_group(
     if strict:
         header = replace(header, flags=header.flags | Flag.STRICT)
     if world.has("tail-before-data"):
-        yield
         file.publish(header)
     if sync:
-        header = yield from _confirm(world, file, header, note)
-    yield
+        header = _confirm(world, file, header, note)
     header = replace(header, doorbell=header.doorbell + 1)
     file.publish(header)
-    yield
     if sync and strict and not world.has("not-strict"):
         file.confirmed = header
         file.sync()
         world.audit.synced(file.file)
 
 
-def _confirm(
-    world: World, file: OpenFile, header: LogHeader, note: SharedNote | None
-) -> Generator[None, None, LogHeader]:
+def _confirm(world: World, file: OpenFile, header: LogHeader, note: SharedNote | None) -> LogHeader:
     """confirm."""
     slot = CommitSlot(
         counter=header.confirmed_counter + 1, start=header.confirmed_end, end=header.tail,
@@ -135,17 +134,15 @@ def _confirm(
         nonce=world.tick(),
     )  # fmt: skip
     if note is not None:
-        yield
+        world.step()
         note.nonce = slot.nonce
-        yield
+        world.step()
         note.counter = slot.counter
-    yield
     place = 0 if world.has("one-slot") else slot.counter & 1
     file.write(slot.pack(uuid=header.uuid, number=header.number), SLOTS[place])
     if note is not None:
-        yield
+        world.step()
         note.state = NOTE_SLOTTED
-    yield
     if not world.has("no-sync"):
         file.sync()
     file.counter = slot.counter

@@ -8,16 +8,26 @@ has.
 
 from __future__ import annotations
 
+import os
+from contextlib import nullcontext
 from functools import lru_cache
 from random import Random
+from typing import TYPE_CHECKING, Self
 
+from binlog.errors import NotFoundError, PoisonedError
 from binlog.format import log_header
 from binlog.format.log_header import HEADER_BYTES, LogHeader, parse_log_header
+from binlog.format.names import damaged_file_range, log_file_name
 from binlog.storage.checksum import crc32c
+from binlog.storage.file_access import FileAccess
+
+if TYPE_CHECKING:
+    from stress.model.world import World
 
 SECTOR_BYTES = 512
 LINE_BYTES = 64
 FILE_BYTES = 24 * SECTOR_BYTES
+PATH = "/nowhere"
 
 vars(log_header)["crc32c"] = crc32c  # the compiled twin, for speed; a test holds the two equal
 
@@ -28,7 +38,7 @@ def _parse(data: bytes) -> LogHeader:
 
 
 class SimFile:
-    """One log file, of a fixed size; space beyond the tail reads as zeros."""
+    """One file, of a fixed size; space beyond what was written reads as zeros.  number: a log file's, 0 of another."""
 
     def __init__(self, number: int, *, torn_lines: bool) -> None:
         self.number = number
@@ -51,9 +61,6 @@ class SimFile:
 
     def header(self) -> LogHeader:
         return _parse(bytes(self.cache[:HEADER_BYTES]))
-
-    def header_on_disk(self) -> LogHeader:
-        return _parse(bytes(self.disk[:HEADER_BYTES]))
 
     def write(self, data: bytes, offset: int) -> None:
         end = offset + len(data)
@@ -90,13 +97,45 @@ class SimFile:
 
 
 class SimDescriptor:
-    """An open file: it is told of the errors since it was opened."""
+    """An open file: it is told of the errors since it was opened.  For the product, a `binlog.log.disk.File`."""
 
-    def __init__(self, file: SimFile) -> None:
+    file_bytes = FILE_BYTES
+
+    def __init__(self, world: World, file: SimFile, name: str) -> None:
         self.file = file
+        self.path = os.path.join(PATH, name)
+        self._world = world
         self._seen = file.errors if file.error_told or not file.errors else file.errors - 1
 
-    def sync(self, failing: frozenset[int] = frozenset()) -> bool:
+    @property
+    def content(self) -> Self:
+        """It is read from itself: see binlog.storage.content."""
+        return self
+
+    def read(self, size: int, offset: int) -> bytes:
+        return self.file.read(offset, offset + size)
+
+    def frame_start(self, _: int) -> int:
+        return 0
+
+    def frame_end(self, _: int) -> int:
+        return FILE_BYTES
+
+    def access(self) -> FileAccess:
+        return FileAccess(0, 0, 0, required=False)
+
+    def write(self, data: bytes, offset: int) -> None:
+        self._world.step()
+        self.file.write(data, offset)
+
+    def sync(self) -> None:
+        """Raises: PoisonedError."""
+        self._world.step()
+        if self._world.sync(self) or (self._world.has("sync-retried") and self._world.sync(self)):
+            return
+        raise PoisonedError("sync")
+
+    def flush(self, failing: frozenset[int] = frozenset()) -> bool:
         """Write all that is dirty, and say whether all went well.  failing: units whose write fails."""
         file = self.file
         for index in sorted(file.dirty):
@@ -107,30 +146,96 @@ class SimDescriptor:
             return False
         return True
 
+    def close(self) -> None:
+        pass
 
-class SimEvidence:
-    """What a file's bytes prove, as binlog.log.evidence.FileEvidence says it of a real one.
 
-    blind: a planted mistake: every CRC is taken to hold.
-    """
+class SimDirectory:
+    """The names, and which changes of them are durable.  For the product, a `binlog.log.disk.Directory`."""
 
-    def __init__(self, file: SimFile, *, blind: bool = False) -> None:
-        self._file = file
-        self._blind = blind
+    path = PATH
 
-    def crc_holds(self, start: int, end: int, crc: int) -> bool:
-        return self._blind or (end <= FILE_BYTES and crc32c(self._file.read(start, end)) == crc)
+    def __init__(self, world: World) -> None:
+        self.files: dict[str, SimFile] = {}
+        self._durable: dict[str, SimFile] = {}
+        self._changes: list[dict[str, SimFile | None]] = []  # each is kept or lost as a whole
+        self._world = world
 
-    def chain_end(self, start: int, end: int) -> int:
-        while start + 4 <= end:
-            after = start + 4 + int.from_bytes(self._file.read(start, start + 4), "big")
-            if after > end:
-                break
-            start = after
-        return start
+    @property
+    def logs(self) -> dict[int, SimFile]:
+        """The log files, by number."""
+        return {file.number: file for file in self.files.values() if file.number}
 
-    def blank(self, start: int, end: int) -> bool:
-        return not any(self._file.cache[start:end])
+    def names(self) -> list[str]:
+        return list(self.files)
 
-    def proven_end(self, start: int, end: int) -> int:
-        return start
+    def numbers(self) -> list[int]:
+        return sorted(self.logs)
+
+    def opened(self, number: int) -> nullcontext[SimDescriptor]:
+        """Raises: NotFoundError."""
+        return nullcontext(self._open(log_file_name(number)))
+
+    def read(self, name: str, size: int) -> bytes:
+        """Raises: NotFoundError."""
+        return self._open(name).read(size, 0).rstrip(b"\0")  # text, in a file of a fixed size
+
+    def create(self, name: str, _: FileAccess) -> SimDescriptor:
+        self._world.step()
+        assert name not in self.files
+        self.change({name: SimFile(0, torn_lines=False)})
+        return self._open(name)
+
+    def link(self, old: str, new: str) -> bool:
+        self._world.step()
+        if new in self.files or old not in self.files:
+            return False
+        self.change({new: self.files[old]})
+        self.remove(old)
+        self.sync()
+        return True
+
+    def rename(self, old: str, new: str) -> None:
+        self._world.step()
+        self.change({new: self.files[old], old: None})
+        self.sync()
+
+    def remove(self, name: str) -> None:
+        self._world.step()
+        if not (self._world.has("aside-kept") and damaged_file_range(name)):
+            self.change({name: None})
+
+    def sync(self) -> None:
+        self._world.step()
+        self.keep_names()
+
+    def keep_names(self) -> None:
+        """What they are is durable."""
+        self._durable = dict(self.files)
+        self._changes.clear()
+
+    def change(self, names: dict[str, SimFile | None]) -> None:
+        """Give each name its file, or none."""
+        self._changes.append(names)
+        self._apply(names)
+
+    def _apply(self, names: dict[str, SimFile | None]) -> None:
+        for name, file in names.items():
+            self.files.pop(name, None)
+            if file is not None:
+                self.files[name] = file
+
+    def lose_power(self, random: Random) -> None:
+        """Some of the changes that were not durable yet are kept."""
+        self.files = dict(self._durable)
+        for change in self._changes:
+            if random.random() < 0.5:
+                self._apply(change)
+        for file in dict.fromkeys(self.files.values()):
+            file.lose_power(random)
+        self.keep_names()
+
+    def _open(self, name: str) -> SimDescriptor:
+        if name not in self.files:
+            raise NotFoundError(name)
+        return SimDescriptor(self._world, self.files[name], name)

@@ -1,22 +1,26 @@
 """A process that appends: what it has open, and its calls, after binlog/log/session.py and writable_file.py.
 
-Every `yield` is a place where it may die, or power may fail.  Whoever steps it gives it the lock of the open file.
+Every write, sync and change of a name is a place where it may die, or power may fail, and so is every `step` between.
+Whoever calls gives it the lock of the open file.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from binlog.errors import CorruptError, InternalError, PoisonedError
 from binlog.format.log_header import FIRST_OFFSET, LOG_HEADER, PUBLISHED, Flag, LogHeader, Status, new_log_header
-from binlog.log import orphans
+from binlog.format.names import log_file_name
+from binlog.log.header_reading import settled_header
+from binlog.log.once import Turn, Turns
+from binlog.log.orphans import settle_orphans
 from binlog.log.recovery_table import Action
-from binlog.storage.segment import NOTE_GATHERING, NOTE_IDLE, NOTE_SLOTTED, Outcome
-from stress.model import recovery
-from stress.model.commit import BELL, Request, Steps, commit_staged, is_plain, mark_poisoned
+from binlog.storage.checksum import crc32c
+from stress.model.commit import BELL, SLOTS, Request, commit_group, commit_staged, is_plain, mark_poisoned
 from stress.model.disk import FILE_BYTES, SimDescriptor, SimFile
+from stress.model.recovery import JoinedSegment, SimRecovery, judge
 from stress.model.segment import Entry, Ring, SimSegment
 
 if TYPE_CHECKING:
@@ -24,40 +28,44 @@ if TYPE_CHECKING:
 
 _STATUS = LOG_HEADER.offset("status")
 _NEXT = LOG_HEADER.offset("next_number")
+SOURCE = "source"
 RING_COUNT_MAX = 4
 
 
-class OpenFile:
-    """A log file as one process has it open."""
+class OpenFile(SimDescriptor):
+    """A log file as one process has it open.
+
+    skips_sync, skips_slot: the next sync, or writes of a slot, are left out: mistakes that are planted in recovery.
+    """
 
     def __init__(self, world: World, file: SimFile, *, strict: bool) -> None:
-        self.file = file
+        super().__init__(world, file, log_file_name(file.number))
         self.number = file.number
         self.strict = strict
         self.confirmed: LogHeader | None = None  # of the last commit, once it is published and to be synced again
         self.vouched = world.has("fresh-vouches")
         self.epoch = self.counter = -1
-        self._world = world
-        self._descriptor = SimDescriptor(file)
+        self.skips_sync = self.skips_slot = False
+
+    def write(self, data: bytes, offset: int) -> None:
+        if not (self.skips_slot and offset in SLOTS):
+            super().write(data, offset)
+
+    def sync(self) -> None:
+        skips, self.skips_sync = self.skips_sync, False
+        if not skips:
+            super().sync()
 
     def header(self) -> LogHeader:
         return self.file.header()
-
-    def write(self, data: bytes, offset: int) -> None:
-        self.file.write(data, offset)
 
     def publish(self, header: LogHeader) -> None:
         """What a commit publishes, and a reader looks at at once."""
         self.write(header.published() + header.doorbell.to_bytes(4, "big"), PUBLISHED.start)
         self._world.audit.published(self.file)
 
-    def sync(self) -> None:
-        """Raises: PoisonedError."""
-        if self._world.sync(self._descriptor):
-            return
-        if self._world.has("sync-retried") and self._world.sync(self._descriptor):
-            return
-        raise PoisonedError("sync")
+
+_Action = Callable[[OpenFile], None]
 
 
 class Process:
@@ -70,7 +78,6 @@ class Process:
         self.key = key
         self.strict = strict
         self.reopen = True
-        self.poisoned = False
         self.file: OpenFile | None = None
         self.segment: SimSegment | None = None
         self.ring: Ring | None = None
@@ -80,68 +87,110 @@ class Process:
 
     # ---- the calls; the lock is free when they begin ----
 
-    def open(self) -> Steps:
+    def open(self) -> None:
         """Session.__init__."""
-        yield from self._run(None)
+        self._run(None)
         self.reopen = False
 
-    def append(self, request: Request) -> Steps:
+    def append(self, request: Request) -> None:
         """Session.append, where the lock is had at once."""
-        yield from self._lead(request)
+        self._lead(request)
 
-    def settle_ticket(self) -> Steps:
+    def settle_ticket(self) -> None:
         """binlog_settle, for one whose record is staged."""
-        yield from self._lead(None)
+        self._lead(None)
 
-    def sync(self) -> Steps:
+    def take_turn(self, request: Request, turn: int) -> None:
+        """Session.append_batches, as a turn of a source."""
+        self._run(lambda file: self._append_turn(file, request, turn))
+
+    def sync(self) -> None:
         """Session.drain with confirm."""
-        yield from self._run(lambda file: commit_staged(self._world, file, self.segment, confirm=True))
+        self._run(lambda file: commit_staged(self._world, file, self.segment, confirm=True))
 
-    def cutover(self) -> Steps:
+    def cutover(self) -> None:
         """Session.cutover."""
-        yield from self._run(lambda file: self._cut_over(file, file.header()))
+        self._run(lambda file: self._cut_over(file, file.header()))
 
-    def _lead(self, own: Request | None) -> Steps:
+    def _lead(self, own: Request | None) -> None:
         file = self.file
         if file is not None and is_plain(self._world, self.segment, file):
-            yield from commit_staged(self._world, file, self.segment, own=own, ring=self.ring)
+            commit_staged(self._world, file, self.segment, own=own, ring=self.ring)
         else:
-            yield from self._run(lambda file: self._append_settled(file, own))
+            self._run(lambda file: self._append_settled(file, own))
 
-    def _append_settled(self, file: OpenFile, own: Request | None) -> Steps:
+    def _append_settled(self, file: OpenFile, own: Request | None) -> None:
         if not is_plain(self._world, self.segment, file):
             raise InternalError("the file cannot be committed to right after it was settled")
-        yield from commit_staged(self._world, file, self.segment, own=own, ring=self.ring)
+        commit_staged(self._world, file, self.segment, own=own, ring=self.ring)
 
-    def _run(self, action: Callable[[OpenFile], Steps] | None) -> Steps:
+    def _append_turn(self, file: OpenFile, request: Request, turn: int) -> None:
+        """Session._has_taken and WritableFile.append_together."""
+        world, turns = self._world, self._turns(file)
+        turns.settle(file.header(), file, file.path)
+        last = turns.last(SOURCE)
+        if last is not None and last.turn >= turn:
+            request.place = last.ref
+            return
+        commit_staged(world, file, self.segment, confirm=True)
+        header = file.header()
+        data, end = request.payload, header.tail + len(request.payload)
+        file.write(data, header.tail)
+        file.write(replace(header, flags=header.flags | Flag.ONCE).published(), PUBLISHED.start)
+        file.sync()
+        taken = Turn(SOURCE, turn, len(request.ids), file.number, header.tail, end, crc32c(data))
+        if not world.has("turn-late"):
+            turns.begin(taken)
+        commit_group(world, file, header, data, len(request.ids), sync=True, written=True)
+        request.place = (file.number, header.tail)
+        if world.has("turn-late"):
+            turns.begin(taken)
+        turns.finish(SOURCE)
+
+    def _turns(self, file: OpenFile) -> Turns:
+        return Turns(self._world.directory, file.access())
+
+    def _run(self, action: _Action | None) -> None:
         """Session._run."""
         while True:
             if self.file is None:
-                yield from self._find_open_file()
+                self._find_open_file()
             file = self.file
             assert file is not None
             if self._world.has("note-first"):
-                yield from self._settle_segment(file, file.header())
-            header = yield from self._settle(file)
+                self._settle_segment(file, file.header())
+            self._look_for_failure(file)
+            header = self._settle(file)
             try:
                 if header.next_number and not header.closed:
-                    yield from self._cut_over(file, header)
+                    self._cut_over(file, header)
                 elif not header.closed:
-                    yield from self._settle_segment(file, header)
+                    self._settle_segment(file, header)
                     if action is not None:
-                        yield from action(file)
+                        action(file)
                     return
                 else:
-                    yield from self._keep_closed(file, header)
+                    self._keep_closed(file, header)
             except PoisonedError:
-                yield
                 if not self._world.has("poison-untold"):
                     self._mark_poisoned(file)
+                    if self.segment is not None:
+                        self.segment.failed_number = file.number
                 raise
-            yield
+            self._world.step()
             self.file = self._open(file.header().next_number)
 
     # ---- its steps ----
+
+    def _look_for_failure(self, file: OpenFile) -> None:
+        """Session._look_for_failure: the cache may have forgotten that the file is poisoned."""
+        segment = self._world.segment if self.reopen and self._sees_segment else self.segment
+        if segment is None or segment.failed_number != file.number:
+            return
+        if not self.reopen:
+            raise PoisonedError("refused until opened again")
+        if not file.header().closed:
+            self._mark_poisoned(file)
 
     @staticmethod
     def _mark_poisoned(file: OpenFile) -> None:
@@ -151,60 +200,65 @@ class Process:
             mark_poisoned(file, header)
 
     def _open(self, number: int) -> OpenFile:
-        if number not in self._world.names:
+        logs = self._world.directory.logs
+        if number not in logs:
             raise CorruptError("model", number, "missing-next", "the next file is not there")
-        return OpenFile(self._world, self._world.names[number], strict=self.strict)
+        return OpenFile(self._world, logs[number], strict=self.strict)
 
-    def _find_open_file(self) -> Steps:
+    def _find_open_file(self) -> None:
         """Session._find_open_file and _settle."""
         world = self._world
         if not world.has("name-unsynced"):
-            world.sync_names()
-        yield
-        newest = max(world.names)
+            world.directory.sync()
+        newest = max(world.directory.numbers())
         if newest > 1:
             file = self._open(newest - 1)
-            header = recovery.read_settled(world, file.file)
+            header = settled_header(file, file.number, file.path)
             if header.closed and header.next_number == newest:
-                yield from self._keep_closed(file, header)
+                self._keep_closed(file, header)
             else:
-                header = yield from self._settle(file)
+                header = self._settle(file)
                 if not header.closed:
-                    yield from self._cut_over(file, header)
+                    self._cut_over(file, header)
                 elif header.next_number != newest:
                     raise CorruptError("model", newest, "missing-next", "the newest file is not the next one")
         self.file = self._open(newest)
 
-    def _keep_closed(self, file: OpenFile, header: LogHeader) -> Steps:
+    def _keep_closed(self, file: OpenFile, header: LogHeader) -> None:
         """writable_file.write_close."""
         if self._world.has("move-unsynced"):
             return
         if not self._world.has("close-believed"):
             file.write(header.next_number.to_bytes(4, "big"), _NEXT)
             file.write(Status.CLOSED.to_bytes(2, "big"), _STATUS)
-            yield
         file.sync()
 
-    def _settle(self, file: OpenFile) -> Generator[None, None, LogHeader]:
+    def _settle(self, file: OpenFile) -> LogHeader:
         """WritableFile.settle."""
-        header = file.header()
-        verdict = recovery.judge(self._world, file.file, header, vouched=file.vouched)
-        same_boot = header.boot_id == self._world.boot_id
+        world, header = self._world, file.header()
+        verdict = judge(world, file, header)
+        same_boot = header.boot_id == world.boot_id
         if verdict.action is Action.SEAL and same_boot and not self.reopen:
             raise PoisonedError("refused until opened again")
         tail = header.tail
         if verdict.action is Action.SEAL and file.file.errors:
-            self._world.audit.failed()
-        header = yield from recovery.carry_out(self._world, file, header, verdict, vouched=file.vouched)
+            world.audit.failed()
+        unsettled = not header.closed and (header.flags & Flag.ONCE or verdict.action is not Action.KEEP)
+        recovery = SimRecovery(world, file)
+        header = recovery.carry_out(header, verdict, vouched=file.vouched)
         if header.tail < tail:
-            self._world.audit.dropped(file.number, header.tail)
+            world.audit.dropped(file.number, header.tail)
+        if unsettled:
+            self._turns(file).settle(header, file, file.path)
+            if header.flags & Flag.ONCE:
+                header = recovery.write(replace(header, flags=header.flags & ~Flag.ONCE))
         file.vouched = True
-        file.file.settled_boot = self._world.boot_id
+        file.file.settled_boot = world.boot_id
         file.epoch, file.counter = header.epoch, header.confirmed_counter
         return header
 
-    def _settle_segment(self, file: OpenFile, header: LogHeader) -> Steps:
-        """Session._settle_segment and orphans.settle_orphans."""
+    def _settle_segment(self, file: OpenFile, header: LogHeader) -> None:
+        """Session._with_segment."""
         world = self._world
         if not self._sees_segment:
             return
@@ -213,44 +267,20 @@ class Process:
             self.segment = world.segment
         segment = self.segment
         assert segment is not None
-        if segment.note.state != NOTE_IDLE:
-            outcome = self._outcome(segment)
-            if world.has("note-ignored"):
-                segment.note.state = NOTE_IDLE
-            elif outcome is Outcome.STAGED_AGAIN or (world.has("staged-twice") and outcome is Outcome.IN_FILE):
-                yield from segment.requeue()
-            else:
-                yield from segment.settle(outcome, has=world.has)
-        if not any(ring.owner not in (None, self.key) for ring in segment.rings) and not orphans._same_history(
-            segment.snapshot(), header
-        ):
-            segment.drop()
+        if self.reopen:
+            segment.failed_number = 0
+        settle_orphans(world.directory, JoinedSegment(world, segment, self.key), header)
         if joined:
-            yield from commit_staged(world, file, segment)
+            commit_staged(world, file, segment)
             self.ring = segment.claim(self.key, RING_COUNT_MAX)
 
-    def _outcome(self, segment: SimSegment) -> Outcome:
-        """orphans._outcome_in."""
-        note = segment.snapshot()
-        if note.state == NOTE_GATHERING:
-            return Outcome.STAGED_AGAIN
-        file = self._world.names[note.number]
-        header = file.header()
-        slot = header.slot(note.counter)
-        if self._world.has("nonce-ignored") and slot is not None:
-            note = replace(note, nonce=slot.nonce)
-        outcome = orphans.outcome(note, header, recovery.evidence(self._world, file))
-        if self._world.has("overtaken-believed") and slot is None and note.counter <= header.confirmed_counter:
-            return Outcome.IN_FILE if note.counter and note.state == NOTE_SLOTTED else outcome
-        return outcome
-
-    def _cut_over(self, file: OpenFile, header: LogHeader) -> Steps:
+    def _cut_over(self, file: OpenFile, header: LogHeader) -> None:
         """Cutover.run, with confirm before and close_at after; a file is complete and synced before it has a name."""
         world = self._world
         if header.confirmed_end < header.tail:
             if not is_plain(world, None, file):
                 raise InternalError("the file cannot be confirmed right after it was settled")
-            yield from commit_staged(world, file, None, confirm=True)
+            commit_staged(world, file, None, confirm=True)
             header = file.header()
         number = file.number + 1
         flags = Flag.MIXED if header.mixed else Flag(0)
@@ -258,30 +288,22 @@ class Process:
             number=number, uuid=header.uuid, first_sequence=0, created_ns=0,
             boot_id=world.boot_id, epoch=header.epoch, flags=flags,
         )  # fmt: skip
-        if number not in world.names:
-            yield
+        if number not in world.directory.logs:
+            world.step()
             world.name_file(number, fresh.pack())
-            yield
             if not world.has("name-unsynced"):
-                world.sync_names()
+                world.directory.sync()
         else:
-            world.sync_names()
+            world.directory.sync()
             there = self._open(number)
             found = there.header()
             if found.closed:
                 raise CorruptError("model", number, "next-file", "it cannot be the next")
             if found.tail == FIRST_OFFSET and found.pending is None:
-                yield
                 there.write(fresh.pack(), 0)
-                yield
                 there.sync()
-        yield
         file.write(number.to_bytes(4, "big"), _NEXT)
-        yield
         file.write(Status.CLOSED.to_bytes(2, "big"), _STATUS)
-        yield
         file.sync()
-        yield
         file.write((header.doorbell + 1).to_bytes(4, "big"), BELL)
-        yield
         file.write(bytes(FILE_BYTES - header.tail), header.tail)

@@ -1,11 +1,11 @@
 """The rings and the leader's note, store by store, after native/segment.c.
 
-Every `yield` is a place where the process that runs this may die.
+Every `step` is a place where the process that runs this may die.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import IntEnum
 
@@ -67,7 +67,9 @@ class SharedNote:
 class SimSegment:
     """What is gone after a power cut, and outlives every process."""
 
-    def __init__(self) -> None:
+    def __init__(self, step: Callable[[], None], has: Callable[[str], bool]) -> None:
+        self._step = step
+        self._has = has
         self.rings: list[Ring] = []
         self.note = SharedNote()
         self.last = (0, 0, 0)  # number, counter, nonce
@@ -92,7 +94,7 @@ class SimSegment:
         self.rings.append(Ring(owner))
         return self.rings[-1]
 
-    def gather(self, number: int, first: Ring | None) -> Generator[None, None, tuple[bytes, list[int], bool]]:
+    def gather(self, number: int, first: Ring | None) -> tuple[bytes, list[int], bool]:
         """segment_gather: take what is staged, the caller's own ring first."""
         note = self.note
         note.number, note.counter, note.ranges = number, 0, []
@@ -101,13 +103,13 @@ class SimSegment:
         for ring in sorted(self.rings, key=lambda ring: ring is not first):
             start, head, before = ring.settled, len(ring.entries), len(data)
             for entry in ring.entries[start:head]:
-                yield
+                self._step()
                 if entry.state is State.STAGED:
                     entry.state = State.TAKEN
                     data += entry.payload
                     ids += entry.ids
                     sync |= entry.mode is Mode.SYNC
-            yield
+            self._step()
             if head > start:
                 note.ranges.append((ring, start, head, len(data) - before))
         return data, ids, sync
@@ -118,9 +120,7 @@ class SimSegment:
         note.offset, note.crc, note.bytes = offset, crc32c(data), len(data)
         note.state = NOTE_PREPARED
 
-    def settle(
-        self, outcome: Outcome | None, *, confirmed: bool = False, has: Callable[[str], bool]
-    ) -> Generator[None, None, None]:
+    def settle(self, outcome: Outcome | None, *, confirmed: bool = False) -> None:
         """segment_settle; None for a commit that failed, `confirmed` where that was after its own sync."""
         note = self.note
         offset = note.offset
@@ -132,40 +132,41 @@ class SimSegment:
                 if entry.state is State.TAKEN:
                     entry.number, entry.offset = place
                     offset += len(entry.payload)
-                    yield
+                    self._step()
                     if outcome is Outcome.UNKNOWN:
                         _tell(entry, State.UNKNOWN)
                     elif outcome is Outcome.IN_FILE:
                         _tell(entry, State.DONE)
                     elif entry.mode is not Mode.STAGE:
                         _tell(entry, State.FAILED)
-                    elif confirmed and not has("confirmed-restaged"):
+                    elif confirmed and not self._has("confirmed-restaged"):
                         _tell(entry, State.DONE)
                     else:
                         entry.state = State.STAGED
                         settled = min(settled, index)
                 elif entry.state is State.STAGED:
                     settled = min(settled, index)
-                elif entry.state is State.DONE and (entry.number, entry.offset) == place and not has("half-settled"):
-                    offset += len(entry.payload)  # told already, by one that died at it
-            yield
+                elif entry.state is State.DONE and (entry.number, entry.offset) == place:
+                    # Told already, by one that died at it.
+                    offset += 0 if self._has("half-settled") else len(entry.payload)
+            self._step()
             if ring.settled < end:
                 ring.settled = settled
-            if not has("half-settled"):
+            if not self._has("half-settled"):
                 offset = first + taken
         if outcome is Outcome.IN_FILE and note.counter:
             self.last = (note.number, note.counter, note.nonce)
-        yield
+        self._step()
         note.state = NOTE_IDLE
 
-    def requeue(self) -> Generator[None, None, None]:
+    def requeue(self) -> None:
         """segment_requeue."""
         for ring in self.rings:
             for entry in ring.entries[ring.settled :]:
-                yield
+                self._step()
                 if entry.state is State.TAKEN:
                     entry.state = State.STAGED
-        yield
+        self._step()
         self.note.state = NOTE_IDLE
 
     def drop(self) -> None:

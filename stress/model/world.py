@@ -6,23 +6,27 @@ wait and give up, the kernel writes back what it likes, and anything may end.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from random import Random
 
 from binlog.errors import CorruptError, InternalError, PoisonedError
 from binlog.format.log_header import LOG_HEADER, Flag, new_log_header
+from binlog.format.names import log_file_name
+from binlog.storage import boot
 from binlog.storage.group_commit import Mode
 from stress.model.audit import Audit, Promise, ViolationError
-from stress.model.commit import Request, Steps
-from stress.model.disk import FILE_BYTES, SimDescriptor, SimFile
+from stress.model.commit import Request
+from stress.model.disk import FILE_BYTES, SimDescriptor, SimDirectory, SimFile
 from stress.model.process import Process
 from stress.model.segment import Entry, SimSegment, State
 
 _TAIL = LOG_HEADER.offset("tail")
 _UUID = bytes(range(16))
-_JPOS = 0
+_JPOS, _SOURCE = 0, -1000
 _NUMBER_MAX = 5
 _PROCESSES_MAX = 3
 
@@ -57,6 +61,23 @@ class Weather:
         )
 
 
+class DiedError(BaseException):
+    """Whoever holds the lock is dead: nothing that it would do from here on takes place."""
+
+
+@contextmanager
+def _boots_of(world: World) -> Iterator[None]:
+    """Have the product take the world's boots for the machine's."""
+    real = boot._BOOT_ID
+    boot._BOOT_ID = world  # type: ignore[assignment]
+    boot.boot_id.cache_clear()
+    try:
+        yield
+    finally:
+        boot._BOOT_ID = real
+        boot.boot_id.cache_clear()
+
+
 class World:
     """What all processes share, and the seed's choices."""
 
@@ -66,23 +87,36 @@ class World:
         self.steps = 0
         self.states: set[int] = set()
         self.boot_id = bytes(16)
-        self.names: dict[int, SimFile] = {}
-        self.aside: dict[tuple[int, int, int], bytes] = {}
-        self.segment = SimSegment()
+        self.directory = SimDirectory(self)
+        self.segment = SimSegment(self.step, self.has)
         self.audit = Audit(self)
         self._weather = Weather.of(self.random)
-        self._durable_names: set[int] = set()
         self._processes: list[Process] = []
         self._process_count = 0
         self._ticks = 0
         self._trace = trace
         self._holder: Process | None = None
+        self._died = False
+        self._turn_count = 0
+        self._turn_records: list[int] = []
         self._boot()
         header = new_log_header(number=1, uuid=_UUID, first_sequence=0, created_ns=0, boot_id=self.boot_id)
         self.name_file(1, header.pack())
-        self.sync_names()
+        self.directory.keep_names()
 
     # ---- what the processes ask for ----
+
+    def step(self) -> None:
+        """Between two steps of whoever holds the lock, anything may happen.  Raises: DiedError."""
+        if not self._died:
+            self.steps += 1
+            self._died = self._meanwhile(self._holder)
+        if self._died:
+            raise DiedError
+
+    def read_text(self, **_: str) -> str:
+        """The boot id, as binlog.storage.boot reads it."""
+        return str(uuid.UUID(bytes=self.boot_id))
 
     def tick(self) -> int:
         """A clock that never goes back, and numbers that never come again."""
@@ -96,30 +130,28 @@ class World:
             failing = frozenset(self.random.sample(dirty, self.random.randint(1, len(dirty))))
             self.audit.failed()
             self._say(f"units {sorted(failing)} of file {descriptor.file.number} fail")
-        return descriptor.sync(failing)
+        return descriptor.flush(failing)
 
     def name_file(self, number: int, header: bytes) -> None:
         """A file that is complete and synced gets its name."""
         file = SimFile(number, torn_lines=self._weather.torn_lines)
         file.cache[: len(header)] = header
         file.disk[:] = file.cache
-        self.names[number] = file
-
-    def sync_names(self) -> None:
-        self._durable_names = set(self.names)
+        self.directory.change({log_file_name(number): file})
 
     # ---- a run ----
 
     def run(self, step_count: int) -> None:
         """Raises: ViolationError."""
         try:
-            while self.steps < step_count:
-                self._turn()
-            self._end()
+            with _boots_of(self):
+                while self.steps < step_count:
+                    self._act()
+                self._end()
         except (CorruptError, InternalError) as error:
             raise ViolationError(f"{type(error).__name__}: {error}") from error
 
-    def _turn(self) -> None:
+    def _act(self) -> None:
         random = self.random
         choice = random.random()
         if self._weather.jpos and choice < 0.2:
@@ -131,7 +163,7 @@ class World:
             return
         if self._weather.evictions and choice > 0.9:
             # Not within a call: what was written a moment ago is not read from the disk again.
-            file = random.choice(list(self.names.values()))
+            file = random.choice(list(self.directory.logs.values()))
             file.evict()
             self.audit.forgot(file.number)
         process = random.choice(self._processes)
@@ -139,12 +171,14 @@ class World:
             process.ticket = None
         if process.ticket is not None:
             self._hold(process, "settles")
-        elif choice < 0.27 and max(self.names) < _NUMBER_MAX:
+        elif choice < 0.27 and max(self.directory.logs) < _NUMBER_MAX:
             self._hold(process, "cuts over")
         elif choice < 0.35:
             self._hold(process, "syncs")
         elif choice < 0.4:
             self._end_process(process, "leaves")
+        elif choice < 0.48:
+            self._hold(process, "takes a turn")
         else:
             self._hold(process, "appends")
 
@@ -157,33 +191,38 @@ class World:
 
     def _hold(self, process: Process, what: str) -> None:
         """Give the process the lock for one call."""
-        request = self._request(process) if what == "appends" else None
+        request = self._request(process, what) if what in ("appends", "takes a turn") else None
         calls = {"opens": process.open, "settles": process.settle_ticket, "cuts over": process.cutover}
         calls |= {"syncs": process.sync}
         self._say(f"process {process.key} {what} {request.ids if request else ''}")
-        steps = process.append(request) if request is not None else calls[what]()
+        if request is None:
+            call: Callable[[], None] = calls[what]
+        elif what == "appends":
+            call = partial(process.append, request)
+        else:
+            call = partial(process.take_turn, request, self._turn_count)
         self._holder = process
-        if self._stepped(steps) and request is not None and request.place is not None:
+        if self._ended(call) and request is not None and request.place is not None:
             promise = Promise.DURABLE if request.mode is Mode.SYNC else Promise.BOOT
             self.audit.promise(request.ids, promise, request.place)
+            if what == "takes a turn":
+                self._turn_records = []
         elif process not in self._processes:
             return
         # Where the cache forgets, the header may be an older one, whose pending commit nobody has adopted yet.
         if what == "opens" and not self._weather.evictions:
             self.audit.everything()
 
-    def _stepped(self, steps: Steps) -> bool:
+    def _ended(self, call: Callable[[], None]) -> bool:
         """Whether the call came to its end, which a death or an error prevents."""
-        process = self._holder
-        assert process is not None
+        self._died = False
         try:
-            for _ in steps:
-                self.steps += 1
-                if self._meanwhile(process):
-                    steps.close()
-                    return False
+            call()
+        except DiedError:
+            return False
         except PoisonedError:
-            self._end_process(process, "is told of a failure and leaves")
+            assert self._holder is not None
+            self._end_process(self._holder, "is told of a failure and leaves")
             return False
         finally:
             self._holder = None
@@ -220,7 +259,7 @@ class World:
 
     def _kernel_acts(self) -> None:
         random = self.random
-        file = random.choice(list(self.names.values()))
+        file = random.choice(list(self.directory.files.values()))
         if file.dirty and random.random() < 0.8:
             fails = self._weather.write_errors and random.random() < 0.15
             if fails:
@@ -228,13 +267,20 @@ class World:
                 self._say(f"a unit of file {file.number} fails in the background")
             file.write_back(random.choice(sorted(file.dirty)), fails=fails)
         if self._weather.write_errors and file.errors and random.random() < 0.3:
-            SimDescriptor(file).sync()  # a backup tool is told, and nobody else
+            SimDescriptor(self, file, "").flush()  # a backup tool is told, and nobody else
 
     # ---- records ----
 
-    def _request(self, process: Process) -> Request:
-        mode = self.random.choices((Mode.SYNC, Mode.FLUSH), (3, 2))[0]
-        ids = self._new_records(process.key, self.random.choice((1, 1, 2)))
+    def _request(self, process: Process, what: str) -> Request:
+        if what == "takes a turn":
+            # Until somebody is told that it is in the log, the same turn is tried again, by whatever process.
+            if not self._turn_records:
+                self._turn_count += 1
+                self._turn_records = self._new_records(_SOURCE, self.random.choice((1, 2)))
+            ids, mode = self._turn_records, Mode.SYNC
+        else:
+            mode = self.random.choices((Mode.SYNC, Mode.FLUSH), (3, 2))[0]
+            ids = self._new_records(process.key, self.random.choice((1, 1, 2)))
         return Request(ids, b"".join(self.audit.known[key].framed for key in ids), mode)
 
     def _new_records(self, writer: int, count: int) -> list[int]:
@@ -275,7 +321,7 @@ class World:
     # ---- the other program ----
 
     def _step_jpos(self) -> None:
-        files = [file for _, file in sorted(self.names.items())]
+        files = [file for _, file in sorted(self.directory.logs.items())]
         reached = 1 + sum(file.header().closed for file in files)  # it goes from a closed file to the next
         file = files[min(reached, len(files)) - 1]
         if self.random.random() < 0.15:
@@ -286,25 +332,21 @@ class World:
         strict = header.flags & (Flag.MIXED | Flag.STRICT) and not self._weather.torn_lines
         if not (file.settled_boot == self.boot_id or strict) or not header.live_good:
             return
-        for _ in self._jpos_appends(file):
-            self.steps += 1
-            if self._meanwhile(None):
-                return
+        self._ended(partial(self._jpos_appends, file))
 
-    def _jpos_appends(self, file: SimFile) -> Generator[None, None, None]:
-        descriptor = SimDescriptor(file)
+    def _jpos_appends(self, file: SimFile) -> None:
+        descriptor = SimDescriptor(self, file, log_file_name(file.number))
         (key,) = self._new_records(_JPOS, 1)
         framed = self.audit.known[key].framed
         tail = file.header().tail
         if tail + len(framed) > FILE_BYTES:
             return
         self._say(f"another program appends {key} at {file.number}:{tail}")
-        yield
-        file.write(framed, tail)
-        yield
+        descriptor.write(framed, tail)
+        self.step()
         self.audit.foreign(file.number, tail, tail + len(framed))
         file.write((tail + len(framed)).to_bytes(8, "big"), _TAIL)
-        yield
+        self.step()
         if self.sync(descriptor):
             self.audit.foreign_synced()
             self.audit.promise([key], Promise.ASIDE)
@@ -322,12 +364,7 @@ class World:
                     entry.on_outcome = None
 
     def _lose_power(self) -> None:
-        for number in sorted(set(self.names) - self._durable_names):
-            if self.random.random() < 0.5:
-                del self.names[number]
-        for file in self.names.values():
-            file.lose_power(self.random)
-        self.sync_names()
+        self.directory.lose_power(self.random)
         self._note_state()
         self._processes.clear()
         self._boot()
@@ -336,7 +373,8 @@ class World:
         self.audit.everything()
 
     def _boot(self) -> None:
-        self.segment = SimSegment()
+        self.segment = SimSegment(self.step, self.has)
+        boot.boot_id.cache_clear()
         self.boot_id = self.tick().to_bytes(16, "big")
 
     def _end(self) -> None:
@@ -363,7 +401,7 @@ class World:
 
     def _note_state(self) -> None:
         notes = [(ring.settled, tuple(entry.state for entry in ring.entries)) for ring in self.segment.rings]
-        files = [bytes(file.cache) for _, file in sorted(self.names.items())]
+        files = [bytes(file.cache) for _, file in sorted(self.directory.logs.items())]
         self.states.add(hash((*files, *notes, self.segment.note.state)))
 
     def _say(self, text: str) -> None:

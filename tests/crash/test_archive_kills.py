@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,17 +9,12 @@ import pytest
 
 import binlog
 from binlog import Entry, Mode, Reader, Writer
+from stress.crash.striker import Kind
 from tests.support.archives import small_frames
-from tests.support.tracer import trace
+from tests.support.preloaded import kill_at_each_call, run_preloaded
 
 FILES = 2
 DONE = ["00000001.dat.zst", "00000001.idx", "00000002.dat.zst", "00000002.idx", "00000003.dat", "00000003.idx"]
-
-
-@pytest.fixture(autouse=True)
-def _ready(monkeypatch: pytest.MonkeyPatch) -> None:
-    small_frames(monkeypatch)
-    gc.collect()  # what other tests left is not closed or removed in the midst of what is watched here
 
 
 def _fill(log: Path) -> list[Entry]:
@@ -40,6 +33,12 @@ def _entries(log: Path) -> list[Entry]:
 
 
 def _archive(log: Path) -> None:
+    with pytest.MonkeyPatch.context() as patched:
+        small_frames(patched)
+        _archive_all(log)
+
+
+def _archive_all(log: Path) -> None:
     assert [each.problem for each in binlog.archive(log)] in ([], [None], [None] * FILES)
 
 
@@ -63,14 +62,8 @@ def test_an_archive_killed_at_each_call_loses_nothing(
     expected = _fill(start)
     if not index:
         (start / "00000001.idx").unlink()
-    shutil.copytree(start, in_memory / "first")
-    _archive(in_memory / "first")  # what it needs is imported from here on
-    gc.collect()
     kills, seen = 0, set()
-    while True:
-        shutil.copytree(start, log)
-        run = trace(_archive, log, kill_at=kills)
-        assert run.error is None
+    for run in kill_at_each_call(_archive, start, log):
         left = _names(log)
         seen.add(tuple(left))
         if index:
@@ -83,14 +76,11 @@ def test_an_archive_killed_at_each_call_loses_nothing(
         assert not list(log.glob(".*.new"))
         assert [entry.data for entry in _entries(log)] == [*(entry.data for entry in expected), b"after"]
         assert binlog.check(log) == []
-        shutil.rmtree(log)
-        if not run.killed:
-            break
-        kills += 1
+        kills += run.killed
     # Every step was among the moments struck: a file, a file and its archive, an archive; for each of the two.
     both = {(("00000001.dat" in names), ("00000001.dat.zst" in names)) for names in seen}
     assert both == {(True, False), (True, True), (False, True)}
-    assert {"fcntl", "fdatasync", "fsync", "unlinkat"} <= set(run.names)
+    assert {Kind.LOCK, Kind.DATA_SYNC, Kind.SYNC, Kind.UNLINK} <= set(run.calls)
     figure(f"kill sweep of archive: {kills} kills, {len(run.calls)} calls")
 
 
@@ -98,22 +88,20 @@ def test_a_file_goes_only_after_its_archive_is_durable(in_memory: Path) -> None:
     """Power: data before its name, and the name before the file's is taken away."""
     log = in_memory / "log"
     _fill(log)
-    run = trace(_archive, log)
-    assert run.error is None
-    steps = [name for name in run.names if name in ("fdatasync", "fsync", "unlinkat") or name.startswith("rename")]
+    calls = run_preloaded(_archive, log, kinds=(Kind.DATA_SYNC, Kind.SYNC, Kind.LINK, Kind.UNLINK)).calls
     # First its index; the last one looks for a draft, which is an archive by then.
-    a_file = ["fdatasync", "fdatasync", "rename", "fsync", "unlinkat", "fsync", "unlinkat"]
-    assert [name if not name.startswith("rename") else "rename" for name in steps] == a_file * FILES
+    a_file = [Kind.DATA_SYNC, Kind.DATA_SYNC, Kind.LINK, Kind.SYNC, Kind.UNLINK, Kind.SYNC, Kind.UNLINK]
+    assert calls == a_file * FILES
 
 
 def test_the_archive_is_read_back_before_the_file_goes(in_memory: Path) -> None:
     log = in_memory / "log"
     _fill(log)
-    names = trace(_archive, log).names
-    synced = [at for at, name in enumerate(names) if name == "fdatasync"][1]
-    renamed = next(at for at, name in enumerate(names) if name.startswith("rename"))
-    assert "fadvise64" in names[synced:renamed]
-    assert names[synced:renamed].count("pread64") > 5
+    calls = run_preloaded(_archive, log).calls
+    synced = [at for at, call in enumerate(calls) if call is Kind.DATA_SYNC][1]
+    between = calls[synced : calls.index(Kind.LINK)]
+    assert Kind.OTHER in between  # the kernel is asked to forget what it has of it
+    assert between.count(Kind.READ) > 5
 
 
 def test_the_sweep_finds_a_file_removed_before_its_archive_is_there(in_memory: Path) -> None:

@@ -1,7 +1,4 @@
-"""Kill: processes die at each of their system calls, and in storms, and nothing that was acknowledged is lost.
-
-`test_kill_sweep.py` holds the same for one writer by another way to stop it, ptrace(2).
-"""
+"""Kill: processes die at each of their system calls, and in storms, and nothing that was acknowledged is lost."""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
-"""Kill: a writer dies at each system call that it makes, and every one of them is tried.  The page cache lives."""
+"""Kill: a writer dies at each call that it makes, and every one of them is tried.  The page cache lives."""
 
 from __future__ import annotations
 
-import gc
-import itertools
 import re
 import shutil
 from collections.abc import Callable
@@ -14,52 +12,67 @@ import pytest
 import binlog
 from binlog import Entry, Ref, Writer
 from binlog.storage.segment import sweep
-from tests.support.acknowledged import Acknowledged
+from stress.crash.striker import Kind
 from tests.support.logs import problems_so_far
-from tests.support.tracer import Trace, trace
+from tests.support.preloaded import Run, run_preloaded
 
 SIZES = [5, 0, 300, 900_000, 700_000]  # the last ones lead past the space that was prepared
 BEFORE = [b"before 1", b"before 2"]
 AFTER = b"after"
-_TRIES, _TRIES_OF_ONE = 50, 10
-_EVERY = 4
+_EVERY, _TRIES = 4, 20
 
 
 def _record(job: int) -> bytes:
     return (b"%d:" % job).ljust(SIZES[job % len(SIZES)], b"x") if job % len(SIZES) != 1 else b"%d:" % job
 
 
-def _append(log: Path, told: Acknowledged) -> None:
+def _tell(told: Path, refs: list[Ref], job: int) -> None:
+    """Note that a call's jobs were acknowledged, this one the first: all in one write, or a death may part them."""
+    with told.open("a") as file:
+        file.write("".join(f"{ref.number} {ref.offset} {job}\n" for job, ref in enumerate(refs, job)))
+
+
+def _told(told: Path) -> list[tuple[Ref, int]]:
+    lines = (map(int, line.split()) for line in told.read_text().splitlines())
+    return [(Ref(number, offset), job) for number, offset, job in lines]
+
+
+def _append(log: Path, told: Path) -> None:
     with Writer(log) as writer:
         for job in range(3):
-            told.add(writer.append(_record(job)), job)
+            _tell(told, [writer.append(_record(job))], job)
 
 
-def _append_many(log: Path, told: Acknowledged) -> None:
+def _append_many(log: Path, told: Path) -> None:
     with Writer(log) as writer:
         for first in (0, 3):
-            for job, ref in enumerate(writer.append_many([_record(job) for job in range(first, first + 3)]), first):
-                told.add(ref, job)
+            _tell(told, writer.append_many([_record(job) for job in range(first, first + 3)]), first)
 
 
-def _grow(log: Path, told: Acknowledged) -> None:
+def _grow(log: Path, told: Path) -> None:
     with Writer(log) as writer:
         for job in (3, 4):
-            told.add(writer.append(_record(job)), job)
+            _tell(told, [writer.append(_record(job))], job)
 
 
-def _cut_over(log: Path, told: Acknowledged) -> None:
+def _cut_over(log: Path, told: Path) -> None:
     with Writer(log) as writer:
-        told.add(writer.append(_record(0)), 0)
+        _tell(told, [writer.append(_record(0))], 0)
         writer.cutover()
-        told.add(writer.append(_record(2)), 2)
+        _tell(told, [writer.append(_record(2))], 2)
+
+
+def _lie(log: Path, told: Path) -> None:
+    with Writer(log) as writer:
+        _tell(told, [Ref(1, 256)], 0)
+        writer.append(_record(0))
 
 
 PLACES = ("on nothing", "on a log", "beside another")
 SCENARIOS = {"append": _append, "append-many": _append_many, "grow": _grow, "cut-over": _cut_over}
 
 
-def _sound(log: Path, told: Acknowledged, begun: int, group: int, beside: Writer | None = None) -> None:
+def _sound(log: Path, told: Path, begun: int, group: int, beside: Writer | None = None) -> None:
     """Hold what must be true after a death: nothing acknowledged is lost, nothing torn is read, the next one goes on.
 
     beside: a writer that was open all the time, to go on; else a new one does.
@@ -77,66 +90,45 @@ def _sound(log: Path, told: Acknowledged, begun: int, group: int, beside: Writer
     jobs = [int(record.split(b":")[0]) for record in own]
     assert own == [_record(job) for job in jobs]
     assert len(set(jobs)) == len(jobs)
-    acknowledged = told.entries()
+    acknowledged = _told(told)
     assert {Entry(ref, _record(job)) for ref, job in acknowledged} <= set(entries)
     # What was in hand and not acknowledged is one call's records, and of those all or none.
     assert len(jobs) - len(acknowledged) in (0, group)
     assert jobs[: len(acknowledged)] == [job for _, job in acknowledged]
 
 
-_Work = Callable[[Path, Acknowledged], None]
-_Hold = Callable[[Path, Acknowledged, Writer | None], None]
+_Work = Callable[[Path, Path], None]
+_Hold = Callable[[Path, Path, Writer | None], None]
 
 
 def _sweep(
     folder: Path, start: Path, work: _Work, hold: _Hold, *, beside: bool = False, first: int = 0, step: int = 1
-) -> Trace:
-    """Kill at each call of `work`, each time on a fresh copy of `start`; the trace of a whole run, each call struck.
+) -> Run:
+    """Kill at each call of `work`, each time on a fresh copy of `start`; a whole run, each call of which was struck.
 
     first, step: at every `step`-th call only, from the first-th on.
-
-    The background thread of any writer on this machine sweeps away the shared memory that killed ones left, also in a
-    process of another test, and how a writer's own threads take turns depends on what else runs: both change what the
-    run at hand calls.  Such a run is looked at as well, and then its kill is tried again, until it has struck where it
-    was to strike in the whole run.  After some tries that one is made anew, and struck from where it is another one.
+    A writer of another test that looks for the shared memory of the dead may be in the way of ours, which then makes
+    more calls.  Such a run is looked at as well, and its kill is tried again.
     """
     log = folder / "log"
 
-    def run_once(kill_at: int | None) -> Trace:
+    def run_once(kill_at: int | None = None) -> Run:
         if start.exists():
             shutil.copytree(start, log)
-        told = Acknowledged()
+        told = folder / "told"
+        told.write_text("")
         other = Writer(log) if beside else None
-        run = trace(work, log, told, kill_at=kill_at)
-        assert run.error is None
+        run = run_preloaded(work, log, told, kill_at=kill_at)
         hold(log, told, other)
         shutil.rmtree(log)
         sweep()  # a container has room for the shared memory of two hundred dead
         return run
 
-    def run_whole() -> Trace:
-        whole = run_once(None)
-        while (again := run_once(None)).names != whole.names:
-            whole = again
-        return whole
-
-    whole = run_whole()
-    kill_at, tries, anew = first, 0, 0
-    while kill_at < len(whole.calls):
-        run = run_once(kill_at)
-        if run.killed_before and [*run.names, run.killed_before.name] == whole.names[: kill_at + 1]:
-            kill_at, tries = kill_at + step, 0
-            continue
-        tries += 1
-        assert tries < _TRIES, f"no kill at call {kill_at}, {whole.calls[kill_at]}: {run.names}; {whole.names}"
-        if tries % _TRIES_OF_ONE == 0:
-            before, whole = whole, run_whole()
-            alike = itertools.takewhile(
-                lambda names: names[0] == names[1], zip(before.names, whole.names, strict=False)
-            )
-            kill_at = min(kill_at, len(list(alike)))
-            anew += 1
-            assert anew < _TRIES, f"no two whole runs are alike: {before.names}; {whole.names}"
+    while (whole := run_once()).calls != run_once().calls:
+        pass
+    for kill_at in range(first, len(whole.calls), step):
+        struck = whole.calls[: kill_at + 1]
+        assert any(run_once(kill_at).calls == struck for _ in range(_TRIES)), f"no kill at call {kill_at}: {struck}"
     return whole
 
 
@@ -158,16 +150,15 @@ def test_a_writer_killed_at_each_call_loses_nothing(
     start = _start(in_memory, empty)
     group = 3 if scenario == "append-many" else 1
 
-    def hold(log: Path, told: Acknowledged, other: Writer | None) -> None:
+    def hold(log: Path, told: Path, other: Writer | None) -> None:
         _sound(log, told, 0 if empty else len(BEFORE), group, other)
 
-    gc.collect()
     run = _sweep(in_memory, start, SCENARIOS[scenario], hold, beside=where == "beside another")
-    assert {"fcntl", "futex", "pwrite64", "fdatasync"} <= set(run.names)
+    assert {Kind.LOCK, Kind.FUTEX, Kind.WRITE, Kind.DATA_SYNC} <= set(run.calls)
     figure(f"kill sweep of {scenario} {where}: a kill at each of {len(run.calls)} calls")
 
 
-def _only_open(log: Path, told: Acknowledged) -> None:
+def _only_open(log: Path, told: Path) -> None:
     with Writer(log):
         pass
 
@@ -191,19 +182,20 @@ def test_a_writer_killed_while_it_finishes_what_a_killed_one_left_loses_nothing(
 ) -> None:
     """Each distinct state that a cutover's death leaves, times every fourth call of the next writer's opening.
 
-    From one state to the next it begins a call later.  `make crash` has the rest, by another way to kill.
+    From one state to the next it begins a call later.  `make crash` has the rest.
     """
     start = _start(in_memory, empty=False)
     states: list[dict[str, bytes]] = []
     kill_at = pairs = 0
     while True:
-        left, first = in_memory / "left", Acknowledged()
+        left, first = in_memory / "left", in_memory / "told first"
+        first.write_text("")
         shutil.copytree(start, left)
-        run = trace(_cut_over, left, first, kill_at=kill_at)
+        run = run_preloaded(_cut_over, left, first, kill_at=kill_at)
         if _state(left) not in states:
             states.append(_state(left))
 
-            def hold(log: Path, _: object, __: object, first: Acknowledged = first) -> None:
+            def hold(log: Path, _: object, __: object, first: Path = first) -> None:
                 _sound(log, first, len(BEFORE), 1)
 
             whole = _sweep(in_memory, left, _only_open, hold, first=len(states) % _EVERY, step=_EVERY)
@@ -222,13 +214,8 @@ def test_a_writer_killed_while_it_finishes_what_a_killed_one_left_loses_nothing(
 def test_the_sweep_finds_a_lie(in_memory: Path) -> None:
     """The canary: a writer that acknowledges before it appends is found out."""
 
-    def lie(log: Path, told: Acknowledged) -> None:
-        with Writer(log) as writer:
-            told.add(Ref(1, 256), 0)
-            writer.append(_record(0))
-
-    def hold(log: Path, told: Acknowledged, _: object) -> None:
+    def hold(log: Path, told: Path, _: object) -> None:
         _sound(log, told, 0, 1)
 
     with pytest.raises(AssertionError):
-        _sweep(in_memory, in_memory / "nothing", lie, hold)
+        _sweep(in_memory, in_memory / "nothing", _lie, hold)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,8 +9,9 @@ import pytest
 
 import binlog
 from binlog import Writer
+from stress.crash.striker import Kind
 from tests.support.logs import read_all
-from tests.support.tracer import trace
+from tests.support.preloaded import kill_at_each_call, run_preloaded
 
 FILES = 5
 
@@ -42,24 +41,17 @@ def _gapless(log: Path) -> int:
 def test_a_prune_killed_at_each_call_leaves_a_log_without_a_gap(in_memory: Path, figure: Callable[[str], None]) -> None:
     start, log = in_memory / "start", in_memory / "log"
     _fill(start)
-    gc.collect()
     firsts, kills = [], 0
-    while True:
-        shutil.copytree(start, log)
-        run = trace(_prune, log, kill_at=kills)
-        assert run.error is None
+    for run in kill_at_each_call(_prune, start, log):
         firsts.append(_gapless(log))
         with Writer(log) as writer:
             writer.append(b"after")
         binlog.prune(log, keep_bytes=0)
         assert sorted(path.name for path in log.iterdir()) == [f"{FILES:08d}.dat", f"{FILES:08d}.idx"]
-        shutil.rmtree(log)
-        if not run.killed:
-            break
-        kills += 1
+        kills += run.killed
     assert firsts == sorted(firsts)
     assert set(firsts) == set(range(1, FILES + 1))
-    assert {"fcntl", "fsync", "unlinkat"} <= set(run.names)
+    assert {Kind.LOCK, Kind.SYNC, Kind.UNLINK} <= set(run.calls)
     figure(f"kill sweep of prune: {kills} kills, {len(run.calls)} calls")
 
 
@@ -67,9 +59,8 @@ def test_each_removal_is_durable_before_the_next(in_memory: Path) -> None:
     """Power: names of a directory may come back in any order, so that two unsynced ones could leave a gap."""
     log = in_memory / "log"
     _fill(log)
-    names = trace(_prune, log).names
-    removals = [name for name in names if name in ("unlinkat", "fsync")]
-    assert removals == ["fsync", *["unlinkat", "unlinkat", "fsync"] * (FILES - 1)]
+    calls = run_preloaded(_prune, log, kinds=(Kind.UNLINK, Kind.SYNC)).calls
+    assert calls == [Kind.SYNC, *[Kind.UNLINK, Kind.UNLINK, Kind.SYNC] * (FILES - 1)]
 
 
 def test_the_sweep_finds_a_file_removed_out_of_order(in_memory: Path) -> None:

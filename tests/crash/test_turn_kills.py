@@ -1,8 +1,7 @@
-"""Kill: a process dies at each system call of its turns.  Tried again, each turn is there once, and whole."""
+"""Kill: a process dies at each call of its turns.  Tried again, each turn is there once, and whole."""
 
 from __future__ import annotations
 
-import gc
 import os
 import shutil
 from collections.abc import Callable
@@ -12,9 +11,9 @@ import pytest
 
 import binlog
 from binlog import Batch, Draft, Mode, Writer
-from tests.support.acknowledged import Acknowledged
+from stress.crash.striker import Kind
 from tests.support.logs import read_all
-from tests.support.tracer import trace
+from tests.support.preloaded import kill_at_each_call, run_preloaded
 
 pytestmark = pytest.mark.slow
 
@@ -22,19 +21,18 @@ pytestmark = pytest.mark.slow
 SAME = b"the same for all"
 A_TURN = 3
 TURNS = 2
-TRIES = 20  # on a machine that is busy a run asks and waits a few times more
 
-Work = Callable[[Path, Acknowledged], None]
+Work = Callable[[Path], None]
 
 
-def _take_turns(log: Path, _: Acknowledged) -> None:
+def _take_turns(log: Path) -> None:
     with Writer(log) as writer:
         for number in range(TURNS):
             turn = [Batch.from_records([SAME]), Batch.from_records([SAME] * (A_TURN - 1))]
             writer.append_turn(turn, source="s", turn=number)
 
 
-def _take_drafts(log: Path, _: Acknowledged) -> None:
+def _take_drafts(log: Path) -> None:
     """The same turns, each as two files."""
     folder = log / "aside"
     folder.mkdir(exist_ok=True)
@@ -48,26 +46,26 @@ def _take_drafts(log: Path, _: Acknowledged) -> None:
             writer.append_drafts(drafts, source="s", turn=number)
 
 
-def _append(log: Path, _: Acknowledged) -> None:
+def _append(log: Path) -> None:
     with Writer(log) as writer:
         writer.append(SAME, mode=Mode.FLUSH)
 
 
-def _copied(start: Path, log: Path) -> Path:
-    shutil.rmtree(log, ignore_errors=True)
-    shutil.copytree(start, log)
-    return log
+def _settle(log: Path) -> None:
+    """Without a thread, which would look at the shared memory of every log on this machine, and be killed at that."""
+    with Writer(log) as writer:
+        writer.append(SAME)
 
 
 def _hold(log: Path, others: int) -> None:
     """Append as often as somebody else does meanwhile, try the turns again, and see that all is there, once."""
     assert binlog.check(log) == []
     for _ in range(others):
-        _append(log, Acknowledged())
+        _append(log)
     with Writer(log):
         pass  # which finishes what was decided
     before = len(read_all(log))
-    _take_turns(log, Acknowledged())
+    _take_turns(log)
     found = read_all(log)
     assert len(found) in (before, before + A_TURN, before + 2 * A_TURN)
     assert set(found) == {SAME}
@@ -82,60 +80,47 @@ def test_a_turn_killed_at_each_call_is_there_once(
 ) -> None:
     """others: how many such records somebody appends before the turns are tried again; as many as a turn has."""
     log, start = in_memory / "log", in_memory / "start"
-    _append(start, Acknowledged())
-    calls = _fewest_calls(work, start, log)
+    _append(start)
     died = 0
-    for kill_at in range(calls):
-        run = trace(work, _copied(start, log), Acknowledged(), kill_at=kill_at)
-        assert run.error is None
-        died += run.killed_before is not None
+    for run in kill_at_each_call(work, start, log):
         _hold(log, others)
-        assert len(read_all(log)) == 1 + TURNS * A_TURN + others, kill_at
-    assert died > 0.9 * calls
+        assert len(read_all(log)) == 1 + TURNS * A_TURN + others, died
+        died += run.killed
+    assert died > 100
     figure(f"turns killed at each call ({work.__name__}), {others} alike appended between: {died} deaths")
 
 
-def _fewest_calls(work: Work, start: Path, log: Path) -> int:
-    """How many calls it makes at least: on a machine that is busy it asks and waits a few times more."""
-    gc.collect()
-    return min(len(trace(work, _copied(start, log), Acknowledged()).calls) for _ in range(3))
-
-
-def _kill_first_turn(moment: str, base: Path, start: Path) -> None:
-    """Leave what one of these moments of the first turn leaves.
+def _kill_first_turn(moment: str, start: Path, log: Path) -> None:
+    """Leave in `log` what one of these moments of the first turn leaves of `start`.
 
     named: right after its file has its name.  slotted: at the commit's sync, with the slot written.
     """
-    for _ in range(TRIES):
-        names = trace(_take_turns, _copied(base, start), Acknowledged()).names
-        renames = [at for at, name in enumerate(names) if name.startswith("rename")]
-        slotted = max(at for at in range(renames[1]) if names[at] == "fdatasync")
-        kill_at = renames[0] + 2 if moment == "named" else slotted
-        run = trace(_take_turns, _copied(base, start), Acknowledged(), kill_at=kill_at)
-        if run.killed_before is not None and [*run.names, run.killed_before.name] == names[: kill_at + 1]:
-            return
-    pytest.fail(f"{TRIES} pairs of runs, and in none of them were both runs' calls the same")
+    steps = (Kind.LINK, Kind.SYNC, Kind.DATA_SYNC)
+    calls = run_preloaded(_take_turns, shutil.copytree(start, log), kinds=steps).calls
+    # Each turn's file gets its name, and then another one; the shared memory got its own before.
+    names = [at for at, call in enumerate(calls) if call is Kind.LINK][-2 * TURNS :]
+    slotted = max(at for at in range(names[1]) if calls[at] is Kind.DATA_SYNC)
+    kill_at = names[0] + 1 if moment == "named" else slotted
+    shutil.rmtree(log)
+    shutil.copytree(start, log)
+    assert run_preloaded(_take_turns, log, kinds=steps, kill_at=kill_at).calls == calls[: kill_at + 1]
 
 
 @pytest.mark.parametrize("moment", ["named", "slotted"])
 def test_whoever_settles_a_turn_killed_at_each_call_too_settles_it_once(
     in_memory: Path, moment: str, figure: Callable[[str], None]
 ) -> None:
-    log, start = in_memory / "log", in_memory / "start"
-    _append(start, Acknowledged())
-    base = in_memory / "base"
-    shutil.copytree(start, base)
-    _kill_first_turn(moment, base, start)
+    log, start = in_memory / "log", in_memory / "killed"
+    _append(in_memory / "start")
+    _kill_first_turn(moment, in_memory / "start", start)
     there = moment == "slotted"
-    calls = _fewest_calls(_append, start, log)
     died = 0
-    for second in range(calls):
-        run = trace(_append, _copied(start, log), Acknowledged(), kill_at=second)
-        died += run.killed_before is not None
-        _append(log, Acknowledged())
+    for run in kill_at_each_call(_settle, start, log):
+        _append(log)
         found = len(read_all(log)) - 1 - (A_TURN if there else 0)
-        assert found in (1, 2), second
+        assert found in (1, 2), died
         _hold(log, 0)
-        assert len(read_all(log)) == 1 + TURNS * A_TURN + found, second
-    assert died > 0.9 * calls
+        assert len(read_all(log)) == 1 + TURNS * A_TURN + found, died
+        died += run.killed
+    assert died > 20
     figure(f"a turn killed when {moment}, and whoever settles it: {died} deaths")

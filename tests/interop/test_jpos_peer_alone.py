@@ -9,12 +9,14 @@ import struct
 import subprocess
 import sys
 from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
 
 from tests.interop import jpos_peer
-from tests.support import tracer
 
 # As the jPOS-EE module (2026-07) leaves a file into which it wrote "hello", 1,000 times 0x41 and an empty record.
 _GOLDEN_RECORDS = [b"hello", b"A" * 1000, b""]
@@ -73,27 +75,49 @@ def test_a_new_file_has_256_bytes_and_its_tail_at_248(tmp_path: Path) -> None:
     assert (tmp_path / "00000007.dat").read_bytes() == expected
 
 
-def test_an_append_makes_the_calls_that_the_module_makes(tmp_path: Path) -> None:
-    writer = jpos_peer.Writer(tmp_path)
-    seen = tracer.trace(writer.append, b"hello")
-    writer.close()
-    calls = [(call.name, call.args[2], call.args[3]) for call in seen.calls if call.name in ("pread64", "pwrite64")]
-    status, tail = ("pread64", 2, 6), ("pread64", 8, 8)
-    assert calls == [status, status, tail, ("pwrite64", 9, 248), tail, ("pwrite64", 8, 8)], str(seen)
-    others = [call for call in seen.calls if call.name not in ("pread64", "pwrite64")]
-    assert [call.name for call in others] == ["fcntl", "fdatasync", "fcntl"]
-    assert others[0].args[1] == fcntl.F_SETLKW
-    assert [seen.names.index("fcntl"), seen.names.index("fdatasync")] == [1, 7]
+_Call = tuple[str, int, int]  # a call's name; of a read or write its size and offset
 
 
-def test_a_cutover_writes_the_next_number_and_then_the_status(tmp_path: Path) -> None:
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[_Call]:
+    """What this process calls of what the stand-in is written in, as it goes on."""
+    seen: list[_Call] = []
+
+    def see(module: ModuleType, name: str, told: Callable[..., tuple[int, int]]) -> None:
+        call = getattr(module, name)
+
+        def seen_call(*arguments: Any) -> Any:
+            seen.append((name, *told(*arguments)))
+            return call(*arguments)
+
+        monkeypatch.setattr(module, name, seen_call)
+
+    see(os, "pread", lambda _, size, offset: (size, offset))
+    see(os, "pwrite", lambda _, data, offset: (len(data), offset))
+    see(os, "link", lambda *_: (0, 0))
+    see(os, "fdatasync", lambda _: (0, 0))
+    see(fcntl, "lockf", lambda _, how: (how, 0))
+    return seen
+
+
+def test_an_append_makes_the_calls_that_the_module_makes(tmp_path: Path, calls: list[_Call]) -> None:
     writer = jpos_peer.Writer(tmp_path)
-    seen = tracer.trace(writer.cutover)
+    calls.clear()
+    writer.append(b"hello")
     writer.close()
-    linked = max(index for index, name in enumerate(seen.names) if name.startswith("link"))
-    writes = [(call.args[2], call.args[3]) for call in seen.calls[linked:] if call.name == "pwrite64"]
-    assert writes == [(4, 20), (2, 6)], str(seen)
-    assert seen.names.count("fdatasync") == 1
+    status, tail = ("pread", 2, 6), ("pread", 8, 8)
+    written = [("pwrite", 9, 248), tail, ("pwrite", 8, 8), ("fdatasync", 0, 0)]
+    assert calls == [status, ("lockf", fcntl.LOCK_EX, 0), status, tail, *written, ("lockf", fcntl.LOCK_UN, 0)]
+
+
+def test_a_cutover_writes_the_next_number_and_then_the_status(tmp_path: Path, calls: list[_Call]) -> None:
+    writer = jpos_peer.Writer(tmp_path)
+    calls.clear()
+    writer.cutover()
+    writer.close()
+    after = calls[calls.index(("link", 0, 0)) :]
+    assert [call for call in after if call[0] == "pwrite"] == [("pwrite", 4, 20), ("pwrite", 2, 6)]
+    assert calls.count(("fdatasync", 0, 0)) == 1
     header = bytes.fromhex("000000fc 0001 0001 00000000000000f8 00000001 00000002")
     assert (tmp_path / "00000001.dat").read_bytes() == header.ljust(256, b"\0")
 

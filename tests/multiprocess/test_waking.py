@@ -21,8 +21,9 @@ from binlog.log import cursor
 from binlog.log.directory import LogDirectory
 from binlog.log.file_reader import FileReader
 from binlog.storage.records import Stop
+from stress.crash.striker import Kind
 from tests.support.children import Child
-from tests.support.tracer import trace
+from tests.support.preloaded import calls_so_far, run_preloaded
 
 
 def _asleep(process: int) -> bool:
@@ -143,29 +144,29 @@ def test_a_woken_reader_has_its_record_after_two_reads(log: Path) -> None:
     """It reads the header and the record, and no more."""
     with Writer(log) as writer:
         writer.append(b"first")
+    run = run_preloaded(_follow, log)
+    assert run.calls[: run.result][-3:] == [Kind.FUTEX, Kind.READ, Kind.READ]
 
-    def follow() -> None:
-        waiting, opened = os.getpid(), mmap.mmap(-1, 1)
 
-        def append() -> None:
-            with Writer(log) as writer:
-                opened[0] = 1
-                while not _asleep(waiting):
-                    time.sleep(0.001)
-                writer.append(b"second")
+def _follow(log: Path) -> int:
+    """How many calls it has made when it has the record for which it waits."""
+    waiting, opened = os.getpid(), mmap.mmap(-1, 1)
 
-        with Reader(log, Start.END) as reader:
-            child = Child(append)
-            _until_set(opened)
-            assert reader.wait(60)
-            assert next(reader).data == b"second"
-            os.getppid()
-            child.join()
+    def append() -> None:
+        with Writer(log) as writer:
+            opened[0] = 1
+            while not _asleep(waiting):
+                time.sleep(0.001)
+            writer.append(b"second")
 
-    run = trace(follow)
-    assert run.error is None, run.error
-    names = run.names[: run.names.index("getppid")]
-    assert names[-3:] == ["futex", "pread64", "pread64"]
+    with Reader(log, Start.END) as reader:
+        child = Child(append)
+        _until_set(opened)
+        assert reader.wait(60)
+        assert next(reader).data == b"second"
+        calls = calls_so_far()
+        child.join()
+        return calls
 
 
 _INTERRUPTED = """

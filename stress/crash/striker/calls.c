@@ -128,6 +128,35 @@ EXPORT int ftruncate64(int fd, off64_t size)
     return ftruncate(fd, size);
 }
 
+EXPORT int fchmod(int fd, mode_t mode)
+{
+    NEXT(fchmod);
+    STRIKE_INT(CALL_OTHER, is_ours(fd), next(fd, mode));
+}
+
+EXPORT int futimens(int fd, const struct timespec times[2])
+{
+    NEXT(futimens);
+    STRIKE_INT(CALL_OTHER, is_ours(fd), next(fd, times));
+}
+
+EXPORT int posix_fadvise64(int fd, off64_t offset, off64_t bytes, int advice)
+{
+    NEXT(posix_fadvise64);
+    STRIKE_INT(CALL_OTHER, is_ours(fd), next(fd, offset, bytes, advice));
+}
+
+EXPORT int posix_fadvise(int fd, off_t offset, off_t bytes, int advice)
+{
+    return posix_fadvise64(fd, offset, bytes, advice);
+}
+
+EXPORT int sync_file_range(int fd, off64_t offset, off64_t bytes, unsigned int flags)
+{
+    NEXT(sync_file_range);
+    STRIKE_INT(CALL_OTHER, is_ours(fd), next(fd, offset, bytes, flags));
+}
+
 static const char *other_boot;
 
 /* From now on this process finds another boot id in that file. */

@@ -13,6 +13,8 @@
 
 static struct strike_order order;
 static struct strike_slot own_slot, *slot = &own_slot;
+static uint8_t *kinds_counted;
+static size_t kinds_room;
 static char ours_under[PATH_ROOM], ours_end[64];
 static volatile bool armed;
 static int locked_fd = -1;
@@ -40,6 +42,13 @@ EXPORT void binlog_striker_arm(const struct strike_order *given, const char *und
     memset(slot, 0, sizeof *slot);
     locked_fd = -1;
     armed = true;
+}
+
+/* From now on the kind of each call that is counted is put there, by its number. */
+EXPORT void binlog_striker_note(uint8_t *kinds, size_t room)
+{
+    kinds_counted = kinds;
+    kinds_room = room;
 }
 
 EXPORT void binlog_striker_disarm(void)
@@ -106,6 +115,8 @@ struct strike strike_begin(enum call_kind kind, bool ours)
     if (!armed || !ours || !(order.kinds >> kind & 1))
         return strike;
     int64_t number = (int64_t)atomic_fetch_add(&slot->calls, 1);
+    if ((size_t)number < kinds_room)
+        kinds_counted[number] = (uint8_t)kind;
     if (number < order.first || (order.count >= 0 && number >= order.first + order.count))
         return strike;
     atomic_fetch_add(&slot->struck, 1);

@@ -31,7 +31,8 @@ enum call_kind {
     CALL_CLOSE,
     CALL_FUTEX,
     CALL_STORE, /* to a mapped file, by binlog_mapped_write */
-    CALL_POPULATE
+    CALL_POPULATE,
+    CALL_OTHER /* advice, times and modes: no byte and no name is another one after it */
 };
 
 enum strike_action {

@@ -13,7 +13,7 @@ from pathlib import Path
 import binlog
 from binlog import Batch, Draft, Drafted, Ref, Writer
 from tests.interop.jpos_module.peer import Added, JposPeer, compile_module
-from tests.support.tracer import trace
+from tests.support.preloaded import run_preloaded
 
 _FILES, _RECORDS = 10, 5
 _KILLED_FILES = 3
@@ -99,25 +99,25 @@ def _prepare(log: Path) -> list[Drafted]:
 
 
 def _kill_at_each_call(peer: JposPeer, scratch: Path, cutover_every: int) -> int:
-    """Kill an ingest at each of its system calls, and have the module go on; how often it died."""
+    """Kill an ingest at each of its calls, and have the module go on; how often it died."""
     log = scratch / "killed"
-    calls = len(trace(_ingest, log, _prepare(log)).calls)
-    died = 0
-    for kill_at in range(calls):
-        run = trace(_ingest, log, _prepare(log), kill_at=kill_at)
-        died += run.killed_before is not None
+    died, killed = 0, True
+    while killed:
+        drafts = _prepare(log)
+        killed = run_preloaded(_ingest, log, drafts, kill_at=died).killed
         peer.begin_adding(log, "java", 3, cutover_every=cutover_every)
         added = peer.added()
         with Writer(log) as writer:
             there = writer.last_turn("s") is not None
             writer.append(b"after")
         if any(not _is_there(log, each) for each in added):
-            raise LostError(f"{log}, killed at call {kill_at}: a record is not where the module said that it lies")
+            raise LostError(f"{log}, killed at call {died}: a record is not where the module said that it lies")
         drafted = _drafted(_KILLED_FILES) if there else []
         try:
             _look(peer, log, [b"own-0", b"after", *drafted, *(each.record for each in added)])
         except LostError as error:
-            raise LostError(f"killed at call {kill_at}: {error}") from error
+            raise LostError(f"killed at call {died}: {error}") from error
+        died += killed
     _remove(log)
     return died
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from itertools import takewhile
@@ -19,11 +18,12 @@ from binlog.format.log_header import HEADER_BYTES, parse_log_header
 from binlog.log.directory import LogDirectory
 from binlog.log.file_repair import FILLER
 from binlog.log.gap_repair import GapRepair
+from stress.crash.striker import Kind
 from tests.interop import jpos_peer
 from tests.support.drafts import drafts
 from tests.support.indexes import check_entries
 from tests.support.logs import jpos_file, read_all
-from tests.support.tracer import trace
+from tests.support.preloaded import kill_at_each_call
 
 FILE_1, FILE_2 = "00000001.dat", "00000002.dat"
 
@@ -361,25 +361,16 @@ def test_more_missing_records_than_the_disk_has_room_for(log: Path, tmp_path: Pa
     _check_repaired(copy, [b"0"], 2, [b"0 in file 2"])
 
 
-_CHANGING = {
-    "openat", "pwrite64", "write", "ftruncate", "fallocate", "fsync", "fdatasync", "linkat", "link", "unlink",
-    "unlinkat", "rename", "renameat", "renameat2", "sync_file_range",
-}  # fmt: skip
-
-
-def _copy_of(source: Path, target: Path) -> Callable[[], Path]:
-    def make() -> Path:
-        shutil.rmtree(target, ignore_errors=True)
-        return Path(shutil.copytree(source, target))
-
-    return make
+_CHANGING = (
+    Kind.OPEN, Kind.WRITE, Kind.TRUNCATE, Kind.ALLOCATE, Kind.SYNC, Kind.DATA_SYNC, Kind.LINK, Kind.UNLINK, Kind.OTHER,
+)  # fmt: skip
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("what", ["open", "closed", "theirs", "missing"])
-def test_a_repair_that_dies_at_any_call_is_done_again(tmp_path: Path, what: str) -> None:
+def test_a_repair_that_dies_at_any_call_is_done_again(in_memory: Path, what: str) -> None:
     """Nothing that was in the files is lost, and whatever a reader gives in between is right."""
-    source, log = tmp_path / "source", tmp_path / "log"
+    source, log = in_memory / "source", in_memory / "log"
     kept, rest = [b"0"], [b"0 in file 2"]
     _pieces(log, source, missing=3)
     if what == "closed":
@@ -392,13 +383,9 @@ def test_a_repair_that_dies_at_any_call_is_done_again(tmp_path: Path, what: str)
         shutil.copy(log / FILE_1, source)
         (source / FILE_2).unlink()
         kept = read_all(log)[:4]
-    make = _copy_of(source, tmp_path / "copy")
+    copy, deaths = in_memory / "copy", 0
     # Before any other call the files are as after the last of these.
-    calls = [at for at, call in enumerate(trace(repair, make()).calls) if call.name in _CHANGING]
-    assert len(calls) > 15
-    for kill_at in calls:
-        copy = make()
-        assert trace(repair, copy, kill_at=kill_at).killed_before is not None
+    for run in kill_at_each_call(repair, source, copy, kinds=_CHANGING):
         found = []
         with Reader(copy) as reader, suppress(CorruptError):
             found.extend(entry.data for entry in reader)
@@ -411,6 +398,8 @@ def test_a_repair_that_dies_at_any_call_is_done_again(tmp_path: Path, what: str)
             assert binlog.check(copy) == []
         else:
             _check_repaired(copy, kept, 3, rest)
+        deaths += run.killed
+    assert deaths > 15
 
 
 def test_of_files_that_were_all_removed_meanwhile_nothing_is_repaired(tmp_path: Path) -> None:

@@ -18,9 +18,10 @@ from binlog import Background, Mode, Reader, Ref, Writer, stat
 from binlog.errors import ClosedError, FullError
 from binlog.format.log_header import LogHeader
 from binlog.log.directory import LogDirectory
+from stress.crash.striker import Kind
 from tests.support.children import Child
 from tests.support.logs import job, jobs_by_writer, read_all
-from tests.support.tracer import observe
+from tests.support.preloaded import run_preloaded
 from tests.support.waiting import until
 
 # A thread that does nothing by itself while a test looks.
@@ -245,34 +246,19 @@ def test_strict_syncs_once_more_before_it_returns(log: Path) -> None:
     assert binlog.check(log) == []
 
 
-_APPENDS_MUCH = """
-import sys, time
-from pathlib import Path
-from binlog import Background, Mode, Writer
-
-with Writer(Path(sys.argv[1]), mode=Mode.FLUSH, background=Background(sync_seconds=0.4)) as writer:
-    for _ in range(100):
-        writer.append_many([bytes(1 << 20)])
-        time.sleep(0.02)
-        print("appended", flush=True)
-"""
+def _append_much(log: Path) -> None:
+    with Writer(log, mode=Mode.FLUSH, background=Background(sync_seconds=0.4)) as writer:
+        for _ in range(60):
+            writer.append_many([bytes(1 << 20)])
+            time.sleep(0.02)
 
 
 @pytest.mark.slow
 def test_much_that_waits_for_a_sync_is_written_out_before(log: Path) -> None:
-    process = subprocess.Popen([sys.executable, "-c", _APPENDS_MUCH, log], stdout=subprocess.PIPE)
-    try:
-        assert process.stdout is not None
-        for _ in range(10):
-            process.stdout.readline()
-        seen = observe(process.pid, 1.0)
-    finally:
-        assert process.wait(60) == 0
-        process.stdout.close()
-    calls = [name for name in seen.names if name in ("sync_file_range", "fdatasync")]
-    assert calls.count("sync_file_range") >= 3
-    sync = calls.index("fdatasync", calls.index("sync_file_range"))
-    assert calls[sync - 1] == "sync_file_range"
+    calls = run_preloaded(_append_much, log, kinds=(Kind.OTHER, Kind.DATA_SYNC), names_end=".dat").calls
+    assert calls.count(Kind.OTHER) >= 3
+    sync = calls.index(Kind.DATA_SYNC, calls.index(Kind.OTHER))
+    assert calls[sync - 1] is Kind.OTHER
 
 
 def test_garbage_where_the_tail_stands_does_not_end_the_background_thread(log: Path) -> None:

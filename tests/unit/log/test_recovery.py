@@ -20,7 +20,7 @@ from binlog.format.record import frame
 from binlog.storage.checksum import crc32c
 from tests.support.children import Child
 from tests.support.logs import jpos_file, name_next_file_only, read_all
-from tests.support.tracer import trace
+from tests.support.preloaded import kill_at_each_call
 
 ANOTHER_BOOT = bytes(range(100, 116))
 KEPT = [b"one", b"two" * 100, b"three"]
@@ -340,6 +340,36 @@ def test_a_reader_sees_what_recovery_will_keep_before_any_writer_was_there(tmp_p
     assert _files(log) == files
 
 
+def test_what_a_recovery_that_died_had_set_aside_is_set_aside_again(tmp_path: Path) -> None:
+    """Another program may have appended meanwhile, over bytes of which there is a copy."""
+    row, log = ROWS["5"], tmp_path / "log"
+    row.left(log)
+    left = _files(log)
+    _open(shutil.copytree(log, tmp_path / "copy"))
+    (kept,) = (tmp_path / "copy").glob("*.damaged")
+    (log / kept.name).write_bytes(b"older")
+    _open(log)
+    _hold(log, row, left)
+
+
+@pytest.mark.parametrize("other_boot", [False, True])
+def test_a_tail_from_before_the_live_block_beside_it_is_taken_from_a_slot(tmp_path: Path, other_boot: bool) -> None:
+    """Row 12, if the bytes do not hold either: the header's lines came to the disk one by one."""
+    log = tmp_path / "log"
+    _seen(log)
+    header = _header(log)
+    _write(log, bytes(header.tail - header.confirmed_end), header.confirmed_end)
+    _write(log, header.confirmed_end.to_bytes(8, "big"), 8)
+    if other_boot:
+        _other_boot(log)
+        _write(log, header.confirmed_end.to_bytes(8, "big"), 8)
+    assert read_all(log) == KEPT
+    assert [problem.rule for problem in binlog.check(log)] == ["tail"]
+    _open(log)
+    assert binlog.check(log) == []
+    _go_on(log, Row(_seen, KEPT))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ROWS)
 def test_a_writer_killed_at_each_call_of_a_recovery_leaves_what_the_next_one_recovers(
@@ -349,19 +379,13 @@ def test_a_writer_killed_at_each_call_of_a_recovery_leaves_what_the_next_one_rec
     row.left(start)
     left = _files(start)
     kills = 0
-    while True:
-        shutil.copytree(start, log)
-        run = trace(_open, log, kill_at=kills)
-        assert run.error is None
+    for run in kill_at_each_call(_open, start, log):
         _open(log)
         _hold(log, row, left)
         if kills % 8 == 0:
             _go_on(log, row)
-        shutil.rmtree(log)
-        if not run.killed:
-            break
-        kills += 1
-    assert kills > 20
+        kills += run.killed
+    assert kills > 10
     figure(f"kill sweep of recovery, row {name}: {kills} kills")
 
 

@@ -24,9 +24,11 @@ from binlog.log import writable_file
 from binlog.log.prepared_file import PreparedFile
 from binlog.storage import bell_watcher
 from binlog.storage.file_access import access_of_directory
+from stress.crash.striker import Kind
+from tests.support.children import Child
 from tests.support.descriptors import count_descriptors, descriptors_before
 from tests.support.logs import jpos_file, name_next_file_only, read_all
-from tests.support.tracer import trace
+from tests.support.preloaded import calls_so_far, run_preloaded
 
 
 def test_an_idle_writer_was_lost_when_closed_files_were_moved_away(tmp_path: Path) -> None:
@@ -49,59 +51,50 @@ def test_a_writer_went_on_in_a_file_whose_predecessors_close_was_not_synced(log:
     with Writer(log) as writer, Writer(log) as other:
         writer.append(b"1")
         other.cutover()
+        # A sync by another process, with a descriptor of its own, would not tell of an error before it.
+        run = run_preloaded(_open_and_leave, log, kinds=(Kind.DATA_SYNC,), names_end="00000001.dat")
+        assert run.calls, "opening the log did not sync the file before the newest"
 
-        def append_and_leave() -> None:
-            with Writer(log):
-                pass
 
-        run = trace(append_and_leave)
-        assert run.error is None, run.error
-        opened = [
-            call.result for call in run.calls if call.name == "openat" and call.result is not None and call.result >= 0
-        ]
-        synced = [call.args[0] for call in run.calls if call.name == "fdatasync"]
-        assert synced, "opening the log did not sync the file before the newest"
-        assert set(synced) <= set(opened)
+def _open_and_leave(log: Path) -> None:
+    with Writer(log):
+        pass
 
 
 def test_moving_on_syncs_the_file_that_is_left(log: Path) -> None:
     """The same for a writer that had the closed file open: it syncs before it opens the next."""
+    run = run_preloaded(_sleep_and_append, log, kinds=(Kind.DATA_SYNC, Kind.OPEN), names_end=".dat")
+    assert run.calls[run.result :][:2] == [Kind.DATA_SYNC, Kind.OPEN]
 
-    def sleep_and_append() -> None:
-        with Writer(log) as sleeper:
-            sleeper.append(b"1")
-            child = os.fork()
-            if child == 0:
-                with Writer(log) as other:
-                    other.cutover()
-                os._exit(0)
-            assert os.waitpid(child, 0)[1] == 0
-            os.getppid()
-            sleeper.append(b"2")
 
-    run = trace(sleep_and_append)
-    assert run.error is None, run.error
-    names = run.names[run.names.index("getppid") :]
-    assert names.index("fdatasync") < names.index("openat")
+def _sleep_and_append(log: Path) -> int:
+    """How many calls it made before it woke."""
+    with Writer(log) as sleeper:
+        sleeper.append(b"1")
+        Child(_cut_over, log).join()
+        before = calls_so_far()
+        sleeper.append(b"2")
+        return before
+
+
+def _cut_over(log: Path) -> None:
+    with Writer(log) as writer:
+        writer.cutover()
 
 
 def test_a_lock_was_freed_under_a_descriptors_number_that_was_another_files_by_then(log: Path) -> None:
     """The unlock must come before the close: the number may be given to another thread's file at once."""
+    kinds = (Kind.LOCK, Kind.UNLOCK, Kind.CLOSE)
+    calls = run_preloaded(_append_to_a_removed_file, log, kinds=kinds, names_end="00000001.dat (deleted)").calls
+    locks = calls[: calls.index(Kind.CLOSE)]
+    assert locks
+    assert locks == [Kind.LOCK, Kind.UNLOCK] * (len(locks) // 2)
 
-    def append_to_a_removed_file() -> None:
-        with Writer(log) as writer:
-            (log / "00000001.dat").unlink()
-            os.getppid()
-            writer.append(b"1")
 
-    run = trace(append_to_a_removed_file)
-    assert run.error is None, run.error
-    after = run.calls[run.names.index("getppid") :]
-    locked = next(call for call in after if call.name == "fcntl")
-    same = [call.name for call in after if call.name in ("fcntl", "close") and call.args[0] == locked.args[0]]
-    before_close = same[: same.index("close")]
-    assert before_close == ["fcntl"] * len(before_close)
-    assert len(before_close) % 2 == 0  # each lock was given back
+def _append_to_a_removed_file(log: Path) -> None:
+    with Writer(log) as writer:
+        (log / "00000001.dat").unlink()
+        writer.append(b"1")
 
 
 def test_many_jpos_files_overran_the_stack_at_the_first_cutover(log: Path) -> None:
