@@ -19,7 +19,6 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
-from contextlib import suppress
 from typing import Any, NamedTuple
 
 from binlog.errors import BinlogError, InternalError, PoisonedError
@@ -31,6 +30,7 @@ from binlog.journal.options import Sync
 from binlog.storage.files import commit_at
 from binlog.storage.journal_records import pack_journal, pack_old, record_room
 from binlog.storage.native import CommitGroup, Guard
+from binlog.storage.worker import Worker
 
 _BUFFERS_MAX = 4
 _LATER, _WAIT = Sync.LATER, Sync.WAIT
@@ -86,28 +86,21 @@ class Appender:
         self._record_count = 0
         self._end = 0
         self._futures: deque[tuple[int, Future[None]]] = deque()
-        self._bell = threading.Lock()
-        self._bell.acquire()
+        self._worker = Worker(self._work)
         self._is_rung = False
-        self._stopping = False
         self.file: JournalFile | None = None
         self.at = 0
         self.appended = 0
-        self._thread = threading.Thread(target=self._run, name="binlog journal", daemon=True)
 
     def is_own_thread(self) -> bool:
         """Whether this runs in the journal's thread, as a callback of a future does."""
-        return threading.current_thread() is self._thread
+        return self._worker.is_own_thread()
 
     def begin(self, file: JournalFile, at: int, record_count: int) -> None:
         """Go on in a file, after the records that it has."""
         self.file = file
         self.at = self._end = at
         self._record_count = record_count
-
-    def start(self) -> None:
-        """Begin to write what nobody waits for."""
-        self._thread.start()
 
     def append(
         self, kind: int, tx_id: int, record_id: int, user_type: int, body: Any, counts: bytes, size: int
@@ -164,7 +157,7 @@ class Appender:
         assert self.file is not None
         self._guard.changing = True
         self._cut()
-        self._ring()
+        self._worker.ring()
         self._guard.changing = False
         self.at = self._start = self._place(self.file)
         return self.file if self._fits(self.file, size) else self._next()
@@ -173,7 +166,7 @@ class Appender:
         """Say what the caller gets of an append: a future, or what to `wait` for once the guard is not held."""
         if sync is _LATER:
             if not self._is_rung:
-                self._ring()
+                self._worker.ring()
                 self._is_rung = True  # after the ring: an exception between the two must not leave it unrung
             return None if len(self._segments) < _BUFFERS_MAX else Due(self.appended, synced=False)
         if sync is _WAIT:
@@ -181,7 +174,7 @@ class Appender:
         future: Future[None] = Future()
         future.set_running_or_notify_cancel()  # what is appended cannot be taken back
         self._futures.append((self.appended, future))
-        self._ring()
+        self._worker.ring()
         return future
 
     def wait(self, until: int, synced: bool = True) -> None:
@@ -202,13 +195,12 @@ class Appender:
         self.wait(self.appended)
 
     def stop(self) -> None:
-        """Put all on the disk, and end.  Raises: PoisonedError."""
-        if self._thread.ident is None:
-            return
-        self._stopping = True
-        self._ring()
-        self._thread.join()
-        self._guard.check()
+        """Put all on the disk, and end.  It can be called again.  Raises: PoisonedError."""
+        self._worker.stop()
+        try:
+            self.wait_for_all()
+        finally:
+            self._tell_futures()
 
     def go_on(self) -> None:
         """Go on in the next file, if this one has any record.  Raises: as `append`.
@@ -221,7 +213,7 @@ class Appender:
     def fail(self, error: BinlogError) -> None:
         """Append nothing more, and say so to all who wait."""
         self._guard.fail(error)
-        self._ring()
+        self._worker.ring()
 
     def _next(self) -> JournalFile:
         assert self.file is not None
@@ -237,7 +229,7 @@ class Appender:
         else:
             # The file's end is still to be written down, with the next commit.
             self._segments.append(self._segment())
-        self._ring()
+        self._worker.ring()
         self.appended += 1  # that the file before is whole, and closed, is something to wait for as well
         self.file = new
         self._end = new.header.layout.header_bytes
@@ -292,35 +284,27 @@ class Appender:
                     file.write(file.header.pack_end(segment.end, segment.record_count), JOURNAL_END.base)
                 file.close()
 
-    def _ring(self) -> None:
-        """Have the thread look for work; one step, for a signal handler to come before or after."""
-        with suppress(RuntimeError):  # it rings already
-            self._bell.release()
-
-    def _run(self) -> None:
+    def _work(self) -> None:
+        """Write what no caller waits for, and sync it for futures."""
+        if not (self._futures or self._segments or self._guard.failure):
+            self._worker.pause(self._seconds)
         try:
-            while self._work():
-                pass
+            self.wait(self.appended, bool(self._futures))
         except BinlogError as error:
             self._guard.fail(error)
         except Exception as error:  # noqa: BLE001 - nobody sees what a thread raises; the next caller does
             self._guard.fail(InternalError(f"while writing a journal: {error!r}"))
+        self._tell_futures()
+
+    def _tell_futures(self) -> None:
+        """Tell those whose records are on the disk, or, after a failure, all of them."""
+        while self._futures and self._futures[0][0] <= self._group.durable:
+            _tell(self._futures.popleft()[1], None)
         try:
             self._guard.check()
         except PoisonedError as error:
             while self._futures:
                 _tell(self._futures.popleft()[1], error)
-
-    def _work(self) -> bool:
-        """Wait for something to write, and write it; return whether there may be more."""
-        self._bell.acquire()
-        if not (self._futures or self._segments or self._stopping or self._guard.failure):
-            self._bell.acquire(timeout=self._seconds)
-        stopping = self._stopping
-        self.wait(self.appended, stopping or bool(self._futures))
-        while self._futures and self._futures[0][0] <= self._group.durable:
-            _tell(self._futures.popleft()[1], None)
-        return not stopping
 
 
 def _with_zeros(segment: _Segment) -> memoryview:

@@ -8,59 +8,43 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 from binlog.errors import NotFoundError
 from binlog.format.journal.names import ATTIC_FOLDER, NEW_END
+from binlog.storage.directory import Directory
 from binlog.storage.failures import own_errors
-from binlog.storage.files import (
-    create_file,
-    link_file,
-    make_subfolder,
-    open_file,
-    read_at,
-    remove_file,
-    sync,
-    sync_directory,
-    write_at,
-)
+from binlog.storage.files import link_file, read_at, sync
 
 
-def move_file(folder: str, directory_fd: int, name: str, new: str) -> None:
+def move_file(directory: Directory, name: str, new: str) -> None:
     """Move a file of the journal there, durably; an empty one is removed.  Raises: AccessError; PoisonedError."""
-    path = os.path.join(folder, name)
+    path = directory.file_path(name)
     with own_errors(path, "setting the file aside"):
-        is_empty = os.stat(name, dir_fd=directory_fd, follow_symlinks=False).st_size == 0
+        is_empty = os.stat(name, dir_fd=directory.fd, follow_symlinks=False).st_size == 0
     if is_empty:
-        remove_file(directory_fd, name, path)
+        directory.remove(name)
     else:
-        with _attic(folder, directory_fd) as attic_fd, own_errors(path, "setting the file aside"):
-            there = set(os.listdir(attic_fd))
+        with _attic(directory) as attic, own_errors(path, "setting the file aside"):
+            there = set(attic.names())
             unused = next(each for each in _names(new) if each not in there)
-            os.rename(name, unused, src_dir_fd=directory_fd, dst_dir_fd=attic_fd)
-    sync_directory(directory_fd, folder)
+            os.rename(name, unused, src_dir_fd=directory.fd, dst_dir_fd=attic.fd)
+    directory.sync()
 
 
-def keep_copy(folder: str, directory_fd: int, name: str, data: bytes) -> None:
+def keep_copy(directory: Directory, name: str, data: bytes) -> None:
     """Write a file there, durably, but where a load that went no further has done so.
 
     Raises: FullError; AccessError; PoisonedError.
     """
-    path = os.path.join(folder, ATTIC_FOLDER, name)
-    with _attic(folder, directory_fd) as attic_fd:
+    with _attic(directory) as attic:
         unfinished = name + NEW_END
-        remove_file(attic_fd, unfinished, path)
-        fd = create_file(attic_fd, unfinished, path)
-        try:
-            write_at(fd, data, 0, path)
-            sync(fd, path)
-        finally:
-            os.close(fd)
+        attic.write_new(unfinished, data)
         for new in _names(name):
-            if _is_copy(attic_fd, new, path, data):
-                remove_file(attic_fd, unfinished, path)
+            if _is_copy(attic, new, data):
+                attic.remove(unfinished)
                 return
-            if link_file(attic_fd, unfinished, new, path):
+            if link_file(attic.fd, unfinished, new, attic.file_path(new)):
                 return
 
 
@@ -69,32 +53,22 @@ def _names(name: str) -> Iterator[str]:
     return itertools.chain((name,), (f"{name}.{number}" for number in itertools.count()))
 
 
-def _is_copy(attic_fd: int, name: str, path: str, data: bytes) -> bool:
+def _is_copy(attic: Directory, name: str, data: bytes) -> bool:
     """Whether there is a file that has just that, durably."""
     try:
-        fd = open_file(attic_fd, name, path, writable=False)
+        with attic.opened(name) as fd:
+            path = attic.file_path(name)
+            is_copy = read_at(fd, len(data) + 1, 0, path) == data
+            if is_copy:
+                sync(fd, path)
     except NotFoundError:
         return False
-    try:
-        if read_at(fd, len(data) + 1, 0, path) != data:
-            return False
-        sync(fd, path)
-        return True
-    finally:
-        os.close(fd)
+    return is_copy
 
 
 @contextmanager
-def _attic(folder: str, directory_fd: int) -> Iterator[int]:
+def _attic(directory: Directory) -> Iterator[Directory]:
     """The attic, which is there durably before anything comes into it, and has durably what came."""
-    path = os.path.join(folder, ATTIC_FOLDER)
-    with own_errors(path, "making the directory"):
-        make_subfolder(path, parent_fd=directory_fd)
-        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW
-        attic_fd = os.open(ATTIC_FOLDER, flags, dir_fd=directory_fd)
-    try:
-        sync_directory(directory_fd, folder)
-        yield attic_fd
-        sync_directory(attic_fd, path)
-    finally:
-        os.close(attic_fd)
+    with closing(directory.subfolder(ATTIC_FOLDER)) as attic:
+        yield attic
+        attic.sync()

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import zlib
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from typing import Any
 
 from binlog.errors import NotFoundError
 from binlog.journal.inspection import records_crc
 from binlog.journal.survey import FilePart
-from binlog.storage.files import open_directory, open_file, read_at
+from binlog.storage.directory import Directory
 from binlog.storage.journal_columns import COLUMNS, gather_bodies, scan_columns
 
 
@@ -56,15 +56,8 @@ class PartReader:
 
 
 def _read_part(part: FilePart) -> bytes:
-    directory_fd = open_directory(part.folder)
-    try:
-        fd = open_file(directory_fd, part.name, part.path, writable=False)
-    finally:
-        os.close(directory_fd)
-    try:
-        data = read_at(fd, part.end, 0, part.path)
-    finally:
-        os.close(fd)
+    with closing(Directory(part.folder)) as directory:
+        data = directory.read(part.name, part.end)
     is_same = len(data) == part.end and data.startswith(part.start)
     if not is_same or records_crc(data, part.header, part.end) != part.crc:
         raise NotFoundError(f"{part.path} is used for something else, or was compacted")

@@ -16,7 +16,7 @@ from binlog.journal.journal_file import JournalFile
 from binlog.journal.options import JournalOptions
 from binlog.journal.pieces import divide
 from binlog.journal.survivors import DELETES, BodyReader, Survivor
-from binlog.storage.files import create_file, remove_file, sync, write_at
+from binlog.storage.directory import Directory
 from binlog.storage.journal_records import pack_journal, record_room
 
 
@@ -52,7 +52,7 @@ def write_files(
             for file, part in zip(new, parts, strict=True):
                 written.append(_write_file(files, options, file, part, new, bodies))
     except BaseException:
-        remove_written(files.directory_fd, written)
+        remove_written(files.directory, written)
         raise
     return written
 
@@ -61,7 +61,7 @@ def _new_file(files: JournalFiles, options: JournalOptions, source: JournalFile,
     """The one that takes the place of another."""
     ids = files.record_id_in_header
     header = source.header._replace(salt=os.urandom(8), record_id_max=ids)
-    return JournalFile(files.folder, files.directory_fd, source.name, header, file_bytes)
+    return JournalFile(files.directory, source.name, header, file_bytes)
 
 
 def _write_file(
@@ -87,7 +87,7 @@ def _write_file(
     data[JOURNAL_END.base : JOURNAL_END.end] = header.pack_end(at, len(pieces))
     del data[file.file_bytes :]
     file.record_count = len(pieces)
-    _put(files.directory_fd, file, data)
+    _put(file, data)
     return WrittenFile(file, crc32c(memoryview(data)), items)
 
 
@@ -99,22 +99,17 @@ def _pack(
     return pack_journal(data, at, header.record_id, header.salt, at, *piece[:4], body, counts)
 
 
-def _put(directory_fd: int, file: JournalFile, data: bytearray) -> None:
+def _put(file: JournalFile, data: bytearray) -> None:
     """On the disk, but for the name."""
-    name, path = file.name + COMPACTED_END, file.path + COMPACTED_END
-    remove_file(directory_fd, name, path)
-    fd = create_file(directory_fd, name, path)
+    name = file.name + COMPACTED_END
     try:
-        write_at(fd, data, 0, path)
-        sync(fd, path)
+        file.directory.write_new(name, data)
     except BaseException:
-        remove_file(directory_fd, name, path)
+        file.directory.remove(name)
         raise
-    finally:
-        os.close(fd)
 
 
-def remove_written(directory_fd: int, written: Sequence[WrittenFile]) -> None:
+def remove_written(directory: Directory, written: Sequence[WrittenFile]) -> None:
     """Remove files that are not used."""
     for each in written:
-        remove_file(directory_fd, each.file.name + COMPACTED_END, each.file.path)
+        directory.remove(each.file.name + COMPACTED_END)

@@ -34,7 +34,6 @@ from binlog.journal.options import JournalOptions
 from binlog.journal.pieces import pieces_of
 from binlog.journal.runs import find_runs
 from binlog.journal.survivors import find_survivors
-from binlog.storage.files import sync_directory
 from binlog.storage.native import Guard
 
 _RUN_BYTES_MAX = 64 << 20
@@ -129,7 +128,7 @@ class Compactor:
                 self._files.recycle(self._dead[0])
             self._dead.popleft()
         if self._is_unfinished:
-            remove_control(self._files.folder, self._files.directory_fd)
+            remove_control(self._files.directory)
             self._is_unfinished = False
 
     def _write(self, sources: list[JournalFile], counts: dict[JournalFile, tuple[int, int]]) -> tuple[list[_Run], int]:
@@ -168,7 +167,7 @@ class Compactor:
 
     def _replace(self, runs: Sequence[_Run]) -> None:
         """Have the new files take the place of the old ones, on the disk and here."""
-        folder, directory_fd = self._files.folder, self._files.directory_fd
+        directory = self._files.directory
         renamed = {each.file.name: each.crc for run in runs for each in run.written}
         dead = [file for run in runs for file in run.sources if file.name not in renamed]
         replaced = [file for run in runs for file in run.sources if file.name in renamed] + dead
@@ -177,13 +176,13 @@ class Compactor:
             tuple((file.name, file.header.file_id) for file in dead),
             tuple((file.name, header_crc(file.header)) for file in replaced),
         )
-        sync_directory(directory_fd, folder)  # the names of the new files first: the control file means nothing without
+        directory.sync()  # the names of the new files first: the control file means nothing without
         self._write_control(runs, moves)
         try:
-            rename_all(folder, directory_fd, moves)
+            rename_all(directory, moves)
         except BinlogError as error:
             # The next load does the rest; this process must not go on with files that are not what it knows.
-            raise PoisonedError(f"{folder}: {error}") from error
+            raise PoisonedError(f"{directory.path}: {error}") from error
         with self._guard, self._files_guard:
             for run in runs:
                 self._switch(run)
@@ -194,18 +193,18 @@ class Compactor:
 
     def _write_control(self, runs: Sequence[_Run], moves: FileMoves) -> None:
         """From its end on the next load does what this process does not; before it, nobody does."""
-        folder, directory_fd = self._files.folder, self._files.directory_fd
+        directory = self._files.directory
         try:
-            write_control(folder, directory_fd, moves)
+            write_control(directory, moves)
         except PoisonedError:
             raise
         except BinlogError:
             with ignored_until_later():  # it means nothing, but takes room; the next one, or a load, removes it too
-                remove_control(folder, directory_fd)
+                remove_control(directory)
             self._remove(runs)
             raise
         try:
-            name_control(folder, directory_fd)
+            name_control(directory)
         except PoisonedError:
             raise
         except BinlogError:
@@ -214,11 +213,12 @@ class Compactor:
 
     def _undo(self, runs: Sequence[_Run]) -> None:
         """Nothing was renamed yet, but maybe the control file."""
-        folder = self._files.folder
+        directory = self._files.directory
         try:
-            remove_control(folder, self._files.directory_fd)  # before what it names
+            remove_control(directory)  # before what it names
         except BinlogError as error:
-            raise PoisonedError(f"{folder}: {error}") from error  # nobody knows whether the next load does it all
+            # Nobody knows whether the next load does it all.
+            raise PoisonedError(f"{directory.path}: {error}") from error
         self._remove(runs)
 
     def _switch(self, run: _Run) -> None:
@@ -252,4 +252,4 @@ class Compactor:
 
     def _remove(self, runs: Sequence[_Run]) -> None:
         for run in runs:
-            remove_written(self._files.directory_fd, run.written)
+            remove_written(self._files.directory, run.written)

@@ -25,17 +25,9 @@ from binlog.format.journal.names import COMPACTED_END, CONTROL_FILE, NEW_END, Jo
 from binlog.format.journal.record import JournalRecord, Kind, pack_record, parse_record
 from binlog.format.problem import Problem
 from binlog.journal.attic import move_file
-from binlog.journal.listing import opened
+from binlog.storage.directory import Directory
 from binlog.storage.failures import own_errors
-from binlog.storage.files import (
-    create_file,
-    read_at,
-    remove_file,
-    rename_file,
-    sync,
-    sync_directory,
-    write_at,
-)
+from binlog.storage.files import read_at
 
 _SALT_BYTES = 8
 _BYTES_MAX = 64 << 20
@@ -59,45 +51,38 @@ class FileMoves(NamedTuple):
     replaced: tuple[tuple[str, int], ...] = ()
 
 
-def write_control(folder: str, directory_fd: int, moves: FileMoves) -> None:
+def write_control(directory: Directory, moves: FileMoves) -> None:
     """Write it down, durably, under a name that means nothing yet.  Raises: FullError; AccessError; PoisonedError."""
-    path = os.path.join(folder, CONTROL_FILE)
     header = FileHeader(JournalLayout.NATIVE, 1, os.urandom(_SALT_BYTES))
     start = header.pack()
     body = json.dumps(moves._asdict()).encode()
     data = start + pack_record(JournalRecord(Kind.ADD, body=body), header, len(start))
-    remove_file(directory_fd, _UNFINISHED, path)
-    fd = create_file(directory_fd, _UNFINISHED, path)
-    try:
-        write_at(fd, data, 0, path)
-        sync(fd, path)
-    finally:
-        os.close(fd)
+    directory.write_new(_UNFINISHED, data)
 
 
-def name_control(folder: str, directory_fd: int) -> None:
+def name_control(directory: Directory) -> None:
     """From here on it is done, by this process or by the next one that loads.  Raises: AccessError; PoisonedError."""
-    rename_file(directory_fd, _UNFINISHED, CONTROL_FILE, os.path.join(folder, CONTROL_FILE))
+    directory.rename(_UNFINISHED, CONTROL_FILE)
 
 
-def rename_all(folder: str, directory_fd: int, moves: FileMoves) -> None:
+def rename_all(directory: Directory, moves: FileMoves) -> None:
     """Give the files their names, durably; those that have them are left.  Raises: AccessError; PoisonedError."""
     for name, _ in moves.renamed:
-        with own_errors(os.path.join(folder, name), "naming the file"), suppress(FileNotFoundError):
-            os.rename(name + COMPACTED_END, name, src_dir_fd=directory_fd, dst_dir_fd=directory_fd)
-    sync_directory(directory_fd, folder)
+        with own_errors(directory.file_path(name), "naming the file"), suppress(FileNotFoundError):
+            os.rename(name + COMPACTED_END, name, src_dir_fd=directory.fd, dst_dir_fd=directory.fd)
+    directory.sync()
 
 
-def remove_control(folder: str, directory_fd: int) -> None:
+def remove_control(directory: Directory) -> None:
     """All was done.  Raises: AccessError; PoisonedError."""
     for name in (CONTROL_FILE, _UNFINISHED):
-        remove_file(directory_fd, name, os.path.join(folder, name))
-    sync_directory(directory_fd, folder)
+        directory.remove(name)
+    directory.sync()
 
 
-def read_control(folder: str, directory_fd: int) -> bytes | None:
+def read_control(directory: Directory) -> bytes | None:
     """The control file's bytes; None if no compaction goes on, or was interrupted.  Raises: AccessError."""
-    return _read(folder, directory_fd, CONTROL_FILE, _BYTES_MAX)
+    return _read(directory, CONTROL_FILE, _BYTES_MAX)
 
 
 def parse_control(data: bytes, path: str, names: JournalNames) -> FileMoves:
@@ -125,7 +110,7 @@ def parse_control(data: bytes, path: str, names: JournalNames) -> FileMoves:
     return moves
 
 
-def finish(folder: str, directory_fd: int, names: JournalNames) -> list[Problem]:
+def finish(directory: Directory, names: JournalNames) -> list[Problem]:
     """Do what a compaction was about to do whose process ended; what is told of it.
 
     If a file that it wrote is damaged, or another program wrote to one that it replaces, nothing of it is done.
@@ -133,37 +118,37 @@ def finish(folder: str, directory_fd: int, names: JournalNames) -> list[Problem]
     PoisonedError.
     """
     problems: list[Problem] = []
-    control = read_control(folder, directory_fd)
+    control = read_control(directory)
     if control is not None:
-        moves = parse_control(control, os.path.join(folder, CONTROL_FILE), names)
-        problems = obstacles(folder, directory_fd, moves)
+        moves = parse_control(control, directory.file_path(CONTROL_FILE), names)
+        problems = obstacles(directory, moves)
         if not problems:
-            sync_directory(directory_fd, folder)  # who named it may have died before its name was durable
-            rename_all(folder, directory_fd, moves)
+            directory.sync()  # who named it may have died before its name was durable
+            rename_all(directory, moves)
             for name, file_id in moves.dead:
-                if _file_id(folder, directory_fd, name) == file_id:
-                    remove_file(directory_fd, name, os.path.join(folder, name))
-            sync_directory(directory_fd, folder)
-    if control is not None or _is_there(directory_fd, _UNFINISHED):
-        remove_control(folder, directory_fd)  # before what it names, which a load removes
+                if _file_id(directory, name) == file_id:
+                    directory.remove(name)
+            directory.sync()
+    if control is not None or directory.has(_UNFINISHED):
+        remove_control(directory)  # before what it names, which a load removes
     for problem in problems:
         if problem.path.endswith(COMPACTED_END):
             name = os.path.basename(problem.path)
-            move_file(folder, directory_fd, name, name)
+            move_file(directory, name, name)
     return problems
 
 
-def obstacles(folder: str, directory_fd: int, moves: FileMoves) -> list[Problem]:
+def obstacles(directory: Directory, moves: FileMoves) -> list[Problem]:
     """Why nothing is done of what a compaction was about to do: a file that it wrote is damaged, or one changed since.
 
     Raises: CorruptError where that is so, and others were renamed already; or where one has neither name.
     """
-    if changed := _changed_file(folder, directory_fd, moves):
-        return [Problem(os.path.join(folder, changed), 0, "compaction", _CHANGED)]
-    return _damaged_files(folder, directory_fd, moves)
+    if changed := _changed_file(directory, moves):
+        return [Problem(directory.file_path(changed), 0, "compaction", _CHANGED)]
+    return _damaged_files(directory, moves)
 
 
-def _damaged_files(folder: str, directory_fd: int, moves: FileMoves) -> list[Problem]:
+def _damaged_files(directory: Directory, moves: FileMoves) -> list[Problem]:
     """Files that are to be renamed, and are not what was written.
 
     Raises: CorruptError where that is so, and others were renamed already; or where one has neither name.
@@ -171,13 +156,13 @@ def _damaged_files(folder: str, directory_fd: int, moves: FileMoves) -> list[Pro
     problems: list[Problem] = []
     is_begun = False
     for name, crc in moves.renamed:
-        path = os.path.join(folder, name)
-        waiting = _crc(folder, directory_fd, name + COMPACTED_END)
+        path = directory.file_path(name)
+        waiting = _crc(directory, name + COMPACTED_END)
         if waiting is not None:
             if waiting != crc:
                 text = "it is not what a compaction wrote, which was interrupted"
                 problems.append(Problem(path + COMPACTED_END, 0, "compaction", text))
-        elif _crc(folder, directory_fd, name) == crc:
+        elif _crc(directory, name) == crc:
             is_begun = True
         else:
             text = f"what was to come in its place, {name}{COMPACTED_END}, is not there"
@@ -187,23 +172,21 @@ def _damaged_files(folder: str, directory_fd: int, moves: FileMoves) -> list[Pro
     return problems
 
 
-def _changed_file(folder: str, directory_fd: int, moves: FileMoves) -> str | None:
+def _changed_file(directory: Directory, moves: FileMoves) -> str | None:
     """A file that is to be replaced and that another program wrote since; None if there is none.
 
     This process may have freed dead files once all were renamed, so then they say nothing.
     Raises: CorruptError if others were renamed already.
     """
     headers = dict(moves.replaced)
-    waiting = [name for name, _ in moves.renamed if _is_there(directory_fd, name + COMPACTED_END)]
+    waiting = [name for name, _ in moves.renamed if directory.has(name + COMPACTED_END)]
     if not waiting:
         return None
-    changed = [
-        name for name in (*waiting, *dict(moves.dead)) if _header_crc(folder, directory_fd, name) != headers[name]
-    ]
+    changed = [name for name in (*waiting, *dict(moves.dead)) if _header_crc(directory, name) != headers[name]]
     if not changed:
         return None
     if len(waiting) < len(moves.renamed):
-        raise CorruptError(os.path.join(folder, changed[0]), 0, "compaction", _CHANGED)
+        raise CorruptError(directory.file_path(changed[0]), 0, "compaction", _CHANGED)
     return changed[0]
 
 
@@ -212,33 +195,25 @@ def header_crc(header: FileHeader) -> int:
     return crc32c(header.pack()[: JOURNAL_HEADER.size])
 
 
-def _header_crc(folder: str, directory_fd: int, name: str) -> int | None:
-    start = _read(folder, directory_fd, name, JOURNAL_HEADER.size)
+def _header_crc(directory: Directory, name: str) -> int | None:
+    start = _read(directory, name, JOURNAL_HEADER.size)
     return None if start is None else crc32c(start)
 
 
-def _is_there(directory_fd: int, name: str) -> bool:
-    try:
-        os.stat(name, dir_fd=directory_fd, follow_symlinks=False)
-    except OSError:
-        return False
-    return True
-
-
-def _file_id(folder: str, directory_fd: int, name: str) -> int | None:
+def _file_id(directory: Directory, name: str) -> int | None:
     """The id of a file's present use, where it can be known."""
-    start = _read(folder, directory_fd, name, FILE_START_BYTES)
+    start = _read(directory, name, FILE_START_BYTES)
     try:
-        return None if start is None else parse_file_header(start, os.path.join(folder, name)).file_id
+        return None if start is None else parse_file_header(start, directory.file_path(name)).file_id
     except BinlogError:
         return None
 
 
-def _crc(folder: str, directory_fd: int, name: str) -> int | None:
+def _crc(directory: Directory, name: str) -> int | None:
     """CRC-32C of a whole file; None where there is none."""
-    path = os.path.join(folder, name)
+    path = directory.file_path(name)
     try:
-        with opened(directory_fd, name, path) as fd:
+        with directory.opened(name) as fd:
             crc = at = 0
             while chunk := read_at(fd, _CHUNK_BYTES, at, path):
                 crc = crc32c(chunk, crc)
@@ -248,11 +223,9 @@ def _crc(folder: str, directory_fd: int, name: str) -> int | None:
         return None
 
 
-def _read(folder: str, directory_fd: int, name: str, size: int) -> bytes | None:
+def _read(directory: Directory, name: str, size: int) -> bytes | None:
     """What a file begins with; None where there is none."""
-    path = os.path.join(folder, name)
     try:
-        with opened(directory_fd, name, path) as fd:
-            return read_at(fd, size, 0, path)
+        return directory.read(name, size)
     except NotFoundError:
         return None

@@ -20,14 +20,8 @@ from binlog.format.journal.names import NEW_END
 from binlog.journal.attic import move_file
 from binlog.journal.journal_file import JournalFile
 from binlog.journal.options import JournalOptions
-from binlog.storage.files import (
-    create_file,
-    link_file,
-    remove_file,
-    sync,
-    sync_directory,
-    write_at,
-)
+from binlog.storage.directory import Directory
+from binlog.storage.files import link_file, sync, write_at
 
 _SALT_BYTES = 8
 _CHUNK_BYTES = 1 << 20
@@ -43,9 +37,8 @@ class JournalFiles:
     record_id_max: tells the largest id that a record or a transaction has had.
     """
 
-    def __init__(self, folder: str, directory_fd: int, options: JournalOptions, layout: JournalLayout) -> None:
-        self.folder = folder
-        self.directory_fd = directory_fd
+    def __init__(self, directory: Directory, options: JournalOptions, layout: JournalLayout) -> None:
+        self.directory = directory
         self.layout = layout
         self.data: deque[JournalFile] = deque()
         self.free: deque[JournalFile] = deque()
@@ -120,10 +113,10 @@ class JournalFiles:
         self._keep_ids()
         file.close()
         if file.damaged:
-            move_file(self.folder, self.directory_fd, file.name, f"{file.name}.{file.header.file_id}")
+            move_file(self.directory, file.name, f"{file.name}.{file.header.file_id}")
         else:
-            remove_file(self.directory_fd, file.name, file.path)
-            sync_directory(self.directory_fd, self.folder)
+            self.directory.remove(file.name)
+            self.directory.sync()
 
     def _is_one_too_many(self, file: JournalFile) -> bool:
         """Whether a file that is dead is to go.
@@ -162,7 +155,7 @@ class JournalFiles:
 
     def _header(self) -> FileHeader:
         if self.layout is not JournalLayout.NATIVE and self.id_max >= _JBM_ID_MAX:
-            raise FullError(f"{self.folder}: there are no more ids for files", limit=_JBM_ID_MAX)
+            raise FullError(f"{self.directory.path}: there are no more ids for files", limit=_JBM_ID_MAX)
         self.id_max += 1
         salt = os.urandom(_SALT_BYTES) if self.layout is JournalLayout.NATIVE else b""
         return FileHeader(self.layout, self.id_max, salt, time.time_ns(), self.record_id_in_header)
@@ -183,19 +176,20 @@ class JournalFiles:
         """A new file, filled, on the disk, and open."""
         header = self._header()
         name = self._options.names.file(header.file_id)
-        path = os.path.join(self.folder, name)
+        directory = self.directory
+        path = directory.file_path(name)
         unfinished = name + NEW_END
-        remove_file(self.directory_fd, unfinished, path)
-        fd = create_file(self.directory_fd, unfinished, path)
-        file = JournalFile(self.folder, self.directory_fd, name, header, self._options.file_bytes)
+        directory.remove(unfinished)
+        fd = directory.create(unfinished)
+        file = JournalFile(directory, name, header, self._options.file_bytes)
         try:
             _fill(fd, header, self._options.file_bytes, path)
             sync(fd, path)
-            if not link_file(self.directory_fd, unfinished, name, path):
+            if not link_file(directory.fd, unfinished, name, path):
                 raise AccessError(f"{path} is there already", errno=errno.EEXIST, path=path)
         except BaseException:
-            os.close(fd)
-            remove_file(self.directory_fd, unfinished, path)
+            directory.close_file(fd)
+            directory.remove(unfinished)
             raise
         file.fd = fd
         return file

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterable
+from contextlib import closing
 from dataclasses import dataclass
 
 from binlog.errors import StateError
@@ -13,8 +14,8 @@ from binlog.journal.journal import Journal
 from binlog.journal.options import JournalOptions, Sync
 from binlog.journal.record_reader import StoredRecord
 from binlog.journal.record_states import RecordState
+from binlog.storage.directory import Directory
 from binlog.storage.failures import own_errors
-from binlog.storage.files import open_directory, sync_parent
 
 _COUNTING = frozenset((RecordState.LIVE, RecordState.UPDATED, RecordState.PREPARED))
 _UNFINISHED_END = ".importing"
@@ -56,13 +57,10 @@ def import_journal(path: str | os.PathLike[str], records: Iterable[StoredRecord]
             for record in records:
                 done.put(record)
             imported = done.finish()
-        directory_fd = open_directory(unfinished)
-        try:
+        with closing(Directory(unfinished)) as directory:
             with own_errors(path, "naming the folder"):
                 os.rename(unfinished, path)
-            sync_parent(directory_fd, path)
-        finally:
-            os.close(directory_fd)
+            directory.sync_parent()
     except BaseException:
         shutil.rmtree(unfinished, ignore_errors=True)
         raise

@@ -34,7 +34,7 @@ class Journal(JournalLife):
 
         Raises: StateError before the load; ClosedError; PoisonedError.
         """
-        self._refuse()
+        self._refuse_call()
         with self._guard:
             self._check()
             self._id += 1
@@ -167,13 +167,13 @@ class Journal(JournalLife):
         extra: told by the next load.
         Raises: StateError where it is prepared already; FullError; PoisonedError; ClosedError.
         """
-        self._refuse(sync)
+        self._refuse_call(sync)
         with self._guard:
             self._check()
             found = self._ledger.transactions.get(tx_id)
             if found is not None and found.prepared:
                 raise StateError(f"the transaction {tx_id} is prepared")
-            self._end(_PREPARE, tx_id, extra, _counts(found))
+            self._end_transaction(_PREPARE, tx_id, extra, _counts(found))
             settled = self._appender.settle(sync)
         return self._wait(settled)
 
@@ -186,9 +186,9 @@ class Journal(JournalLife):
 
         Raises: NotFoundError where there is no such transaction; FullError; PoisonedError; ClosedError.
         """
-        self._refuse(sync)
+        self._refuse_call(sync)
         with self._guard:
-            self._end(_COMMIT, tx_id, b"", _counts(self._transaction(tx_id)))
+            self._end_transaction(_COMMIT, tx_id, b"", _counts(self._transaction(tx_id)))
             settled = self._appender.settle(sync)
         return self._wait(settled)
 
@@ -198,10 +198,10 @@ class Journal(JournalLife):
     def rollback(self, tx_id: int, *, sync: _Later) -> Future[None]: ...
     def rollback(self, tx_id: int, *, sync: Sync = Sync.WAIT) -> Future[None] | None:
         """Have nothing that a transaction did be there.  Raises: as `commit`."""
-        self._refuse(sync)
+        self._refuse_call(sync)
         with self._guard:
             self._transaction(tx_id)
-            self._end(_ROLLBACK, tx_id, b"", b"")
+            self._end_transaction(_ROLLBACK, tx_id, b"", b"")
             settled = self._appender.settle(sync)
         return self._wait(settled)
 
@@ -212,7 +212,7 @@ class Journal(JournalLife):
         Raises: FullError, AccessError where something kept it from doing so, which may pass; StateError; ClosedError;
         PoisonedError.
         """
-        self._refuse(Sync.WAIT)
+        self._refuse_call(Sync.WAIT)
         with self._guard:
             self._check()
         return self._keeper.reclaim()
@@ -224,7 +224,7 @@ class Journal(JournalLife):
         Others append meanwhile.  Files with records of a transaction that goes on, or with damage, stay as they are.
         Blocks: until it is done.  Raises: FullError, AccessError, and nothing was done; and as `reclaim`.
         """
-        self._refuse(Sync.WAIT)
+        self._refuse_call(Sync.WAIT)
         with self._guard:
             self._check()
         return self._keeper.compact()
@@ -234,7 +234,7 @@ class Journal(JournalLife):
 
         Raises: StateError; ClosedError; PoisonedError.
         """
-        self._refuse()
+        self._refuse_call()
         with self._guard:
             self._check()
             return list(self._compactor.problems)
@@ -244,7 +244,7 @@ class Journal(JournalLife):
 
         Blocks: for as long as looking at all records takes.  Raises: StateError; ClosedError.
         """
-        self._refuse()
+        self._refuse_call()
         with self._guard, self._files_guard:
             self._check()
             return self._ledger.kept_files(self._files.data)
@@ -253,7 +253,7 @@ class Journal(JournalLife):
         self, kind: int, record_id: int, user_type: int, body: bytes, sync: Sync
     ) -> Future[None] | Literal[False] | None:
         """Append a record outside of transactions; False where there is one of the id and none is wanted, or not."""
-        self._refuse(sync)
+        self._refuse_call(sync)
         with self._guard:
             self._check()
             appender = self._appender
@@ -275,7 +275,7 @@ class Journal(JournalLife):
     def _join(
         self, kind: int, tx_id: int, record_id: int, user_type: int, body: bytes, sync: Sync
     ) -> Future[None] | None:
-        self._refuse(sync)
+        self._refuse_call(sync)
         with self._guard:
             self._check()
             appender = self._appender

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import itertools
-import os
 
 from binlog.format.journal.block import HEAD_BYTES
 from binlog.format.journal.file_header import FileHeader, JournalLayout
-from binlog.journal.listing import opened
-from binlog.storage.files import open_file, read_at, sync, write_at
+from binlog.storage.directory import Directory
+from binlog.storage.files import sync, write_at
 
 _numbers = itertools.count(1)
 
@@ -25,13 +24,13 @@ class JournalFile:
     """
 
     __slots__ = (
-        "alive", "alive_bytes", "damaged", "directory_fd", "fd", "file_bytes", "header", "name", "number", "outlasts",
+        "alive", "alive_bytes", "damaged", "directory", "fd", "file_bytes", "header", "name", "number", "outlasts",
         "path", "record_count",
     )  # fmt: skip
 
-    def __init__(self, folder: str, directory_fd: int, name: str, header: FileHeader, file_bytes: int) -> None:
-        self.path = os.path.join(folder, name)
-        self.directory_fd = directory_fd
+    def __init__(self, directory: Directory, name: str, header: FileHeader, file_bytes: int) -> None:
+        self.path = directory.file_path(name)
+        self.directory = directory
         self.name = name
         self.header = header
         self.file_bytes = file_bytes
@@ -51,13 +50,12 @@ class JournalFile:
 
     def read(self) -> bytes:
         """All of its bytes.  Raises: NotFoundError; AccessError."""
-        with opened(self.directory_fd, self.name, self.path) as fd:
-            return read_at(fd, self.file_bytes, 0, self.path)
+        return self.directory.read(self.name, self.file_bytes)
 
     def open(self) -> None:
         """Open it for writing.  Raises: NotFoundError; AccessError."""
         if self.fd < 0:
-            self.fd = open_file(self.directory_fd, self.name, self.path, writable=True)
+            self.fd = self.directory.open(self.name, writable=True)
 
     def write(self, data: bytes | bytearray | memoryview, offset: int) -> None:
         """Raises: FullError; PoisonedError."""
@@ -70,8 +68,7 @@ class JournalFile:
     def close(self) -> None:
         """Close its descriptor; what was written stays with the kernel."""
         fd, self.fd = self.fd, -1
-        if fd >= 0:
-            os.close(fd)
+        self.directory.close_file(fd)
 
     def write_header(self) -> None:
         """Have the header be on the disk, whatever became of the sync of who wrote it; it is closed then.
@@ -106,7 +103,7 @@ class JournalFile:
         except BaseException:
             self.close()  # whoever had it in a list may have none any more
             raise
-        new = JournalFile(os.path.dirname(self.path), self.directory_fd, self.name, header, self.file_bytes)
+        new = JournalFile(self.directory, self.name, header, self.file_bytes)
         new.fd, self.fd = self.fd, -1
         return new
 

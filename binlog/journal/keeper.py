@@ -5,12 +5,11 @@ One thread does all of it: no part runs beside another one, and no signal handle
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 
-from binlog.errors import BinlogError, ClosedError, InternalError
+from binlog.errors import BinlogError, ClosedError, InternalError, PoisonedError
 from binlog.journal.appender import Appender
 from binlog.journal.compaction import Compactor
 from binlog.journal.files import JournalFiles
@@ -18,6 +17,7 @@ from binlog.journal.journal_file import JournalFile
 from binlog.journal.later import ignored_until_later, is_for_ever
 from binlog.journal.ledger import Ledger, dead_files
 from binlog.storage.native import Guard
+from binlog.storage.worker import Worker
 
 
 class Keeper:
@@ -43,17 +43,11 @@ class Keeper:
         self._appender = appender
         self._compactor = compactor
         self._asked: deque[tuple[Callable[[], int], Future[int]]] = deque()
-        self._woken = threading.Event()
-        self._stopping = False
-        self._thread = threading.Thread(target=self._run, name="binlog journal keeper", daemon=True)
-
-    def start(self) -> None:
-        """Begin."""
-        self._thread.start()
+        self._worker = Worker(self._work)
 
     def wake(self) -> None:
         """There may be something to do."""
-        self._woken.set()
+        self._worker.ring()
 
     def reclaim(self) -> int:
         """Free all files that nobody needs, and wait for that; how many there were.  Raises: what that raises."""
@@ -64,45 +58,31 @@ class Keeper:
         return self._ask(self._compactor.compact)
 
     def stop(self) -> None:
-        """End; waits for what goes on."""
-        self._stopping = True
-        self._woken.set()
-        if self._thread.ident is not None:
-            self._thread.join()
+        """End; waits for what goes on.  It can be called again."""
+        self._worker.stop()
         while self._asked:
             self._asked.popleft()[1].set_exception(ClosedError("the journal is closed"))
 
     def _ask(self, work: Callable[[], int]) -> int:
         done: Future[int] = Future()
         self._asked.append((work, done))
-        self._woken.set()
-        while True:
-            try:
-                return done.result(timeout=1)
-            except TimeoutError:
-                if not self._thread.is_alive() and not done.done():
-                    self._guard.check()
-                    raise ClosedError("the journal is closed") from None
-
-    def _run(self) -> None:
-        while True:
-            self._woken.wait()
-            self._woken.clear()
-            if self._stopping:
-                return
-            try:
-                self._work()
-            except BinlogError as error:
-                self._poison(error)
-                return
-            except Exception as error:  # noqa: BLE001 - nobody sees what a thread raises, and all who append are told
-                self._poison(InternalError(f"{self._thread.name}: {error!r}"))
-                return
-
-    def _poison(self, error: BinlogError) -> None:
-        self._appender.fail(error)
+        self._worker.ring()
+        if self._worker.stopping.is_set():
+            self.stop()  # which may have come before this was asked
+        return done.result()
 
     def _work(self) -> None:
+        try:
+            self._guard.check()
+            self._do_all()
+        except BinlogError as error:
+            self._appender.fail(error)
+        except Exception as error:  # noqa: BLE001 - nobody sees what a thread raises; the next caller does
+            self._appender.fail(InternalError(f"while keeping a journal: {error!r}"))
+        while self._asked and (failure := self._guard.failure) is not None:
+            self._asked.popleft()[1].set_exception(PoisonedError(str(failure)))
+
+    def _do_all(self) -> None:
         self._prepare()
         while self._asked:
             work, done = self._asked.popleft()

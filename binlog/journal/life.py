@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-import threading
-from collections.abc import Callable
-from functools import partial
-from types import TracebackType
 from typing import Self
 
-from binlog.errors import BinlogError, ClosedError, FullError, PoisonedError, StateError
+from binlog.errors import ClosedError, FullError, PoisonedError, StateError
 from binlog.format.journal.block import data_bytes_max
 from binlog.format.journal.file_header import JournalLayout, aligned
 from binlog.format.journal.names import LOCK_FILE
@@ -26,11 +22,8 @@ from binlog.journal.loading import Loading
 from binlog.journal.options import JournalOptions, Sync
 from binlog.journal.record import Loaded
 from binlog.storage.collector import collector_paused
-from binlog.storage.files import make_directory, open_directory, sync_parent
 from binlog.storage.guards import new_guard
-from binlog.storage.kept_or_undone import KeptOrUndone, Waiter
-from binlog.storage.sole_owner import SoleOwner
-from binlog.storage.undisturbed import uninterrupted
+from binlog.storage.handle import Handle
 
 # Of each kind without a body and without counts.
 _BYTES = {layout: {int(kind): record_bytes(kind, 0, 0, layout) for kind in Kind} for layout in JournalLayout}
@@ -38,22 +31,20 @@ _BYTES = {layout: {int(kind): record_bytes(kind, 0, 0, layout) for kind in Kind}
 _WITHOUT_BODY = (Kind.DELETE_TX, Kind.PREPARE)
 
 
-class JournalLife:
+class JournalLife(Handle):
     """What a journal has while it is this process's, and how that begins and ends: see `Journal`."""
 
+    what = "journal"
+    lock_name = LOCK_FILE
+
     def __init__(self, path: str | os.PathLike[str], options: JournalOptions | None = None) -> None:
-        self.path = os.path.abspath(path)
+        super().__init__(path)
         self._options = options or JournalOptions()
-        self._guard = new_guard(f"the journal {self.path}")
         self._files_guard = new_guard(f"the files of the journal {self.path}")
-        self._loading = threading.Lock()  # held by whoever starts, loads or ends it
-        self._loader: Waiter | None = None  # of a load that goes on
-        self._last: Waiter | None = None  # of the start, or load, that was done last
         self._state = "new"
-        self._directory_fd = -1
-        self._ownership: SoleOwner | None = None
         self._ledger = Ledger()
-        self._is_callback: Callable[[], bool] = lambda: False
+        self._appender: Appender
+        self._is_running = False  # with what was made by a load
         self._record_bytes_max = 0
         self._id = 0
 
@@ -62,55 +53,10 @@ class JournalLife:
 
         Raises: StateError where it was started before; BusyError; AccessError.
         """
-        self._refuse_loader()
-        waiter = Waiter()
-        step = KeptOrUndone(partial(self._start, waiter), self._undo, waiter)
-        try:
-            step.result_of()
-        except BaseException:
-            waiter.is_left = True
-            step.wait_until_undone()
-            raise
-        waiter.is_kept = True
-
-    def _start(self, waiter: Waiter) -> None:
-        with self._loading:
-            self._undo_last()
-            waiter.check()
-            if self._state != "new":
-                raise StateError(f"the journal {self.path} is not to be started: it is {self._state}")
-            make_directory(self.path)
-            directory_fd = open_directory(self.path)
-            try:
-                sync_parent(directory_fd, self.path)
-                self._ownership = SoleOwner(self.path, directory_fd, LOCK_FILE, "journal")
-            except BaseException:
-                os.close(directory_fd)
-                raise
-            self._directory_fd = directory_fd
-            self._state = "started"
-            self._last = waiter
-
-    def _undo(self) -> None:
-        with self._loading:
-            self._undo_last()
-
-    def _undo_last(self) -> None:
-        """Who left a start, or load, does not know that it was done.
-
-        Where one more handler raised, another call may come to this before the thread does that is to undo it.
-        """
-        if self._last is None or not self._last.is_left:
-            return
-        self._last = None
-        if self._state == "loaded":
-            self._state = "started"
-            with contextlib.suppress(BinlogError):
-                self._stop()
-        elif self._state == "started":
-            self._state = "new"
-            self._give_up()
-            self._ownership = None
+        with self._life:
+            if self._state != "new" or self._is_closed:
+                raise StateError(f"the journal {self.path} is not to be started: it was started, or closed, before")
+            self._acquire()
 
     def load(self) -> Loaded:
         """Read all files, and tell what is there; from then on records can be appended.
@@ -118,39 +64,23 @@ class JournalLife:
         Transactions that nobody ended are rolled back, durably.  What is damaged is left out, told, and kept.
         Blocks: for as long as reading all takes; who calls `close` meanwhile waits for it.
         Raises: StateError where it was not started, or loaded before; CorruptError; VersionError; ValueError where the
-        layout is another one than was asked for; FullError; AccessError; PoisonedError.  Then nothing of it is left in
-        this process, and it can be called again; also where a signal handler raises.
+        layout is another one than was asked for; FullError; AccessError; PoisonedError.  Then it can be called again;
+        also where a signal handler raises.
         """
-        self._refuse()
-        self._refuse_loader()
-        waiter = Waiter()
-        step = KeptOrUndone(partial(self._load_once, waiter), self._undo, waiter)
-        try:
-            loaded = step.result_of()
-        except BaseException:
-            waiter.is_left = True
-            step.wait_until_undone()
-            raise
-        waiter.is_kept = True
+        self._refuse_call()
+        with self._life:
+            if self._state != "started":
+                raise StateError(f"the journal {self.path} is not to be loaded: it is {self._state}")
+            with contextlib.suppress(PoisonedError):
+                self._stop()  # what an exception has left of an earlier load
+            self._guard = new_guard(f"the journal {self.path}")
+            loaded = self._load()
+            self._state = "loaded"
         return loaded
 
-    def _load_once(self, waiter: Waiter) -> Loaded:
-        with self._loading:
-            self._loader = waiter
-            try:
-                self._undo_last()
-                waiter.check()
-                if self._state != "started":
-                    raise StateError(f"the journal {self.path} is not to be loaded: it is {self._state}")
-                loaded = self._load(waiter)
-                self._last = waiter
-                return loaded
-            finally:
-                self._loader = None
-
-    def _load(self, waiter: Waiter) -> Loaded:
+    def _load(self) -> Loaded:
         with collector_paused():
-            loading = Loading(self.path, self._directory_fd, self._options, waiter.check)
+            loading = Loading(self._directory, self._options)
         files = loading.files
         try:
             if files.current is None:
@@ -160,20 +90,14 @@ class JournalLife:
                 files.top_up()
             loaded = loading.loaded()
             self._begin(loading)
-        except BaseException:
-            files.close()
-            raise
-        try:
-            self._appender.start()
-            self._keeper.start()
             self._roll_back(loading.failed_ids())
             with ignored_until_later():
                 self._keeper.reclaim()
         except BaseException:
-            with contextlib.suppress(BinlogError):
+            with contextlib.suppress(PoisonedError):
                 self._stop()
+            files.close()
             raise
-        self._state = "loaded"
         return loaded
 
     def _begin(self, loading: Loading) -> None:
@@ -194,9 +118,9 @@ class JournalLife:
             self._guard, self._next_file, options.buffer_bytes, options.alignment, options.flush_seconds
         )
         self._appender.begin(files.current, loading.at or first, loading.record_count)
-        self._is_callback = self._appender.is_own_thread
         self._compactor = Compactor(self._guard, self._files_guard, files, self._ledger, self._appender, options)
         self._keeper = Keeper(self._guard, self._files_guard, files, self._ledger, self._appender, self._compactor)
+        self._is_running = True
 
     def _roll_back(self, tx_ids: list[int]) -> None:
         """End transactions that nobody ended, durably, so that no later one with the id is taken for the same."""
@@ -204,63 +128,32 @@ class JournalLife:
             if self._ledger.failed:
                 self._appender.go_on()
             for tx_id in tx_ids:
-                self._end(Kind.ROLLBACK, tx_id, b"", b"")
+                self._end_transaction(Kind.ROLLBACK, tx_id, b"", b"")
         self._appender.wait_for_all()
 
-    def close(self) -> None:
-        """Put all that was appended on the disk, and end; a second call does nothing.
-
-        Transactions that go on are rolled back by the next load, but for those that are prepared.
-        Raises: StateError in a signal handler that broke into `load`, or into a change: have it raise instead;
-        PoisonedError and others where it fails, and it is closed then too.
-        """
-        self._refuse_loader()
-        self._refuse_callback()
-        if self._ownership is None or self._ownership.inherited:
-            self._state = "closed"
-        else:
-            self._refuse_reentry()
-            uninterrupted(self._end_all, outlives_main=True)
-
-    def _end_all(self) -> None:
-        with self._loading:
-            state, self._state = self._state, "closed"
-            if self._ownership is None or state == "closed":
-                return
-            with contextlib.ExitStack() as ending:  # goes on whatever one of them raises
-                ending.callback(self._give_up)
-                if state == "loaded":
-                    ending.callback(self._stop)
-
-    def _give_up(self) -> None:
-        """It is this process's no longer."""
-        assert self._ownership is not None
-        with contextlib.ExitStack() as ending:
-            ending.callback(os.close, self._directory_fd)
-            ending.callback(self._ownership.release)
+    def _end(self) -> None:
+        """Put all that was appended on the disk."""
+        self._state = "closed"
+        self._stop()
 
     def _stop(self) -> None:
-        with contextlib.ExitStack() as ending:
-            # The last one stops first.
-            ending.callback(self._files.close)
-            ending.callback(self._appender.stop)
-            ending.callback(self._keeper.stop)
+        if self._is_running:
+            with contextlib.ExitStack() as ending:
+                # The last one stops first.
+                ending.callback(self._appender.stop)
+                ending.callback(self._keeper.stop)
+            self._is_running = False
+
+    def _open(self) -> None:
+        """What is in the directory is opened by `load`."""
+        self._state = "started"
 
     def __enter__(self) -> Self:
         if self._state == "new":
             self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            self.close()
-        except BinlogError:
-            if error is None:
-                raise
-
-    def _end(self, kind: int, tx_id: int, extra: bytes, counts: bytes) -> None:
+    def _end_transaction(self, kind: int, tx_id: int, extra: bytes, counts: bytes) -> None:
         file, _ = self._append(kind, tx_id, 0, 0, extra, counts)
         if kind == Kind.PREPARE:
             self._ledger.prepare(tx_id, extra, file)
@@ -288,37 +181,29 @@ class JournalLife:
         except OverflowError as error:
             raise ValueError(f"an id or a user's type out of range: {error}") from error
 
-    def _refuse(self, sync: Sync = Sync.LATER) -> None:
-        """Before the guard is taken, which somebody may hold for ever in a forked child.  Raises: StateError.
+    def close(self) -> None:
+        """Put all that was appended on the disk, and end; a second call does nothing.
 
-        Also before anything is appended that a future's callback could not wait for.
+        Transactions that go on are rolled back by the next load, but for those that are prepared.
+        Raises: StateError in a signal handler that broke into `load`, or into a change, and in a callback of a future;
+        PoisonedError and others where it fails, and it is closed then too.
         """
-        if self._ownership is not None and self._ownership.inherited:
-            raise StateError(f"the journal {self.path} is the parent process's, or its descriptors were closed")
+        if self._is_running and self._appender.is_own_thread():
+            raise StateError("a future's callback cannot close the journal, which waits for it")
+        super().close()
+
+    def _refuse_call(self, sync: Sync = Sync.LATER) -> None:
+        """Before the guard is taken, which somebody may hold for ever in a forked child.  Raises: StateError."""
+        if self._lock is not None and self._lock.inherited:
+            self._refuse()
         self._refuse_reentry()
-        if sync is Sync.WAIT:
-            self._refuse_callback()
-        elif type(sync) is not Sync:
+        if type(sync) is not Sync:
             words = ", ".join(f"Sync.{each.name}" for each in Sync)
             raise TypeError(f"sync is a binlog.journal.Sync: {words}; and not {sync!r}")
 
-    def _refuse_reentry(self) -> None:
-        # In a signal handler, or a __del__, in the middle of a call of this thread, which would wait for itself.
-        if self._guard.held:
-            raise StateError(f"this thread is within a call of the journal {self.path}")
-
-    def _refuse_loader(self) -> None:
-        loader = self._loader
-        if loader is not None and loader.caller == threading.get_ident() and not loader.is_left:
-            raise StateError(f"the journal {self.path} is being loaded by this thread")
-
-    def _refuse_callback(self) -> None:
-        if self._is_callback():
-            raise StateError("a future's callback cannot wait for the journal, which waits for it")
-
     def _check(self) -> None:
         if self._state != "loaded":
-            if self._state == "closed":
+            if self._is_closed:
                 raise ClosedError(f"the journal {self.path} is closed")
             raise StateError(f"the journal {self.path} is not loaded")
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from binlog.errors import CorruptError, VersionError
@@ -18,7 +16,8 @@ from binlog.format.journal.file_header import (
     is_cut_header,
     parse_file_header,
 )
-from binlog.storage.files import open_file, read_at
+from binlog.storage.directory import Directory
+from binlog.storage.files import read_at
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +61,13 @@ class Listing:
         """What the files say; None where there are none."""
         return self.files[0].header.layout if self.files else None
 
-    def add(self, folder: str, directory_fd: int, name: str, number: int, layout: JournalLayout | None) -> None:
+    def add(self, directory: Directory, name: str, number: int, layout: JournalLayout | None) -> None:
         """A file that lies under a name.  number: in the name it has, or is to get.
 
         Raises: NotFoundError; AccessError; ValueError where it says that the layout is another one.
         """
-        path = os.path.join(folder, name)
-        with opened(directory_fd, name, path) as fd:
+        path = directory.file_path(name)
+        with directory.opened(name) as fd:
             status = os.fstat(fd)
             start = read_at(fd, FILE_START_BYTES, 0, path)
         if is_cut_header(start):
@@ -81,7 +80,7 @@ class Listing:
             self.lost_ids.append(JOURNAL_HEADER.unpack(start.ljust(JOURNAL_HEADER.size, b"\0"))["file_id"])
             return
         size = JOURNAL_HEADER.size if header.layout is JournalLayout.NATIVE else JBM_HEADER.size
-        self.files.append(SeenFile(folder, name, number, header, status.st_size, status.st_ino, start[:size]))
+        self.files.append(SeenFile(directory.path, name, number, header, status.st_size, status.st_ino, start[:size]))
 
     def finish(self) -> None:
         """Put them in their order.  Two layouts, or two files with an id: what is not as most are is left out."""
@@ -100,13 +99,3 @@ class Listing:
     def _leave_out(self, file: SeenFile, rule: str, text: str) -> None:
         self.refused.append((file.path, CorruptError(file.path, 0, rule, text)))
         self.files.remove(file)
-
-
-@contextmanager
-def opened(directory_fd: int, name: str, path: str) -> Iterator[int]:
-    """A file's descriptor, for reading."""
-    fd = open_file(directory_fd, name, path, writable=False)
-    try:
-        yield fd
-    finally:
-        os.close(fd)

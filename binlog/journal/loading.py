@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from binlog.errors import CorruptError
@@ -23,7 +22,8 @@ from binlog.journal.options import JournalOptions
 from binlog.journal.recognition import LaidOut, recognise, recognised_for_writing
 from binlog.journal.record import Deleted, Loaded, Record, TransactionContent
 from binlog.journal.record_states import RecordState, StatesInput, TransactionState, odd_problems, record_states
-from binlog.storage.files import list_names, read_at, remove_file, sync_directory
+from binlog.storage.directory import Directory
+from binlog.storage.files import read_at
 from binlog.storage.journal_columns import ColumnScan, scan_file
 
 _CHUNK_BYTES = 1 << 20
@@ -45,23 +45,17 @@ class Loading:
     file with records, where it can.  record_id_max: the largest id that a record or a transaction has had.
     """
 
-    def __init__(
-        self, folder: str, directory_fd: int, options: JournalOptions, check: Callable[[], object] = lambda: None
-    ) -> None:
-        """check: called before each file, may raise what ends it.
-
-        Raises: CorruptError, also for a layout that is not known or not sure; VersionError; AccessError; ValueError
+    def __init__(self, directory: Directory, options: JournalOptions) -> None:
+        """Raises: CorruptError, also for a layout that is not known or not sure; VersionError; AccessError; ValueError
         for a layout that is another."""
-        self._folder = folder
-        self._directory_fd = directory_fd
+        self._directory = directory
         self._options = options
-        self._check = check
         listing, files = self._list()
-        self._problems = finish(folder, directory_fd, options.names)
+        self._problems = finish(directory, options.names)
         if listing.layout is JournalLayout.NATIVE:
             listing, files = self._list()  # a compaction may have been finished
         layout = files[0].header.layout if files else options.layout or JournalLayout.NATIVE
-        self.files = JournalFiles(folder, directory_fd, options, layout)
+        self.files = JournalFiles(directory, options, layout)
         self.ledger = Ledger()
         self.at = 0
         self.record_count = 0
@@ -120,16 +114,16 @@ class Loading:
 
         Raises: CorruptError if they are not of the layout that was named, or none was and the records leave it open.
         """
-        folder, directory_fd, options = self._folder, self._directory_fd, self._options
+        directory, options = self._directory, self._options
         listing = Listing()
-        for name in sorted(list_names(directory_fd, folder)):
+        for name in sorted(directory.names()):
             if (number := options.names.number(name)) is not None:
-                listing.add(folder, directory_fd, name, number, options.layout)
+                listing.add(directory, name, number, options.layout)
         listing.finish()
         if listing.refused:
             raise listing.refused[0][1]
         seen = listing.files
-        files = [JournalFile(folder, directory_fd, each.name, each.header, each.file_bytes) for each in seen]
+        files = [JournalFile(directory, each.name, each.header, each.file_bytes) for each in seen]
         if listing.layout not in (None, JournalLayout.NATIVE):
             laid_out = (
                 LaidOut(file.path, file.header, each.number, file.read) for each, file in zip(seen, files, strict=True)
@@ -143,7 +137,6 @@ class Loading:
     def _read(self, files: list[JournalFile]) -> Iterator[StatesInput]:
         """Go through all files, for what became of their records."""
         for file in files:
-            self._check()
             data = file.read()
             columns = scan_file(data, file.header, Record)
             self._columns.append(columns._replace(records=[]))
@@ -164,7 +157,7 @@ class Loading:
         """Files that have not even a header.  Raises: CorruptError where a transaction would be there in part."""
         doubt = self._found.doubt
         for place, name in enumerate(short):
-            path, text = os.path.join(self._folder, name), "it ends before its header does"
+            path, text = self._directory.file_path(name), "it ends before its header does"
             if doubt is not None and doubt[0] == place:
                 tx_id = self._columns[doubt[1]].tx_id_of(doubt[2])
                 text = f"{text}; the transaction {tx_id} may have had records in it, and others of it are there"
@@ -230,13 +223,13 @@ class Loading:
         file, start = read.file, read.columns.end
         rest = read_at(file.fd, file.file_bytes - start, start, file.path).rstrip(bytes([file.header.layout.fill]))
         stop = start + len(rest)
-        keep_copy(self._folder, self._directory_fd, f"{file.name}.{file.header.file_id}.{start}-{stop}", rest)
+        keep_copy(self._directory, f"{file.name}.{file.header.file_id}.{start}-{stop}", rest)
         return stop
 
     def _clear(self, short: Iterable[str]) -> None:
         """Remove what a process left that ended while it made a file, and files that have not even a header."""
-        for name in filter(self._options.names.is_unfinished, list_names(self._directory_fd, self._folder)):
-            remove_file(self._directory_fd, name, os.path.join(self._folder, name))
+        for name in filter(self._options.names.is_unfinished, self._directory.names()):
+            self._directory.remove(name)
         for file in self._unused:
             if file.outlasts:
                 self._keep_lacking(file)
@@ -248,7 +241,7 @@ class Loading:
                 with ignored_until_later():
                     self.files.recycle(file)
         for name in short:
-            move_file(self._folder, self._directory_fd, name, name)
+            move_file(self._directory, name, name)
         # Also what another process did: a file that it removed, or gave a name, must not come back, or go, once files
         # are freed for which it mattered.
-        sync_directory(self._directory_fd, self._folder)
+        self._directory.sync()

@@ -12,8 +12,7 @@ goes during a listing makes the listing be done again.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -23,9 +22,10 @@ from binlog.format.journal.names import ATTIC_FOLDER, COMPACTED_END, CONTROL_FIL
 from binlog.format.problem import Problem, problem_of
 from binlog.format.values import member
 from binlog.journal.control_file import FileMoves, obstacles, parse_control, read_control
-from binlog.journal.listing import Listing, SeenFile, opened
+from binlog.journal.listing import Listing, SeenFile
 from binlog.journal.recognition import LaidOut, recognise, recognised_for_reading
-from binlog.storage.files import list_folder, list_names, open_named_directory, read_at
+from binlog.storage.directory import Directory
+from binlog.storage.files import list_folder, read_at
 
 _TRIES = 64
 
@@ -59,8 +59,8 @@ def look(path: str | os.PathLike[str], names: JournalNames, layout: JournalLayou
     """
     layout = None if layout is None else member(JournalLayout, layout, "layout")
     path = os.path.abspath(path)
-    with _directory(path) as directory_fd:
-        listed, found, problems = _list_settled(path, directory_fd, names, layout)
+    with closing(Directory(path)) as directory:
+        listed, found, problems = _list_settled(directory, names, layout)
         if not found.files and not problems and LOCK_FILE not in listed:
             raise NotFoundError(f"{path} is no journal: it has no file named as {names.file(1)}")
     files = _recognise(found, layout)
@@ -73,7 +73,7 @@ def look(path: str | os.PathLike[str], names: JournalNames, layout: JournalLayou
 def read_seen(file: SeenFile) -> bytes:
     """All of a file.  Raises: GoneError where this use of it is over; AccessError."""
     try:
-        with _directory(file.folder) as directory_fd, opened(directory_fd, file.name, file.path) as fd:
+        with closing(Directory(file.folder)) as directory, directory.opened(file.name) as fd:
             data = read_at(fd, file.file_bytes, 0, file.path)
             # Once more: a next use begins with another header, and what was read after that is no longer of this one.
             start = read_at(fd, len(file.start), 0, file.path)
@@ -86,25 +86,25 @@ def read_seen(file: SeenFile) -> bytes:
 
 
 def _list_settled(
-    path: str, directory_fd: int, names: JournalNames, layout: JournalLayout | None
+    directory: Directory, names: JournalNames, layout: JournalLayout | None
 ) -> tuple[list[str], Listing, list[Problem]]:
     """All names in the folder, and the files: of one moment."""
     told: list[Problem] = []
     for _ in range(_TRIES):
-        control = read_control(path, directory_fd)
-        listed = sorted(list_names(directory_fd, path))
+        control = read_control(directory)
+        listed = sorted(directory.names())
         try:
-            found, problems = _list(path, directory_fd, names, layout, listed, control)
+            found, problems = _list(directory, names, layout, listed, control)
         except GoneError:
             continue
         # A file that was made meanwhile may come before one that was used again meanwhile, and is among these.
-        numbers = [set(filter(names.number, each)) for each in (listed, list_names(directory_fd, path))]
-        if numbers[0] != numbers[1] or read_control(path, directory_fd) != control:
+        numbers = [set(filter(names.number, each)) for each in (listed, directory.names())]
+        if numbers[0] != numbers[1] or read_control(directory) != control:
             continue
         if problems == told:
             return listed, found, problems
         told = problems  # or of a header that was being written while it was read
-    raise BusyError(f"the files of {path} change faster than they can be looked at", holder=None)
+    raise BusyError(f"the files of {directory.path} change faster than they can be looked at", holder=None)
 
 
 def _recognise(found: Listing, layout: JournalLayout | None) -> tuple[SeenFile, ...]:
@@ -117,24 +117,23 @@ def _recognise(found: Listing, layout: JournalLayout | None) -> tuple[SeenFile, 
 
 
 def _list(
-    path: str,
-    directory_fd: int,
+    directory: Directory,
     names: JournalNames,
     layout: JournalLayout | None,
     listed: list[str],
     control: bytes | None,
 ) -> tuple[Listing, list[Problem]]:
     """The files with these names.  Raises: GoneError where one was removed meanwhile."""
-    moves, problems = _moves(path, directory_fd, names, control)
+    moves, problems = _moves(directory, names, control)
     renamed = {name for name, _ in moves.renamed}
     numbers = {name: number for name in (*listed, *renamed) if (number := names.number(name)) is not None}
     found = Listing()
     for name in sorted(numbers):
         try:
-            found.add(path, directory_fd, _lies(directory_fd, name, renamed), numbers[name], layout)
+            found.add(directory, _lies(directory, name, renamed), numbers[name], layout)
         except NotFoundError as error:
             if name in listed:
-                raise GoneError(f"{os.path.join(path, name)} was removed since it was listed") from error
+                raise GoneError(f"{directory.file_path(name)} was removed since it was listed") from error
             # It is told that what a compaction wrote is not there.
     found.files[:] = [file for file in found.files if (file.name, file.header.file_id) not in moves.dead]
     for file in found.files:
@@ -143,42 +142,29 @@ def _list(
             problems.append(Problem(file.path, 0, "name", text))
     found.finish()
     short = "it ends before its header does"
-    problems += [Problem(os.path.join(path, name), 0, "short", short) for name in found.short]
+    problems += [Problem(directory.file_path(name), 0, "short", short) for name in found.short]
     problems += [problem_of(error, where) for where, error in found.refused]
     return found, problems
 
 
-def _lies(directory_fd: int, name: str, renamed: set[str]) -> str:
+def _lies(directory: Directory, name: str, renamed: set[str]) -> str:
     """Under which name that file lies which has, or is to get, this one."""
     compacted = name + COMPACTED_END
     if name not in renamed:
         return name
-    try:
-        os.stat(compacted, dir_fd=directory_fd, follow_symlinks=False)
-    except OSError:
-        return name
-    return compacted
+    return compacted if directory.has(compacted) else name
 
 
-def _moves(path: str, directory_fd: int, names: JournalNames, control: bytes | None) -> tuple[FileMoves, list[Problem]]:
+def _moves(directory: Directory, names: JournalNames, control: bytes | None) -> tuple[FileMoves, list[Problem]]:
     """What a compaction was about to do, or does; nothing where its control file is damaged, or what it wrote."""
     nothing = FileMoves((), ())
-    full = os.path.join(path, CONTROL_FILE)
+    full = directory.file_path(CONTROL_FILE)
     try:
         moves = nothing if control is None else parse_control(control, full, names)
     except CorruptError as error:
         return nothing, [Problem(full, error.offset, "control", error.text)]
     try:
-        problems = obstacles(path, directory_fd, moves)
+        problems = obstacles(directory, moves)
     except CorruptError as error:
         return moves, [problem_of(error, full)]
     return nothing if problems else moves, problems
-
-
-@contextmanager
-def _directory(path: str) -> Iterator[int]:
-    fd = open_named_directory(path)
-    try:
-        yield fd
-    finally:
-        os.close(fd)

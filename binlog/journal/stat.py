@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import closing
 from dataclasses import dataclass
 
 from binlog.format.journal.file_header import JournalLayout
@@ -12,8 +13,8 @@ from binlog.journal.inspection import Inspection, inspect_journal
 from binlog.journal.journal_file import JournalFile
 from binlog.journal.ledger import Kept, Ledger, dead_files
 from binlog.journal.record_states import RecordState, StatesInput, record_states
-from binlog.storage.files import open_named_directory
-from binlog.storage.sole_owner import find_owner
+from binlog.storage.directory import Directory
+from binlog.storage.directory_lock import find_owner
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,13 +93,10 @@ def stat_journal(
     Raises: as `check_journal`.
     """
     path = os.path.abspath(path)
-    found = inspect_journal(path, JournalNames(prefix, extension), layout)
-    kept = _kept(found) if why else {}
-    directory_fd = open_named_directory(path)
-    try:
-        owned, owner = find_owner(path, directory_fd, LOCK_FILE)
-    finally:
-        os.close(directory_fd)
+    with closing(Directory(path)) as directory:
+        found = inspect_journal(path, JournalNames(prefix, extension), layout)
+        kept = _kept(directory, found) if why else {}
+        owned, owner = find_owner(directory, LOCK_FILE)
     going = [each.state for each in found.states.transactions]
     return JournalStat(
         path=path,
@@ -140,11 +138,11 @@ def _bytes(path: str) -> tuple[int, int]:
     return status.st_size, status.st_blocks * 512
 
 
-def _kept(inspected: Inspection) -> dict[str, Kept]:
+def _kept(directory: Directory, inspected: Inspection) -> dict[str, Kept]:
     """What keeps each file, by its name, as the journal itself counts it."""
     used = [file for file in inspected.files if file.is_used]
     columns = [file.columns for file in used]
-    files = [JournalFile(each.folder, -1, each.name, each.header, each.file_bytes) for each in (f.seen for f in used)]
+    files = [JournalFile(directory, each.name, each.header, each.file_bytes) for each in (f.seen for f in used)]
     ids, numbers = [file.header.record_id for file in files], [file.number for file in files]
     found = record_states(map(StatesInput, ids, columns, numbers))
     ledger = Ledger()

@@ -5,7 +5,6 @@ Bodies are not held: each is read, and its check compared, when it is written.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import NamedTuple, Self
@@ -18,7 +17,7 @@ from binlog.journal.damage import file_problems
 from binlog.journal.journal_file import JournalFile
 from binlog.journal.record_states import StatesInput, record_states
 from binlog.journal.runs import TransactionSpan, TransactionSpans
-from binlog.storage.files import open_file, read_at
+from binlog.storage.files import read_at
 from binlog.storage.journal_columns import ColumnScan, scan_file
 from binlog.storage.journal_records import join_fragments
 
@@ -129,7 +128,7 @@ class BodyReader:
         if fd is None:
             if len(self._fds) >= _OPEN_MAX:
                 self._close()
-            fd = self._fds[file] = open_file(file.directory_fd, file.name, file.path, writable=False)
+            fd = self._fds[file] = file.directory.open(file.name, writable=False)
         data = read_at(fd, place.record_bytes, place.at, file.path)
         if file.header.layout is JournalLayout.NATIVE:
             joined = join_fragments(bytearray(data), place.at, file.header.salt)
@@ -142,4 +141,5 @@ class BodyReader:
 
     def _close(self) -> None:
         while self._fds:
-            os.close(self._fds.popitem()[1])
+            file, fd = self._fds.popitem()
+            file.directory.close_file(fd)

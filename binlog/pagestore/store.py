@@ -58,6 +58,7 @@ class PageStore(Handle):
         self._taken: dict[ReferenceType[Transaction], list[Taken]] = {}
         self._abandoned: deque[ReferenceType[Transaction]] = deque()
         super().__init__(path)
+        self._acquire()
 
     def _open(self) -> None:
         options, directory = self._options, self._directory

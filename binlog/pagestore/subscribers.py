@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from binlog.errors import NotFoundError
 from binlog.format.pagestore.names import NEW_END
 from binlog.format.pagestore.subscriber import (
@@ -18,6 +20,14 @@ class DurableSubscribers(Handle):
 
     what = "folder of durable subscribers"
     lock_name = "subscribers.lock"
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        """The folder is made where there is none, in one that is there.
+
+        Raises: BusyError; AccessError; PoisonedError.
+        """
+        super().__init__(path)
+        self._acquire()
 
     def _open(self) -> None:
         for name in self._directory.names():

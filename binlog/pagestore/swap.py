@@ -67,6 +67,7 @@ class SwapStore(Handle):
         self._files: dict[int, _SwapFile] = {}
         self._current: dict[str, int] = {}
         super().__init__(path)
+        self._acquire()
 
     def _open(self) -> None:
         for name in filter(is_swap_name, self._directory.names()):

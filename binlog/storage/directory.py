@@ -27,6 +27,7 @@ from binlog.storage.files import (
     check_regular,
     content_bytes,
     flags_to_open,
+    make_subfolder,
     opening_failure,
     read_at,
     remove_file,
@@ -44,15 +45,19 @@ class Directory:
 
     __slots__ = ("_open", "fd", "path")
 
-    def __init__(self, path: str, *, make: bool = False) -> None:
-        """Open it.  make: make it first if it is not there, in a directory that is.
+    def __init__(self, path: str, *, make: bool = False, parent: Directory | None = None) -> None:
+        """Open it.  make: make it first if it is not there, in a directory that is.  parent: if it lies in that.
 
         Raises: NotFoundError if it is not there; AccessError.
         """
         self.path = path
         is_new = make and _made(path)
         self._open = ffi.gc(lib.binlog_descriptors_new(), lib.binlog_descriptors_free)
-        self.fd = self._open_at(AT_FDCWD, path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+        if parent is None:
+            self.fd = self._open_at(AT_FDCWD, path, flags)
+        else:
+            self.fd = self._open_at(parent.fd, os.path.basename(path), flags | os.O_NOFOLLOW)
         if self.fd < 0:
             if self.fd == -errno.ENOENT:
                 raise NotFoundError(f"{path}: there is no such directory")
@@ -61,11 +66,18 @@ class Directory:
             with own_errors(path, "making the directory"):
                 give_directory_access(self.fd, os.stat(os.pardir, dir_fd=self.fd), path, inner=False)
         if make:
-            self._sync_parent()
+            self.sync_parent()
 
     def file_path(self, name: str) -> str:
         """The path of a file in it, for errors."""
         return os.path.join(self.path, name)
+
+    def subfolder(self, name: str) -> Directory:
+        """Open a folder in it, which is made, durably, if it is not there.  Raises: AccessError; PoisonedError."""
+        path = self.file_path(name)
+        make_subfolder(path, parent_fd=self.fd)
+        self.sync()
+        return Directory(path, parent=self)
 
     def names(self) -> list[str]:
         """All names in it.  Raises: AccessError."""
@@ -134,7 +146,7 @@ class Directory:
         with self.opened(name) as fd:
             return read_at(fd, content_bytes(fd) if size is None else size, 0, self.file_path(name))
 
-    def write_new(self, name: str, data: bytes) -> None:
+    def write_new(self, name: str, data: bytes | bytearray) -> None:
         """Put a file in the place of any other, and sync it, but not its name.
 
         Raises: FullError; AccessError; PoisonedError.
@@ -170,7 +182,8 @@ class Directory:
         """Close it, and all files that were opened here and are open still."""
         lib.binlog_descriptors_clear(self._open)
 
-    def _sync_parent(self) -> None:
+    def sync_parent(self) -> None:
+        """Make the directory's own name durable.  Raises: AccessError; PoisonedError."""
         # By way of the directory: what the kernel takes for its parent, whatever links its path goes through.
         with own_errors(self.path, "opening the parent directory"), self._folder(os.pardir) as parent:
             sync_directory(parent, self.path)

@@ -25,25 +25,32 @@ class Handle(ABC):
     lock_name: ClassVar[str]
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        """Open it; the directory is made if it is not there, in one that is.
-
-        Raises: BusyError; AccessError; FullError; PoisonedError; and what `_open` raises.
-        """
         self.path = os.path.abspath(path)
         self._guard = new_guard(f"the {self.what} {self.path}")
-        self._ending = new_guard(f"the end of the {self.what} {self.path}")
+        self._life = new_guard(f"the {self.what} {self.path}")  # held while it is opened, or closed
         self._is_closed = self._is_given_up = False
-        self._directory = Directory(self.path, make=True)
-        self._lock = DirectoryLock(self._directory, self.lock_name, self.what)
+        self._directory: Directory
+        self._lock: DirectoryLock | None = None
+
+    def _acquire(self) -> None:
+        """Make the directory this process's, and open what is in it, all or nothing.
+
+        The directory is made if it is not there, in one that is.
+        Raises: BusyError; AccessError; FullError; PoisonedError; and what `_open` raises.
+        """
+        self._lock = None  # and so none that an exception left here
+        self._directory = directory = Directory(self.path, make=True)
+        self._lock = lock = DirectoryLock(directory, self.lock_name, self.what)
         try:
             self._open()
         except BaseException:
-            self._give_up()
+            lock.release()
+            directory.close()
             raise
 
     @abstractmethod
     def _open(self) -> None:
-        """Open what is in the directory."""
+        """Open what is in the directory; what is opened through it is closed if this raises."""
 
     @abstractmethod
     def _end(self) -> None:
@@ -55,10 +62,11 @@ class Handle(ABC):
         Raises: PoisonedError and others if that fails, and it is closed then too; StateError in a signal handler that
         broke into a call of this thread.
         """
-        if self._lock.is_forked:
+        if self._lock is None or self._lock.is_forked:
+            self._is_closed = True
             return
         self._refuse_reentry()
-        with self._ending:
+        with self._life:
             if self._is_given_up:
                 return
             self._is_closed = True
@@ -66,16 +74,13 @@ class Handle(ABC):
                 if not self._lock.inherited:
                     self._end()
             finally:
-                self._give_up()
-
-    def _give_up(self) -> None:
-        self._lock.release()
-        self._directory.close()
-        self._is_given_up = True
+                self._lock.release()
+                self._directory.close()
+                self._is_given_up = True
 
     def _refuse(self) -> None:
         """Raises: StateError in a forked child, where the guard may be held for ever; ClosedError."""
-        if self._lock.inherited:
+        if self._lock is not None and self._lock.inherited:
             raise StateError(f"the {self.what} {self.path} is the parent process's, or its descriptors were closed")
         if self._is_closed:
             raise ClosedError(f"the {self.what} {self.path} is closed")

@@ -36,6 +36,10 @@ class Worker:
             with suppress(RuntimeError):  # another thread was quicker
                 self._bell.release()
 
+    def pause(self, seconds: float) -> None:
+        """Wait, as the work, until it is rung for again, or stopped, or for so long."""
+        self._bell.acquire(timeout=seconds)
+
     def is_own_thread(self) -> bool:
         """Tell whether the caller is the work."""
         return self.ident == threading.get_ident()

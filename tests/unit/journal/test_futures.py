@@ -14,6 +14,7 @@ from binlog.errors import PoisonedError, StateError
 from binlog.journal.journal import Journal
 from binlog.journal.options import Sync
 from tests.support.journals import SMALL, ids, journal, reload
+from tests.support.waiting import until
 
 _SECONDS = 30.0
 
@@ -63,22 +64,27 @@ _WAITING: list[Callable[[Journal], object]] = [
     lambda journal: journal.rollback(7),
     lambda journal: journal.reclaim(),
     lambda journal: journal.compact(),
-    lambda journal: journal.close(),
 ]
 
 
 @pytest.mark.parametrize("work", _WAITING)
-def test_a_callback_that_would_wait_for_itself_is_told_so_and_nothing_is_done(
-    tmp_path: Path, work: Callable[[Journal], object]
-) -> None:
+def test_a_callback_may_wait_for_the_journal(tmp_path: Path, work: Callable[[Journal], object]) -> None:
     with journal(tmp_path) as (opened, _):
         opened.append_add_tx(7, 7, 1, b"")
         held = _hold(opened)
         threading.Timer(0.1, held.set).start()
-        assert isinstance(_in_callback(opened, lambda: work(opened)), StateError)
-        opened.commit(7)
-    assert 1000 not in (there := ids(reload(tmp_path)))
-    assert 7 in there
+        assert _in_callback(opened, lambda: work(opened)) is None
+        opened.append_add(2000, 1, b"")
+    assert 2000 in ids(reload(tmp_path))
+
+
+def test_a_callback_cannot_close_the_journal(tmp_path: Path) -> None:
+    with journal(tmp_path) as (opened, _):
+        held = _hold(opened)
+        threading.Timer(0.1, held.set).start()
+        assert isinstance(_in_callback(opened, opened.close), StateError)
+        opened.append_add(2000, 1, b"")
+    assert 2000 in ids(reload(tmp_path))
 
 
 def test_a_callback_may_append_what_it_does_not_wait_for(tmp_path: Path) -> None:
@@ -145,9 +151,9 @@ def test_a_callback_of_what_failed_can_neither_append_nor_close(
     def broken() -> None:
         raise PoisonedError("a fault")
 
-    monkeypatch.setattr(opened._keeper, "_work", broken)
+    monkeypatch.setattr(opened._keeper, "_do_all", broken)
     opened._keeper.wake()
-    opened._keeper._thread.join(_SECONDS)
+    until(lambda: opened._guard.failure is not None)
     held.set()
     assert closed.wait(_SECONDS)
     assert raised == [PoisonedError, StateError]

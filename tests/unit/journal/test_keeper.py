@@ -7,7 +7,6 @@ import errno
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +19,7 @@ from binlog.format.journal.names import CONTROL_FILE
 from binlog.journal.check import check_journal
 from binlog.journal.journal import Journal
 from binlog.journal.options import Sync
+from binlog.storage.directory import Directory
 from tests.support.checkout import ROOT
 from tests.support.descriptors import count_descriptors
 from tests.support.journals import SMALL, files, flip, ids, journal, records_in, reload
@@ -128,24 +128,35 @@ def test_a_compaction_leaves_no_more_files_than_were_asked_for(tmp_path: Path) -
 
 
 class Failing:
-    """Has one of the calls of the journal's own thread fail, none of which is a write or a sync, and counts them."""
+    """Has one of the calls of a journal's keeper fail, none of which is a write or a sync, and counts them."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, at: int, number: int) -> None:
+    def __init__(self, opened: Journal, monkeypatch: pytest.MonkeyPatch, at: int, number: int) -> None:
         self.count = 0
+        self._keeper = opened._keeper
         self._at = at
         self._number = number
-        for name in ("open", "pread", "unlink", "link", "stat", "listdir", "mkdir"):
+        for name in ("pread", "unlink", "link", "stat", "listdir", "mkdir"):
             monkeypatch.setattr(os, name, self._failing(getattr(os, name)))
+        plain = Directory._open_at
+
+        def open_at(*arguments: Any) -> int:
+            return -number if self._is_due() else plain(*arguments)
+
+        monkeypatch.setattr(Directory, "_open_at", open_at)
 
     def _failing(self, call: Callable[..., Any]) -> Callable[..., Any]:
         def failing(*arguments: Any, **named: Any) -> Any:
-            if threading.current_thread().name == "binlog journal keeper":
-                self.count += 1
-                if self.count == self._at + 1:
-                    raise OSError(self._number, os.strerror(self._number))
+            if self._is_due():
+                raise OSError(self._number, os.strerror(self._number))
             return call(*arguments, **named)
 
         return failing
+
+    def _is_due(self) -> bool:
+        if not self._keeper._worker.is_own_thread():
+            return False
+        self.count += 1
+        return self.count == self._at + 1
 
 
 def _fill(opened: Journal) -> None:
@@ -177,7 +188,7 @@ def test_whatever_cannot_be_opened_or_read_is_done_later(
         with journal(path, options) as (opened, _):
             _fill(opened)
             with monkeypatch.context() as patched:
-                failing = Failing(patched, at, number)
+                failing = Failing(opened, patched, at, number)
                 with contextlib.suppress(AccessError, FullError):
                     work(opened)
             opened.append_add(100, 1, b"goes on")

@@ -14,11 +14,14 @@ from typing import Any
 
 import pytest
 
-from binlog.errors import BinlogError, CorruptError, StateError
+from binlog.errors import BinlogError, ClosedError, CorruptError, StateError
 from binlog.journal.journal import Journal
+from binlog.journal.keeper import Keeper
 from binlog.journal.options import Sync
+from binlog.storage.directory import Directory
 from tests.support.descriptors import count_descriptors, descriptors_before
 from tests.support.journals import SMALL, files, flip, ids, journal, records_in, reload
+from tests.support.signals import interrupting, strike
 
 _CALLS = ("fdatasync", "fsync", "open", "link", "rename", "unlink", "listdir", "stat", "pread")
 # A load that makes files too.
@@ -57,16 +60,25 @@ class Failing:
         self.is_on = True
         for name in _CALLS:
             monkeypatch.setattr(os, name, self._failing(getattr(os, name)))
+        plain = Directory._open_at
+
+        def open_at(*arguments: Any) -> int:
+            return -number if self._is_due() else plain(*arguments)
+
+        monkeypatch.setattr(Directory, "_open_at", open_at)
 
     def _failing(self, call: Callable[..., Any]) -> Callable[..., Any]:
         def failing(*arguments: Any, **named: Any) -> Any:
-            if self.is_on:
-                self.count += 1
-                if self.count == self._at + 1:
-                    raise OSError(self._number, os.strerror(self._number))
+            if self._is_due():
+                raise OSError(self._number, os.strerror(self._number))
             return call(*arguments, **named)
 
         return failing
+
+    def _is_due(self) -> bool:
+        if self.is_on:
+            self.count += 1
+        return self.is_on and self.count == self._at + 1
 
 
 @pytest.mark.slow
@@ -130,41 +142,24 @@ def test_ids_are_given_once_it_is_loaded(tmp_path: Path) -> None:
         assert opened.new_id() == 1
 
 
-def test_an_end_that_is_broken_into_goes_on_and_the_next_call_waits_for_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_end_that_is_broken_into_is_ended_by_the_next_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = descriptors_before()
     opened = Journal(tmp_path, SMALL)
     opened.start()
     opened.load()
     opened.append_add(1, 1, b"", sync=Sync.LATER)
-    entered, go_on = threading.Event(), threading.Event()
-    plain = os.fdatasync
+    with monkeypatch.context() as patch, interrupting(signal.SIGUSR1):
+        plain = Keeper.stop
 
-    def slow(fd: int) -> None:
-        entered.set()
-        assert go_on.wait(60)
-        plain(fd)
+        def struck(keeper: Keeper) -> None:
+            strike(signal.SIGUSR1)
+            plain(keeper)
 
-    def interrupt(signum: int, frame: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(os, "fdatasync", slow)
-    before = signal.signal(signal.SIGUSR1, interrupt)
-    main = threading.main_thread().ident
-    assert main is not None
-
-    def strike() -> None:
-        assert entered.wait(60)
-        signal.pthread_kill(main, signal.SIGUSR1)
-
-    thread = threading.Thread(target=strike)
-    try:
-        thread.start()
+        patch.setattr(Keeper, "stop", struck)
         with pytest.raises(KeyboardInterrupt):
             opened.close()
-    finally:
-        thread.join()
-        signal.signal(signal.SIGUSR1, before)
-        go_on.set()
+    with pytest.raises(ClosedError):
+        opened.append_add(2, 1, b"")
     opened.close()
+    assert count_descriptors() == before
     assert ids(reload(tmp_path)) == [1]
