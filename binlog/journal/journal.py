@@ -25,8 +25,7 @@ class Journal(JournalLife):
     It is started, which makes it this process's; loaded, which tells what is there; and then appended to.  What a call
     did is there for the calls behind it as soon as it returns; when it is on the disk is said with `sync`.  A future is
     done when all that was appended up to its call is on the disk, and has PoisonedError where that failed; futures are
-    done in the order of their calls.  Their callbacks run in the thread that writes: all who append wait for them, and
-    calls of theirs that would wait for it raise StateError; they may append with LATER and FUTURE.
+    done in the order of their calls.  Their callbacks run in a thread of the journal, one after the other.
     """
 
     def new_id(self) -> int:

@@ -20,6 +20,7 @@ from binlog.journal.journal import Journal
 from binlog.journal.options import JournalOptions, Sync
 from binlog.journal.runs import find_runs
 from binlog.journal.survivors import find_survivors
+from binlog.storage.directory import Directory
 from tests.support.journal_bytes import Scanned, scan_records
 from tests.support.journals import SMALL, files, flip, header_of, ids, journal, reload
 
@@ -90,10 +91,10 @@ def test_a_compaction_that_cannot_write_its_control_file_does_nothing_and_append
 def test_a_control_file_that_found_no_room_is_not_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
 
-    def limited(folder: str, directory_fd: int, moves: FileMoves) -> None:
+    def limited(directory: Directory, moves: FileMoves) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (20, limits[1]))
         try:
-            write_control(folder, directory_fd, moves)
+            write_control(directory, moves)
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from binlog.journal import compaction
 from binlog.journal import files as files_module
 from binlog.journal.journal import Journal
 from binlog.journal.journal_file import JournalFile
+from binlog.storage.directory import Directory
 from tests.support.descriptors import count_descriptors, descriptors_before
 from tests.support.journals import SMALL, files, header_of, ids, journal, reload
 
@@ -127,14 +128,13 @@ def _fill(opened: Journal, count: int) -> None:
 def test_a_file_that_cannot_be_renewed_is_not_left_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with journal(tmp_path):
         pass
-    file = JournalFile(str(tmp_path), -1, files(tmp_path)[0].name, header_of(files(tmp_path)[0]), 2048)
-    before = descriptors_before()
-    file.directory_fd = os.open(tmp_path, os.O_RDONLY)
-    monkeypatch.setattr(os, "fdatasync", _fails)
-    with pytest.raises(PoisonedError):
-        file.renew(file.header)
-    os.close(file.directory_fd)
-    assert count_descriptors() == before
+    with closing(Directory(str(tmp_path))) as directory:
+        file = JournalFile(directory, files(tmp_path)[0].name, header_of(files(tmp_path)[0]), 2048)
+        before = descriptors_before()
+        monkeypatch.setattr(os, "fdatasync", _fails)
+        with pytest.raises(PoisonedError):
+            file.renew(file.header)
+        assert count_descriptors() == before
 
 
 def _fails(fd: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from binlog.format.journal.names import COMPACTED_END, CONTROL_FILE, JournalName
 from binlog.format.journal.record import JournalRecord, Kind
 from binlog.journal.control_file import FileMoves, header_crc, name_control, write_control
 from binlog.journal.look import Look, look, read_seen
-from binlog.storage.files import open_directory
+from binlog.storage.directory import Directory
 from tests.support.journals import SMALL, files, flip, header_of, journal, reload, write_file
 
 LAYOUTS = [JournalLayout.NATIVE, JournalLayout.JBM]
@@ -83,10 +84,9 @@ def test_an_interrupted_compaction_says_which_files_count(tmp_path: Path, rename
     shutil.move(new, old if renamed else tmp_path / (new.name + COMPACTED_END))
     moves = FileMoves(((old.name, crc32c(data)),), (("journal-2.jnl", 2),), replaced)
     shutil.rmtree(tmp_path / "new")
-    directory_fd = open_directory(str(tmp_path))
-    write_control(str(tmp_path), directory_fd, moves)
-    name_control(str(tmp_path), directory_fd)
-    os.close(directory_fd)
+    with closing(Directory(str(tmp_path))) as directory:
+        write_control(directory, moves)
+        name_control(directory)
     found = seen(tmp_path)
     assert [file.header.file_id for file in found.files] == [1, 3]
     assert read_seen(found.files[0]) == data
