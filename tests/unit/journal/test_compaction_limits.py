@@ -21,8 +21,8 @@ from binlog.journal.options import JournalOptions, Sync
 from binlog.journal.runs import find_runs
 from binlog.journal.survivors import find_survivors
 from binlog.storage.directory import Directory
-from tests.support.journal_bytes import Scanned, scan_records
-from tests.support.journals import SMALL, files, flip, header_of, ids, journal, reload
+from tests.support.journal_bytes import Scanned
+from tests.support.journals import SMALL, files, flip, ids, journal, records_in, reload
 
 LAYOUTS = [JournalLayout.NATIVE, JournalLayout.JBM]
 
@@ -36,14 +36,10 @@ def _fill(opened: Journal, count: int = 60, size: int = 300, alive: int = 5) -> 
     opened.append_add(count, 1, b"last")
 
 
-def _scan(file: Path) -> list[Scanned]:
-    return scan_records(file.read_bytes(), header_of(file)).records
-
-
 def _alive_in(path: Path, record_id: int) -> tuple[Path, Scanned]:
     """Where a record lies."""
     for file in files(path):
-        for each in _scan(file):
+        for each in records_in(file):
             if each[0] == Kind.ADD and each[4] == record_id:
                 return file, each
     raise AssertionError(record_id)
@@ -56,7 +52,7 @@ def test_a_file_that_is_damaged_meanwhile_stays_as_it_is_and_is_told(tmp_path: P
         opened.append_add(100, 1, b"")  # so that all before is in a file
         file, record = _alive_in(tmp_path, 20)
         if what == "delete":  # of another record, which comes back
-            record = next(each for each in _scan(file) if each[0] == Kind.DELETE)
+            record = next(each for each in records_in(file) if each[0] == Kind.DELETE)
         _, at, end, *_ = record
         flip(file, {"body": at + 50, "kind": at, "check": end - 1, "delete": at}[what], 0x40)
         before = file.read_bytes()
