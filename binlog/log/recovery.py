@@ -132,9 +132,7 @@ class Recovery:
             header = self._from_slot(header, verdict.slot)
         end = min(verdict.end, content_bytes(self._file.content))
         if end > verdict.tail:
-            # A recovery that died may have made a copy, over whose bytes another program has appended since.
-            self._directory.remove(damaged_file_name(self._number, verdict.tail, end))
-            self.set_aside(verdict.tail, end)
+            self.set_aside(verdict.tail, self._free_end(verdict.tail, end), copied_end=end)
         header = header.without_slot(header.confirmed_counter + 1)
         flags = header.flags & ~Flag.POISON
         header = replace(header, epoch=_after(header.epoch), flags=flags, poison_errno=0)
@@ -145,6 +143,18 @@ class Recovery:
             return header
         header = replace(header, next_number=header.number + 1)
         return self._confirmed(header, verdict.tail, header.own_tail)
+
+    def _free_end(self, start: int, end: int) -> int:
+        """Where the range that is set aside ends, by its name: farther on, if other bytes have that name.
+
+        A recovery that died set them aside, and another program has appended in their place since.
+        """
+        named, names = end, self._directory.names()
+        while (name := damaged_file_name(self._number, start, named)) in names:
+            if crc32c(self._directory.read(name, end - start)) == self._crc(start, end):
+                break
+            named += 1
+        return named
 
     def _count(self, header: LogHeader, counted: int, tail: int) -> int:
         """The records before `tail`, from the nearest place before it where the count is known."""

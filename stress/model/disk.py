@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Self
 from binlog.errors import NotFoundError, PoisonedError
 from binlog.format import log_header
 from binlog.format.log_header import HEADER_BYTES, LogHeader, parse_log_header
-from binlog.format.names import damaged_file_range, log_file_name
+from binlog.format.names import log_file_name
 from binlog.storage.checksum import crc32c
 from binlog.storage.file_access import FileAccess
 
@@ -44,6 +44,7 @@ class SimFile:
         self.number = number
         self.cache = bytearray(FILE_BYTES)
         self.disk = bytearray(FILE_BYTES)
+        self.end = 0  # how far it was written, which is where a small file ends
         self.dirty: set[int] = set()
         self.errors = 0
         self.error_told = False
@@ -66,6 +67,7 @@ class SimFile:
         end = offset + len(data)
         assert end <= FILE_BYTES
         self.cache[offset:end] = data
+        self.end = max(self.end, end)
         # A sector is dirty as a whole, in whatever parts it comes to the disk.
         for sector in range(offset // SECTOR_BYTES, -(-end // SECTOR_BYTES)):
             self.dirty.update(self._sectors[sector])
@@ -178,7 +180,8 @@ class SimDirectory:
 
     def read(self, name: str, size: int) -> bytes:
         """Raises: NotFoundError."""
-        return self._open(name).read(size, 0).rstrip(b"\0")  # text, in a file of a fixed size
+        descriptor = self._open(name)
+        return descriptor.read(min(size, descriptor.file.end), 0)
 
     def create(self, name: str, _: FileAccess) -> SimDescriptor:
         self._world.step()
@@ -202,8 +205,7 @@ class SimDirectory:
 
     def remove(self, name: str) -> None:
         self._world.step()
-        if not (self._world.has("aside-kept") and damaged_file_range(name)):
-            self.change({name: None})
+        self.change({name: None})
 
     def sync(self) -> None:
         self._world.step()

@@ -28,7 +28,7 @@ PLANTED = {
     "slot-late": "a recovery's slot is synced with the live block that counts on it, and not before",
     "move-unsynced": "a writer goes to the next file without syncing the closed one",
     "close-believed": "a fresh descriptor vouches for a close that another one wrote",
-    "aside-kept": "what a recovery that died had set aside is not set aside again",
+    "aside-kept": "what a recovery that died had set aside is taken for what is there now",
     "turn-late": "a turn is noted only after its records are in the log",
     "name-unsynced": "a file is used before its name is durable",
 }

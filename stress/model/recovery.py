@@ -72,6 +72,9 @@ class SimRecovery(Recovery):
         if not self._world.has("fresh-vouches"):
             super().rewrite(start, end)
 
+    def _free_end(self, start: int, end: int) -> int:
+        return end if self._world.has("aside-kept") else super()._free_end(start, end)
+
     def _confirmed(self, header: LogHeader, tail: int, counted: int, *, slot_first: bool = False) -> LogHeader:
         if not slot_first and self._world.has("sealed-reused"):
             header = replace(header, next_number=0)

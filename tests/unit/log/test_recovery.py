@@ -340,16 +340,17 @@ def test_a_reader_sees_what_recovery_will_keep_before_any_writer_was_there(tmp_p
     assert _files(log) == files
 
 
-def test_what_a_recovery_that_died_had_set_aside_is_set_aside_again(tmp_path: Path) -> None:
+def test_what_a_recovery_that_died_had_set_aside_stays_beside_what_is_there_now(tmp_path: Path) -> None:
     """Another program may have appended meanwhile, over bytes of which there is a copy."""
-    row, log = ROWS["5"], tmp_path / "log"
-    row.left(log)
-    left = _files(log)
+    log = tmp_path / "log"
+    _row_5(log)
     _open(shutil.copytree(log, tmp_path / "copy"))
-    (kept,) = (tmp_path / "copy").glob("*.damaged")
-    (log / kept.name).write_bytes(b"older")
+    (aside,) = (tmp_path / "copy").glob("*.damaged")
+    (log / aside.name).write_bytes(b"older")
     _open(log)
-    _hold(log, row, left)
+    first, second = sorted(log.glob("*.damaged"))
+    assert first.name == aside.name
+    assert (first.read_bytes(), second.read_bytes()) == (b"older", aside.read_bytes())
 
 
 @pytest.mark.parametrize("other_boot", [False, True])
