@@ -199,6 +199,7 @@ class Appender:
         self._worker.stop()
         try:
             self.wait_for_all()
+            self._guard.check()
         finally:
             self._tell_futures()
 

@@ -38,12 +38,13 @@ class Handle(ABC):
         The directory is made if it is not there, in one that is.
         Raises: BusyError; AccessError; FullError; PoisonedError; and what `_open` raises.
         """
-        self._lock = None  # and so none that an exception left here
-        self._directory = directory = Directory(self.path, make=True)
-        self._lock = lock = DirectoryLock(directory, self.lock_name, self.what)
+        directory = Directory(self.path, make=True)
+        # Both at once, so that there is none or both.
+        self._lock, self._directory = DirectoryLock(directory, self.lock_name, self.what), directory
         try:
             self._open()
         except BaseException:
+            lock, self._lock = self._lock, None
             lock.release()
             directory.close()
             raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,14 +13,14 @@ from binlog.errors import BinlogError, CorruptError
 from binlog.format.journal.block import HEAD_BYTES
 from binlog.format.journal.file_header import JournalLayout
 from binlog.format.journal.names import JournalNames
-from binlog.journal import attic, loading
+from binlog.journal import loading
 from binlog.journal.attic import keep_copy, move_file
 from binlog.journal.check import check_journal
 from binlog.journal.journal import Journal
 from binlog.journal.journal_file import JournalFile
 from binlog.journal.options import JournalOptions
 from binlog.journal.record import Loaded
-from binlog.storage.files import open_directory
+from binlog.storage.directory import Directory
 from tests.support.journals import FILE_BYTES, SMALL, files, flip, header_of, ids, journal, records_in, reload
 
 # Of which a write takes less than what lies behind the records.
@@ -95,17 +96,14 @@ def test_a_load_that_fails_behind_it_does_not_do_it_twice(tmp_path: Path, monkey
 
 
 def test_nothing_in_it_is_replaced(tmp_path: Path) -> None:
-    fd = open_directory(str(tmp_path))
-    try:
+    with closing(Directory(str(tmp_path))) as directory:
         for data in (b"one", b"two", b"one", b"three", b"two"):
-            keep_copy(str(tmp_path), fd, "copy", data)
+            keep_copy(directory, "copy", data)
         for data in (b"first", b"second"):
             (tmp_path / "file").write_bytes(data)
-            move_file(str(tmp_path), fd, "file", "copy")
+            move_file(directory, "file", "copy")
         (tmp_path / "empty").touch()
-        move_file(str(tmp_path), fd, "empty", "copy")
-    finally:
-        os.close(fd)
+        move_file(directory, "empty", "copy")
     assert sorted(_kept(tmp_path).values()) == sorted([b"one", b"two", b"three", b"first", b"second"])
     assert [each.name for each in tmp_path.iterdir()] == ["attic"]
 
@@ -121,14 +119,11 @@ def test_the_attic_is_there_durably_before_anything_comes_into_it(
         done.append("rename")
         rename(*arguments, **named)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(attic, "sync_directory", lambda fd, path: done.append(os.path.basename(path)))
+    monkeypatch.setattr(Directory, "sync", lambda directory: done.append(os.path.basename(directory.path)))
     monkeypatch.setattr(os, "rename", noted)
     (tmp_path / "file").write_bytes(b"x")
-    fd = open_directory(str(tmp_path))
-    try:
-        move_file(str(tmp_path), fd, "file", "file")
-    finally:
-        os.close(fd)
+    with closing(Directory(str(tmp_path))) as directory:
+        move_file(directory, "file", "file")
     assert done == [tmp_path.name, "rename", "attic", tmp_path.name]
 
 

@@ -7,6 +7,7 @@ import shutil
 import threading
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from binlog.journal.journal import Journal
 from binlog.journal.journal_file import JournalFile
 from binlog.journal.options import Sync
 from binlog.journal.record import Loaded, Record
+from binlog.storage.directory import Directory
 from tests.support.journals import FILE_BYTES, SMALL, files, flip, header_of, ids, journal, records_in, reload
 
 BODY = bytes(200)
@@ -298,10 +300,9 @@ def _moments(before: Path, after: Path, at: Path) -> Iterator[str]:
 
 
 def _control(folder: Path, moves: FileMoves) -> bytes:
-    fd = os.open(folder, os.O_RDONLY)
-    write_control(str(folder), fd, moves)
-    name_control(str(folder), fd)
-    os.close(fd)
+    with closing(Directory(str(folder))) as directory:
+        write_control(directory, moves)
+        name_control(directory)
     whole = (folder / CONTROL_FILE).read_bytes()
     (folder / CONTROL_FILE).unlink()
     return whole

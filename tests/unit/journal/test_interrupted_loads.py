@@ -72,6 +72,7 @@ def test_wherever_a_start_is_interrupted_the_journal_is_nobodys_once_it_is_close
 
 
 @pytest.mark.slow
+@swallowed
 def test_wherever_a_load_is_interrupted_it_can_be_done_again(folder: Path, tmp_path: Path) -> None:
     expected = ids(reload(shutil.copytree(folder, tmp_path / "copy"), _OPTIONS))
     before, threads = descriptors_before(), threading.active_count()

@@ -22,6 +22,7 @@ from binlog.journal.journal import Journal
 from binlog.journal.journal_file import JournalFile
 from binlog.journal.ledger import dead_files
 from binlog.journal.options import JournalOptions, Sync
+from binlog.storage.directory import Directory
 from tests.support.checkout import ROOT
 from tests.support.journals import SMALL, files, header_of, ids, journal, records_in, reload, write_file
 
@@ -31,8 +32,10 @@ ONE = bytes(1500)
 
 def _files(*counts: tuple[int, dict[int, int]]) -> list[JournalFile]:
     """Files that had so many records, and how many of which files each ended."""
+    directory = Directory(os.curdir)  # which none of them touches
     made = [
-        JournalFile("x", -1, f"f{number}", FileHeader(JournalLayout.JBM, number), 1024) for number in range(len(counts))
+        JournalFile(directory, f"f{number}", FileHeader(JournalLayout.JBM, number), 1024)
+        for number in range(len(counts))
     ]
     for file, (alive, _) in zip(made, counts, strict=True):
         file.alive = alive
