@@ -7,7 +7,6 @@ import itertools
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -17,12 +16,14 @@ import pytest
 from binlog.errors import AccessError, BinlogError
 from binlog.format.journal.file_header import FileHeader, JournalLayout
 from binlog.format.journal.record import JournalRecord, Kind
+from binlog.journal import appender
 from binlog.journal.check import check_journal
 from binlog.journal.journal import Journal
 from binlog.journal.journal_file import JournalFile
 from binlog.journal.ledger import dead_files
 from binlog.journal.options import JournalOptions, Sync
 from binlog.storage.directory import Directory
+from binlog.storage.native import CommitGroup
 from tests.support.checkout import ROOT
 from tests.support.journals import SMALL, files, header_of, ids, journal, records_in, reload, write_file
 
@@ -179,17 +180,22 @@ def test_what_says_that_a_file_is_dead_is_on_the_disk_before_it_is_freed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced: list[int] = []
-    plain = os.fdatasync
+    plain, plain_commit = os.fdatasync, appender.commit_at
 
     def noted(fd: int) -> None:
-        synced.append(os.fstat(fd).st_ino)
         plain(fd)
+        synced.append(os.fstat(fd).st_ino)
+
+    def noted_commit(group: CommitGroup, fd: int, data: memoryview, offset: int, path: str) -> None:
+        plain_commit(group, fd, data, offset, path)
+        synced.append(os.fstat(fd).st_ino)
 
     with journal(tmp_path, replace(SMALL, flush_seconds=3000)) as (opened, _):
         opened.append_add(1, 1, ONE)
         opened.append_add(2, 1, ONE)  # in the next file
         dead, last = (path.stat().st_ino for path in files(tmp_path) if records_in(path))
         monkeypatch.setattr(os, "fdatasync", noted)
+        monkeypatch.setattr(appender, "commit_at", noted_commit)
         opened.append_delete(1, sync=Sync.LATER)
         assert opened.reclaim() == 1
     assert synced.index(last) < synced.index(dead)
@@ -321,7 +327,7 @@ def test_wherever_beginning_another_use_of_a_file_is_cut_short_nothing_of_others
 
             def cut_short(file: JournalFile, data: bytes, offset: int) -> None:
                 nonlocal left
-                if threading.current_thread().name.endswith("keeper"):
+                if opened._keeper._worker.is_own_thread():
                     left -= 1
                     if left < 0:
                         raise AccessError(f"{file.name}: a test ends it here")
