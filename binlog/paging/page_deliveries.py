@@ -67,7 +67,8 @@ class PageDeliveries:
             # It keeps the interpreter's lock: see docs/decisions/0023-threads-take-turns.md.
             failure = write_delivery(fd, salt, number, min(count, COUNT_MAX))
             if failure and failure not in NO_SPACE:
-                raise write_failure(failure, self._path(page_id))
+                with self._folder.change:
+                    raise write_failure(failure, self._path(page_id))
 
     def forget(self, page_id: int) -> None:
         """A page has gone."""
