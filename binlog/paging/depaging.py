@@ -50,6 +50,7 @@ class Depaging:
         Raises: what `deliver` raises, and then the page is there as before; StateError; FullError; PoisonedError;
         ClosedError; AccessError.
         """
+        transactions = self._transactions.store
         with self._locks[store.address]:
             page, store_tx_id = None, 0
             try:
@@ -60,7 +61,7 @@ class Depaging:
                 if page is None:
                     return False
                 messages, counts = self._read(store, page)
-                store_tx_id = self._transactions.store.new_id()
+                store_tx_id = transactions.new_id()
                 last = self._record(store_tx_id, store, page)
                 deliver(store.address, messages, store_tx_id)
                 with self._change:
@@ -73,7 +74,7 @@ class Depaging:
                 # No handler runs before the change begins, so the page is not passed over, which would lose it.
                 if page is not None and self._guard.failure is None:
                     with self._change:
-                        give_up(self._transactions.store, store_tx_id)
+                        give_up(transactions, store_tx_id)
                         store.put_back(page)
                 raise
             with self._change, suppress(AccessError, FullError):  # its messages were delivered; the file goes later

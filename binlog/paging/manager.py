@@ -35,8 +35,8 @@ class PagingManager:
     """The paging in a folder, for this process, whose threads may share it.
 
     transactions: those whose messages lie in pages.  problems: what was damaged at the start.
-    guard: of all that is changed in the folder.  A failed write or sync poisons it, and so does an exception that leaves
-    a change half done, of a signal handler say; then all is refused until it is opened anew.
+    guard: of all that is changed in the folder.  A failed write or sync poisons it, and so does an exception, of a
+    signal handler say, that leaves a change half done; then all is refused until it is opened anew.
     """
 
     def __init__(
@@ -183,7 +183,9 @@ class PagingManager:
     def begin(self) -> PageTransaction:
         """A transaction, for `page` and `PageCursor.ack`.  Raises: StateError; ClosedError; PoisonedError."""
         self._refuse()
-        return self.transactions.begin()
+        with self._change:
+            transaction = self.transactions.begin()
+        return transaction
 
     def depage(self, address: str, deliver: Deliver) -> bool:
         """Have all messages of an address's first page be delivered; False where page mode has ended.

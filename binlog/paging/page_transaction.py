@@ -1,8 +1,8 @@
 """A transaction whose messages lie in pages, until it is committed or rolled back: see `binlog.paging.transactions`.
 
 What is durable where a commit fails: the commit is one call of the store, behind all else.  A call that says that it
-did nothing leaves a transaction that can be rolled back.  Any other failure poisons the paging, and so does an exception
-in the middle of a step: then the transaction is neither committed nor rolled back before all is opened anew.
+did nothing leaves a transaction that can be rolled back.  Any other failure poisons the paging, and so does an
+exception in the middle of a step: then it is neither committed nor rolled back before all is opened anew.
 """
 
 from __future__ import annotations

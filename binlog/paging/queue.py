@@ -18,6 +18,7 @@ from binlog.errors import BinlogError, FullError, StateError
 from binlog.format.problem import Problem
 from binlog.format.values import byte_count, member
 from binlog.paging.manager import PagingManager
+from binlog.paging.page_transaction import Outcome
 from binlog.paging.queue_memory import Message, QueueMemory
 from binlog.paging.queue_transaction import QueueTransaction
 from binlog.paging.shared_sync import SharedSync
@@ -95,7 +96,7 @@ class Queue(QueueMemory):
             self._refuse()
         if is_synced:
             self._manager.check_owned()
-        with self._mutex, self._change:
+        with self._mutex:
             is_put = self._put(message)
         if not is_put:
             self._put_later(message, block, timeout)
@@ -270,7 +271,7 @@ class Queue(QueueMemory):
                 raise
 
     def _put(self, message: bytes) -> bool:
-        """Put a message; False where there may be no page for it.  A change; the mutex is held.  Raises: as `put`."""
+        """Put a message; False where there may be no page for it.  The mutex is held.  Raises: as `put`."""
         try:
             place = self._append(message)
             if place is not None and self._is_direct:
@@ -279,6 +280,11 @@ class Queue(QueueMemory):
             if error.limit is None:
                 raise
             return False  # the limit is the queue's, and no disk's
+        except BaseException:
+            if self._guard.failure is None:
+                with self._change:  # no handler runs before it begins
+                    self._read_from_last()
+            raise
         if self._waiting:
             self._arrived.notify()
         return place is not None
@@ -287,7 +293,7 @@ class Queue(QueueMemory):
         """Put a message for which there may be no page yet.  Raises: queue.Full; and as `put`."""
         end = _end_of(timeout)
         while block and self._store.wait_for_room(None if end is None else max(end - time.monotonic(), 0)):
-            with self._mutex, self._change:
+            with self._mutex:
                 is_put = self._put(message)
             if is_put:
                 return
@@ -348,26 +354,26 @@ class Queue(QueueMemory):
     def _commit(self, into: Queue, messages: Iterable[bytes], acked: Iterable[tuple[int, int]]) -> None:
         """All of it, durably, or nothing.  into: where messages go.  acked: places here, and how many from there on."""
         self._refuse()
-        try:
-            with self._change:
-                self._commit_all(into, messages, acked)
-        except FullError as error:
-            if error.limit is not None:
-                raise queue.Full from error
-            raise
-
-    def _commit_all(self, into: Queue, messages: Iterable[bytes], acked: Iterable[tuple[int, int]]) -> None:
+        transaction = self._manager.begin()
         with into._mutex:
             into._committing += 1
         try:
-            with self._manager.begin() as transaction:
-                with into._mutex:
-                    # They are read once it is committed, and others behind them not before.
+            with into._mutex:
+                # They are read once it is committed, and others behind them not before.
+                with self._change:
                     into._read_from_last()
-                    for message in messages:
-                        into._store.append(message, transaction)
-                for place, message_count in acked:
-                    self._cursor.ack(place, message_count, transaction)
+                for message in messages:
+                    into._store.append(message, transaction)
+            for place, message_count in acked:
+                self._cursor.ack(place, message_count, transaction)
+            transaction.commit()
+        except BaseException as error:
+            if transaction.state is Outcome.OPEN and self._guard.failure is None:
+                with self._change:  # no handler runs before it begins
+                    transaction.rollback()
+            if isinstance(error, FullError) and error.limit is not None:
+                raise queue.Full from error
+            raise
         finally:
             with into._mutex:
                 into._committing -= 1

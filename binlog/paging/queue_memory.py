@@ -72,8 +72,9 @@ class QueueMemory:
             self._cursor.seek(place)
             self._is_direct = False
             return
+        message = Message(place, body if type(body) is bytes else bytes(memoryview(body)))
         self._last = place
-        self._ready.append(Message(place, body if type(body) is bytes else bytes(memoryview(body))))
+        self._ready.append(message)  # no handler runs before it is there
 
     def _measure(self) -> bool:
         """Whether others have taken enough out of memory meanwhile.

@@ -96,7 +96,6 @@ class PageTransactions:
 
     def begin(self) -> PageTransaction:
         """A new transaction.  Raises: StateError; ClosedError; PoisonedError."""
-        self.guard.check()
         transaction = PageTransaction(self, secrets.randbits(62) + 1, self.store.new_id())
         with self._mutex:
             self._open[transaction.tx_id] = transaction
