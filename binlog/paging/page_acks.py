@@ -110,7 +110,8 @@ class PageAcks:
         with self._mutex:
             if self.page.was_found:
                 count = max(min(count, self._message_count - number), 0)
-            return self._writer.mark(number, count, Mark.DONE if committed else Mark.NONE)
+            done = self._writer.mark(number, count, Mark.DONE if committed else Mark.NONE)
+        return done  # noqa: RET504 - outside of the block, where a signal handler that raises leaves no lock behind
 
     def leave_out(self, number: int) -> int:
         """A message is nobody's: its transaction was not committed; give `done_count`.  Nothing is written."""

@@ -41,6 +41,9 @@ class Queue(QueueMemory):
     mode: how far a message, or an acknowledgement, is when `put` or `ack` has returned.  Mode.SYNC: on the disk, by a
     sync that all who wait share.  Mode.FLUSH: it survives the process, and the machine's failure only once its page
     was synced: pages are when they are full, acknowledgements with `sync` or `close`.
+
+    If an exception of a signal handler comes in the middle of a change, all that follows is refused (PoisonedError)
+    until the queue is opened anew; in a wait it changes nothing.
     """
 
     def __init__(

@@ -125,7 +125,7 @@ class PageTransactions:
             if self._stopped:
                 raise ClosedError("the paging was closed, and a transaction had not ended")
             self.guard.check()
-            return self.outcome(tx_id)
+        return self.outcome(tx_id)
 
     def when_settled(self, tell: Callable[[], None]) -> None:
         """Have it be called whenever a transaction has ended."""
