@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 
-from binlog.errors import BinlogError, CorruptError, NotFoundError, PoisonedError, VersionError
+from binlog.errors import BinlogError, CorruptError, NotFoundError, PoisonedError, StateError, VersionError
 from binlog.format.paging.address_file import (
     ADDRESS_FILE_BYTES_MAX,
     AddressFile,
@@ -62,6 +62,7 @@ class AddressFolder:
         self.guard = guard
         self.change = guard.change()
         self._syncing = threading.Lock()
+        self._syncing_threads: set[int] = set()
         self._is_marked = False
         self.directory_fd = open_directory(path) if directory_fd is None else directory_fd
 
@@ -90,7 +91,9 @@ class AddressFolder:
         """
         # fsync(2): the kernel tells of a failure once; a second sync would say that all is well.
         self.check()
+        thread = threading.get_ident()
         try:
+            self._syncing_threads.add(thread)
             if commit is not None:
                 commit(fd, path)
             else:
@@ -99,6 +102,13 @@ class AddressFolder:
         except PoisonedError as error:
             self._fail(error)
             raise
+        finally:
+            self._syncing_threads.discard(thread)
+
+    def refuse_reentry(self) -> None:
+        """Raises: StateError in a signal handler that broke into a sync of this thread: it would wait for itself."""
+        if threading.get_ident() in self._syncing_threads:
+            raise StateError(f"this thread is within a sync of {self.path}")
 
     def _fail(self, error: PoisonedError) -> None:
         self.guard.fail(error)
@@ -142,7 +152,11 @@ class AddressFolder:
             os.close(fd)
 
     def check(self) -> None:
-        """Raises: PoisonedError if something failed, or was left half done, which may hide that a sync failed."""
+        """Raises: PoisonedError if something failed, or was left half done, which may hide that a sync failed.
+
+        StateError as `refuse_reentry`.
+        """
+        self.refuse_reentry()
         try:
             self.guard.check()
         except PoisonedError:

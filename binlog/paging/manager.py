@@ -185,7 +185,7 @@ class PagingManager:
         self._refuse()
         with self._change:
             transaction = self.transactions.begin()
-        return transaction
+        return transaction  # noqa: RET504 - outside of the block, where an exception after the call poisons nothing
 
     def depage(self, address: str, deliver: Deliver) -> bool:
         """Have all messages of an address's first page be delivered; False where page mode has ended.
@@ -329,11 +329,13 @@ class PagingManager:
         """Have all be durable, and end; a second call does nothing, or what one left that an exception ended.
 
         Waits for a page that is being depaged, no other.
-        Raises: PoisonedError; it is stopped then too.
+        Raises: PoisonedError; it is stopped then too.  StateError in a signal handler that broke into a sync of this
+        thread: have it raise instead.
         """
         if self._inherited:
             self._state = "stopped"
             return
+        self.refuse_reentry()
         with self._mutex:
             self._state = "stopped"
         with self._turning:
@@ -355,6 +357,11 @@ class PagingManager:
         self._release()
         if first is not None:
             raise first
+
+    def refuse_reentry(self) -> None:
+        """Raises: StateError in a signal handler that broke into a sync of this thread."""
+        for store in list(self._stores.values()):
+            store.folder.refuse_reentry()
 
     def _release(self) -> None:
         for folder in (*self._made.values(), *(store.folder for store in self._stores.values())):

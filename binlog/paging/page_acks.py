@@ -130,6 +130,7 @@ class PageAcks:
 
         Raises: PoisonedError, and then nothing is any more.
         """
+        self._folder.check()
         with self._mutex:
             self._sync(commit)
 

@@ -237,9 +237,11 @@ class Queue(QueueMemory):
         """Have all be durable, and end; a second call does nothing, or what one left that an exception ended.
 
         Raises: PoisonedError, also where something failed before that made it refuse all; it is closed then too.
+        StateError in a signal handler that broke into a sync of this thread: have it raise instead.
         """
         if fork_generation() != self._generation:
             return
+        self._manager.refuse_reentry()
         with self._mutex:
             self._is_closed = True
             self._ready.clear()

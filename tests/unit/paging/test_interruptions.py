@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -9,15 +10,19 @@ from pathlib import Path
 import pytest
 
 from binlog.errors import BusyError, GoneError, PoisonedError, StateError
+from binlog.paging import addresses, shared_sync
 from binlog.paging.cursor import PageCursor
 from binlog.paging.manager import PagingManager
 from binlog.paging.page_transaction import Outcome, PageTransaction
 from binlog.paging.queue import Queue
 from binlog.paging.store import PagingStore
+from binlog.storage.files import commit_at
 from binlog.storage.group_commit import Mode
+from binlog.storage.native import CommitGroup
 from tests.support.interruptions import Interruption
 from tests.support.paging import ADDRESS, SMALL, MemoryStore, numbered
 from tests.support.queues import taken
+from tests.support.signals import strike
 
 _BEFORE = numbered(20)
 _DELIVERED = 200
@@ -367,6 +372,42 @@ def _interrupt_queue(path: Path, call: Callable[[QueueStage], None], at: int) ->
     else:
         assert kept == sorted(_BEFORE) or (call in (_ack, _ack_synced) and kept == was_acked)
     return is_usable if interruption.raised else None
+
+
+@pytest.mark.parametrize("call", [_put_synced, _ack_synced, _sync_all])
+def test_a_signal_handler_that_closes_the_queue_into_whose_sync_it_broke_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: Callable[[QueueStage], None]
+) -> None:
+    stage = QueueStage(tmp_path, MemoryStore())
+    stage.fill()
+    refused: list[StateError] = []
+
+    def close(_: int, __: object) -> None:
+        try:
+            stage.queue.close()
+        except StateError as error:
+            refused.append(error)
+
+    sync_file = addresses.sync
+
+    def commit_struck(group: CommitGroup, fd: int, data: bytes, offset: int, path: str) -> None:
+        strike(signal.SIGUSR1)
+        commit_at(group, fd, data, offset, path)
+
+    def sync_struck(fd: int, path: str) -> None:
+        strike(signal.SIGUSR1)
+        sync_file(fd, path)
+
+    held = signal.signal(signal.SIGUSR1, close)
+    try:
+        with monkeypatch.context() as patched:
+            patched.setattr(shared_sync, "commit_at", commit_struck)
+            patched.setattr(addresses, "sync", sync_struck)
+            call(stage)
+    finally:
+        signal.signal(signal.SIGUSR1, held)
+    assert refused
+    stage.queue.close()
 
 
 def _left(path: Path, records: MemoryStore) -> PagingManager:
