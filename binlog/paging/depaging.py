@@ -76,6 +76,8 @@ class Depaging:
                     with self._change:
                         give_up(transactions, store_tx_id)
                         store.put_back(page)
+                elif page is not None:
+                    page.release()
                 raise
             with self._change, suppress(AccessError, FullError):  # its messages were delivered; the file goes later
                 self._remove_processed(store.address)
