@@ -52,10 +52,9 @@ class PageRemoval:
 
     def try_again(self) -> None:
         """Have those go for which there was no room."""
-        if self._stalled:
-            with self._store.folder.change, suppress(IndexError):  # another thread has the last one
-                while True:
-                    self.begin(self._stalled.popleft())
+        for _ in range(len(self._stalled)):
+            with self._store.folder.change, suppress(IndexError):  # another thread has it
+                self.begin(self._stalled.popleft())
 
     def _remove(self, page: Page) -> None:
         if self._store.folder.guard.failure is None:  # else it goes once all is opened anew
