@@ -230,8 +230,8 @@ class Queue(QueueMemory):
     def sync(self) -> None:
         """Have all that was put and acknowledged be durable.  Raises: PoisonedError; ClosedError; StateError."""
         self._refuse()
-        self._store.sync()
-        self._cursor.sync()
+        self._put_sync.wait()
+        self._ack_sync.wait()
 
     def close(self) -> None:
         """Have all be durable, and end; a second call does nothing, or what one left that an exception ended.
