@@ -60,7 +60,10 @@ class PageDeliveries:
         """A message is about to be given, for the `count`-th time.  Raises: PoisonedError; AccessError."""
         page_id, number = place >> 32, place & _NUMBER
         with self._mutex:
-            found = self._open.get(page_id) or self._open_file(page_id)
+            found = self._open.get(page_id)
+            if found is None:
+                with self._folder.change:
+                    found = self._open_file(page_id)
             if found is None:
                 return
             fd, salt = found
