@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import NamedTuple
 
-from binlog.errors import NotFoundError
+from binlog.errors import BinlogError, NotFoundError
 from binlog.format.journal.file_header import JournalLayout
 from binlog.format.paging.names import JOURNAL_FOLDER
 from binlog.journal.journal import Journal
@@ -75,15 +75,20 @@ def open_queue(
     options = options or PagingOptions()
     if options.page_count_max is not None and (options.page_count_max < 2 or options.full_policy is not Policy.FAIL):
         raise ValueError("a queue has two pages at least, and puts no message into none")
-    with ExitStack() as opening:
-        make_directory(os.fspath(path))
-        _refuse_other_numbers(os.path.join(path, JOURNAL_FOLDER), journal_options or _QUEUE_JOURNAL)
+    make_directory(os.fspath(path))
+    _refuse_other_numbers(os.path.join(path, JOURNAL_FOLDER), journal_options or _QUEUE_JOURNAL)
+    opening = ExitStack()
+    try:
         journal = Journal(os.path.join(path, JOURNAL_FOLDER), journal_options or _QUEUE_JOURNAL)
         opening.enter_context(journal)
         manager = PagingManager(path, options, store=journal, stored=journal.load())
-        opening.enter_context(manager)
+        opening.push(manager)  # also if a signal handler raises as the start ends
+        manager.start()
         queue = Queue(manager, mode=mode, memory_bytes=memory_bytes, deliveries_max=deliveries_max, close=journal.close)
-        opening.pop_all()
+    except BaseException:
+        with suppress(BinlogError):
+            opening.close()
+        raise
     return queue
 
 

@@ -218,8 +218,9 @@ static PyObject *group_commit(PyObject *object, PyObject *args)
     int syncing = self->syncing;
     Py_BEGIN_ALLOW_THREADS
     result = -write_all(fd, data.buf, (size_t)data.len, offset);
-    if (result == 0 && syncing && fdatasync(fd) != 0)
-        result = errno;
+    if (result == 0 && syncing)
+        while ((result = fdatasync(fd) != 0 ? errno : 0) == EINTR)
+            continue;
     Py_END_ALLOW_THREADS
     PyBuffer_Release(&data);
     if (result == 0)

@@ -6,7 +6,7 @@
  * change, so it poisons the guard: each later block is refused.
  *
  * Change, of `guard.change()`, is a block that poisons the guard too, and excludes nobody: if an exception ends it that is
- * not among those after which nothing has changed.
+ * not among those after which nothing has changed, or is a PoisonedError.  Threads may share one, and enter it again.
  *
  * Invariant: a thread takes it only while it has the interpreter's lock, and gives that away to wait.  A mutex of the
  * kernel's would go to a waiter that has no interpreter's lock yet, and the thread that runs would wait for it at once:
@@ -204,7 +204,8 @@ static PyObject *change_exit(PyObject *object, PyObject *args)
 
     if (!PyArg_ParseTuple(args, "OOO:__exit__", &type, &error, &trace))
         return NULL;
-    if (error != Py_None && !PyErr_GivenExceptionMatches(error, guard->harmless))
+    if (error != Py_None && (!PyErr_GivenExceptionMatches(error, guard->harmless) ||
+                             PyErr_GivenExceptionMatches(error, guard->poisoned)))
         guard_poison(guard, error);
     Py_RETURN_FALSE;
 }

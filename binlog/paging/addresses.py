@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 
-from binlog.errors import BinlogError, CorruptError, NotFoundError, PoisonedError, VersionError
+from binlog.errors import BinlogError, CorruptError, NotFoundError, PoisonedError, StateError, VersionError
 from binlog.format.paging.address_file import (
     ADDRESS_FILE_BYTES_MAX,
     AddressFile,
@@ -39,6 +39,10 @@ from binlog.storage.files import (
     sync_directory,
     write_at,
 )
+from binlog.storage.native import Guard
+
+# Syncs a file, given its descriptor and path.
+Commit = Callable[[int, str], None]
 
 _COPIED_BYTES = 1 << 20
 
@@ -46,17 +50,20 @@ _COPIED_BYTES = 1 << 20
 class AddressFolder:
     """A folder with the pages of one address.  layout: of the pages that are made in it.
 
-    failure: why nothing more is believed to reach the disk, or None.  failed: told that.
+    guard: of all that the paging changes.  change: a block that changes something, and poisons the guard if that is
+    left half done.
     """
 
-    def __init__(self, path: str, file: AddressFile, directory_fd: int | None = None) -> None:
+    def __init__(self, path: str, file: AddressFile, guard: Guard, directory_fd: int | None = None) -> None:
         """directory_fd: where it is open already, and is the folder's from now on.  Raises: AccessError."""
         self.path = path
         self.address = file.address
         self.layout = file.layout
-        self.failure: BinlogError | None = None
-        self.failed: Callable[[BinlogError], None] | None = None
+        self.guard = guard
+        self.change = guard.change()
         self._syncing = threading.Lock()
+        self._syncing_threads: set[int] = set()
+        self._is_marked = False
         self.directory_fd = open_directory(path) if directory_fd is None else directory_fd
 
     def ids(self, end: str) -> list[int]:
@@ -67,31 +74,56 @@ class AddressFolder:
 
     def sync(self) -> None:
         """Have its names be durable.  Raises: PoisonedError, and then nothing in it is any more."""
+        with self._syncing:
+            self.check()
+            try:
+                with self.change:
+                    sync_directory(self.directory_fd, self.path)
+            except PoisonedError as error:
+                self._fail(error)
+                raise
+
+    def sync_file(self, fd: int, path: str, commit: Commit | None = None) -> None:
+        """Have a file in it be on the disk; no other thread syncs the file meanwhile.
+
+        commit: does it, in one call, so that no exception can hide whether it was done.
+        Raises: PoisonedError, and then nothing in the folder is made durable any more.
+        """
+        # fsync(2): the kernel tells of a failure once; a second sync would say that all is well.
+        self.check()
+        thread = threading.get_ident()
         try:
-            with self._syncing:
-                # fsync(2): the kernel tells of it once; a second sync would say that all is well.
-                self.check()
-                sync_directory(self.directory_fd, self.path)
-        except BinlogError as error:
-            self.fail(error)
+            self._syncing_threads.add(thread)
+            if commit is not None:
+                commit(fd, path)
+            else:
+                with self.change:
+                    sync(fd, path)
+        except PoisonedError as error:
+            self._fail(error)
             raise
+        finally:
+            self._syncing_threads.discard(thread)
 
-    def fail(self, error: BinlogError) -> None:
-        """A sync, or a write that had room, has failed."""
-        self.note_failure(error)
-        if self.failed is not None:
-            self.failed(error)  # also where another thread is at it: who is told of it finds that all is refused
+    def refuse_reentry(self) -> None:
+        """Raises: StateError in a signal handler that broke into a sync of this thread: it would wait for itself."""
+        if threading.get_ident() in self._syncing_threads:
+            raise StateError(f"this thread is within a sync of {self.path}")
 
-    def note_failure(self, error: BinlogError) -> None:
-        """Believe nothing from now on, and have the next process write anew what is in memory alone, perhaps.
+    def _fail(self, error: PoisonedError) -> None:
+        self.guard.fail(error)
+        self._mark()
+
+    def _mark(self) -> None:
+        """Have the next process write anew what is in memory alone, perhaps.
 
         That it is told by a file's name, which is not synced: where a power cut takes that, it takes what is in memory
         too.
         """
-        if self.failure is None:
-            self.failure = error
+        if not self._is_marked:
             with suppress(BinlogError):
                 os.close(create_file(self.directory_fd, FAILED_FILE, self.path))
+            self._is_marked = True
 
     @property
     def has_failed(self) -> bool:
@@ -115,14 +147,21 @@ class AddressFolder:
             while data := read_at(fd, _COPIED_BYTES, place, path):
                 write_at(fd, data, place, path)
                 place += len(data)
-            sync(fd, path)
+            self.sync_file(fd, path)
         finally:
             os.close(fd)
 
     def check(self) -> None:
-        """Raises: PoisonedError, where something failed."""
-        if self.failure is not None:
-            raise PoisonedError(f"nothing more is paged: {self.failure}") from self.failure
+        """Raises: PoisonedError if something failed, or was left half done, which may hide that a sync failed.
+
+        StateError as `refuse_reentry`.
+        """
+        self.refuse_reentry()
+        try:
+            self.guard.check()
+        except PoisonedError:
+            self._mark()
+            raise
 
     def set_aside(self, name: str, aside: str, path: str) -> None:
         """Give a file another name, under which nobody looks for it.  Raises: FullError; AccessError."""
@@ -142,7 +181,7 @@ class AddressFolder:
             os.close(fd)
 
 
-def make_folder(root: str, root_fd: int, address: str, layout: PageLayout) -> AddressFolder:
+def make_folder(root: str, root_fd: int, address: str, layout: PageLayout, guard: Guard) -> AddressFolder:
     """A folder for an address that has none, durably.  Raises: ValueError; FullError; AccessError; PoisonedError.
 
     It has another name until the address is in it: a folder without one would be nobody's.  After a PoisonedError it
@@ -169,7 +208,7 @@ def make_folder(root: str, root_fd: int, address: str, layout: PageLayout) -> Ad
     except BaseException:
         os.close(directory_fd)
         raise
-    return AddressFolder(path, file, directory_fd)
+    return AddressFolder(path, file, guard, directory_fd)
 
 
 def _write_address(directory_fd: int, file: AddressFile, path: str) -> None:

@@ -11,11 +11,11 @@ import sys
 import threading
 from collections import deque
 from contextlib import suppress
-from functools import partial
 from typing import NamedTuple
 
 from binlog.errors import BinlogError, ClosedError, GoneError, NotFoundError, StateError
 from binlog.format.paging.acks_file import Ack
+from binlog.paging.addresses import Commit
 from binlog.paging.open_files import OpenFiles
 from binlog.paging.page import READ_BYTES, Chunk, Page
 from binlog.paging.page_acks import PageAcks
@@ -28,7 +28,6 @@ from binlog.paging.store import PagingStore
 from binlog.paging.transactions import PageTransactions
 from binlog.storage.native import fork_generation
 from binlog.storage.page_records import Mark
-from binlog.storage.undisturbed import uninterrupted
 
 _NUMBER = (1 << 32) - 1
 # Files of acknowledgements that are written to in turns.
@@ -63,6 +62,7 @@ class PageCursor:
 
     def __init__(self, store: PagingStore, transactions: PageTransactions) -> None:
         self._store = store
+        self._change = store.folder.change
         self._transactions = transactions
         self._generation = fork_generation()
         self._reading = threading.Lock()
@@ -126,24 +126,27 @@ class PageCursor:
             if done_count == acks.page.message_count:
                 self._look(acks.page)
             return
-        uninterrupted(partial(self._ack_with, transaction, acks, number, count))
-
-    def _ack_with(self, transaction: PageTransaction, acks: PageAcks, number: int, count: int) -> None:
-        with transaction.writing(acks) as write:
+        with transaction.step, self._change:
+            transaction.write_to(acks)
             acks.add(number, count, transaction.tx_id)
-            write.done(lambda committed: self._finish(acks, number, count, committed=committed))
+            transaction.count += 1
+            transaction.when_ended(lambda committed: self._finish(acks, number, count, committed=committed))
 
-    def sync(self) -> None:
-        """Have all that was acknowledged be durable.  Raises: PoisonedError; StateError."""
+    def sync(self, commit: Commit | None = None) -> None:
+        """Have all that was acknowledged be durable.  commit: as of `Page.sync`, for the last file.
+
+        Raises: PoisonedError; StateError.
+        """
         self._refuse()
-        uninterrupted(self._sync)
-
-    def _sync(self) -> None:
         with self._syncing:  # who finds nothing left to sync has waited for who syncs it
-            self._store.folder.check()
-            for acks in list(self._touched):
-                self._touched.pop(acks, None)
-                acks.sync()
+            touched = list(self._touched)
+            for acks in touched:
+                try:
+                    self._touched.pop(acks, None)
+                    acks.sync(commit if acks is touched[-1] else None)
+                except BaseException:
+                    self._touched[acks] = None
+                    raise
 
     def close(self) -> None:
         """Have all that was acknowledged be durable, and close the files.  Raises: PoisonedError."""
@@ -214,11 +217,13 @@ class PageCursor:
                 page = self._store.find(page_id)
                 if page is None or page.is_complete:
                     raise GoneError(f"page {page_id} of {self._store.address!r} is gone")
-                found = self._acks[page_id] = self._load_acks(page)
+                with self._change:
+                    found = self._acks[page_id] = self._load_acks(page)
             others = list(self._acks.values())
         for acks in others:
             if acks.pending:
-                uninterrupted(partial(self._wait_for_all, acks))
+                with self._change:
+                    self._wait_for_all(acks)
             self._look(acks.page)  # who acknowledged its last message may have been interrupted
         return found
 
@@ -232,6 +237,7 @@ class PageCursor:
         """Before a mutex is taken, which somebody may hold for ever in a forked child.  Raises: StateError."""
         if fork_generation() != self._generation:
             raise StateError(f"the cursor of {self._store.address!r} is the parent process's")
+        self._store.folder.check()
 
     def _wait_for_all(self, acks: PageAcks) -> None:
         while acks.pending:

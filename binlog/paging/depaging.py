@@ -18,7 +18,7 @@ from binlog.format.paging.store_records import PagePlace, StoreRecord, parse_pag
 from binlog.paging.page import Page
 from binlog.paging.page_transaction import Outcome
 from binlog.paging.store import PagingStore
-from binlog.paging.transaction_store import Stored
+from binlog.paging.transaction_store import Stored, give_up
 from binlog.paging.transactions import PageTransactions
 
 Deliver = Callable[[str, list[bytes], int], None]
@@ -30,6 +30,8 @@ class Depaging:
     def __init__(self, transactions: PageTransactions, stored: Stored | None) -> None:
         """Raises: CorruptError."""
         self._transactions = transactions
+        self._guard = transactions.guard
+        self._change = transactions.guard.change()
         self._last: dict[str, tuple[int, PagePlace]] = {}
         self._processed: defaultdict[str, list[Page]] = defaultdict(list)
         self._locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
@@ -48,19 +50,36 @@ class Depaging:
         Raises: what `deliver` raises, and then the page is there as before; StateError; FullError; PoisonedError;
         ClosedError; AccessError.
         """
+        transactions = self._transactions.store
         with self._locks[store.address]:
-            page = store.depage()
-            if page is None:
-                self.forget(store)
-                return False
+            page, store_tx_id = None, 0
             try:
-                self._process(store, page, deliver)
+                with self._change:
+                    page = store.depage()
+                    if page is None:
+                        self.forget(store)
+                if page is None:
+                    return False
+                messages, counts = self._read(store, page)
+                store_tx_id = transactions.new_id()
+                last = self._record(store_tx_id, store, page)
+                deliver(store.address, messages, store_tx_id)
+                with self._change:
+                    self._transactions.lower(store_tx_id, counts)
+                    self._last[store.address] = last
+                    page.release()
+                    self._processed[store.address].append(page)
+                    page = None
             except BaseException:
-                store.put_back(page)
+                # No handler runs before the change begins, so the page is not passed over, which would lose it.
+                if page is not None and self._guard.failure is None:
+                    with self._change:
+                        give_up(transactions, store_tx_id)
+                        store.put_back(page)
+                elif page is not None:
+                    page.release()
                 raise
-            page.release()
-            self._processed[store.address].append(page)
-            with suppress(AccessError, FullError):  # its messages were delivered; the file goes later
+            with self._change, suppress(AccessError, FullError):  # its messages were delivered; the file goes later
                 self._remove_processed(store.address)
             return True
 
@@ -80,7 +99,8 @@ class Depaging:
             self._transactions.store.append_delete(found[0])
             del self._last[store.address]
 
-    def _process(self, store: PagingStore, page: Page, deliver: Deliver) -> None:
+    def _read(self, store: PagingStore, page: Page) -> tuple[list[bytes], dict[int, int]]:
+        """The messages of a page, and how many are of which transaction; transactions that go on are waited for."""
         messages: list[bytes] = []
         counts: dict[int, int] = {}
         for message, tx_id in page.messages():
@@ -95,19 +115,16 @@ class Depaging:
             messages.append(message)
         if page.problem is not None:
             store.tell(page.problem)
-        with self._transactions.lowered(counts) as store_tx_id:
-            is_jbm = store.folder.layout is PageLayout.JBM
-            place = PagePlace(page.page_id, store.address, page.identity() if is_jbm else b"")
-            record_id = self._record(store_tx_id, place)
-            deliver(store.address, messages, store_tx_id)
-        # Only now: what was not committed must find the page again.
-        self._last[store.address] = (record_id, place)
+        return messages, counts
 
-    def _record(self, store_tx_id: int, place: PagePlace) -> int:
+    def _record(self, store_tx_id: int, store: PagingStore, page: Page) -> tuple[int, PagePlace]:
+        """Have a transaction of the store say that a page was processed; what `_last` is once that is committed."""
+        is_jbm = store.folder.layout is PageLayout.JBM
+        place = PagePlace(page.page_id, store.address, page.identity() if is_jbm else b"")
         found = self._last.get(place.address)
         if found is None:
             record_id = self._transactions.store.new_id()
             self._transactions.store.append_add_tx(store_tx_id, record_id, StoreRecord.LAST_PAGE, place.pack())
-            return record_id
+            return record_id, place
         self._transactions.store.append_update_tx(store_tx_id, found[0], StoreRecord.LAST_PAGE, place.pack())
-        return found[0]
+        return found[0], place

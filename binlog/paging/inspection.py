@@ -21,6 +21,7 @@ from binlog.paging.page import Page
 from binlog.paging.page_deliveries import read_deliveries
 from binlog.storage.failures import own_errors
 from binlog.storage.files import content_bytes, open_file, open_named_directory, read_at
+from binlog.storage.guards import new_guard
 
 _SET_ASIDE = {
     INVALID_END: "a page with damage, of which all that could be read was used",
@@ -72,7 +73,7 @@ def look_at_paging(path: str | os.PathLike[str]) -> PagingLook:
     addresses = []
     for where, file in find_folders(root, problems):
         try:
-            folder = AddressFolder(where, file)
+            folder = AddressFolder(where, file, new_guard(where))
         except BinlogError as error:
             problems.append(problem_of(error, where))
             continue
@@ -109,7 +110,7 @@ def read_given(path: str | os.PathLike[str], address: str) -> dict[tuple[int, in
 def _folder_of(path: str | os.PathLike[str], address: str) -> Iterator[AddressFolder]:
     for where, file in find_folders(os.path.abspath(path), []):
         if file.address == address:
-            folder = AddressFolder(where, file)
+            folder = AddressFolder(where, file, new_guard(where))
             break
     else:
         raise NotFoundError(f"{os.fspath(path)} has no address {address!r}")

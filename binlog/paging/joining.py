@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
+from binlog.paging.waits import LOOK_SECONDS
+
 
 class Joining:
     """Those who wait.  `changed` is to be called behind whatever may end a wait."""
@@ -32,7 +34,7 @@ class Joining:
                     if is_done():
                         return
                     if seen == self._change_count:  # else there may be more to be read
-                        self._changed.wait()
+                        self._changed.wait(LOOK_SECONDS)
         finally:
             with self._mutex:
                 self.waiting_count -= 1

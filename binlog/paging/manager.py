@@ -8,7 +8,7 @@ from functools import partial
 from types import TracebackType
 from typing import Self
 
-from binlog.errors import BinlogError, ClosedError, FullError, PoisonedError, StateError
+from binlog.errors import BinlogError, ClosedError, FullError, StateError
 from binlog.format.paging.names import LOCK_FILE
 from binlog.format.paging.store_records import PagePlace, PageSettled, StoreRecord, parse_page_place, parse_page_settled
 from binlog.format.problem import Problem
@@ -22,13 +22,11 @@ from binlog.paging.pool import Pool
 from binlog.paging.store import PagingStore
 from binlog.paging.transaction_store import Stored, TransactionStore
 from binlog.paging.transactions import PageTransactions
+from binlog.paging.waits import LOOK_SECONDS
 from binlog.storage.files import make_directory, open_directory, sync_parent
-from binlog.storage.kept_or_undone import KeptOrUndone, Waiter
+from binlog.storage.guards import new_guard
 from binlog.storage.sole_owner import SoleOwner
-from binlog.storage.undisturbed import uninterrupted
 
-# So often who waits for room looks whether the manager goes on.
-_LOOK_SECONDS = 1.0
 # For full pages, which are synced, and those that go.
 _PAGE_THREADS = 3
 
@@ -37,6 +35,8 @@ class PagingManager:
     """The paging in a folder, for this process, whose threads may share it.
 
     transactions: those whose messages lie in pages.  problems: what was damaged at the start.
+    guard: of all that is changed in the folder.  A failed write or sync poisons it, and so does an exception, of a
+    signal handler say, that leaves a change half done; then all is refused until it is opened anew.
     """
 
     def __init__(
@@ -55,7 +55,9 @@ class PagingManager:
         self.path = os.path.abspath(path)
         self.options = options or PagingOptions()
         self.problems: list[Problem] = []
-        self.transactions = PageTransactions(store, stored)
+        self.guard = new_guard(f"the paging {self.path}")
+        self._change = self.guard.change()
+        self.transactions = PageTransactions(self.guard, store, stored)
         self._depaging = Depaging(self.transactions, stored)
         self._pool = Pool(_PAGE_THREADS)
         # Their own: a depage waits for transactions, whose commit may wait for a page to be synced.
@@ -70,10 +72,8 @@ class PagingManager:
         self._complete: list[tuple[int, PagePlace]] = []
         self._settled: list[tuple[int, PageSettled]] = []
         self._made: dict[str, AddressFolder] = {}
-        self._failure: PoisonedError | None = None
         self._forgotten: set[int] = set()
-        self._starting = threading.Lock()  # held by whoever starts it, or undoes that
-        self._last: Waiter | None = None  # of the start that was done last
+        self._turning = new_guard(f"a start or stop of the paging {self.path}")
         self._state = "new"
         self._directory_fd = -1
         self._ownership: SoleOwner | None = None
@@ -87,23 +87,10 @@ class PagingManager:
         """Make the paging this process's, and start the store of each address that has a folder.
 
         A second call does nothing.  The folder is made where there is none, in one that is there.
-        Raises: BusyError; AccessError; ClosedError; PoisonedError.  Then nothing of it is left in this process, and it
-        can be called again; also where a signal handler raises.
+        Raises: BusyError; AccessError; ClosedError; and then it can be called again; PoisonedError.  Then nothing of it
+        is left in this process.  After an exception of a signal handler another manager can be started.
         """
-        waiter = Waiter()
-        step = KeptOrUndone(partial(self._start_once, waiter), self._undo, waiter)
-        try:
-            step.result_of()
-        except BaseException:
-            waiter.is_left = True
-            step.wait_until_undone()
-            raise
-        waiter.is_kept = True
-
-    def _start_once(self, waiter: Waiter) -> None:
-        with self._starting:
-            self._undo_last()
-            waiter.check()
+        with self._turning:
             if self._state == "started":
                 return
             self._refuse_stopped()
@@ -115,7 +102,6 @@ class PagingManager:
             except BaseException:
                 self._give_up()
                 raise
-            self._last = waiter
 
     def _start(self) -> None:
         self.problems.clear()
@@ -125,33 +111,19 @@ class PagingManager:
         self._ownership = SoleOwner(self.path, self._directory_fd, LOCK_FILE, "paging")
         sweep_folders(self.path)
         for path, file in find_folders(self.path, self.problems):
-            folder = self._made[file.address] = AddressFolder(path, file)
+            folder = self._made[file.address] = AddressFolder(path, file, self.guard)
             self._add(folder)
             del self._made[file.address]
         self._forget_gone()
 
-    def _undo(self) -> None:
-        with self._starting:
-            self._undo_last()
-
-    def _undo_last(self) -> None:
-        """Who left a start does not know that it was done; another start may come to this before the thread of that."""
-        if self._last is None or not self._last.is_left:
-            return
-        self._last = None
-        with self._mutex:
-            if self._state != "started":
-                return
-            self._state = "new"
-        self._give_up()
-
     def _give_up(self) -> None:
-        """It is this process's no longer, and can be started again."""
+        """It is this process's no longer, and can be started again, unless it was stopped meanwhile."""
+        if self._state == "started":
+            self._state = "new"
         self._pool.drain()
         self._release()
         self._made.clear()
         self._stores.clear()
-        self._ownership = None
 
     def _forget_gone(self) -> None:
         """Records of pages that are gone, and of transactions of which nothing is in any."""
@@ -184,53 +156,47 @@ class PagingManager:
         Raises: ValueError; FullError; AccessError; StateError; ClosedError; PoisonedError.
         """
         self._refuse()
-        return self._stores.get(address) or uninterrupted(partial(self._make, address))
+        return self._stores.get(address) or self._make(address)
 
     def _make(self, address: str) -> PagingStore:
-        with self._mutex:
+        with self._change, self._mutex:
             self._check()
             found = self._stores.get(address)
             if found is None:
-                folder = self._made.get(address) or self._make_folder(address)
+                folder = self._made.get(address)
+                if folder is None:
+                    folder = make_folder(self.path, self._directory_fd, address, self.options.layout, self.guard)
                 self._made[address] = folder  # where what follows fails there is no second one
                 found = self._add(folder)
                 del self._made[address]
-            return found
-
-    def _make_folder(self, address: str) -> AddressFolder:
-        if self._failure is not None:
-            raise PoisonedError(f"no more addresses are added: {self._failure}") from self._failure
-        try:
-            return make_folder(self.path, self._directory_fd, address, self.options.layout)
-        except PoisonedError as error:
-            self._failure = error  # another folder of the address may be there
-            raise
+        return found
 
     def cursor(self, address: str) -> PageCursor:
         """The cursor of an address, whose store is then not to be depaged.  Raises: as `store`."""
         store = self.store(address)
-        with self._mutex:
+        with self._change, self._mutex:
             found = self._cursors.get(address)
             if found is None:
                 found = self._cursors[address] = PageCursor(store, self.transactions)
-            return found
+        return found
 
     def begin(self) -> PageTransaction:
         """A transaction, for `page` and `PageCursor.ack`.  Raises: StateError; ClosedError; PoisonedError."""
         self._refuse()
-        return self.transactions.begin()
+        with self._change:
+            transaction = self.transactions.begin()
+        return transaction  # noqa: RET504 - outside of the block, where an exception after the call poisons nothing
 
     def depage(self, address: str, deliver: Deliver) -> bool:
         """Have all messages of an address's first page be delivered; False where page mode has ended.
 
         deliver: is given the address, the messages, and the id of a transaction of the store, in which it may record
         what it makes of them.  That these are not in the page any more is recorded in the same one; so after a
-        crash either is so, or neither.  Messages of transactions that go on are waited for.  Of the main thread it is
-        called in another one: what a signal handler raises comes out of here, and the page is processed all the same.
+        crash either is so, or neither.  Messages of transactions that go on are waited for.
         Raises: what `deliver` raises, and then the page is there as before; StateError; FullError; PoisonedError;
         ClosedError, also where this waits and the manager is stopped.
         """
-        return uninterrupted(partial(self._depaging.run, self._depaged(address), deliver))
+        return self._depaging.run(self._depaged(address), deliver)
 
     def depage_to(self, deliver: Deliver) -> None:
         """Have the manager depage by itself whenever an address has room for what is in its pages.
@@ -268,7 +234,7 @@ class PagingManager:
                 limit = memory.bytes_max
                 raise FullError(f"there is no room in memory for {address!r}", limit=limit, size=len(message))
             else:
-                memory.wait(len(message), _LOOK_SECONDS)
+                memory.wait(len(message), LOOK_SECONDS)
                 self._refuse()
                 self._check()
         return None
@@ -304,7 +270,8 @@ class PagingManager:
         if self._deliver is None or store is None or not store.is_paging or address in self._cursors:
             return
         if self._may_depage(address):
-            self._depagers.do_once(address, partial(self._depage_all, address))
+            with self._change:
+                self._depagers.do_once(address, partial(self._depage_all, address))
 
     def _depage_all(self, address: str) -> None:
         deliver = self._deliver
@@ -347,11 +314,11 @@ class PagingManager:
         store = PagingStore(
             folder,
             self.options,
+            self._pool.do,
             processed=processed.page_id,
             processed_identity=processed.identity,
             complete=complete,
             settled=settled,
-            later=self._pool.do,
         )
         store.start()
         store.message_paged = partial(self._depage_soon, folder.address)
@@ -359,14 +326,21 @@ class PagingManager:
         return store
 
     def stop(self) -> None:
-        """Have all be durable, and end; a second call does nothing.  Waits for a page that is being depaged, no other.
+        """Have all be durable, and end; a second call does nothing, or what one left that an exception ended.
 
-        Raises: PoisonedError; it is stopped then too.
+        Waits for a page that is being depaged, no other.
+        Raises: PoisonedError; it is stopped then too.  StateError in a signal handler that broke into a sync of this
+        thread: have it raise instead.
         """
+        if self._inherited:
+            self._state = "stopped"
+            return
+        self.refuse_reentry()
         with self._mutex:
-            state, self._state = self._state, "stopped"
-        if state == "started" and not self._inherited:
-            uninterrupted(self._stop)
+            self._state = "stopped"
+        with self._turning:
+            if self._ownership is not None:
+                self._stop()
 
     def _stop(self) -> None:
         self.transactions.stop()
@@ -384,6 +358,11 @@ class PagingManager:
         if first is not None:
             raise first
 
+    def refuse_reentry(self) -> None:
+        """Raises: StateError in a signal handler that broke into a sync of this thread."""
+        for store in list(self._stores.values()):
+            store.folder.refuse_reentry()
+
     def _release(self) -> None:
         for folder in (*self._made.values(), *(store.folder for store in self._stores.values())):
             folder.close()
@@ -392,6 +371,7 @@ class PagingManager:
         fd, self._directory_fd = self._directory_fd, -1
         if fd >= 0:
             os.close(fd)
+        self._ownership = None
 
     @property
     def _inherited(self) -> bool:

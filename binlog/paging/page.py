@@ -25,7 +25,7 @@ from binlog.format.paging.page_record import (
     parse_page_end,
 )
 from binlog.format.problem import Problem, problem_of
-from binlog.paging.addresses import AddressFolder
+from binlog.paging.addresses import AddressFolder, Commit
 from binlog.storage.failures import NO_SPACE, own_errors, write_failure
 from binlog.storage.files import (
     content_bytes,
@@ -34,7 +34,6 @@ from binlog.storage.files import (
     read_at,
     read_soon_at,
     remove_file,
-    sync,
     write_at,
 )
 from binlog.storage.page_records import PageWriter, ScanStop, WriterState, scan
@@ -91,7 +90,6 @@ class Page:
         self.is_complete = False
         self._is_gone = False
         self._syncing = threading.Lock()
-        self._failure: BinlogError | None = None
         self._reading = threading.Lock()
 
     @classmethod
@@ -220,30 +218,28 @@ class Page:
             self.writer.mend()
         raise write_failure(state.failure, self.path)
 
-    def sync(self) -> None:
-        """Have all messages that were added be on the disk, and the page's name.  Raises: PoisonedError."""
+    def sync(self, commit: Commit | None = None) -> None:
+        """Have all messages that were added be on the disk, and the page's name.
+
+        commit: as of `AddressFolder.sync_file`; called last, unless nothing is to be synced.
+        Raises: PoisonedError.
+        """
         try:
             with self._syncing:
-                self._sync()
+                self._sync(commit)
         finally:
             if self._is_gone:
                 self._close_gone()
 
-    def _sync(self) -> None:
+    def _sync(self, commit: Commit | None) -> None:
         if self._fd < 0:
             return
-        if self._failure is not None:
-            raise self._failure  # fsync(2): the kernel tells of it once; a second sync would say that all is well
         was_open = self.is_open
         if not self._is_gone:
-            try:
-                sync(self._fd, self.path)
-                if not self._named:
-                    self.folder.sync()
-                    self._named = True
-            except BinlogError as error:
-                self._failure = error
-                raise
+            if not self._named:
+                self.folder.sync()
+                self._named = True
+            self.folder.sync_file(self._fd, self.path, commit)
         if not was_open:
             self._close_written()
 
@@ -254,7 +250,7 @@ class Page:
         """
         try:
             with self._reading:
-                sync(self._open(), self.path)
+                self.folder.sync_file(self._open(), self.path)
         finally:
             self.release()
 
@@ -351,11 +347,8 @@ class Page:
 
     def _close_gone(self) -> None:
         """Close what a page that was removed is written by.  If a thread is syncing it, that does it after the sync."""
-        if self._syncing.acquire(blocking=False):
-            try:
-                self._close_written()
-            finally:
-                self._syncing.release()
+        if not self._syncing.locked():  # one that begins to sync it after that finds that it has gone
+            self.release_written()
 
     def release(self) -> None:
         """Close what it is read by; it is opened again where it is needed.  Waits for who reads."""

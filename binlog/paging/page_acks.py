@@ -13,23 +13,21 @@ import os
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 
-from binlog.errors import BinlogError, ClosedError, GoneError, NotFoundError, PoisonedError, StateError
+from binlog.errors import BinlogError, ClosedError, GoneError, NotFoundError, StateError
 from binlog.format.paging.acks_file import ACKS_HEADER, Ack, FoundAcks, pack_acks_header, parse_acks
 from binlog.format.paging.names import acks_name, invalid_acks_name
 from binlog.format.paging.page_file import PageLayout
 from binlog.format.paging.page_record import NO_TRANSACTION
 from binlog.format.problem import Problem
-from binlog.paging.addresses import AddressFolder
+from binlog.paging.addresses import AddressFolder, Commit
 from binlog.paging.open_files import OpenFiles
 from binlog.paging.page import Page
 from binlog.paging.page_transaction import Outcome
 from binlog.storage.failures import NO_SPACE, own_errors, write_failure
-from binlog.storage.files import content_bytes, create_file, open_file, read_at, remove_file, sync, write_at
+from binlog.storage.files import content_bytes, create_file, open_file, read_at, remove_file, write_at
 from binlog.storage.native import fork_generation
 from binlog.storage.page_records import AckWriter, Mark, Refusal
-from binlog.storage.undisturbed import uninterrupted
 
 
 class PageAcks:
@@ -50,6 +48,7 @@ class PageAcks:
         self.pending: list[Ack] = []
         self.problems: list[Problem] = []
         self._folder = page.folder
+        self._guard = page.folder.guard
         self._path = os.path.join(page.folder.path, acks_name(page.page_id))
         self._salt = page.identity()
         self._message_count = page.message_count_max if page.message_count is None else page.message_count
@@ -81,25 +80,22 @@ class PageAcks:
         Raises: StateError where one was acknowledged before; ValueError where the page has no such message; FullError;
         PoisonedError; AccessError; ClosedError; GoneError.
         """
-        done = self._append(number, count, tx_id) if self._folder.failure is None else Refusal.FAILURE
+        done = self._append(number, count, tx_id) if self._guard.failure is None else Refusal.FAILURE
         if done < 0:
             if fork_generation() != self._generation:
                 raise StateError(f"{self._path} is the parent process's")
-            done = uninterrupted(partial(self._append_slowly, number, count, tx_id))
+            with self._folder.change:
+                done = self._append_slowly(number, count, tx_id)
         if tx_id != NO_TRANSACTION:
             self.tx_counts[tx_id] = self.tx_counts.get(tx_id, 0) + 1
         return done
 
     def _append_slowly(self, number: int, count: int, tx_id: int) -> int:
-        try:
-            with self._mutex:
+        with self._mutex:
+            self._mend()
+            done = self._append(number, count, tx_id)
+            if done == Refusal.FAILURE:
                 self._mend()
-                done = self._append(number, count, tx_id)
-                if done == Refusal.FAILURE:
-                    self._mend()
-        except PoisonedError as error:
-            self._folder.fail(error)
-            raise
         self._open_files.limit()
         if done == Refusal.TWICE:
             raise StateError(
@@ -114,7 +110,8 @@ class PageAcks:
         with self._mutex:
             if self.page.was_found:
                 count = max(min(count, self._message_count - number), 0)
-            return self._writer.mark(number, count, Mark.DONE if committed else Mark.NONE)
+            done = self._writer.mark(number, count, Mark.DONE if committed else Mark.NONE)
+        return done  # noqa: RET504 - outside of the block, where a signal handler that raises leaves no lock behind
 
     def leave_out(self, number: int) -> int:
         """A message is nobody's: its transaction was not committed; give `done_count`.  Nothing is written."""
@@ -128,19 +125,25 @@ class PageAcks:
             if beyond > 0:
                 self._writer.mark(message_count, beyond, Mark.NONE)
 
-    def sync(self) -> None:
-        """Have all that was acknowledged be durable.  Raises: PoisonedError, and then nothing is any more."""
-        uninterrupted(partial(self._while_held, self._sync))
+    def sync(self, commit: Commit | None = None) -> None:
+        """Have all that was acknowledged be durable.  commit: as of `Page.sync`.
+
+        Raises: PoisonedError, and then nothing is any more.
+        """
+        self._folder.check()
+        with self._mutex:
+            self._sync(commit)
 
     def park(self) -> None:
         """Close the file, until something is acknowledged again.  Raises: as `sync`."""
-        self._while_held(self._close_file)
+        with self._mutex:
+            self._close_file()
 
     def close(self) -> None:
         """Have all be durable, close the file, and add nothing more.  Raises: as `sync`."""
         self._end_with(ClosedError(f"the paging of {self._folder.address!r} was closed"))
         try:
-            self._while_held(self._close_file)
+            self.park()
         finally:
             self._open_files.closed(self)
 
@@ -157,24 +160,14 @@ class PageAcks:
             self._end = self._end or error
             self._writer.pause()
 
-    def _while_held(self, work: Callable[[], None]) -> None:
-        """Do what syncs.  Nothing is locked when the folder is told that it failed."""
-        try:
-            with self._mutex:
-                work()
-        except PoisonedError as error:
-            self._folder.fail(error)
-            raise
-
-    def _sync(self) -> None:
+    def _sync(self, commit: Commit | None = None) -> None:
         at = self._writer.state()[0]
         if at == self._synced_at:
             return
-        self._folder.check()
-        sync(self._fd, self._path)
         if not self._is_named:
             self._folder.sync()
             self._is_named = True
+        self._folder.sync_file(self._fd, self._path, commit)
         self._synced_at = at
 
     def _close_file(self) -> None:
@@ -182,8 +175,10 @@ class PageAcks:
         self._writer.pause()
         try:
             self._sync()
-        finally:
+        except BinlogError:
             self._close_descriptor()
+            raise
+        self._close_descriptor()
 
     def _close_descriptor(self) -> None:
         fd, self._fd = self._fd, -1
@@ -216,10 +211,7 @@ class PageAcks:
         try:
             data = read_at(fd, content_bytes(fd), 0, self._path)
             if data:
-                sync(fd, self._path)  # who wrote it may have died before
-        except PoisonedError as error:
-            self._folder.fail(error)
-            raise
+                self._folder.sync_file(fd, self._path)  # who wrote it may have died before
         finally:
             os.close(fd)
         return parse_acks(data, self.page.page_id, self._salt, self._path)

@@ -60,14 +60,18 @@ class PageDeliveries:
         """A message is about to be given, for the `count`-th time.  Raises: PoisonedError; AccessError."""
         page_id, number = place >> 32, place & _NUMBER
         with self._mutex:
-            found = self._open.get(page_id) or self._open_file(page_id)
+            found = self._open.get(page_id)
+            if found is None:
+                with self._folder.change:
+                    found = self._open_file(page_id)
             if found is None:
                 return
             fd, salt = found
             # It keeps the interpreter's lock: see docs/decisions/0023-threads-take-turns.md.
             failure = write_delivery(fd, salt, number, min(count, COUNT_MAX))
             if failure and failure not in NO_SPACE:
-                raise write_failure(failure, self._path(page_id))
+                with self._folder.change:
+                    raise write_failure(failure, self._path(page_id))
 
     def forget(self, page_id: int) -> None:
         """A page has gone."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from _thread import start_new_thread
 from collections import deque
 from collections.abc import Callable, Hashable
 
@@ -11,6 +12,9 @@ class Pool:
     """Threads that end with the process, whether it closed its paging or not.
 
     They begin with the first work.  failure: what a piece of work raised first.
+
+    `Thread.start` waits in Python for the thread to begin: if a signal handler raises in that, it may leave a lock held
+    for which the thread waits for ever.  So they are started by `start_new_thread`, which is one call of C.
     """
 
     def __init__(self, thread_count: int) -> None:
@@ -21,7 +25,7 @@ class Pool:
         self._waiting: set[Hashable] = set()
         self._going_on: set[Hashable] = set()
         self._again: dict[Hashable, Callable[[], None]] = {}
-        self._threads: list[threading.Thread] = []
+        self._threads = 0
         self._busy = 0
         self._stopping = False
         self.failure: Exception | None = None
@@ -45,12 +49,11 @@ class Pool:
 
     def _add(self, key: Hashable, work: Callable[[], None]) -> None:
         """The mutex is held."""
+        if self._busy + len(self._work) >= self._threads < self._thread_count:
+            start_new_thread(self._run, ())
+            self._threads += 1
         self._waiting.add(key)
         self._work.append((key, work))
-        if self._busy + len(self._work) > len(self._threads) < self._thread_count:
-            thread = threading.Thread(target=self._run, name="binlog paging", daemon=True)
-            self._threads.append(thread)
-            thread.start()
         self._changed.notify()
 
     def drain(self) -> None:
@@ -63,8 +66,7 @@ class Pool:
         with self._mutex:
             self._stopping = True
             self._changed.notify_all()
-        for thread in self._threads:
-            thread.join()
+        self.drain()
 
     def _run(self) -> None:
         while True:

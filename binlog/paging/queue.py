@@ -14,14 +14,15 @@ from functools import partial
 from types import TracebackType
 from typing import Self
 
-from binlog.errors import BinlogError, ClosedError, FullError, PoisonedError, StateError
+from binlog.errors import BinlogError, FullError, StateError
 from binlog.format.problem import Problem
 from binlog.format.values import byte_count, member
 from binlog.paging.manager import PagingManager
-from binlog.paging.page_transaction import Outcome, PageTransaction
+from binlog.paging.page_transaction import Outcome
 from binlog.paging.queue_memory import Message, QueueMemory
 from binlog.paging.queue_transaction import QueueTransaction
 from binlog.paging.shared_sync import SharedSync
+from binlog.paging.waits import LOOK_SECONDS
 from binlog.storage.delayed import check_delay, retry_delay
 from binlog.storage.group_commit import Mode
 from binlog.storage.native import fork_generation
@@ -40,6 +41,9 @@ class Queue(QueueMemory):
     mode: how far a message, or an acknowledgement, is when `put` or `ack` has returned.  Mode.SYNC: on the disk, by a
     sync that all who wait share.  Mode.FLUSH: it survives the process, and the machine's failure only once its page
     was synced: pages are when they are full, acknowledgements with `sync` or `close`.
+
+    If an exception of a signal handler comes in the middle of a change, all that follows is refused (PoisonedError)
+    until the queue is opened anew; in a wait it changes nothing.
     """
 
     def __init__(
@@ -70,8 +74,8 @@ class Queue(QueueMemory):
         self._deliveries_max = deliveries_max
         self._close = close
         self._append = self._store.append
-        self._put_sync = SharedSync(self._store.sync)
-        self._ack_sync = SharedSync(self._cursor.sync)
+        self._put_sync = SharedSync(self._guard, self._store.sync)
+        self._ack_sync = SharedSync(self._guard, self._cursor.sync)
         self._store.start_paging()
 
     @property
@@ -91,20 +95,16 @@ class Queue(QueueMemory):
         ValueError.
         """
         is_synced = self._is_synced if mode is None else _is_synced(mode)
-        if fork_generation() != self._generation or self._failure is not None:
+        if fork_generation() != self._generation:
             self._refuse()
-        try:
-            if is_synced:
-                self._manager.check_owned()
-            with self._mutex:
-                is_put = self._put(message)
-            if not is_put:
-                self._put_later(message, block, timeout)
-            if is_synced:
-                self._put_sync.wait()
-        except PoisonedError as error:
-            self._fail(error)
-            raise
+        if is_synced:
+            self._manager.check_owned()
+        with self._mutex:
+            is_put = self._put(message)
+        if not is_put:
+            self._put_later(message, block, timeout)
+        if is_synced:
+            self._put_sync.wait()
 
     def put_nowait(self, message: bytes, *, mode: Mode | str | None = None) -> None:
         """As `put`, which does not wait for a page to go."""
@@ -118,7 +118,7 @@ class Queue(QueueMemory):
         Raises: queue.Empty where there is none, and `timeout` seconds were too few; ClosedError; PoisonedError;
         AccessError; StateError in a forked child; ValueError.
         """
-        if fork_generation() != self._generation:
+        if fork_generation() != self._generation or self._guard.failure is not None:
             self._refuse()
         if self._delayed:
             self._take_due()
@@ -140,15 +140,12 @@ class Queue(QueueMemory):
         ClosedError; PoisonedError; AccessError.
         """
         is_synced = self._is_synced if mode is None else _is_synced(mode)
-        if fork_generation() != self._generation or self._failure is not None:
+        if fork_generation() != self._generation:
             self._refuse()
         try:
             self._cursor.ack(message.place)
             if is_synced:
                 self._ack_sync.wait()
-        except PoisonedError as error:
-            self._fail(error)
-            raise
         finally:
             if self._joining.waiting_count:
                 self._joining.changed()
@@ -233,23 +230,19 @@ class Queue(QueueMemory):
     def sync(self) -> None:
         """Have all that was put and acknowledged be durable.  Raises: PoisonedError; ClosedError; StateError."""
         self._refuse()
-        try:
-            self._store.sync()
-            self._cursor.sync()
-        except PoisonedError as error:
-            self._fail(error)
-            raise
+        self._put_sync.wait()
+        self._ack_sync.wait()
 
     def close(self) -> None:
-        """Have all be durable, and end; a second call does nothing.
+        """Have all be durable, and end; a second call does nothing, or what one left that an exception ended.
 
         Raises: PoisonedError, also where something failed before that made it refuse all; it is closed then too.
+        StateError in a signal handler that broke into a sync of this thread: have it raise instead.
         """
         if fork_generation() != self._generation:
             return
+        self._manager.refuse_reentry()
         with self._mutex:
-            if self._is_closed:
-                return
             self._is_closed = True
             self._ready.clear()
             self._delayed.clear()
@@ -260,12 +253,15 @@ class Queue(QueueMemory):
         with self._burying:
             if self._dead is not None:
                 self._dead.close()
+        failure = None
         try:
             self._manager.stop()
-        finally:
-            if self._close is not None:
-                self._close()
-        self._check_failure()
+        except BinlogError as error:
+            failure = error
+        if self._close is not None:
+            self._close()
+        if failure is not None:
+            raise failure
 
     def __enter__(self) -> Self:
         return self
@@ -290,7 +286,9 @@ class Queue(QueueMemory):
                 raise
             return False  # the limit is the queue's, and no disk's
         except BaseException:
-            self._read_from_last()
+            if self._guard.failure is None:
+                with self._change:  # no handler runs before it begins
+                    self._read_from_last()
             raise
         if self._waiting:
             self._arrived.notify()
@@ -301,8 +299,9 @@ class Queue(QueueMemory):
         end = _end_of(timeout)
         while block and self._store.wait_for_room(None if end is None else max(end - time.monotonic(), 0)):
             with self._mutex:
-                if self._put(message):
-                    return
+                is_put = self._put(message)
+            if is_put:
+                return
         raise queue.Full
 
     def _get_slowly(self, block: bool, timeout: float | None) -> Message:
@@ -330,7 +329,7 @@ class Queue(QueueMemory):
                 self._waiting += 1
                 try:
                     if not self._ready and (self._is_direct or self._committing) and not self._is_closed:
-                        self._arrived.wait(wait)
+                        self._arrived.wait(LOOK_SECONDS if wait is None else min(wait, LOOK_SECONDS))
                 finally:
                     self._waiting -= 1
 
@@ -347,11 +346,9 @@ class Queue(QueueMemory):
                 self._bury(message)
                 return False
             self._cursor.deliveries.count(message.place, message.delivery_count + 1)
-        except BaseException as error:
+        except BaseException:
             with self._mutex:
                 self._ready.appendleft(message)
-            if isinstance(error, PoisonedError):
-                self._fail(error)
             raise
         return True
 
@@ -362,28 +359,23 @@ class Queue(QueueMemory):
     def _commit(self, into: Queue, messages: Iterable[bytes], acked: Iterable[tuple[int, int]]) -> None:
         """All of it, durably, or nothing.  into: where messages go.  acked: places here, and how many from there on."""
         self._refuse()
-        transaction = self._begin()
+        transaction = self._manager.begin()
         with into._mutex:
             into._committing += 1
         try:
             with into._mutex:
                 # They are read once it is committed, and others behind them not before.
-                into._read_from_last()
+                with self._change:
+                    into._read_from_last()
                 for message in messages:
                     into._store.append(message, transaction)
             for place, message_count in acked:
                 self._cursor.ack(place, message_count, transaction)
             transaction.commit()
         except BaseException as error:
-            try:
-                transaction.rollback()
-            except BinlogError as failed:
-                # What was refused as others had closed the queue was not done.
-                if transaction.state is Outcome.OPEN and not isinstance(error, ClosedError):
-                    self._fail(failed)
-                    raise PoisonedError("what became of a transaction is not known: open the queue anew") from error
-            if isinstance(error, PoisonedError):
-                self._fail(error)
+            if transaction.state is Outcome.OPEN and self._guard.failure is None:
+                with self._change:  # no handler runs before it begins
+                    transaction.rollback()
             if isinstance(error, FullError) and error.limit is not None:
                 raise queue.Full from error
             raise
@@ -392,13 +384,6 @@ class Queue(QueueMemory):
                 into._committing -= 1
                 into._arrived.notify_all()
             self._joining.changed()
-
-    def _begin(self) -> PageTransaction:
-        try:
-            return self._manager.begin()
-        except PoisonedError as error:
-            self._fail(error)
-            raise
 
 
 def _is_synced(mode: Mode | str) -> bool:

@@ -14,7 +14,7 @@ from collections import deque
 from itertools import count
 from typing import NamedTuple
 
-from binlog.errors import AccessError, BinlogError, ClosedError, GoneError, PoisonedError, StateError
+from binlog.errors import AccessError, ClosedError, GoneError, StateError
 from binlog.paging.joining import Joining
 from binlog.paging.manager import PagingManager
 from binlog.storage.delayed import Delayed
@@ -47,6 +47,8 @@ class QueueMemory:
         if memory_bytes < 0:
             raise ValueError(f"memory_bytes={memory_bytes!r}")
         self._manager = manager
+        self._guard = manager.guard
+        self._change = manager.guard.change()
         self._store = manager.store(address)
         self._cursor = manager.cursor(address)
         self._generation = fork_generation()
@@ -62,7 +64,6 @@ class QueueMemory:
         self._is_direct = not self._store.page_count
         self._last: int | None = None
         self._is_closed = False
-        self._failure: BinlogError | None = None
 
     def _offer(self, place: int, body: bytes) -> None:
         """Have a message be given from memory, where there is room for it.  The mutex is held, and it is direct."""
@@ -71,8 +72,9 @@ class QueueMemory:
             self._cursor.seek(place)
             self._is_direct = False
             return
+        message = Message(place, body if type(body) is bytes else bytes(memoryview(body)))
         self._last = place
-        self._ready.append(Message(place, body if type(body) is bytes else bytes(memoryview(body))))
+        self._ready.append(message)  # no handler runs before it is there
 
     def _measure(self) -> bool:
         """Whether others have taken enough out of memory meanwhile.
@@ -84,7 +86,7 @@ class QueueMemory:
         return used <= self._memory_bytes * _RESUME_RATIO and self._room > 0
 
     def _read_from_last(self) -> None:
-        """Something was raised: what is behind the last message that is in memory may be in a page.  Mutex held."""
+        """What is behind the last message that is in memory is to be read from pages.  The mutex is held."""
         if not self._is_direct:
             return
         if self._last is not None:
@@ -98,7 +100,7 @@ class QueueMemory:
 
     def _take_due(self) -> None:
         """Have those come next that were given back, and whose delay is over."""
-        with self._mutex:
+        with self._change, self._mutex:
             due = self._delayed.take_due()
             self._ready.extendleft(reversed(due))
             self._arrived.notify(len(due))
@@ -107,15 +109,12 @@ class QueueMemory:
         """Read more messages from pages, where they do not come from memory."""
         try:
             self._read_pages()
-        except PoisonedError as error:
-            self._fail(error)
-            raise
         except AccessError:
             self._check()  # who closed it meanwhile closed what is read
             raise
 
     def _read_pages(self) -> None:
-        with self._reading:
+        with self._reading, self._change:
             if self._ready or self._is_direct or self._is_closed:
                 return
             run = self._cursor.read()
@@ -135,20 +134,14 @@ class QueueMemory:
                 self._ready.extend(map(Message, count(run.place), run.messages, counts))
             else:
                 self._ready.extend(map(Message, count(run.place), run.messages))
-            if self._is_closed or self._failure is not None:
-                self._ready.clear()
+            self._forget_if_closed()
         if self._waiting:
             with self._mutex:
                 self._arrived.notify(len(run.messages))
 
-    def _fail(self, error: BinlogError) -> None:
-        """Have all that follows be refused: what the disk has is not known."""
-        with self._mutex:
-            self._failure = self._failure or error
+    def _forget_if_closed(self) -> None:
+        if self._is_closed:
             self._ready.clear()
-            self._delayed.clear()
-            self._arrived.notify_all()
-            self._joining.changed_held()
 
     def _refuse(self) -> None:
         """Before a mutex is taken, which somebody may hold for ever in a forked child.  Raises: StateError."""
@@ -159,8 +152,4 @@ class QueueMemory:
     def _check(self) -> None:
         if self._is_closed:
             raise ClosedError(f"the queue {self._manager.path} was closed")
-        self._check_failure()
-
-    def _check_failure(self) -> None:
-        if self._failure is not None:
-            raise PoisonedError(f"the queue {self._manager.path} failed: {self._failure}") from self._failure
+        self._guard.check()

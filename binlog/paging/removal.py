@@ -21,7 +21,6 @@ from binlog.paging.page_deliveries import remove_deliveries
 from binlog.paging.settling import PageSettling
 from binlog.paging.store import PagingStore
 from binlog.paging.transactions import PageTransactions
-from binlog.storage.undisturbed import uninterrupted
 
 
 class PageRemoval:
@@ -48,18 +47,24 @@ class PageRemoval:
 
     def begin(self, page: Page) -> None:
         """Have a page go, soon."""
-        uninterrupted(partial(self._store.do_later, partial(self._remove, page)))
+        with self._store.folder.change:
+            self._store.do_later(partial(self._remove, page))
 
     def try_again(self) -> None:
         """Have those go for which there was no room."""
         for _ in range(len(self._stalled)):
-            with suppress(IndexError):  # another thread has it
+            with self._store.folder.change, suppress(IndexError):  # another thread has it
                 self.begin(self._stalled.popleft())
 
     def _remove(self, page: Page) -> None:
+        if self._store.folder.guard.failure is None:  # else it goes once all is opened anew
+            with self._store.folder.change:
+                self._remove_once(page)
+
+    def _remove_once(self, page: Page) -> None:
         with self._mutex:
-            if page.is_complete or self._store.folder.failure is not None:
-                return  # another thread removes it; or it goes once all is opened anew
+            if page.is_complete:
+                return  # another thread removes it
             page.is_complete = True
         try:
             with self._settling.mutex:
@@ -90,9 +95,8 @@ class PageRemoval:
             for tx_id, count in acks.tx_counts.items():
                 counts[tx_id] = counts.get(tx_id, 0) + count
         if not record_id and any(self._transactions.is_committed(tx_id) for tx_id in counts):
-            with self._transactions.lowered(counts) as store_tx_id:
-                record_id = self._transactions.store.new_id()
-                body = PagePlace(page.page_id, self._store.address).pack()
-                self._transactions.store.append_add_tx(store_tx_id, record_id, StoreRecord.PAGE_COMPLETE, body)
-            self._recorded[page.page_id] = record_id
+            body = PagePlace(page.page_id, self._store.address).pack()
+            record_id = self._recorded[page.page_id] = self._transactions.lower_with(
+                counts, StoreRecord.PAGE_COMPLETE, body
+            )
         return record_id

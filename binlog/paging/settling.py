@@ -57,7 +57,7 @@ class PageSettling:
 
     def _settle_all(self) -> None:
         self._is_due = False
-        with self.mutex:
+        with self._store.folder.change, self.mutex:
             for page, open_ids in list(self._waiting.items()):
                 if page.is_complete or any(self._transactions.outcome(tx_id) is Outcome.OPEN for tx_id in open_ids):
                     continue
@@ -80,11 +80,8 @@ class PageSettling:
         if len(rolled_back) > _ROLLED_BACK_MAX:
             return
         page.rolled_back = rolled_back
-        with self._transactions.lowered(counts) as store_tx_id:
-            record_id = self._transactions.store.new_id()
-            body = PageSettled(page.page_id, self._store.address, rolled_back).pack()
-            self._transactions.store.append_add_tx(store_tx_id, record_id, StoreRecord.PAGE_SETTLED, body)
-        page.settled_id = record_id
+        body = PageSettled(page.page_id, self._store.address, rolled_back).pack()
+        page.settled_id = self._transactions.lower_with(counts, StoreRecord.PAGE_SETTLED, body)
         page.tx_counts.clear()
 
 

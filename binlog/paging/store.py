@@ -14,25 +14,26 @@ from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
 
-from binlog.errors import BinlogError, ClosedError, FullError, PoisonedError, StateError
+from binlog.errors import BinlogError, ClosedError, FullError, StateError
 from binlog.format.paging.names import PAGE_ID_MAX
 from binlog.format.paging.page_record import NO_TRANSACTION
 from binlog.format.problem import Problem
 from binlog.format.values import plain_bytes
-from binlog.paging.addresses import AddressFolder, last_known_id
+from binlog.paging.addresses import AddressFolder, Commit, last_known_id
 from binlog.paging.found_pages import find_pages
 from binlog.paging.options import PagingOptions, Policy
 from binlog.paging.page import Page
 from binlog.paging.page_transaction import PageTransaction
 from binlog.paging.unsynced import UnsyncedPages
+from binlog.paging.waits import wait_until
 from binlog.storage.native import fork_generation
-from binlog.storage.undisturbed import uninterrupted
 
 Later = Callable[[Callable[[], None]], None]
 
 # What C takes at once, with what is around it.
 MESSAGE_BYTES_MAX = (1 << 31) - 128
 DROPPED = -1
+_NO_ROOM = -2
 
 
 def _append_nothing(message: bytes, tx_id: int) -> int | None:
@@ -42,10 +43,6 @@ def _append_nothing(message: bytes, tx_id: int) -> int | None:
 
 def _nothing() -> None:
     pass
-
-
-def _at_once(work: Callable[[], None]) -> None:
-    work()
 
 
 class PagingStore:
@@ -59,20 +56,22 @@ class PagingStore:
         self,
         folder: AddressFolder,
         options: PagingOptions,
+        later: Later,
         *,
         processed: int = 0,
         processed_identity: bytes = b"",
         complete: Collection[int] = (),
         settled: Mapping[int, tuple[int, frozenset[int]]] | None = None,
-        later: Later = _at_once,
     ) -> None:
-        """processed: pages up to this one were depaged; processed_identity: of it, in JBoss Messaging's layout.
+        """later: does what need not be done now.
 
+        processed: pages up to this one were depaged; processed_identity: of it, in JBoss Messaging's layout.
         complete: of these pages all was acknowledged.  All of these may still be there, and are removed.
         settled: of these pages a record, its id first, says which of their transactions were rolled back.
-        later: does what need not be done now.
         """
         self.folder = folder
+        self._guard = folder.guard
+        self._change = folder.change
         self.address = folder.address
         self.dropped_count = 0
         self.problems: list[Problem] = []
@@ -89,14 +88,13 @@ class PagingStore:
         self._room = threading.Condition(self._mutex)
         self._pages: deque[Page] = deque()
         self._by_id: dict[int, Page] = {}
-        self._unsynced = UnsyncedPages(folder.fail)
+        self._unsynced = UnsyncedPages()
         self._current: Page | None = None
         self._append: Callable[[bytes, int], int | None] = _append_nothing
         self._due: deque[Callable[[], None]] = deque()
         self._is_paging = False
         self._state = "new"
         self._next_id = 1
-        self._failure: BinlogError | None = None
 
     def start(self) -> None:
         """Find the pages that there are; where there are any, page mode goes on.  A second call does nothing.
@@ -109,22 +107,14 @@ class PagingStore:
             if self._state == "stopped":
                 raise ClosedError(f"the store of {self.address!r} was stopped")
             self._next_id = max(last_known_id(self.folder), self._processed, *self._complete, *self._settled) + 1
-            for page in self._found():
+            for page in find_pages(self.folder, self._processed, self._processed_identity, self._complete):
                 self._pages.append(page)
                 self._by_id[page.page_id] = page
                 page.settled_id, page.rolled_back = self._settled.get(page.page_id, (0, None))
                 if page.problem is not None:
                     self.tell(page.problem)
-            self.folder.failed = self._poison
             self._is_paging = bool(self._pages)
             self._state = "started"
-
-    def _found(self) -> list[Page]:
-        try:
-            return find_pages(self.folder, self._processed, self._processed_identity, self._complete)
-        except PoisonedError as error:
-            self.folder.note_failure(error)
-            raise
 
     def tell(self, problem: Problem) -> None:
         """Have it be among the `problems`, once."""
@@ -152,17 +142,13 @@ class PagingStore:
         Raises: FullError, AccessError, and then they do not; StateError; ClosedError; PoisonedError.
         """
         self._refuse()
-        return uninterrupted(self._start_paging)
-
-    def _start_paging(self) -> bool:
-        with self._mutex:
+        with self._change, self._mutex:
             self._check()
-            if self._is_paging:
-                return False
-            self._open_next()
-            self._is_paging = True
-        self._do_due()
-        return True
+            was_paging = self._is_paging
+            if not was_paging:
+                self._open_next()
+                self._is_paging = True
+        return not was_paging
 
     def page(self, message: bytes, transaction: PageTransaction | None = None) -> bool:
         """Put a message into the current page, or the next one; False where this is not page mode.
@@ -182,23 +168,40 @@ class PagingStore:
 
         None where this is not page mode, DROPPED where it was dropped.
         """
-        if transaction is not None:
-            return self._append_with(transaction, message)
-        if type(message) is bytes and (place := self._append(message, NO_TRANSACTION)) is not None:
-            return place
-        return self._append_slowly(message, NO_TRANSACTION)
+        if transaction is None and type(message) is bytes and self._guard.failure is None:
+            place = self._append(message, NO_TRANSACTION)
+            if place is not None:
+                return place
+        self._refuse()
+        if type(message) is not bytes:
+            message = plain_bytes(message)
+        if len(message) > MESSAGE_BYTES_MAX:
+            raise ValueError(f"a message of {len(message)} bytes; {MESSAGE_BYTES_MAX} are possible")
+        append = self._append_once if transaction is None else partial(self._append_with, transaction)
+        while (place := append(message)) == _NO_ROOM:
+            self.wait_for_room()
+        return place
 
     def _append_with(self, transaction: PageTransaction, message: bytes) -> int | None:
         tx_id = transaction.tx_id
-        with transaction.writing(self) as write:
-            place = self._append(message, tx_id) if type(message) is bytes else None
+        with transaction.step, self._change:
+            transaction.write_to(self)
+            place = self._append(message, tx_id)
             if place is None:
-                place = self._append_slowly(message, tx_id)
-            if place is not None and place != DROPPED:
+                place = self._append_once(message, tx_id)
+            if place is not None and place >= 0:
                 page = self._by_id.get(place >> 32)
                 if page is not None:  # else it is depaged already, where the messages of each are counted anew
                     page.tx_counts[tx_id] = page.tx_counts.get(tx_id, 0) + 1
-                write.done()
+                transaction.count += 1
+        return place
+
+    def _append_once(self, message: bytes, tx_id: int = NO_TRANSACTION) -> int | None:
+        """As `append`, or _NO_ROOM if the caller is to wait until there may be another page."""
+        with self._change:
+            with self._mutex:
+                place = self._append_held(message, tx_id)
+            self._do_due()
         return place
 
     def depage(self) -> Page | None:
@@ -209,13 +212,11 @@ class PagingStore:
         Raises: FullError, and nothing was taken; StateError; ClosedError; AccessError; PoisonedError.
         """
         self._refuse()
-        return uninterrupted(self._depage)
-
-    def _depage(self) -> Page | None:
-        with self._mutex:
-            self._check()
-            page = self._take() if self._is_paging else None
-        self._do_due()
+        with self._change:
+            with self._mutex:
+                self._check()
+                page = self._take() if self._is_paging else None
+            self._do_due()
         return page
 
     def _take(self) -> Page | None:
@@ -268,111 +269,81 @@ class PagingStore:
         """Wait until there may be another page; whether there may.  Raises: ClosedError; PoisonedError; StateError."""
         self._refuse()
         with self._mutex:
-            self._room.wait_for(lambda: self.has_room or self._state != "started" or self._failure, timeout)
+            wait_until(self._room, lambda: self.has_room or self._state != "started" or self._guard.failure, timeout)
             self._check()
             return self.has_room
 
-    def sync(self) -> None:
+    def sync(self, commit: Commit | None = None) -> None:
         """Have all messages that are in pages be durable.  Blocks: for a sync of each page that was written to.
 
+        commit: as of `Page.sync`, for the last one.
         Raises: PoisonedError, and from then on nothing is added; ClosedError; StateError.
         """
         self._refuse()
-        uninterrupted(self._sync_all)
-
-    def _sync_all(self) -> None:
         with self._mutex:
             self._check()
             pages = self._unsynced.all()
-        self._unsynced.sync(pages)
+        self._unsynced.sync(pages, commit)
 
     def do_later(self, work: Callable[[], None]) -> None:
         """Have it be done soon, by a thread that may wait for the disk; at once where there is none."""
         self._later(work)
 
     def stop(self) -> None:
-        """Have all be durable, and end; a second call does nothing.
+        """Have all be durable, and end; a second call does nothing, or what one left that an exception ended.
 
         Raises: PoisonedError, also where something failed before that had it refuse all; it is stopped then too.
         """
-        if fork_generation() == self._generation:
-            uninterrupted(self._stop)
-
-    def _stop(self) -> None:
+        if fork_generation() != self._generation or self.folder.directory_fd < 0:
+            return
         with self._mutex:
-            if self._state == "stopped":
-                return
             self._state = "stopped"
             self._append = _append_nothing
             pages, current = list(self._pages), self._current
             unsynced = self._unsynced.all()
             self._room.notify_all()
+        failure = None
         try:
             if current is not None:
                 current.close()
-            self._check_failure()
+            self.folder.check()
             self._unsynced.sync(unsynced)
-        finally:
-            for page in pages:
-                page.release()
-            for page in unsynced:
-                page.release_written()
-            self.folder.close()
-
-    def _append_slowly(self, message: bytes, tx_id: int) -> int | None:
-        self._refuse()
-        if type(message) is not bytes:
-            message = plain_bytes(message)
-        if len(message) > MESSAGE_BYTES_MAX:
-            raise ValueError(f"a message of {len(message)} bytes; {MESSAGE_BYTES_MAX} are possible")
-        return uninterrupted(partial(self._append_under_mutex, message, tx_id))
-
-    def _append_under_mutex(self, message: bytes, tx_id: int) -> int | None:
-        with self._mutex:
-            place = self._append_held(message, tx_id)
-        self._do_due()
-        return place
+        except BinlogError as error:
+            failure = error
+        for page in pages:
+            page.release()
+        for page in unsynced:
+            page.release_written()
+        self.folder.close()
+        if failure is not None:
+            raise failure
 
     def _append_held(self, message: bytes, tx_id: int) -> int | None:
-        while True:
-            self._check()
-            if not self._is_paging:
-                return None
+        self._check()
+        while self._is_paging:
             place = self._append(message, tx_id)
+            if place is None:
+                place = self._go_on()
             if place is not None:
                 return place
-            if not self._go_on():
-                return DROPPED
+        return None
 
-    def _go_on(self) -> bool:
-        """Make room for a message that the current page did not take; False where it is to be dropped.
-
-        The mutex is held; it is let go of while this waits.
-        """
+    def _go_on(self) -> int | None:
+        """Make room for a message that the current page did not take; or DROPPED, or _NO_ROOM.  The mutex is held."""
         page = self._current
         if page is not None:
-            self._mend(page)
+            page.mend()
         limit = self.options.page_count_max
         if limit is not None and len(self._pages) >= limit:
             if self.options.full_policy is Policy.DROP:
                 self.dropped_count += 1
-                return False
+                return DROPPED
             if self.options.full_policy is Policy.BLOCK:
-                self._room.wait()
-                return True
+                return _NO_ROOM
             text = f"the address {self.address!r} has {limit} pages, and may not have more"
             raise FullError(text, limit=limit * self.options.page_bytes)
         self._open_next()
-        return True
-
-    def _mend(self, page: Page) -> None:
-        try:
-            page.mend()
-        except FullError:
-            raise
-        except BinlogError as error:
-            self._fail(error)
-            raise
+        return None
 
     def _open_next(self) -> None:
         """Go on to another page.  The mutex is held.
@@ -381,11 +352,7 @@ class PagingStore:
         """
         if self._next_id > PAGE_ID_MAX:
             raise FullError(f"the address {self.address!r} has used all ids of pages")
-        try:
-            new = Page.create(self.folder, self._next_id, self.options.page_bytes)
-        except PoisonedError as error:
-            self._fail(error)
-            raise
+        new = Page.create(self.folder, self._next_id, self.options.page_bytes)
         self._by_id[self._next_id] = new
         self._next_id += 1
         page, self._current = self._current, new
@@ -398,7 +365,7 @@ class PagingStore:
 
     def _close(self, page: Page) -> None:
         """Nothing more is added to a page; it is synced, soon."""
-        self._close_file(page)
+        page.close()
         self._due.extend(partial(tell, page) for tell in self.page_closed)
         # Where the disk is slower than who appends, who goes on to the next page waits for it.
         waiting = self._unsynced.closed()
@@ -406,13 +373,6 @@ class PagingStore:
             self._due.append(partial(self._unsynced.sync, waiting))
         else:
             self._due.append(partial(self._later, partial(self._unsynced.sync, [page])))
-
-    def _close_file(self, page: Page) -> None:
-        try:
-            page.close()
-        except BinlogError as error:
-            self._fail(error)
-            raise
 
     def _do_due(self) -> None:
         """What was to be done once the mutex is free."""
@@ -430,7 +390,7 @@ class PagingStore:
         self._is_paging = False
         self._room.notify_all()
         if page is not None:
-            self._close_file(page)
+            page.close()
             if page.message_count:  # who appended had not come to the mutex yet
                 self._is_paging = True
                 return
@@ -439,30 +399,15 @@ class PagingStore:
             page.delete()
             self._unsynced.forget(page)  # behind that: of a file that cannot be removed `stop` closes what is open
 
-    def _fail(self, error: BinlogError) -> None:
-        """Nothing is added any more: what the disk has is not known.  The mutex is held."""
-        if self._failure is None:
-            self._failure = error
-        self.folder.note_failure(error)
-        self._append = _append_nothing
-        self._room.notify_all()
-
-    def _poison(self, error: BinlogError) -> None:
-        with self._mutex:
-            self._fail(error)
-
     def _refuse(self) -> None:
         """Before the mutex is taken, which somebody may hold for ever in a forked child.  Raises: StateError."""
         if fork_generation() != self._generation:
             raise StateError(f"the store of {self.address!r} is the parent process's")
+        self._check()
 
     def _check(self) -> None:
         if self._state != "started":
             if self._state == "stopped":
                 raise ClosedError(f"the store of {self.address!r} was stopped")
             raise StateError(f"the store of {self.address!r} was not started")
-        self._check_failure()
-
-    def _check_failure(self) -> None:
-        if self._failure is not None:
-            raise PoisonedError(f"nothing more is paged: {self._failure}") from self._failure
+        self.folder.check()

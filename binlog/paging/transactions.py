@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import secrets
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 
-from binlog.errors import ClosedError, PoisonedError, StateError
+from binlog.errors import ClosedError, StateError
 from binlog.format.paging.store_records import StoreRecord, pack_page_transaction, parse_page_transaction
 from binlog.paging.page_transaction import Outcome, PageTransaction
 from binlog.paging.transaction_store import NOTHING_DONE, Stored, TransactionStore, give_up
+from binlog.paging.waits import wait_until
+from binlog.storage.native import Guard
 
 
 class _Left:
@@ -35,11 +36,12 @@ class PageTransactions:
     """All transactions whose messages lie in pages.
 
     store: the transactional store beside the pages.  in_doubt: those that an earlier process prepared, by the id of the
-    store's transaction.
+    store's transaction.  guard: of all that the paging changes.
     """
 
-    def __init__(self, store: TransactionStore | None, stored: Stored | None = None) -> None:
+    def __init__(self, guard: Guard, store: TransactionStore | None, stored: Stored | None = None) -> None:
         """Raises: CorruptError."""
+        self.guard = guard
         self._store = store
         self.in_doubt: dict[int, tuple[PageTransaction, bytes]] = {}
         self._mutex = threading.Lock()
@@ -49,7 +51,6 @@ class PageTransactions:
         self._left: dict[int, _Left] = {}
         self._listeners: list[Callable[[], None]] = []
         self._stopped = False
-        self._failure: PoisonedError | None = None
         if stored is not None:
             self._restore(stored)
 
@@ -120,22 +121,15 @@ class PageTransactions:
         Raises: ClosedError once `stop` was called; PoisonedError where it cannot end any more.
         """
         with self._mutex:
-            self._changed.wait_for(lambda: self._stopped or self._failure or tx_id not in self._open, timeout)
+            wait_until(self._changed, lambda: self._stopped or self.guard.failure or tx_id not in self._open, timeout)
             if self._stopped:
                 raise ClosedError("the paging was closed, and a transaction had not ended")
-            if self._failure is not None and tx_id in self._open:
-                raise PoisonedError(f"what becomes of a transaction is not known: {self._failure}") from self._failure
-            return self.outcome(tx_id)
+            self.guard.check()
+        return self.outcome(tx_id)
 
     def when_settled(self, tell: Callable[[], None]) -> None:
         """Have it be called whenever a transaction has ended."""
         self._listeners.append(tell)
-
-    def fail(self, error: PoisonedError) -> None:
-        """The store has failed: let nobody wait for a transaction that is open."""
-        with self._mutex:
-            self._failure = self._failure or error
-            self._changed.notify_all()
 
     def stop(self) -> None:
         """Let nobody wait any more."""
@@ -143,28 +137,33 @@ class PageTransactions:
             self._stopped = True
             self._changed.notify_all()
 
-    @contextmanager
-    def lowered(self, counts: Mapping[int, int]) -> Iterator[int]:
-        """A transaction of the store, for the block, that is committed behind it: so many less of each are in pages.
+    def lower(self, store_tx_id: int, counts: Mapping[int, int]) -> None:
+        """Commit a transaction of the store, and with it that so many less of each are in pages.
 
-        It gives the id of the store's transaction.  Those that were not committed have nothing to lower.
-        Blocks: behind the block for a sync, and while another thread is there.
-        Raises: StateError where less is left than is taken away; FullError; PoisonedError; ClosedError.
+        Those that were not committed have nothing to lower.
+        Blocks: for a sync, and while another thread is there.
+        Raises: StateError where less is left than is taken away, FullError, AccessError, ClosedError, and then it is
+        rolled back; PoisonedError.
         """
-        store = self.store
-        store_tx_id = store.new_id()
-        is_ending = False
         try:
-            yield store_tx_id
-            with self._lowering:
+            with self.guard.change(), self._lowering:
                 left = self._lower(store_tx_id, counts)
-                is_ending = True
-                store.commit(store_tx_id)
+                self.store.commit(store_tx_id)
                 self._take_away(left)
-        except BaseException as error:
-            if not is_ending or isinstance(error, NOTHING_DONE):
-                give_up(store, store_tx_id)  # else nobody knows whether it was committed
+        except NOTHING_DONE:
+            give_up(self.store, store_tx_id)
             raise
+
+    def lower_with(self, counts: Mapping[int, int], user_type: StoreRecord, body: bytes) -> int:
+        """Likewise, and add a record in the same transaction of the store; its id.  Raises: as `lower`."""
+        store_tx_id, record_id = self.store.new_id(), self.store.new_id()
+        try:
+            self.store.append_add_tx(store_tx_id, record_id, user_type, body)
+        except NOTHING_DONE:
+            give_up(self.store, store_tx_id)
+            raise
+        self.lower(store_tx_id, counts)
+        return record_id
 
     def _take_away(self, left: list[tuple[int, int]]) -> None:
         with self._mutex:
@@ -196,8 +195,7 @@ class PageTransactions:
         known = set(there)
         gone = {tx_id: left.count for tx_id, left in self._left.items() if tx_id not in known}
         if gone:
-            with self.lowered(gone):
-                pass
+            self.lower(self.store.new_id(), gone)
 
     def committed(self, transaction: PageTransaction, record_id: int) -> None:
         """A transaction's record is durable."""

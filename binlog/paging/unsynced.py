@@ -6,19 +6,15 @@ be depaged, for a transaction of which it has messages may be committed before i
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from binlog.errors import BinlogError
+from binlog.paging.addresses import Commit
 from binlog.paging.page import Page
 
 
 class UnsyncedPages:
     """Pages, in the order in which they were begun.  They are added, and listed, under the store's mutex."""
 
-    def __init__(self, fail: Callable[[BinlogError], None]) -> None:
-        """fail: told why, where one cannot be synced."""
+    def __init__(self) -> None:
         self._pages: dict[Page, None] = {}
-        self._fail = fail
 
     def add(self, page: Page) -> None:
         """A page was begun."""
@@ -36,14 +32,10 @@ class UnsyncedPages:
         """Those to which nothing is added any more."""
         return [page for page in self._pages if not page.is_open]
 
-    def sync(self, pages: list[Page]) -> None:
-        """Have these be on the disk; nothing is locked.  Raises: PoisonedError."""
-        try:
-            for page in pages:
-                was_open = page.is_open  # what is added behind the sync, before it is closed, is not in it
-                page.sync()
-                if not was_open:
-                    self.forget(page)
-        except BinlogError as error:
-            self._fail(error)
-            raise
+    def sync(self, pages: list[Page], commit: Commit | None = None) -> None:
+        """Have these be on the disk; nothing is locked.  commit: syncs the last one.  Raises: PoisonedError."""
+        for page in pages:
+            was_open = page.is_open  # what is added behind the sync, before it is closed, is not in it
+            page.sync(commit if page is pages[-1] else None)
+            if not was_open:
+                self.forget(page)

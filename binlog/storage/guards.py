@@ -11,6 +11,7 @@ _HARMLESS = (BinlogError, ValueError, TypeError)
 def new_guard(what: str) -> Guard:
     """Make the guard of something, which errors name like this: "the journal PATH".
 
-    A `change` may end with one of our own errors, ValueError or TypeError: a call that raises them has changed nothing.
+    A `change` may end with one of our own errors, ValueError or TypeError: a call that raises them has changed nothing,
+    unless it is a PoisonedError.
     """
     return Guard(what, PoisonedError, StateError, _HARMLESS)

@@ -12,8 +12,14 @@ import pytest
 
 from binlog.compose import Paging
 from binlog.errors import PoisonedError
+from binlog.journal import appender
+from binlog.paging import shared_sync
+from binlog.paging.options import PagingOptions
 from binlog.paging.store import PagingStore
-from tests.support.paging import paging
+from binlog.storage.files import sync as sync_file
+from binlog.storage.files import write_at
+from binlog.storage.native import CommitGroup
+from tests.support.paging import SMALL, paging
 
 
 @contextmanager
@@ -26,16 +32,23 @@ def syncs_that_fail(monkeypatch: pytest.MonkeyPatch, part: str) -> Iterator[None
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         sync(fd)
 
+    def in_two_calls(group: CommitGroup, fd: int, data: bytes, offset: int, path: str) -> None:
+        write_at(fd, data, offset, path)
+        sync_file(fd, path)
+        group.reach()
+
     with monkeypatch.context() as patched:
         patched.setattr(os, "fdatasync", fails)
+        for module in (appender, shared_sync):
+            patched.setattr(module, "commit_at", in_two_calls)
         yield
 
 
 @contextmanager
-def paging_that_fails(path: Path) -> Iterator[tuple[Paging, PagingStore]]:
+def paging_that_fails(path: Path, options: PagingOptions = SMALL) -> Iterator[tuple[Paging, PagingStore]]:
     """As `paging`, and who ends it is told that something of it had failed."""
     with ExitStack() as opening:
-        yield opening.enter_context(paging(path))
+        yield opening.enter_context(paging(path, options))
         ending = opening.pop_all()
     with pytest.raises(PoisonedError):
         ending.close()

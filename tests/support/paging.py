@@ -92,6 +92,10 @@ class MemoryStore:
         """Each with its last update alone."""
         return list(self._records.values())
 
+    def drop_open(self) -> None:
+        """What the next load does: roll back transactions that were not ended."""
+        self._open.clear()
+
     def new_id(self) -> int:
         return next(self._ids)
 

@@ -12,11 +12,10 @@ import pytest
 
 from binlog import Mode, open_queue
 from binlog.errors import ClosedError, FullError, GoneError, PoisonedError
-from binlog.format.paging.names import PAGE_END
+from binlog.format.paging.names import ACKS_END, PAGE_END
 from binlog.format.paging.page_file import PageLayout
 from binlog.paging import addresses as addresses_module
-from binlog.paging import page as page_module
-from binlog.paging import page_acks as page_acks_module
+from binlog.paging.addresses import AddressFolder, Commit
 from binlog.paging.inspection import check_paging
 from binlog.paging.manager import PagingManager
 from binlog.paging.options import PagingOptions
@@ -51,17 +50,19 @@ def test_what_is_acknowledged_while_the_paging_is_closed_is_durable_or_refused(t
             done.set()
 
         acknowledging = threading.Thread(target=acknowledge)
-        sync = page_acks_module.sync
+        sync = addresses_module.sync
         synced: list[int] = []
 
         def sync_and_acknowledge(fd: int, path: str) -> None:
             sync(fd, path)
+            if not path.endswith(ACKS_END):
+                return
             synced.append(os.fstat(fd).st_size)
             if len(synced) == 1:
                 acknowledging.start()
                 done.wait(0.3)  # it need not end while this goes on
 
-        patch.setattr(page_acks_module, "sync", sync_and_acknowledge)
+        patch.setattr(addresses_module, "sync", sync_and_acknowledge)
         closing.close()
         acknowledging.join()
     (acks,) = tmp_path.glob("*/*.acks")
@@ -235,14 +236,20 @@ def test_few_files_are_open_however_many_pages_have_acknowledgements(tmp_path: P
 @pytest.fixture
 def synced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the files of acknowledgements that are synced."""
+    return _synced(monkeypatch, ACKS_END)
+
+
+def _synced(monkeypatch: pytest.MonkeyPatch, end: str) -> list[str]:
+    """The names of the files that are synced, if they end so."""
     names: list[str] = []
-    sync = page_acks_module.sync
+    sync_file = AddressFolder.sync_file
 
-    def note(fd: int, path: str) -> None:
-        names.append(os.path.basename(path))
-        sync(fd, path)
+    def note(folder: AddressFolder, fd: int, path: str, commit: Commit | None = None) -> None:
+        if path.endswith(end):
+            names.append(os.path.basename(path))
+        sync_file(folder, fd, path, commit)
 
-    monkeypatch.setattr(page_acks_module, "sync", note)
+    monkeypatch.setattr(AddressFolder, "sync_file", note)
     return names
 
 
@@ -285,14 +292,7 @@ def test_pages_of_an_earlier_process_are_durable_before_they_are_read(
             queue.put(message)
         queue.sync()
         after = crashed(tmp_path / "queue")
-    synced: list[str] = []
-    sync = page_module.sync
-
-    def note(fd: int, path: str) -> None:
-        synced.append(os.path.basename(path))
-        sync(fd, path)
-
-    monkeypatch.setattr(page_module, "sync", note)
+    synced = _synced(monkeypatch, PAGE_END)
     names = [file.name for file in page_files(after)]
     assert len(names) == 4
     with open_queue(after, mode=Mode.FLUSH):

@@ -24,6 +24,7 @@ from binlog.paging.options import PagingOptions
 from binlog.paging.queue import Queue
 from binlog.paging.transactions import PageTransactions
 from binlog.storage.failures import write_failure
+from binlog.storage.guards import new_guard
 from tests.support.children import Child
 from tests.support.descriptors import count_descriptors, descriptors_before
 from tests.support.failing import paging_that_fails, syncs_that_fail
@@ -241,7 +242,7 @@ def test_who_is_told_of_a_failed_sync_while_another_thread_notes_it_finds_all_re
     create, noting, noted = addresses.create_file, threading.Event(), threading.Event()
 
     def slowly(directory_fd: int, name: str, path: str) -> int:
-        if name == FAILED_FILE:
+        if name == FAILED_FILE and not noting.is_set():
             noting.set()
             noted.wait()
         return create(directory_fd, name, path)
@@ -344,7 +345,7 @@ def test_a_transaction_that_cannot_end_any_more_is_not_waited_for(
     def fails(_: int) -> None:
         raise PoisonedError("a sync of the journal failed")
 
-    with paging(tmp_path / "paging") as (opened, store):
+    with paging_that_fails(tmp_path / "paging") as (opened, store):
         store.start_paging()
         with monkeypatch.context() as patched:
             patched.setattr(opened.journal, "commit", fails)
@@ -372,13 +373,8 @@ def test_a_failed_sync_makes_the_queue_refuse_all_that_follows(folder: Path, mon
     joining = threading.Thread(target=join)
     joining.start()
 
-    def fails(_: int) -> None:
-        raise OSError(errno.EIO, "Input/output error")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(os, "fdatasync", fails)
-        with pytest.raises(PoisonedError):
-            q.put(b"last", mode=Mode.SYNC)
+    with syncs_that_fail(monkeypatch, PAGE_END), pytest.raises(PoisonedError):
+        q.put(b"last", mode=Mode.SYNC)
     joining.join()
     assert told == [PoisonedError]
     transaction = q.transaction()
@@ -397,7 +393,7 @@ def test_a_page_that_is_removed_while_a_thread_syncs_it_is_closed(
 ) -> None:
     """Who removed it left the closing to the thread that synced it, which did not close it if the sync failed."""
     root_fd = os.open(tmp_path, os.O_RDONLY | os.O_DIRECTORY)
-    folder = addresses.make_folder(str(tmp_path), root_fd, "a", PageLayout.NATIVE)
+    folder = addresses.make_folder(str(tmp_path), root_fd, "a", PageLayout.NATIVE, new_guard("a test"))
     before = descriptors_before()
     page = page_module.Page.create(folder, 1, 1024)
     begun, removed = threading.Event(), threading.Event()

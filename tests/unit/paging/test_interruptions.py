@@ -1,26 +1,35 @@
-"""Ctrl-C in the middle of a call: behind it all goes on, and nothing is lost, comes twice, or stays for ever."""
+"""Ctrl-C at each place of a call: the paging is usable or poisoned; nothing is lost, comes twice, or stays for ever."""
 
 from __future__ import annotations
 
 import signal
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from binlog.errors import GoneError, StateError
+from binlog.errors import BusyError, GoneError, PoisonedError, StateError
+from binlog.paging import addresses, shared_sync
 from binlog.paging.cursor import PageCursor
 from binlog.paging.manager import PagingManager
 from binlog.paging.page_transaction import Outcome, PageTransaction
+from binlog.paging.queue import Queue
 from binlog.paging.store import PagingStore
-from tests.support.descriptors import count_descriptors, descriptors_before
+from binlog.storage.files import commit_at
+from binlog.storage.group_commit import Mode
+from binlog.storage.native import CommitGroup
 from tests.support.interruptions import Interruption
 from tests.support.paging import ADDRESS, SMALL, MemoryStore, numbered
+from tests.support.queues import taken
 from tests.support.signals import strike
-from tests.support.step_threads import join_step_threads
-from tests.support.twice import AGAIN_SECONDS, raising_twice, swallowed
 
 _BEFORE = numbered(20)
+_DELIVERED = 200
+# Where a directory is taken, or given up: an exception in the middle of that is no matter of paging.
+_PAGING = "/binlog/paging/"
+# What is raised while a generator is closed is told as that, and goes no further.
+_swallowed = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 
 class Stage:
@@ -77,71 +86,101 @@ def _sync(stage: Stage) -> None:
     stage.store.sync()
 
 
+def _sync_acknowledgements(stage: Stage) -> None:
+    stage.cursor.ack(stage.places[3])
+    stage.cursor.sync()
+
+
+def _begin(stage: Stage) -> None:
+    stage.manager.begin()
+
+
+def _add_an_address(stage: Stage) -> None:
+    stage.manager.store("another").start_paging()
+
+
+def _stop(stage: Stage) -> None:
+    stage.manager.stop()
+
+
 _CALLS = [
     _page, _page_on_the_next, _page_with_a_transaction, _acknowledge, _acknowledge_a_page,
-    _acknowledge_with_a_transaction, _commit, _roll_back, _sync,
+    _acknowledge_with_a_transaction, _commit, _roll_back, _sync, _sync_acknowledgements, _begin, _add_an_address, _stop,
 ]  # fmt: skip
 
 
-# What is raised while a generator is closed is told as that, and goes no further.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.slow
 @pytest.mark.parametrize("call", _CALLS)
 def test_a_call_that_is_interrupted_leaves_all_right(tmp_path: Path, call: Callable[[Stage], None]) -> None:
-    at = 0
-    while _interrupt(tmp_path / str(at), call, at):
+    at = usable = 0
+    while (is_usable := _interrupt(tmp_path / str(at), call, at)) is not None:
         at += 1
+        usable += is_usable
     assert at > 2
+    assert usable
 
 
-def _interrupt(path: Path, call: Callable[[Stage], None], at: int) -> bool:
-    """Interrupt a call at one of its places, then look at what there is; whether there is such a place."""
+def _interrupt(path: Path, call: Callable[[Stage], None], at: int) -> bool | None:
+    """Interrupt a call at one of its places, then look at what there is.
+
+    Returns whether the paging was usable, and not poisoned; None if the call has no such place.
+    """
     records = MemoryStore()
     stage = Stage(path, records)
     stage.fill()
-    interruption = Interruption(at)
+    interruption = Interruption(at, _PAGING) if call is _stop else Interruption(at)
     interruption.run(lambda: call(stage))
-    if stage.transaction.state is Outcome.OPEN:
-        _end(stage.transaction)
-    while stage.transaction.state is Outcome.OPEN:
-        pass  # a step that goes on, in its own thread
-    stage.store.page(b"behind")
-    found = _read_and_acknowledge(stage.cursor)
-    stage.manager.drain()
-    _judge(found, stage)
-    assert [page.is_open for page in stage.store.pages] == [True]
-    stage.manager.stop()
-    stage = Stage(path, records)
-    assert _read_and_acknowledge(stage.cursor) == []
-    stage.manager.drain()
-    assert records.records == []
-    stage.manager.stop()
-    return interruption.raised
-
-
-def _end(transaction: PageTransaction) -> None:
+    found: list[bytes] = []
+    is_usable = True
     try:
-        transaction.commit()
-    except StateError:
-        if transaction.state is Outcome.OPEN:
-            transaction.rollback()
+        if call is not _stop:
+            _use(stage, found)
+        stage.manager.stop()
+    except PoisonedError:
+        is_usable = False
+        with suppress(PoisonedError):
+            stage.manager.stop()
+    state = stage.transaction.state
+    after = Stage(path, records)
+    if state is Outcome.UNKNOWN or (is_usable and state is Outcome.OPEN):
+        records.drop_open()
+    left = _read_and_acknowledge(after.cursor)
+    if is_usable and call is not _stop:
+        assert left == []
+    after.manager.drain()
+    assert records.records == []
+    after.manager.stop()
+    _judge(found + left, stage)
+    return is_usable if interruption.raised else None
+
+
+def _use(stage: Stage, found: list[bytes]) -> None:
+    """End the transaction, put one more message, and read and acknowledge all."""
+    if stage.transaction.state is Outcome.OPEN:
+        stage.transaction.commit()
+    stage.store.page(b"behind")
+    _read_and_acknowledge(stage.cursor, found)
+    assert found[-1] == b"behind"
+    stage.manager.drain()
+    assert [page.is_open for page in stage.store.pages] == [True]
 
 
 def _judge(found: list[bytes], stage: Stage) -> None:
-    expected = list(_BEFORE)
-    if stage.transaction.state is Outcome.COMMITTED:
-        expected.append(b"of a transaction")
-    kept = [message for message in found if not message.startswith(b"interrupted")]
-    assert len(found) - len(kept) <= 1
-    assert kept[-1] == b"behind"
-    missing = [message for message in expected if message not in kept]
-    assert [message for message in expected if message in kept] == kept[:-1]
+    expected = [*_BEFORE, b"of a transaction"]
+    kept = [message for message in found if not message.startswith((b"interrupted", b"behind"))]
+    assert len(found) - len(kept) <= 2
+    assert [message for message in expected if message in kept] == kept
+    state = stage.transaction.state
+    if state is not Outcome.OPEN:
+        assert (expected[-1] in kept) == (state is Outcome.COMMITTED)
     # What the call may have acknowledged.
+    missing = [message for message in _BEFORE if message not in kept]
     assert missing in ([], [_BEFORE[3]], [m for m, p in zip(_BEFORE, stage.places, strict=True) if p >> 32 == 1])
 
 
-def _read_and_acknowledge(cursor: PageCursor) -> list[bytes]:
-    found = []
+def _read_and_acknowledge(cursor: PageCursor, found: list[bytes] | None = None) -> list[bytes]:
+    """All messages that can be read and acknowledged, also added to those that were found before."""
+    found = [] if found is None else found
     while run := cursor.read():
         for index, message in enumerate(run.messages):
             try:
@@ -152,7 +191,7 @@ def _read_and_acknowledge(cursor: PageCursor) -> list[bytes]:
     return found
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@_swallowed
 @pytest.mark.slow
 def test_reading_that_is_interrupted_gives_nothing_twice(tmp_path: Path) -> None:
     at = 0
@@ -170,14 +209,205 @@ def test_reading_that_is_interrupted_gives_nothing_twice(tmp_path: Path) -> None
         interruption = Interruption(at)
         interruption.run(read)
         interrupted = interruption.raised
-        read()
+        with suppress(PoisonedError):
+            read()
+            stage.manager.stop()
         expected = [*_BEFORE, b"of a transaction"]
         assert [message for message in expected if message in found] == found
         if not interrupted:
             assert found == expected
-        stage.manager.stop()
+        with suppress(PoisonedError):
+            stage.manager.stop()
         at += 1
     assert at > 20
+
+
+@pytest.mark.slow
+def test_depaging_that_is_interrupted_delivers_each_message_once(tmp_path: Path) -> None:
+    at = usable = 0
+    while (is_usable := _interrupt_depaging(tmp_path / str(at), at)) is not None:
+        at += 1
+        usable += is_usable
+    assert at > 20
+    assert usable > 20
+
+
+def _interrupt_depaging(path: Path, at: int) -> bool | None:
+    records = MemoryStore()
+    manager = PagingManager(path, SMALL, store=records, stored=records)
+    manager.start()
+    store = manager.store(ADDRESS)
+    store.start_paging()
+    for message in _BEFORE:
+        store.append(message)
+
+    def depage(manager: PagingManager) -> bool:
+        def deliver(_: str, messages: list[bytes], tx_id: int) -> None:
+            for message in messages:
+                records.append_add_tx(tx_id, records.new_id(), _DELIVERED, message)
+
+        return manager.depage(ADDRESS, deliver)
+
+    interruption = Interruption(at)
+    interruption.run(lambda: depage(manager))
+    is_usable = True
+    try:
+        while depage(manager):
+            pass
+        manager.stop()
+    except PoisonedError:
+        is_usable = False
+        with suppress(PoisonedError):
+            manager.stop()
+        records.drop_open()
+        with PagingManager(path, SMALL, store=records, stored=records) as manager:
+            while depage(manager):
+                pass
+    assert [(record.user_type, record.body) for record in records.records] == [(_DELIVERED, each) for each in _BEFORE]
+    return is_usable if interruption.raised else None
+
+
+class QueueStage:
+    """A queue with messages, of which one was got, and a transaction."""
+
+    def __init__(self, path: Path, records: MemoryStore) -> None:
+        self.manager = PagingManager(path, SMALL, store=records, stored=records)
+        self.manager.start()
+        self.queue = Queue(self.manager, mode=Mode.FLUSH)
+
+    def fill(self) -> None:
+        """Put messages, of which some are in memory alone."""
+        for message in _BEFORE:
+            self.queue.put(message)
+        self.got = self.queue.get()
+
+
+def _put(stage: QueueStage) -> None:
+    stage.queue.put(b"interrupted")
+
+
+def _put_synced(stage: QueueStage) -> None:
+    stage.queue.put(b"interrupted", mode=Mode.SYNC)
+
+
+def _get(stage: QueueStage) -> None:
+    stage.queue.get()
+
+
+def _ack(stage: QueueStage) -> None:
+    stage.queue.ack(stage.got)
+
+
+def _ack_synced(stage: QueueStage) -> None:
+    stage.queue.ack(stage.got, mode=Mode.SYNC)
+
+
+def _nack(stage: QueueStage) -> None:
+    stage.queue.nack(stage.got, delay=0)
+
+
+def _transact(stage: QueueStage) -> None:
+    with stage.queue.transaction() as transaction:
+        transaction.ack(stage.got)
+        transaction.put(b"interrupted")
+
+
+def _sync_all(stage: QueueStage) -> None:
+    stage.queue.sync()
+
+
+def _close(stage: QueueStage) -> None:
+    stage.queue.close()
+
+
+_QUEUE_CALLS = [_put, _put_synced, _get, _ack, _ack_synced, _nack, _transact, _sync_all, _close]
+
+
+@_swallowed
+@pytest.mark.slow
+@pytest.mark.parametrize("call", _QUEUE_CALLS)
+def test_a_queue_whose_call_is_interrupted_gives_each_message_once(
+    tmp_path: Path, call: Callable[[QueueStage], None]
+) -> None:
+    at = usable = 0
+    while (is_usable := _interrupt_queue(tmp_path / str(at), call, at)) is not None:
+        at += 1
+        usable += is_usable
+    assert at > 2
+    assert usable
+
+
+def _interrupt_queue(path: Path, call: Callable[[QueueStage], None], at: int) -> bool | None:
+    records = MemoryStore()
+    stage = QueueStage(path, records)
+    stage.fill()
+    interruption = Interruption(at, _PAGING) if call is _close else Interruption(at)
+    interruption.run(lambda: call(stage))
+    found: list[bytes] = []
+    is_usable = True
+    try:
+        if call is not _close:
+            stage.queue.put(b"behind")
+            while not stage.queue.empty():
+                message = stage.queue.get_nowait()
+                stage.queue.ack(message)
+                found.append(message.body)
+            assert found[-1] == b"behind"
+        stage.queue.close()
+    except PoisonedError:
+        is_usable = False
+        with suppress(PoisonedError):
+            stage.queue.close()
+        records.drop_open()
+    after = QueueStage(path, records)
+    found += taken(after.queue)
+    after.queue.close()
+    interrupted, behind = found.count(b"interrupted"), found.count(b"behind")
+    assert interrupted <= 1
+    assert behind <= 1
+    kept = sorted(message for message in found if message not in (b"interrupted", b"behind"))
+    was_acked = sorted(_BEFORE[1:])
+    if call is _transact:
+        assert kept == (was_acked if interrupted else sorted(_BEFORE))
+    else:
+        assert kept == sorted(_BEFORE) or (call in (_ack, _ack_synced) and kept == was_acked)
+    return is_usable if interruption.raised else None
+
+
+@pytest.mark.parametrize("call", [_put_synced, _ack_synced, _sync_all])
+def test_a_signal_handler_that_closes_the_queue_into_whose_sync_it_broke_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: Callable[[QueueStage], None]
+) -> None:
+    stage = QueueStage(tmp_path, MemoryStore())
+    stage.fill()
+    refused: list[StateError] = []
+
+    def close(_: int, __: object) -> None:
+        try:
+            stage.queue.close()
+        except StateError as error:
+            refused.append(error)
+
+    sync_file = addresses.sync
+
+    def commit_struck(group: CommitGroup, fd: int, data: bytes, offset: int, path: str) -> None:
+        strike(signal.SIGUSR1)
+        commit_at(group, fd, data, offset, path)
+
+    def sync_struck(fd: int, path: str) -> None:
+        strike(signal.SIGUSR1)
+        sync_file(fd, path)
+
+    held = signal.signal(signal.SIGUSR1, close)
+    try:
+        with monkeypatch.context() as patched:
+            patched.setattr(shared_sync, "commit_at", commit_struck)
+            patched.setattr(addresses, "sync", sync_struck)
+            call(stage)
+    finally:
+        signal.signal(signal.SIGUSR1, held)
+    assert refused
+    stage.queue.close()
 
 
 def _left(path: Path, records: MemoryStore) -> PagingManager:
@@ -190,48 +420,25 @@ def _left(path: Path, records: MemoryStore) -> PagingManager:
     return PagingManager(path, SMALL, store=records, stored=records)
 
 
-def _goes_on(manager: PagingManager) -> None:
-    """Start it, and find all that there is."""
-    manager.start()
-    found = _read_and_acknowledge(manager.cursor(ADDRESS))
-    assert found[-1] == b"of a transaction"
-    assert found[:-1] == _BEFORE[-len(found) + 1 :]
-    manager.stop()
-
-
 @pytest.mark.slow
-def test_wherever_a_start_is_interrupted_it_can_be_done_again(tmp_path: Path) -> None:
-    count, before = 0, descriptors_before()
+def test_wherever_a_start_is_interrupted_another_manager_can_be_started(tmp_path: Path) -> None:
+    count = busy = 0
     while True:
         path, records = tmp_path / str(count), MemoryStore()
         manager = _left(path, records)
-        was_interrupted = Interruption(count).run(manager.start)
-        join_step_threads()
+        was_interrupted = Interruption(count, _PAGING).run(manager.start)
+        with suppress(PoisonedError):
+            manager.stop()
+        try:
+            with PagingManager(path, SMALL, store=records, stored=records) as another:
+                found = _read_and_acknowledge(another.cursor(ADDRESS))
+        except BusyError:
+            busy += 1  # the exception came after the directory was taken, and before the manager had that
+        else:
+            assert found[-1] == b"of a transaction"
+            assert found[:-1] == _BEFORE[-len(found) + 1 :]
         if not was_interrupted:
             break
-        assert count_descriptors() == before
-        _goes_on(manager)
         count += 1
-    manager.stop()
     assert count > 10
-
-
-@pytest.mark.slow
-@swallowed
-def test_a_start_that_is_interrupted_twice_is_undone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = PagingManager._forget_gone
-
-    def struck(manager: PagingManager) -> None:
-        plain(manager)
-        strike(signal.SIGUSR1)
-
-    before = descriptors_before()
-    with raising_twice() as twice:
-        for number, again_seconds in enumerate(AGAIN_SECONDS[::4]):
-            manager = _left(tmp_path / str(number), MemoryStore())
-            with monkeypatch.context() as patch:
-                patch.setattr(PagingManager, "_forget_gone", struck)
-                twice.interrupt(again_seconds, manager.start)
-            join_step_threads()
-            assert count_descriptors() == before
-            _goes_on(manager)
+    assert busy <= 1

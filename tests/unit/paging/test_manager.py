@@ -392,7 +392,10 @@ def test_an_address_whose_folder_s_name_may_not_be_durable_has_no_second_one(
         monkeypatch.undo()
         with pytest.raises(PoisonedError):
             manager.store("a")
-        assert manager.store("there").page(b"message")
+        with pytest.raises(PoisonedError):
+            manager.store("there").page(b"message")
+        with pytest.raises(PoisonedError):
+            manager.stop()
     assert check_paging(tmp_path) == []
     with PagingManager(tmp_path) as manager:
         assert manager.addresses == ["a", "there"]

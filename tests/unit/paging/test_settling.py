@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 
 from binlog.compose import Paging
-from binlog.errors import CorruptError, FullError
+from binlog.errors import CorruptError, FullError, PoisonedError
 from binlog.format.paging.page_record import PAGE_END
 from binlog.format.paging.store_records import PageSettled, StoreRecord, parse_page_settled
 from binlog.paging.manager import PagingManager
 from binlog.paging.options import PagingOptions
 from binlog.paging.store import PagingStore
+from tests.support.failing import paging_that_fails
 from tests.support.paging import ADDRESS, MemoryStore, crashed, page_files, paging
 
 _OPTIONS = PagingOptions(page_bytes=1024 + PAGE_END.size, settle_above=10)
@@ -104,7 +105,7 @@ def test_a_page_is_settled_once_all_have_ended_that_may_have_added_to_it(tmp_pat
 
 
 def test_a_message_that_was_not_counted_as_its_transaction_was_interrupted_is_nobody_s(tmp_path: Path) -> None:
-    with paging(tmp_path, _OPTIONS) as (opened, store):
+    with paging_that_fails(tmp_path, _OPTIONS) as (opened, store):
         store.start_paging()
         opened.manager.cursor(ADDRESS)
         append = store._append
@@ -118,11 +119,12 @@ def test_a_message_that_was_not_counted_as_its_transaction_was_interrupted_is_no
         transaction = opened.manager.begin()
         with pytest.raises(KeyboardInterrupt):
             store.page(b"interrupted", transaction)
-        transaction.rollback()
+        with pytest.raises(PoisonedError):
+            transaction.commit()
+    with paging(tmp_path, _OPTIONS) as (opened, store):
+        opened.manager.cursor(ADDRESS)
         expected = _put(opened, store, range(100))
         assert len(opened.manager.transactions.counts) <= 10 + 3
-        assert _read(opened) == expected
-    with paging(tmp_path, _OPTIONS) as (opened, _):
         assert _read(opened) == expected
 
 

@@ -12,7 +12,8 @@ import pytest
 from binlog.compose import Paging
 from binlog.errors import ClosedError, PoisonedError, StateError
 from binlog.format.paging.page_file import PageLayout
-from binlog.paging import page as page_module
+from binlog.paging import addresses as addresses_module
+from binlog.paging.addresses import Commit
 from binlog.paging.options import PagingOptions
 from binlog.paging.page import Page
 from binlog.paging.store import PagingStore
@@ -63,8 +64,8 @@ def test_pages_of_all_addresses_are_synced_before_the_commit_is_recorded(tmp_pat
         other = opened.manager.store("other")
         sync, commit = Page.sync, opened.journal.commit
 
-        def sync_and_tell(page: Page) -> None:
-            sync(page)
+        def sync_and_tell(page: Page, commit: Commit | None) -> None:
+            sync(page, commit)
             events.append(page.folder.address)
 
         def commit_and_tell(tx_id: int) -> None:
@@ -365,7 +366,7 @@ def test_where_a_sync_failed_nothing_is_committed_or_paged_and_the_end_says_so(t
         transaction = opened.manager.begin()
         store.page(b"mine", transaction)
 
-        def fail(_: Page) -> None:
+        def fail(_: Page, commit: Commit | None) -> None:
             raise PoisonedError("a sync failed")
 
         patch.setattr(Page, "sync", fail)
@@ -388,7 +389,7 @@ def test_a_sync_of_a_page_that_failed_is_not_tried_again_by_another_transaction(
     store.page(b"mine")
     (page,) = store.pages
     with pytest.MonkeyPatch.context() as failing:
-        failing.setattr(page_module, "sync", fail)
+        failing.setattr(addresses_module, "sync", fail)
         with pytest.raises(PoisonedError):
             page.sync()
     with pytest.raises(PoisonedError):
@@ -408,7 +409,7 @@ def test_a_page_that_is_being_depaged_is_synced_before_a_transaction_in_it_is_co
         assert page is not None
         synced: list[Page] = []
 
-        def note(each: Page) -> None:
+        def note(each: Page, commit: Commit | None) -> None:
             synced.append(each)
 
         patch.setattr(Page, "sync", note)
@@ -425,8 +426,8 @@ def test_what_is_added_while_a_page_is_synced_is_synced_by_the_next_one(tmp_path
         sync = Page.sync
         synced: list[Page] = []
 
-        def sync_and_fill(each: Page) -> None:
-            sync(each)
+        def sync_and_fill(each: Page, commit: Commit | None) -> None:
+            sync(each, commit)
             synced.append(each)
             if len(synced) == 1:
                 page_all(store, numbered(30))
