@@ -23,9 +23,9 @@ from binlog.paging.store import PagingStore
 from binlog.paging.transaction_store import Stored, TransactionStore
 from binlog.paging.transactions import PageTransactions
 from binlog.paging.waits import LOOK_SECONDS
-from binlog.storage.files import make_directory, open_directory, sync_parent
+from binlog.storage.directory import Directory
+from binlog.storage.directory_lock import DirectoryLock
 from binlog.storage.guards import new_guard
-from binlog.storage.sole_owner import SoleOwner
 
 # For full pages, which are synced, and those that go.
 _PAGE_THREADS = 3
@@ -75,8 +75,8 @@ class PagingManager:
         self._forgotten: set[int] = set()
         self._turning = new_guard(f"a start or stop of the paging {self.path}")
         self._state = "new"
-        self._directory_fd = -1
-        self._ownership: SoleOwner | None = None
+        self._directory: Directory
+        self._lock: DirectoryLock | None = None
         for record in stored.records if stored is not None else ():
             if record.user_type == StoreRecord.PAGE_COMPLETE:
                 self._complete.append((record.record_id, parse_page_place(record.body, record.record_id)))
@@ -105,10 +105,9 @@ class PagingManager:
 
     def _start(self) -> None:
         self.problems.clear()
-        make_directory(self.path)
-        self._directory_fd = open_directory(self.path)
-        sync_parent(self._directory_fd, self.path)
-        self._ownership = SoleOwner(self.path, self._directory_fd, LOCK_FILE, "paging")
+        directory = Directory(self.path, make=True)
+        # Both at once, so that there is none or both.
+        self._lock, self._directory = DirectoryLock(directory, LOCK_FILE, "paging"), directory
         sweep_folders(self.path)
         for path, file in find_folders(self.path, self.problems):
             folder = self._made[file.address] = AddressFolder(path, file, self.guard)
@@ -165,7 +164,7 @@ class PagingManager:
             if found is None:
                 folder = self._made.get(address)
                 if folder is None:
-                    folder = make_folder(self.path, self._directory_fd, address, self.options.layout, self.guard)
+                    folder = make_folder(self.path, self._directory.fd, address, self.options.layout, self.guard)
                 self._made[address] = folder  # where what follows fails there is no second one
                 found = self._add(folder)
                 del self._made[address]
@@ -339,7 +338,7 @@ class PagingManager:
         with self._mutex:
             self._state = "stopped"
         with self._turning:
-            if self._ownership is not None:
+            if self._lock is not None:
                 self._stop()
 
     def _stop(self) -> None:
@@ -366,16 +365,14 @@ class PagingManager:
     def _release(self) -> None:
         for folder in (*self._made.values(), *(store.folder for store in self._stores.values())):
             folder.close()
-        if self._ownership is not None:
-            self._ownership.release()
-        fd, self._directory_fd = self._directory_fd, -1
-        if fd >= 0:
-            os.close(fd)
-        self._ownership = None
+        if self._lock is not None:
+            self._lock.release()
+            self._directory.close()
+            self._lock = None
 
     @property
     def _inherited(self) -> bool:
-        return self._ownership is not None and self._ownership.inherited
+        return self._lock is not None and self._lock.inherited
 
     def check_owned(self) -> None:
         """Raise StateError in a forked child, and in a process that closed all its descriptors."""

@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
 
 from binlog.errors import AccessError, BusyError
-from binlog.storage.files import open_directory
-from binlog.storage.sole_owner import SoleOwner
+from binlog.storage.directory import Directory
+from binlog.storage.directory_lock import DirectoryLock
 
 LOCK = "thing.lock"
 _OTHER = """
-import os, sys
+import sys
 from binlog.errors import BusyError
-from binlog.storage.sole_owner import SoleOwner
+from binlog.storage.directory import Directory
+from binlog.storage.directory_lock import DirectoryLock
 try:
-    SoleOwner(sys.argv[1], os.open(sys.argv[1], os.O_RDONLY), "thing.lock", "thing")
+    DirectoryLock(Directory(sys.argv[1]), "thing.lock", "thing")
 except BusyError as error:
     print("busy", error.holder)
 else:
@@ -31,17 +33,14 @@ else:
 
 
 @contextmanager
-def owner(path: Path) -> Iterator[SoleOwner]:
+def owner(path: Path) -> Iterator[DirectoryLock]:
     """The directory, owned for the block."""
-    fd = open_directory(str(path))
-    try:
-        own = SoleOwner(str(path), fd, LOCK, "thing")
+    with closing(Directory(str(path))) as directory:
+        own = DirectoryLock(directory, LOCK, "thing")
         try:
             yield own
         finally:
             own.release()
-    finally:
-        os.close(fd)
 
 
 def other(path: Path) -> str:
@@ -102,17 +101,29 @@ def test_a_copy_is_a_directory_of_its_own_and_one_of_hard_links_is_not(tmp_path:
 def test_a_path_that_leads_elsewhere_by_now_is_refused_and_nothing_is_kept(tmp_path: Path) -> None:
     path = tmp_path / "thing"
     path.mkdir()
-    fd = open_directory(str(path))
-    path.rename(tmp_path / "moved")
-    path.mkdir()
-    (tmp_path / "moved" / LOCK).touch()
-    try:
+    with closing(Directory(str(path))) as directory:
+        path.rename(tmp_path / "moved")
+        path.mkdir()
+        (tmp_path / "moved" / LOCK).touch()
         with pytest.raises(AccessError, match="moved"):
-            SoleOwner(str(path), fd, LOCK, "thing")
+            DirectoryLock(directory, LOCK, "thing")
         with owner(tmp_path / "moved"), owner(path):
             pass
+
+
+def test_an_object_that_nobody_has_any_more_has_given_it_up(tmp_path: Path) -> None:
+    class Cycle:
+        def __init__(self) -> None:
+            self.own = self
+            self.lock = DirectoryLock(Directory(str(tmp_path)), LOCK, "thing")
+
+    gc.disable()
+    try:
+        Cycle()
+        with owner(tmp_path):
+            assert other(tmp_path).startswith("busy")
     finally:
-        os.close(fd)
+        gc.enable()
 
 
 def test_a_forked_child_neither_has_it_nor_keeps_it(tmp_path: Path) -> None:
