@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from binlog.errors import NotFoundError
-from binlog.format.log_header import LogHeader
+from binlog.format.log_header import Flag, LogHeader
 from binlog.log.disk import Directory
 from binlog.log.evidence import FileEvidence
 from binlog.log.header_reading import settled_header
@@ -23,14 +24,18 @@ class Staged(Protocol):
     def drop(self) -> None: ...
 
 
-def settle_orphans(directory: Directory, segment: Staged, header: LogHeader) -> None:
+def settle_orphans(directory: Directory, segment: Staged, header: LogHeader, sync: Callable[[], None]) -> None:
     """Tell, for every record of a dead leader's group, what became of it.
 
     header: of the open file, whose lock is held and which was settled: what was pending there is in it now, or is not.
+    sync: syncs that file.  Raises: PoisonedError.
     """
     note = segment.note()
     if note.state != NOTE_IDLE:
-        segment.resolve(_outcome_in(directory, note))
+        found = _outcome_in(directory, note)
+        if found is Outcome.IN_FILE and header.flags & (Flag.MIXED | Flag.STRICT):
+            sync()  # the leader may have died before the second sync of the strict order
+        segment.resolve(found)
     if segment.alone and not _same_history(note, header):
         segment.drop()
 

@@ -449,7 +449,7 @@ class Session(QuickSession):
             return header
         if self._reopen:
             segment.forgive()
-        settle_orphans(self.directory, segment, header)
+        settle_orphans(self.directory, segment, header, file.sync)
         if not segment.has_ring:
             # What the dead had staged goes into the file first, so that their rings can be had.
             file.drain(segment, confirm=False)

@@ -64,6 +64,7 @@ class Audit:
 
     def __init__(self, world: World) -> None:
         self.known: dict[int, Known] = {}
+        self.failures = 0
         self._world = world
         self._seen: dict[int, tuple[int, int]] = {}  # file: seen up to, of which durable
         self._dropped: dict[int, int] = {}
@@ -107,6 +108,7 @@ class Audit:
 
     def failed(self) -> None:
         """A write to the disk failed: what was not synced may be lost."""
+        self.failures += 1
         self._drop_promises(Promise.BOOT)
 
     def forgot(self, number: int) -> None:

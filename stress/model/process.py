@@ -269,7 +269,7 @@ class Process:
         assert segment is not None
         if self.reopen:
             segment.failed_number = 0
-        settle_orphans(world.directory, JoinedSegment(world, segment, self.key), header)
+        settle_orphans(world.directory, JoinedSegment(world, segment, self.key), header, file.sync)
         if joined:
             commit_staged(world, file, segment)
             self.ring = segment.claim(self.key, RING_COUNT_MAX)

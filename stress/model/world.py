@@ -201,9 +201,10 @@ class World:
             call = partial(process.append, request)
         else:
             call = partial(process.take_turn, request, self._turn_count)
-        self._holder = process
+        self._holder, failures = process, self.audit.failures
         if self._ended(call) and request is not None and request.place is not None:
-            promise = Promise.DURABLE if request.mode is Mode.SYNC else Promise.BOOT
+            unsynced = Promise.BOOT if self.audit.failures == failures else Promise.NONE
+            promise = Promise.DURABLE if request.mode is Mode.SYNC else unsynced
             self.audit.promise(request.ids, promise, request.place)
             if what == "takes a turn":
                 self._turn_records = []

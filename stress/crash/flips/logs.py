@@ -14,7 +14,7 @@ import binlog
 from binlog import Batch, Mode, Writer
 from binlog.format.archive_file import START_BYTES, table_bytes
 from binlog.format.log_header import HEADER_BYTES
-from binlog.log import ingest_record, once
+from binlog.log.directory import LogDirectory
 from binlog.log.ingest import Ingest, IngestedFile
 from binlog.log.once import Turns
 from binlog.log.prepared_file import PreparedFile
@@ -223,8 +223,8 @@ def _leftover(name: str, log: Path, *, files: int) -> Sound:
     """Whatever a process leaves that dies before it has given a file its name."""
     records = _fill(log, files)
     _die(log, PreparedFile, "give_name", lambda writer: writer.cutover())
-    _die(log, once, "rename_file", lambda writer: _append_turn(writer, 1))
-    _die(log, ingest_record, "rename_file", partial(_append_drafts, log, 1))
+    _die(log, LogDirectory, "rename", lambda writer: _append_turn(writer, 1))
+    _die(log, LogDirectory, "rename", partial(_append_drafts, log, 1))
     found = _read(log)
     names = [each for each in found if each.startswith(".")]
     targets = {each: [range(min(len(found[each]), HEADER_BYTES))] for each in names}
