@@ -19,12 +19,12 @@ from pathlib import Path
 
 from stress.crash.context import Job
 from stress.crash.crew import Crew, Member
+from stress.crash.parts import PARTS
 from stress.crash.planted import PLANTED, PlantingError, plant
 from stress.crash.preload import CompilerError, Preload, compile_recorder
 from stress.crash.report import progress, table
-from stress.crash.store.aftermath import remove_pools
+from stress.crash.systems.commitlog import remove_pools
 from stress.crash.tally import Tally, from_json, total
-from stress.crash.worker import PARTS
 from stress.memory import folder_in_memory
 
 _SECONDS = 60.0
@@ -64,7 +64,7 @@ class Command:
         self._keep: Path = (given.keep or Path(tempfile.gettempdir()) / f"binlog-crash-{os.getpid()}").resolve()
         planted = PLANTED[given.planted] if given.planted else None
         self._tree = plant(planted, scratch) if planted else Path(__file__).parents[2]
-        mistake = planted.name if planted and planted.patch is None else "none"
+        mistake = planted.name if planted and planted.is_switch else "none"
         self._preload = Preload(compile_recorder(scratch), scratch, f"{scratch.name}-", mistake)
         self._tallies: dict[int, Tally] = {}
         self._deaths = 0

@@ -29,11 +29,12 @@ from binlog.errors import BinlogError
 from binlog.format.log_header import LOG_HEADER, Flag
 from stress.crash.context import Context
 from stress.crash.disk import Tree
-from stress.crash.expectation import record_of
-from stress.crash.jpos import peer_file
-from stress.crash.judge import LOCK_SECONDS, PREPARE_BYTES
 from stress.crash.marks import forget_shared_memory
 from stress.crash.recording import build
+from stress.crash.records import record_bytes
+from stress.crash.systems.jpos import peer_file
+from stress.crash.systems.log import LOCK_SECONDS
+from stress.crash.systems.log_actor import PREPARE_BYTES
 
 _HEADER_BYTES = 256
 _STATES_A_TURN = 400
@@ -104,7 +105,7 @@ CHANGES: tuple[Change, ...] = (flip, flip, flip, cut_out, cut_off, overwrite, ov
 class Damage:
     """Makes sound logs, and changes each in many ways."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, system: object, part: str) -> None:
         self._context = context
         self._turns = 0
 
@@ -116,7 +117,7 @@ class Damage:
         counts = self._context.tally.row("damage/files")
         begun = time.monotonic()
         self._context.current.set("making a sound log")
-        sound = _make_sound(self._context.scratch / "sound", seed, chance)
+        sound = _make_sound(self._context.scratch / "sound", chance)
         counts.runs += 1
         tried: set[bytes] = set()
         for number in range(_STATES_A_TURN):
@@ -146,7 +147,7 @@ class Damage:
         self._context.violation("damage/files", label, wrong, keep)
 
 
-def replay(folder: Path, scratch: Path) -> list[str]:
+def replay(system: object, part: str, folder: Path, scratch: Path) -> list[str]:
     """Judge one kept change again; what is wrong with it."""
     about = json.loads((folder / "part.json").read_text())
     entries = [Entry(Ref(number, offset), _bytes(data)) for number, offset, data in about["entries"]]
@@ -162,18 +163,19 @@ def _bytes(text: str) -> bytes:
     return base64.b64decode(text)
 
 
-def _make_sound(log: Path, seed: str, chance: random.Random) -> Sound:
+def _make_sound(log: Path, chance: random.Random) -> Sound:
     """One to three files; now and then the first is jPOS's."""
     log.mkdir()
     if chance.random() < 0.25:
-        peer_file(log, seed, 1, chance.randint(0, 3))
+        peer_file(log, 1, chance.randint(0, 3))
     count = 0
     with Writer(log, prepare_bytes=PREPARE_BYTES) as writer:
         for file in range(chance.randint(1, 3)):
             if file:
                 writer.cutover()
             for _ in range(chance.randint(0, 3)):
-                records = [record_of(seed, 0, index) for index in range(count, count + chance.randint(1, 3))]
+                sizes = [chance.choice((0, 0, chance.randint(16, 4000))) for _ in range(chance.randint(1, 3))]
+                records = [record_bytes(0, index, size) for index, size in enumerate(sizes, count)]
                 count += len(records)
                 writer.append_many(records)
     with Reader(log) as reader:

@@ -1,205 +1,220 @@
 """Kill: processes die at each of their system calls in turn, and in storms; the page cache and shared memory live.
 
-What must be true after each death: `check` is silent; the next writer opens the log and appends; every record that a
-call returned for is there, once, where it was said to lie, in whatever mode (a process's death takes nothing, and what
-it had staged is written by the next that opens the log); each call's records are all there or none, each writer's in
-order; and who waited meanwhile got an answer.
+What must be true after each death: what a call had returned for is so; the rest of what the system's judge says; and
+whoever comes next goes on, as does whoever waited meanwhile.
 """
 
 from __future__ import annotations
 
-import json
-import os
+import itertools
 import random
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
-from functools import partial
+from contextlib import ExitStack, nullcontext, suppress
+from dataclasses import dataclass, field, replace
+from errno import EIO
 from pathlib import Path
+from typing import Any
 
-from binlog import Writer
-from binlog.errors import BinlogError
-from stress.crash.aftermath import Again, judge_log, keep_log
+from binlog.errors import PoisonedError
+from stress.crash.case import Again, by_chance, kept_case, one_case
 from stress.crash.context import Context
-from stress.crash.judge import LOCK_SECONDS, PREPARE_BYTES
-from stress.crash.kill_scenarios import SCENARIOS, Scenario, drafts_again
-from stress.crash.leader import one_leader
-from stress.crash.ledger import Ledger, Own
-from stress.crash.mortal import Mortal, common_path, remove_log
-from stress.crash.poisoned import one_poisoned
-from stress.crash.storm import Storm
-from stress.crash.striker import NOTHING, Action, Slots, Strike, arm
-from stress.crash.sweeps import by_chance
+from stress.crash.marks import Ledger
+from stress.crash.mortal import Mortal, common_path
+from stress.crash.storm import Storms
+from stress.crash.striker import NOTHING, Action, Kind, Strike, arm
+from stress.crash.system import Scenario, System, Who
 
-PLACES = ("on nothing", "on a log", "beside another")
-_ACTIONS = (Action.KILL_BEFORE, Action.KILL_AFTER)
-_SHARES = {"storm": 0.65, "sweep": 0.35}  # of this part's time: a storm's deaths come at random, so many are needed
-_LEADER, _POISONED, _DRAFTS = "leader", "poisoned", "drafts"
-_CALLS_ABOUT = 80
-_CALLS_OF_DRAFTS_ABOUT = 330
-_SYNCS_ABOUT = 7  # of one who opens a log, takes a turn and closes it
-_WRITERS, _ROOM = 8, 400
-_KILLED, _KILLED_AGAIN, _OTHER, _BEFORE, _AFTER = 0, 1, _WRITERS - 3, _WRITERS - 2, _WRITERS - 1
+ON_NOTHING, ON_SOMETHING, BESIDE = "on nothing", "on something", "beside another"
+_ACTIONS = (Action.KILL_BEFORE, Action.KILL_AFTER, Action.KILL_WITHIN)
+_CALLS_ABOUT = 200
+_RECOVERIES = 0.3
+_SYNCS = (Kind.DATA_SYNC, Kind.SYNC)
+_SYNCS_ABOUT = 8  # of one who opens something and takes a few steps
+_OFTEN = 3  # deaths that a system arranges, each of which is a sweep of few calls
+_FIRST_STRIDE = 12  # of the first sweep of each row, so that a short run comes to the end of each kind
 
 
 @dataclass(frozen=True)
 class Case:
     """One death, or two.
 
-    scenario, place: what was done, and on what.  action, first: how the process was killed, and at which of its calls.
-    before: where it is not negative, the call before which the scenario's process was killed; `action` and `first` are
-    then those of whoever opened the log after it.
-    failed: of the scenario POISONED, the sync that failed.
+    part: of the system.  scenario: what the process does, or of System.deaths.  place: and on what.
+    kept: how it is kept.  first: at which call it dies.
+    before: if it is not negative, a process died at that call before, and what dies then is who opens what it left.
+    failed: if it is not negative, a process of which this sync failed did the scenario first, and who goes on with
+        that dies; then one more dies, at a sync.
     """
 
+    part: str
     scenario: str
     place: str
+    kept: str
     action: int
+    seed: int
     first: int = 0
     before: int = -1
     failed: int = -1
+    by_kept: bool = field(default=False, repr=False)
 
     @property
     def row(self) -> str:
         """Of the tally."""
-        alone = self.scenario if self.scenario in (_LEADER, _POISONED) else "sweep"
-        return f"kill/{'recovery' if self.before >= 0 else alone}"
+        if self.failed >= 0:
+            return f"{self.part}/poisoned"
+        return f"{self.part}/{'recovery' if self.before >= 0 else self.kept if self.by_kept else self.scenario}"
 
     @property
     def name(self) -> str:
         """As it is told."""
-        end = f"{Action(self.action).name} {self.first}"
-        if self.failed >= 0:
-            return f"a turn, sync {self.failed} of which fails, and taken again with {end}"
-        if self.before >= 0:
-            return f"opening after {self.scenario} {self.place} killed at {self.before}, {end}"
-        return f"{self.scenario} {self.place}, {end}"
+        after = f" after one killed at {self.before}" if self.before >= 0 else ""
+        after += f" after sync {self.failed} of one failed" if self.failed >= 0 else ""
+        kept = f" ({self.kept})" if self.kept else ""
+        return f"{self.scenario} {self.place}{kept}{after}, {Action(self.action).name} {self.first}, seed {self.seed}"
 
 
 class Kill:
-    """Sweeps and storms in turn."""
+    """Sweeps over the calls of a scenario, and storms, in turn."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, system: System[Any, Any], part: str) -> None:
         self._context = context
-        self._chance = random.Random(f"{context.job.seed}/{context.job.worker}/kill")
-        self._log = context.scratch / "killed" / "log"
-        self._log.parent.mkdir(exist_ok=True)
-        self._under = common_path(self._log, context.job.memory)
-        self._ledger = Ledger(_WRITERS, _ROOM)
-        self._slots = Slots(_WRITERS)
-        self._storm = Storm(context, self._log)
+        self._system = system
+        self._part = part
+        self._chance = random.Random(f"{context.job.seed}/{context.job.worker}/{part}")
+        folder = context.scratch / part
+        folder.mkdir(exist_ok=True)
+        self._path = folder / system.noun
+        self._memory = system.memory or context.job.memory
+        self._under = common_path(self._path, self._memory)
+        self._ledger = Ledger()
+        self._storms = Storms(context, system, part, self._path)
         self._sweeps: Iterator[Case] = iter(())
-        self._spent = dict.fromkeys(_SHARES, 0.0)
+        self._rows: set[str] = set()
+        self._spent = {"storm": 0.0, "sweep": 0.0}
 
     def turn(self) -> None:
         """A storm, or the sweep of one scenario."""
-        name = min(self._spent, key=lambda name: self._spent[name] / _SHARES[name])
         begun = time.monotonic()
-        if name == "storm":
-            self._storm.turn()
+        share = self._system.storm.share if self._system.storm else 0.0
+        if self._spent["storm"] * (1 - share) < self._spent["sweep"] * share:
+            name = "storm"
+            self._storms.turn()
         else:
+            name = "sweep"
             case = self._next_sweep()
+            stride = self._system.stride if case.row in self._rows else _FIRST_STRIDE
+            self._rows.add(case.row)
+            case = replace(case, first=self._chance.randrange(stride))
             while self.one(case) and not self._context.done:
-                case = replace(case, first=case.first + 1)
+                case = replace(case, first=case.first + self._chance.randint(1, 2 * stride - 1))
         self._spent[name] += time.monotonic() - begun
-        self._context.tell()
 
     def _next_sweep(self) -> Case:
         """The first case of a sweep, which goes on until there are no more calls to be killed at."""
         case = next(self._sweeps, None)
         if case is not None:
             return case
-        sweeps = [Case(name, place, action) for name in SCENARIOS for place in PLACES for action in _ACTIONS]
-        sweeps += [Case(_LEADER, "on a log", action) for action in _ACTIONS] * 5
-        for action in _ACTIONS:
-            sweeps.append(Case(_POISONED, "on a log", action, failed=self._chance.randrange(_SYNCS_ABOUT)))
-        for name in SCENARIOS:
-            before = self._chance.randrange(_CALLS_OF_DRAFTS_ABOUT if name == _DRAFTS else _CALLS_ABOUT)
-            sweeps.append(Case(name, self._chance.choice(PLACES[:2]), Action.KILL_BEFORE, before=before))
-        self._sweeps = by_chance(sweeps, self._chance)
+        system, chance = self._system, self._chance
+        places = (ON_NOTHING, ON_SOMETHING, *[BESIDE] * system.shared)
+        sweeps = []
+        for scenario, kept, action in itertools.product(system.scenarios, system.kept, _ACTIONS):
+            seed, place = chance.randrange(1 << 30), chance.choice(places)
+            case = Case(self._part, scenario, place, kept, action, seed, by_kept=system.by_kept)
+            sweeps.append(case)
+            if chance.random() < _RECOVERIES:
+                sweeps.append(replace(case, before=chance.randrange(_CALLS_ABOUT)))
+            if scenario == system.fails_first:
+                sweeps.append(replace(case, failed=chance.randrange(_SYNCS_ABOUT)))
+        for death, action in itertools.product(system.deaths, _ACTIONS):
+            sweeps += [Case(self._part, death, ON_SOMETHING, system.kept[0], action, 0)] * _OFTEN
+        self._sweeps = by_chance(sweeps, chance)
         return next(self._sweeps)
 
     def one(self, case: Case) -> bool:
         """One case and what comes of it; whether there was a death, so that the next call is to be tried."""
-        context = self._context
-        counts = context.tally.row(case.row)
-        begun = time.monotonic()
-        context.current.set(f"kill: {case.name}")
-        self._ledger.clear()
-        own = self._ledger.writers
-        beside: Writer | None = None
+        system, ledger = self._system, self._ledger
+        ledger.clear()
         killed = False
-        wrong: list[str] = []
-        try:
-            if case.place != "on nothing":
-                beside = Writer(self._log, prepare_bytes=PREPARE_BYTES, lock_timeout=LOCK_SECONDS)
-                own[_BEFORE].append_many(beside, 2)
-                if case.place == "on a log":
-                    beside.close()
-                    beside = None
-            killed, wrong = self._kill(case)
-            wrong += judge_log(self._log, self._ledger, own[_AFTER], beside)
-        except BinlogError as error:
-            wrong.append(f"{type(error).__name__}: {error}")
-        finally:
-            if beside is not None:
-                beside.close()
-            if wrong:
-                keep_log(context, case.row, case.name, asdict(case), wrong, self._log)
-            remove_log(self._log, context.job.memory)
-        counts.states += 1
-        counts.kills += killed + (case.before >= 0)
-        counts.acknowledged += self._ledger.told
-        counts.seconds += time.monotonic() - begun
-        context.tell()
+        with one_case(self._context, case, self._path, lambda: system.remove(self._path, self._memory)) as tried:
+            killed, tried.wrong = self._run(case)
+            marks = ledger.marks()
+            expected = system.expect(marks)
+            expected.died()
+            seen = system.observe(self._path, marks)
+            tried.wrong += seen.problems + system.compare(seen, expected, expected, system.crash_of(case.kept))
+            tried.counts.acknowledged += expected.promised
+            tried.counts.states += 1
+            tried.counts.kills += killed + (case.before >= 0) + (case.failed >= 0)
         return killed
 
-    def _kill(self, case: Case) -> tuple[bool, list[str]]:
-        strike = Strike(Action(case.action), case.first)
-        own = self._ledger.writers
-        if case.scenario == _LEADER:
-            return one_leader(self._log, self._ledger, self._slots, self._under, strike)
-        if case.scenario == _POISONED:
-            return one_poisoned(self._log, own[_KILLED], own[_KILLED_AGAIN], self._under, case.failed, strike)
-        mortals = []
-        if case.before >= 0:
-            first = Strike(Action.KILL_BEFORE, case.before)
-            mortals.append(self._mortal(SCENARIOS[case.scenario], own[_KILLED], first))
-            mortals.append(self._mortal(SCENARIOS["only_open"], own[_KILLED_AGAIN], strike))
-        else:
-            mortals.append(self._mortal(SCENARIOS[case.scenario], own[_KILLED], strike))
-        killed = mortals[-1].killed
-        if case.scenario == _DRAFTS:
-            # What was not to be in the log is in the way only of who goes on to the file that it has the name of.
-            first_other = bool(case.first % 2)
-            again = partial(drafts_again, other=own[_OTHER], first_other=first_other)
-            mortals.append(self._mortal(again, own[_KILLED], NOTHING))
-        return killed, [failure for mortal in mortals if (failure := mortal.failure())]
+    def _run(self, case: Case) -> tuple[bool, list[str]]:
+        """The lives of a case; whether the one died that was to, and what is wrong with how they ended."""
+        system = self._system
+        with ExitStack() as closing:
+            if case.place == BESIDE:
+                beside = system.open(self._path, self._who(case, 1), case.kept)
+                closing.callback(beside.close)
+                closing.callback(beside.go_on)
+                beside.go_on()
+            elif case.place == ON_SOMETHING:
+                system.live(self._path, system.scenarios[system.first], self._who(case, 1), case.kept)
+            if case.scenario in system.deaths:
+                strike = Strike(Action(case.action), case.first)
+                return system.deaths[case.scenario](self._path, self._ledger, self._under, strike)
+            mortals = [
+                (self._mortal(case, scenario, life, strike), dies)
+                for life, (scenario, strike, dies) in enumerate(self._lives(case), 2)
+            ]
+        killed = any(mortal.killed for mortal, dies in mortals if dies)
+        return killed, [failure for mortal, _ in mortals for failure in mortal.failures()]
 
-    def _mortal(self, scenario: Scenario, own: Own, strike: Strike) -> Mortal:
+    def _lives(self, case: Case) -> list[tuple[Scenario, Strike, bool]]:
+        """What each process does, and what strikes it; whether the sweep is over once that kills it no more."""
+        scenarios = self._system.scenarios
+        scenario = scenarios[case.scenario]
+        strike = Strike(Action(case.action), case.first)
+        after = [(scenarios[scenario.after], NOTHING, False)] if scenario.after else []
+        if case.failed >= 0:
+            failing = Strike(Action.FAIL, case.failed, _SYNCS, error=EIO)
+            dying = Strike(Action.KILL_BEFORE, case.first % _SYNCS_ABOUT, _SYNCS)
+            again = scenarios[scenario.after]
+            return [(scenario, failing, False), (again, strike, True), (again, dying, False), *after]
+        if case.before >= 0:
+            opening = scenarios[self._system.recovers or case.scenario]
+            return [(scenario, Strike(Action.KILL_BEFORE, case.before), False), (opening, strike, True), *after]
+        return [(scenario, strike, True), *after]
+
+    def _who(self, case: Case, life: int) -> Who:
+        return Who(self._ledger, life, random.Random(f"{case.seed}/{life}"), self._ledger.marks())
+
+    def _mortal(self, case: Case, scenario: Scenario, life: int, strike: Strike) -> Mortal:
         """Its life and its end."""
 
         def work() -> None:
             arm(strike, self._under)
-            scenario(self._log, own)
+            with suppress(PoisonedError) if strike.action is Action.FAIL else nullcontext():
+                self._system.live(self._path, scenario, self._who(case, life), case.kept)
 
-        mortal = Mortal(work, own)
+        mortal = Mortal(work)
         mortal.wait()
         return mortal
 
     def storm(self) -> None:
         """One round."""
-        self._storm.turn()
+        self._storms.turn()
 
 
-def replay(folder: Path, scratch: Path) -> list[str]:
-    """Try a kept case again, more than once where chance has a part in it; what is wrong."""
-    case = json.loads((folder / "part.json").read_text())["case"]
-    context = Again(scratch, os.environ["BINLOG_RECORDER_MEMORY"])
-    kill = Kill(context)
+def replay(system: System[Any, Any], part: str, folder: Path, scratch: Path) -> list[str]:
+    """Try a kept case again, more than once, and at the calls beside it; what is wrong."""
+    case = kept_case(folder)
+    context = Again(scratch)
+    kill = Kill(context, system, part)
+    number = 0
     while not context.wrong and not context.done:
         if case:
-            kill.one(Case(**case))
+            kept = Case(**case)
+            kill.one(replace(kept, first=max(kept.first + (0, 0, 1, -1, 2, -2)[number % 6], 0)))
+            number += 1
         else:
             kill.storm()
     return context.wrong

@@ -1,70 +1,82 @@
-"""What a workload says of itself, in the trace between its calls: what it tried, and what it was told is kept.
+"""What a process says of its calls: in a trace between the recorded calls, and in a ledger that survives the process.
 
-A mark is five numbers.  `Mark` is what those of a log's workloads mean; a store of messages has marks of its own.
+A mark is a named tuple of numbers, some of which may be tuples themselves; what they mean is each system's.  A call is
+marked before it is made, and what it returned after: so what a process was told is known whatever became of it.
 """
 
 from __future__ import annotations
 
 import ctypes
-import enum
+import fcntl
 import functools
-from typing import NamedTuple, Protocol
+import os
+import struct
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Protocol
 
-from binlog import Ref
-from stress.crash.trace import ROOM_BYTES, Event
-
-_OFFSET_BITS = 40
+from stress.crash.trace import MARK_NUMBERS, ROOM_BYTES, Event
 
 Values = tuple[int, ...]
-"""The five numbers of a mark."""
+"""A mark's numbers."""
+
+# Of 64 bytes, so that none lies across two pages: a process that is killed writes what lies in one page or nothing.
+_MARK = struct.Struct(f"={MARK_NUMBERS}q")
 
 
-class HasValues(Protocol):
-    """A mark, whatever it means."""
+class Witness(Protocol):
+    """Where marks go."""
 
-    @property
-    def values(self) -> Values:
-        """As five numbers."""
-
-
-class MarkKind(enum.IntEnum):
-    """Tried comes before the call, the others after it."""
-
-    TRIED = 1
-    ACKNOWLEDGED = 2
-    CUT_OVER = 3
+    def mark(self, mark: tuple[Any, ...]) -> None:
+        """Note a mark, now."""
 
 
-class Mark(NamedTuple):
-    """One mark.
-
-    writer, first, record_count: records of a writer, from its `first` on, which are one call's: all or none.
-    ref: where the first of them lies, or the file that a cutover opened; None where the caller is not told.
-    """
-
-    kind: MarkKind
-    writer: int
-    first: int
-    record_count: int
-    ref: Ref | None
-
-    @property
-    def values(self) -> Values:
-        """As the five numbers of a trace's record."""
-        place = 0 if self.ref is None else self.ref.number << _OFFSET_BITS | self.ref.offset
-        return self.kind, self.writer, self.first, self.record_count, place
-
-
-def mark_of(values: Values) -> Mark:
-    """The mark that `values` gave."""
-    kind, writer, first, count, place = values
-    ref = Ref(place >> _OFFSET_BITS, place & ((1 << _OFFSET_BITS) - 1)) if place else None
-    return Mark(MarkKind(kind), writer, first, count, ref)
+def values_of(mark: Iterable[Any]) -> Values:
+    """Return the numbers of a mark, filled up with zeros."""
+    values: list[int] = []
+    for value in mark:
+        values += value if isinstance(value, tuple) else [value]
+    return (*map(int, values), *(0,) * (MARK_NUMBERS - len(values)))
 
 
 def marks_in(events: list[Event]) -> list[tuple[int, Values]]:
     """The marks of a trace with their ticks, in order."""
     return [(event.start, event.mark) for event in events if any(event.mark)]
+
+
+class Ledger:
+    """Marks of processes that may die at any moment, in a file that they append to; also used by several at once.
+
+    path: of the file, None for one without a name, which no striker takes for one of the files that it watches.
+    """
+
+    def __init__(self, path: Path | None = None) -> None:
+        if path is None:
+            self._fd = os.memfd_create("ledger")
+        else:
+            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        fcntl.fcntl(self._fd, fcntl.F_SETFL, os.O_APPEND)
+
+    def mark(self, mark: tuple[Any, ...]) -> None:
+        """Note a mark, now."""
+        os.write(self._fd, _MARK.pack(*values_of(mark)))
+
+    def marks(self) -> list[Values]:
+        """All, in the order in which they were made."""
+        return [*_MARK.iter_unpack(os.pread(self._fd, self.count * _MARK.size, 0))]
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return os.fstat(self._fd).st_size // _MARK.size
+
+    def clear(self) -> None:
+        """Forget all."""
+        os.ftruncate(self._fd, 0)
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._fd)
 
 
 class Recorder:
@@ -76,7 +88,6 @@ class Recorder:
         self._start.argtypes = (ctypes.c_char_p, ctypes.c_uint64)
         self._stop = library.binlog_recorder_stop
         self._mark = library.binlog_recorder_mark
-        self._mark.argtypes = (ctypes.c_int64,) * 5
 
     def start(self, path: str) -> None:
         """Begin a new trace, which forked children share."""
@@ -88,9 +99,22 @@ class Recorder:
         """End it in this process."""
         self._stop()
 
-    def mark(self, mark: HasValues) -> None:
+    def mark(self, mark: tuple[Any, ...]) -> None:
         """Put a mark into the trace, now."""
-        self._mark(*mark.values)
+        self._mark((ctypes.c_int64 * MARK_NUMBERS)(*values_of(mark)))
+
+
+class Both:
+    """Puts marks into a ledger, and into the trace of this process if there is one."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._recorder = Recorder()
+
+    def mark(self, mark: tuple[Any, ...]) -> None:
+        """Note a mark, now."""
+        self._ledger.mark(mark)
+        self._recorder.mark(mark)
 
 
 @functools.cache

@@ -4,34 +4,44 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
+import json
+import mmap
 import os
-import shutil
 import signal
 import sys
 from collections.abc import Callable
 from itertools import takewhile
 from pathlib import Path
+from queue import SimpleQueue
+from threading import Thread
+from typing import Any, NoReturn
 
-from stress.crash.ledger import Part, tell_error
+from binlog.errors import BinlogError
 
 HANG_SECONDS = 20
 _FAILED = 3
+_SAID_BYTES = 1 << 16
 
 
 class Mortal:
     """One forked process.
 
-    work: what it does; an error ends it, and is told in `own`.  It ends itself, by a signal that makes it print where
-    it is, once it takes longer than anything here can take.
+    work: what it does; an error ends it, and is told.  What it returns is told too, as JSON.  It ends itself, by a
+    signal that makes it print where it is, once it takes longer than anything here can take.
     """
 
-    def __init__(self, work: Callable[[], None], own: Part) -> None:
-        self.own = own
+    def __init__(self, work: Callable[[], Any]) -> None:
+        self._memory = mmap.mmap(-1, _SAID_BYTES)
         sys.stdout.flush()
         self.pid = os.fork()
         if self.pid == 0:
-            _live(work, own)
+            self._live(work)
         self.status: int | None = None
+
+    @property
+    def said(self) -> str:
+        """What `work` returned, or what its error was."""
+        return self._memory[:].rstrip(b"\0").decode(errors="replace")
 
     def poll(self) -> bool:
         """Whether it has ended."""
@@ -46,6 +56,20 @@ class Mortal:
             _, self.status = os.waitpid(self.pid, 0)
         return self.status
 
+    def stop(self) -> None:
+        """Stop it, and wait until it has stopped, or has ended."""
+        if self.poll():
+            return
+        os.kill(self.pid, signal.SIGSTOP)
+        _, status = os.waitpid(self.pid, os.WUNTRACED)
+        if not os.WIFSTOPPED(status):
+            self.status = status
+
+    def go_on(self) -> None:
+        """Let it go on."""
+        if self.status is None:
+            os.kill(self.pid, signal.SIGCONT)
+
     def kill(self) -> None:
         """End it with SIGKILL, and wait for that."""
         if not self.poll():
@@ -57,41 +81,84 @@ class Mortal:
         """Whether SIGKILL ended it."""
         return os.WIFSIGNALED(self.wait()) and os.WTERMSIG(self.wait()) == signal.SIGKILL
 
-    def failure(self) -> str | None:
+    def failures(self) -> list[str]:
         """What is wrong with how it ended, where that was neither by itself nor by SIGKILL."""
         status = self.wait()
         if status == 0 or self.killed:
-            return None
+            return []
         if os.WIFSIGNALED(status):
             number = os.WTERMSIG(status)
-            what = f"hung for {HANG_SECONDS} s" if number == signal.SIGALRM else f"died of signal {number}"
-            return f"the process of writer {self.own.writer} {what}"
-        return f"the process of writer {self.own.writer} failed: {self.own.text}"
+            return [f"a process hung for {HANG_SECONDS} s" if number == signal.SIGALRM else f"died of signal {number}"]
+        return [f"a process failed: {self.said}"]
+
+    def _live(self, work: Callable[[], Any]) -> None:
+        with contextlib.suppress(BaseException):
+            try:
+                faulthandler.register(signal.SIGALRM, chain=True)
+                signal.alarm(HANG_SECONDS)
+                said = work()
+                if said is not None:
+                    self._say(json.dumps(said))
+            except BaseException as error:  # noqa: BLE001 - the process ends here, whatever it was
+                self._say(told_error(error))
+                os._exit(_FAILED)
+            os._exit(0)
+        os._exit(_FAILED)
+
+    def _say(self, text: str) -> None:
+        data = text.encode()[:_SAID_BYTES]
+        self._memory[: len(data)] = data
 
 
-def _live(work: Callable[[], None], own: Part) -> None:
-    with contextlib.suppress(BaseException):
-        try:
-            faulthandler.register(signal.SIGALRM, chain=True)
-            signal.alarm(HANG_SECONDS)
-            work()
-        except BaseException as error:  # noqa: BLE001 - the process ends here, whatever it was
-            tell_error(own, error)
-            os._exit(_FAILED)
-        os._exit(0)
-    os._exit(_FAILED)
+def told_error(error: BaseException) -> str:
+    """An error as it is told."""
+    ours = "" if isinstance(error, BinlogError) else "an error that is none of binlog's: "
+    return f"{ours}{type(error).__name__}: {error}"
 
 
-def remove_log(log: Path, memory: str) -> None:
-    """Remove a log's directory, and what its dead processes left in shared memory under names that begin so."""
-    shutil.rmtree(log, ignore_errors=True)
+def heard_of(mortal: Mortal) -> tuple[Any, list[str]]:
+    """What its work returned, of JSON, and what is wrong with how it ended."""
+    failures = mortal.failures()
+    return (None if failures or mortal.killed else json.loads(mortal.said)), failures
+
+
+def forked(work: Callable[[], None]) -> None:
+    """Run it in a forked process, which is to end with SIGKILL: its own, if nothing has killed it before."""
+
+    def mortal() -> None:
+        work()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    child = Mortal(mortal)
+    if not child.killed:
+        raise RuntimeError(f"a process that was to be killed: {child.failures()}")
+
+
+def common_path(path: Path, memory: str) -> str:
+    """What the paths of files and of shared memory begin with, and no others' of this worker."""
+    same = zip(str(path), f"/dev/shm/{memory}", strict=False)
+    return "".join(one for one, _ in takewhile(lambda both: both[0] == both[1], same))
+
+
+def remove_shared_memory(memory: str) -> None:
+    """Remove what dead processes left in shared memory under names that begin so."""
     for name in os.listdir("/dev/shm"):
         if name.startswith(memory):
             with contextlib.suppress(OSError):
                 os.unlink(f"/dev/shm/{name}")
 
 
-def common_path(log: Path, memory: str) -> str:
-    """What the paths of a log's files and of its shared memory begin with, and no others' of this worker."""
-    same = zip(str(log), f"/dev/shm/{memory}", strict=False)
-    return "".join(one for one, _ in takewhile(lambda both: both[0] == both[1], same))
+def for_ever(*works: Callable[[], None]) -> NoReturn:
+    """Do each again and again, in a thread of its own; what the first one raises is raised."""
+    failures: SimpleQueue[BaseException] = SimpleQueue()
+
+    def run(work: Callable[[], None]) -> None:
+        try:
+            while True:
+                work()
+        except BaseException as error:  # noqa: BLE001 - raised below, in the thread that can tell it
+            failures.put(error)
+
+    for work in works:
+        Thread(target=run, args=(work,), daemon=True).start()
+    raise failures.get()

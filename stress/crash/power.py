@@ -14,10 +14,10 @@ from typing import Any
 
 from stress.crash.context import Context
 from stress.crash.disk import Disk, Span, State, Tree
-from stress.crash.marks import forget_shared_memory, marks_in
+from stress.crash.marks import Values, forget_shared_memory, marks_in
 from stress.crash.recording import LOG, Crashed, Recording, build, load_recording, record, record_recoveries
 from stress.crash.states import enumerate_states
-from stress.crash.subject import Judging, Subject
+from stress.crash.system import Crash, System
 
 _RUNS_AT_ONCE = 6  # recorded in one process, for starting one costs more than a run
 _RECOVERIES_AT_ONCE = 24
@@ -29,33 +29,40 @@ _CRASHED_MAX = 96
 class Run:
     """A recording, ready to be judged at every prefix."""
 
-    def __init__(self, recording: Recording, subject: Subject) -> None:
+    def __init__(self, recording: Recording, system: System[Any, Any]) -> None:
         # A process that dies in a workload is killed before a call that changes something, and by then alone in one.
         events = [event for event in recording.events() if not event.died]
         self.recording = recording
         self.disk = Disk(dict(recording.initial), events)
-        self._marks = [*((0, mark) for mark in recording.given), *marks_in(events)]
-        self.judging: Judging[Any, Any] = subject.judging(recording.seed, [mark for _, mark in self._marks])
-        self._choices_max = subject.choices_max
+        self._system = system
+        self._ticked = [*((0, mark) for mark in recording.given), *marks_in(events)]
+        self.marks = [mark for _, mark in self._ticked]
 
-    def states(self) -> Iterator[tuple[int, Span, State, Any, Any]]:
-        """Each state with its number, its span, and what was tried at the span's first tick and told at its last."""
-        most, least = self.judging.expectation(), self.judging.expectation()
+    def states(self) -> Iterator[tuple[int, Span, State, Any, Any, int]]:
+        """Each state with its number and span, what was tried at the span's first tick and told at its last.
+
+        At the end comes how many marks there were by then.
+        """
+        most, least = self._system.expectation(), self._system.expectation()
         most_count = least_count = 0
         before: Span | None = None
-        for number, span, choice in enumerate_states(self.disk, self.recording.seed, self._choices_max):
+        for number, span, choice in enumerate_states(self.disk, self.recording.seed, self._system.choices_max):
             if span is not before:
                 most_count = self._grow(most, most_count, span.first)
                 least_count = self._grow(least, least_count, span.last)
                 before = span
-            yield number, span, self.disk.state(span, choice), most, least
+            yield number, span, self.disk.state(span, choice), most, least, least_count
 
     def _grow(self, expected: Any, count: int, until: int) -> int:
         """Add the marks up to a tick, of which the first `count` were added; how many are then."""
-        while count < len(self._marks) and self._marks[count][0] <= until:
-            self.judging.add(expected, self._marks[count][1])
+        while count < len(self.marks) and self._ticked[count][0] <= until:
+            expected.add(self.marks[count])
             count += 1
         return count
+
+    def compare(self, seen: Any, least: Any, most: Any) -> list[str]:
+        """What is wrong with what came of a state."""
+        return [*seen.problems, *self._system.compare(seen, least, most, Crash.POWER)]
 
 
 @dataclass
@@ -64,17 +71,18 @@ class _Open:
 
     recording: Recording
     run: Run
-    left: Iterator[tuple[int, Span, State, Any, Any]]
+    left: Iterator[tuple[int, Span, State, Any, Any, int]]
     seen: dict[bytes, Any] = field(default_factory=dict)
 
 
 class Power:
     """Records workloads, and judges what a power cut may leave of each: a slice of the one that has had the least."""
 
-    def __init__(self, context: Context, subject: Subject) -> None:
+    def __init__(self, context: Context, system: System[Any, Any], part: str) -> None:
         self._context = context
-        self._subject = subject
-        self._chance = random.Random(f"{context.job.seed}/{context.job.worker}/{subject.part}")
+        self._system = system
+        self._part = part
+        self._chance = random.Random(f"{context.job.seed}/{context.job.worker}/{part}")
         self._turns = 0
         self._crashed: list[Crashed] = []
         self._open: dict[str, _Open] = {}
@@ -83,7 +91,7 @@ class Power:
     def turn(self) -> None:
         """Judge some states of the workload that has had the fewest."""
         # Each worker begins with another one, so that many workers with little time come to all of them.
-        workloads = [*self._subject.workloads]
+        workloads = [*self._system.workloads]
         first = self._context.job.worker % len(workloads)
         rows = {name: self._context.tally.row(self._row(name)) for name in workloads[first:] + workloads[:first]}
         name = min((name for name in rows if self._has_work(name)), key=lambda name: rows[name].states)
@@ -97,7 +105,7 @@ class Power:
         rows[name].seconds += time.monotonic() - begun
 
     def _row(self, name: str) -> str:
-        return f"{self._subject.part}/{name}"
+        return f"{self._part}/{name}"
 
     def _has_work(self, name: str) -> bool:
         return name != "recovery" or bool(self._crashed or name in self._open or self._recorded.get(name))
@@ -108,46 +116,46 @@ class Power:
             self._recorded[name] = self._record(name)
         recording = self._recorded[name].pop()
         recording.save(self._inhand(name))
-        run = Run(recording, self._subject)
+        run = Run(recording, self._system)
         return _Open(recording, run, run.states())
 
     def _inhand(self, name: str) -> Path:
         """Where the one that watches finds the recording in hand, should this worker die of it."""
-        folder = self._context.scratch / f"recording-{self._subject.part}-{name}"
+        folder = self._context.scratch / f"recording-{self._part}-{name}"
         folder.mkdir(exist_ok=True)
         return folder
 
     def _record(self, name: str) -> list[Recording]:
         folder = self._context.scratch / "recordings"
         folder.mkdir(exist_ok=True)
-        subject, preload = self._subject, self._context.preload
+        preload = self._context.preload
         if name == "recovery":
             self._chance.shuffle(self._crashed)
             taken, self._crashed = self._crashed[:_RECOVERIES_AT_ONCE], self._crashed[_RECOVERIES_AT_ONCE:]
-            return record_recoveries(subject.part, taken, folder, preload)
+            return record_recoveries(self._part, taken, folder, preload)
         head = f"{self._context.job.seed}.{self._context.job.worker}.{self._turns}"
         seeds = [f"{head}.{index}" for index in range(_RUNS_AT_ONCE)]
-        return record(subject.part, name, seeds, folder, preload, subject.prepare(name))
+        return record(self._part, name, seeds, folder, preload, self._system.prepared.get(name))
 
     def _judge(self, name: str, judged: _Open) -> bool:
         """Judge a slice of the states; whether that was the last."""
         counts = self._context.tally.row(self._row(name))
         recording, seen = judged.recording, judged.seen
         new = 0
-        for number, _, state, most, least in judged.left:
+        for number, _, state, most, least, mark_count in judged.left:
             is_new = state.key not in seen
             counts.repeated += not is_new
             if is_new:
-                self._context.current.set(f"state {number} of the recording in recording-{self._subject.part}-{name}")
-                seen[state.key] = observe(judged.run.judging, state.tree, self._context.scratch)
+                self._context.current.set(f"state {number} of the recording in recording-{self._part}-{name}")
+                seen[state.key] = observe(self._system, judged.run.marks, state.tree, self._context.scratch)
                 counts.states += 1
                 new += 1
                 self._context.tell()
-            wrong = judged.run.judging.compare(seen[state.key], least, most)
+            wrong = judged.run.compare(seen[state.key], least, most)
             if wrong:
                 self._violation(name, recording, number, state.tree, wrong)
             elif is_new and name != "recovery" and self._chance.random() * _CRASHED_ONE_IN < 1:
-                given = judged.run.judging.crashed(least, most)
+                given = tuple(judged.run.marks[:mark_count])
                 self._crashed.append(Crashed(recording.seed, state.tree, given))
                 self._chance.shuffle(self._crashed)
                 del self._crashed[_CRASHED_MAX:]
@@ -158,20 +166,20 @@ class Power:
     def _violation(self, name: str, recording: Recording, number: int, tree: Tree, wrong: list[str]) -> None:
         def keep(folder: Path) -> None:
             recording.save(folder)
-            (folder / "part.json").write_text(json.dumps({"part": self._subject.part, "state": number}))
+            (folder / "part.json").write_text(json.dumps({"part": self._part, "state": number}))
             build(tree, folder / "state")
 
         turn = f"{self._context.job.worker}-{self._turns}"
-        label = f"{self._subject.part}-{name}-{recording.seed}-{turn}-{number}"
+        label = f"{self._part}-{name}-{recording.seed}-{turn}-{number}"
         self._context.violation(self._row(name), label, wrong, keep)
 
 
-def observe(judging: Judging[Any, Any], tree: Tree, scratch: Path) -> Any:
-    """Build a state in memory, judge it, and leave nothing of it: neither files nor shared memory."""
+def observe(system: System[Any, Any], marks: list[Values], tree: Tree, scratch: Path) -> Any:
+    """Build a state in memory, observe it, and leave nothing of it: neither files nor shared memory."""
     root = scratch / "state"
     build(tree, root)
     try:
-        return judging.observe(root / LOG)
+        return system.observe(root / LOG, marks)
     finally:
         _remove(root)
         forget_shared_memory()
@@ -188,12 +196,12 @@ def _remove(root: Path) -> None:
         shutil.rmtree(root, ignore_errors=True)
 
 
-def replay(subject: Subject, folder: Path, scratch: Path) -> list[str]:
+def replay(system: System[Any, Any], part: str, folder: Path, scratch: Path) -> list[str]:
     """Judge one kept state again; what is wrong with it."""
     wanted = json.loads((folder / "part.json").read_text())["state"]
-    run = Run(load_recording(folder), subject)
-    for number, span, state, most, least in run.states():
+    run = Run(load_recording(folder), system)
+    for number, span, state, most, least, _ in run.states():
         if number == wanted:
             print(f"state {number}, ticks {span.first} to {span.last}, {len(span.units)} units not certain")
-            return run.judging.compare(observe(run.judging, state.tree, scratch), least, most)
-    raise ValueError(f"the recording has no state {wanted}")
+            return run.compare(observe(system, run.marks, state.tree, scratch), least, most)
+    raise ValueError(f"the recording has no state {wanted} of {part}")

@@ -28,10 +28,6 @@ class RecordingError(Exception):
     """The workload itself failed, so there is nothing to look at."""
 
 
-Prepare = Callable[[Path, str], list[Values]]
-"""What makes the log of a seed before a recording begins, and what of it counts as tried and acknowledged."""
-
-
 class Crashed(NamedTuple):
     """A state to recover: the seed of its records, what is on the disk, what had been tried and acknowledged."""
 
@@ -102,17 +98,22 @@ def build(tree: Tree, root: Path) -> None:
 
 
 def record(
-    part: str, workload: str, seeds: list[str], folder: Path, preload: Preload, prepare: Prepare
+    part: str,
+    workload: str,
+    seeds: list[str],
+    folder: Path,
+    preload: Preload,
+    prepare: Callable[[Path, str], list[Values]] | None,
 ) -> list[Recording]:
     """Run a part's workload once for each seed, in an empty folder, and leave nothing there.
 
-    prepare: makes what is there, durably, before.  Raises: RecordingError.
+    prepare: makes what is there, durably, before, and tells its marks.  Raises: RecordingError.
     """
     runs = []
     for index, seed in enumerate(seeds):
         root = folder / str(index)
         root.mkdir()
-        runs.append(_Run(seed, root, tuple(prepare(root / LOG, seed))))
+        runs.append(_Run(seed, root, tuple(prepare(root / LOG, seed)) if prepare else ()))
     return _record(part, workload, runs, preload.environment("first"))
 
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 _MAGIC = int.from_bytes(b"BLTRACE1", "little")
 _HEADER = struct.Struct("=QQQQQ")
-_RECORD = struct.Struct("=IIIIQQQQQqIIII5q")
+MARK_NUMBERS = 8
+_RECORD = struct.Struct(f"=IIIIQQQQQqIIII{MARK_NUMBERS}q")
 
 HEADER_BYTES = _HEADER.size
 ROOM_BYTES = 32 << 20  # of a trace file; it is sparse

@@ -1,14 +1,9 @@
-"""What the processes that are killed did, in a file that they append to: what a process wrote there survives it."""
+"""The marks of processes that put messages and acknowledge them; see `stress.crash.marks`."""
 
 from __future__ import annotations
 
 import enum
-import os
-import struct
-from pathlib import Path
 from typing import NamedTuple
-
-_MARK = struct.Struct(">BBHIIQ")
 
 
 class What(enum.IntEnum):
@@ -57,31 +52,7 @@ class Mark(NamedTuple):
     message: Identity
 
 
-class Ledger:
-    """The marks, of one process after the other."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-
-    def mark(self, mark: Mark) -> None:
-        """Note a mark, now: one write, of which a process that dies makes all or nothing."""
-        what, life, thread, tx, (its_life, producer, number) = mark
-        os.write(self._fd, _MARK.pack(what, thread, life, tx, its_life << 16 | producer, number))
-
-    def marks(self) -> list[Mark]:
-        """All, in the order in which they were made."""
-        data = self._path.read_bytes()
-        found = []
-        for what, thread, life, tx, who, number in _MARK.iter_unpack(data[: len(data) // _MARK.size * _MARK.size]):
-            found.append(Mark(What(what), life, thread, tx, Identity(who >> 16, who & 0xFFFF, number)))
-        return found
-
-    @property
-    def mark_count(self) -> int:
-        """How many there are."""
-        return self._path.stat().st_size // _MARK.size
-
-    def close(self) -> None:
-        """Close the file."""
-        os.close(self._fd)
+def mark_of(values: tuple[int, ...]) -> Mark:
+    """The mark that has these numbers, one after the other."""
+    what, life, thread, tx, its_life, producer, number, *_ = values
+    return Mark(What(what), life, thread, tx, Identity(its_life, producer, number))

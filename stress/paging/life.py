@@ -12,7 +12,8 @@ from queue import Full
 from binlog import Mode, open_queue
 from binlog.errors import FullError
 from binlog.paging import Message, PagingOptions, Queue
-from stress.paging.ledger import Identity, Ledger, Mark, What
+from stress.crash.marks import Ledger
+from stress.paging.ledger import Identity, Mark, What
 from stress.paging.messages import identity_of, message_of
 
 # So little that messages go to pages and come back all the time, and producers wait for consumers.

@@ -13,8 +13,9 @@ from pathlib import Path
 
 from binlog.journal import check_journal
 from binlog.paging import check_paging
+from stress.crash.marks import Ledger
 from stress.paging.judge import Judge
-from stress.paging.ledger import Identity, Ledger
+from stress.paging.ledger import Identity, mark_of
 from stress.paging.life import live, open_small
 from stress.paging.messages import identity_of
 
@@ -27,7 +28,7 @@ _SOON_SECONDS = 0.1
 
 
 class Round:
-    """One queue.  kills, puts: how many there were."""
+    """One queue.  kills, mark_count: how many there were."""
 
     def __init__(self, folder: Path, seed: str, producers: int) -> None:
         shutil.rmtree(folder, ignore_errors=True)
@@ -36,7 +37,7 @@ class Round:
         self._ledger = Ledger(folder / "ledger")
         self._chance = random.Random(seed)
         self._producers = producers
-        self.kills = 0
+        self.kills = self.mark_count = 0
         self.found: list[Identity] = []
 
     def run(self, lives: int) -> list[str]:
@@ -49,22 +50,18 @@ class Round:
                 self.kills += 1
             return self._look()
         finally:
+            self.mark_count = self._ledger.count
             self._ledger.close()
 
-    @property
-    def mark_count(self) -> int:
-        """How many marks the processes made."""
-        return self._ledger.mark_count
-
     def _kill(self, life: int) -> list[str]:
-        before = self._ledger.mark_count
+        before = self._ledger.count
         pid = _forked(lambda: live(self._path, self._ledger, life, self._producers, _CONSUMERS))
         if self._chance.random() < _SOON:
             time.sleep(self._chance.random() * _SOON_SECONDS)  # most die while they open it
         else:
             wanted = before + self._chance.randrange(1, _MARKS_A_LIFE)
             deadline = time.monotonic() + _SILENCE_SECONDS
-            while self._ledger.mark_count < wanted:
+            while self._ledger.count < wanted:
                 if os.waitpid(pid, os.WNOHANG)[0]:
                     return [f"process {life} has ended by itself"]
                 if time.monotonic() > deadline:
@@ -84,7 +81,7 @@ class Round:
                 self.found.append(identity_of(message.body))
                 queue.ack(message)
             wrong += [f"in the queue: {problem}" for problem in queue.problems]
-        wrong += Judge(self._ledger.marks()).wrong(self.found)
+        wrong += Judge(map(mark_of, self._ledger.marks())).wrong(self.found)
         with open_small(self._path) as queue:
             if not queue.empty():
                 wrong.append("there is something in a queue of which all was acknowledged")

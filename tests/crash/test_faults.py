@@ -1,28 +1,19 @@
-"""Faults: a system call fails or is short, at every place, once and for ever; and what that was once answered with."""
+"""Faults of a log: what a failing system call was once answered with."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from stress.crash.faults import Case
-from tests.support.crashing import crash, states
+from tests.support.crashing import crash
 
 
-@pytest.mark.slow
-def test_faults_of_every_kind(tmp_path: Path, figure: Callable[[str], None]) -> None:
-    done = crash("--parts", "faults", "--states", 1_500, "--processes", 2, "--keep", tmp_path / "kept", seconds=900)
-    assert done.returncode == 0, done.stdout
-    found = states(done.stdout)
-    assert min(found.values()) > 0
-    figure(f"faults: {found['faults']:,}, none with a violation")
-
-
-def _holds(tmp_path: Path, case: Case) -> None:
+def _holds(tmp_path: Path, scenario: str, fault: str, first: int, *, for_ever: bool = True) -> None:
+    case = Case("faults", scenario, "", fault, for_ever, first=first)
     (tmp_path / "part.json").write_text(json.dumps({"part": "faults", "case": asdict(case)}))
     done = crash("--replay", tmp_path)
     assert done.returncode == 0, done.stdout
@@ -31,38 +22,38 @@ def _holds(tmp_path: Path, case: Case) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("first", [0, 2])
 def test_a_short_read_of_the_header_was_an_internal_error(tmp_path: Path, first: int) -> None:
-    _holds(tmp_path, Case("append", "READ short", for_ever=True, first=first))
+    _holds(tmp_path, "append", "READ short", first)
 
 
 @pytest.mark.slow
 def test_a_header_that_could_not_be_read_was_an_internal_error(tmp_path: Path) -> None:
-    _holds(tmp_path, Case("grow", "READ EIO", for_ever=True, first=1))
+    _holds(tmp_path, "grow", "READ EIO", 1)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("first", [4, 5])
 def test_a_lock_that_could_not_be_had_was_an_internal_error(tmp_path: Path, first: int) -> None:
-    _holds(tmp_path, Case("append_many", "LOCK ENOLCK", for_ever=False, first=first))
+    _holds(tmp_path, "append_many", "LOCK ENOLCK", first, for_ever=False)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("first", [1, 2])
 def test_a_disk_that_took_no_mark_of_its_failure_was_an_internal_error(tmp_path: Path, first: int) -> None:
     """Other processes knew of it from shared memory, and did not tell their callers."""
-    _holds(tmp_path, Case("append_many", "WRITE+DATA_SYNC+SYNC EIO", for_ever=True, first=first))
+    _holds(tmp_path, "append_many", "WRITE+DATA_SYNC+SYNC EIO", first)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("first", [6, 7])
 def test_records_staged_when_a_disk_failed_were_written_twice(tmp_path: Path, first: int) -> None:
     """They stayed staged for the next file, and their commit, which no mark forbade, was rolled forward."""
-    _holds(tmp_path, Case("stage", "WRITE+DATA_SYNC+SYNC EIO", for_ever=True, first=first))
+    _holds(tmp_path, "stage", "WRITE+DATA_SYNC+SYNC EIO", first)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("first", [8, 18])
 def test_a_cutover_on_a_disk_that_took_no_mark_of_its_failure_told_nobody(tmp_path: Path, first: int) -> None:
-    _holds(tmp_path, Case("cutover", "WRITE+DATA_SYNC+SYNC EIO", for_ever=True, first=first))
+    _holds(tmp_path, "cutover", "WRITE+DATA_SYNC+SYNC EIO", first)
 
 
 @pytest.mark.slow
@@ -70,7 +61,7 @@ def test_a_cutover_on_a_disk_that_took_no_mark_of_its_failure_told_nobody(tmp_pa
 def test_an_append_behind_drafts_whose_turn_could_not_be_recorded_was_an_internal_error(
     tmp_path: Path, first: int
 ) -> None:
-    _holds(tmp_path, Case("drafts", "WRITE ENOSPC", for_ever=True, first=first))
+    _holds(tmp_path, "drafts", "WRITE ENOSPC", first)
 
 
 @pytest.mark.slow
@@ -78,4 +69,4 @@ def test_an_append_behind_drafts_whose_turn_could_not_be_recorded_was_an_interna
     ("fault", "first"), [("OPEN ENOSPC", 24), ("LINK ENOSPC", 4), ("UNLINK EIO", 0), ("UNLINK EIO", 5)]
 )
 def test_drafts_with_an_unknown_outcome_come_into_the_log(tmp_path: Path, fault: str, first: int) -> None:
-    _holds(tmp_path, Case("drafts", fault, for_ever=True, first=first))
+    _holds(tmp_path, "drafts", fault, first)

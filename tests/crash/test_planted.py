@@ -9,18 +9,19 @@ import re
 import shlex
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
 
-from stress.crash.planted import PATCHES, PLANTED, PlantingError, apply_patch
-from stress.crash.worker import PARTS
+from stress.crash.parts import PARTS
+from stress.crash.planted import PLANTED, PlantingError
+from stress.crash.planted.mistake import Change
 from tests.support.checkout import ROOT
 from tests.support.crashing import crash
 
 # None that has the C compiled anew, and each the first of those.
-IN_PYTHON = [planted for planted in PLANTED.values() if not (planted.patch and "native/" in planted.patch.read_text())]
-ONE_OF_A_PART = {planted.part: planted.name for planted in reversed(IN_PYTHON)}
+ONE_OF_A_PART = {mistake.part: mistake.name for mistake in reversed(PLANTED.values()) if not mistake.is_in_c}
 
 
 @pytest.mark.slow
@@ -47,25 +48,44 @@ def test_there_is_one_for_each_part() -> None:
     assert set(ONE_OF_A_PART) == set(PARTS)
 
 
-@pytest.mark.parametrize("patch", sorted(PATCHES.iterdir()), ids=lambda patch: patch.stem)
-def test_every_patch_is_of_a_planted_mistake_and_applies(patch: Path) -> None:
-    assert patch.stem in PLANTED
-    apply_patch(patch, ROOT, write=False)
+def test_every_mistake_can_be_planted_and_compiles(tmp_path: Path) -> None:
+    """The C of all of them in one call of the compiler."""
+    sources = []
+    for mistake in PLANTED.values():
+        for path, text in mistake.changed(ROOT).items():
+            if path.endswith(".py"):
+                compile(text, f"{path} ({mistake.name})", "exec")
+            else:
+                sources.append(tmp_path / f"{mistake.name}-{Path(path).name}")
+                sources[-1].write_text(text)
+    headers = [f"-I{ROOT / 'native'}", f"-I{sysconfig.get_path('include')}"]
+    command = ["cc", "-std=gnu11", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", *headers, *map(str, sources)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
-def test_a_patch_is_put_where_its_lines_are_now(tmp_path: Path) -> None:
-    (tmp_path / "code.py").write_text("new\na\nb\nc\n" + "x\n" * 9 + "b\n")
-    patch = tmp_path / "some.patch"
-    patch.write_text("--- a/code.py\n+++ b/code.py\n@@ -2,2 +2,2 @@\n-b\n+changed\n c\n@@ -13 +13,2 @@\n b\n+added\n")
-    apply_patch(patch, tmp_path)
-    assert (tmp_path / "code.py").read_text() == "new\na\nchanged\nc\n" + "x\n" * 9 + "b\nadded\n"
-    with pytest.raises(PlantingError, match=r"code\.py has no such lines"):
-        apply_patch(patch, tmp_path)
+def test_a_change_is_refused_unless_its_text_is_in_the_function_once() -> None:
+    source = (
+        "def other():\n    f()\n\n\nclass A:\n    def one(self):\n        if f():\n            return 1\n        f()\n"
+    )
+    changed = Change("a.py", "A.one", "if f():\n    return 1", "g()\nh()").apply(source)
+    assert changed == "def other():\n    f()\n\n\nclass A:\n    def one(self):\n        g()\n        h()\n        f()\n"
+    for function, old, told in (
+        ("A.one", "f()", "2 times"),
+        ("A.one", "g()", "0 times"),
+        ("two", "f()", "no function"),
+    ):
+        with pytest.raises(PlantingError, match=told):
+            Change("a.py", function, old, "").apply(source)
+    c = "static int one(int a)\n{\n    return a;\n}\n\nint one_more(int a)\n{\n    if (one(a))\n        return a;\n}\n"
+    assert Change("a.c", "one", "return a;", "return 0;").apply(c) == c.replace("return a;", "return 0;", 1)
+    with pytest.raises(PlantingError, match="0 functions more"):
+        Change("a.c", "more", "return a;", "").apply(c)
 
 
-def test_every_mistake_is_a_patch_or_a_switch_of_the_recorder() -> None:
-    switches = (PATCHES.parent / "recorder" / "mistakes.c").read_text()
-    assert [each.name for each in PLANTED.values() if not each.patch and f'"{each.name}"' not in switches] == []
+def test_every_mistake_without_a_change_is_a_switch_of_the_recorder() -> None:
+    switches = (ROOT / "stress" / "crash" / "recorder" / "mistakes.c").read_text()
+    assert [each.name for each in PLANTED.values() if each.is_switch and f'"{each.name}"' not in switches] == []
 
 
 def test_a_mistake_that_is_not_there_is_refused() -> None:

@@ -1,46 +1,16 @@
-"""Running `python -m stress.crash`, and reading the table that it prints."""
+"""Running `python -m stress.crash`, reading the table that it prints, and collecting marks."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterable
+from typing import Any
 
+from stress.crash.marks import Values, values_of
+from stress.crash.parts import PARTS
+from stress.crash.system import System
 from tests.support.checkout import ROOT
-
-PARTS = (
-    "power",
-    "kill",
-    "faults",
-    "damage",
-    "store-power",
-    "store-kill",
-    "store-faults",
-    "journal-power",
-    "journal-kill",
-    "journal-faults",
-    "paging-power",
-    "paging-kill",
-    "paging-faults",
-    "depage-power",
-    "depage-faults",
-    "pagestore-power",
-    "pagestore-kill",
-    "pagestore-faults",
-)
-WORKLOADS = ("single", "groups", "modes", "cutover", "turns", "drafts", "recovery", "jpos")
-STORE_WORKLOADS = ("sync", "async", "pooled", "removing", "killed", "recovery")
-JOURNAL_WORKLOADS = (
-    "records",
-    "waiting",
-    "transactions",
-    "reuse",
-    "compaction",
-    "threads",
-    "jbm",
-    "killed",
-    "recovery",
-)
-FLUSHES = ("sync", "async", "pooled")
 
 
 def crash(*arguments: object, seconds: float = 240) -> subprocess.CompletedProcess[str]:
@@ -59,5 +29,24 @@ def crash(*arguments: object, seconds: float = 240) -> subprocess.CompletedProce
 
 def states(said: str) -> dict[str, int]:
     """The distinct states of each row of the table."""
-    rows = (line.split() for line in said.splitlines() if line.startswith(PARTS) and ":" not in line)
+    rows = (line.split() for line in said.splitlines() if line.startswith(tuple(PARTS)) and ":" not in line)
     return {row[0]: int(row[2].replace(",", "")) for row in rows}
+
+
+class Marks(list[Values]):
+    """Collects marks."""
+
+    def __init__(self, marks: Iterable[tuple[Any, ...]] = ()) -> None:
+        super().__init__(map(values_of, marks))
+
+    def mark(self, mark: tuple[Any, ...]) -> None:
+        """Note one."""
+        self.append(values_of(mark))
+
+
+def verdict(system: System[Any, Any], path: Any, marks: Iterable[tuple[Any, ...]], crash: Any) -> list[str]:
+    """What is wrong with what lies at a path, after a run with these marks."""
+    collected = Marks(marks)
+    expected = system.expect(collected)
+    seen = system.observe(path, collected)
+    return [*seen.problems, *system.compare(seen, expected, expected, crash)]

@@ -10,8 +10,8 @@ from pathlib import Path
 import binlog
 from binlog import Batch, Reader, Writer
 from binlog.errors import BinlogError, CorruptError, InternalError
-from stress.crash.drafting import ASIDE
 from stress.crash.flips.logs import PREPARE_BYTES, SOURCE, Promise, Sound
+from stress.crash.systems.log_actor import ASIDE
 
 LOCK_SECONDS = 20.0
 _READ_BYTES = 1 << 21

@@ -19,7 +19,7 @@ from binlog.log.ingest import Ingest, IngestedFile
 from binlog.log.once import Turns
 from binlog.log.prepared_file import PreparedFile
 from binlog.log.writable_file import WritableFile
-from stress.crash.drafting import draft_of
+from stress.crash.systems.log_actor import draft_of
 
 PREPARE_BYTES = 4096
 SOURCE = "a source"

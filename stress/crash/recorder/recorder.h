@@ -35,7 +35,7 @@ enum trace_kind {
     TRACE_UNLINK,         /* directory, name */
     TRACE_RENAME,         /* other_directory, other name: the old ones; directory, name, inode */
     TRACE_MAKE_DIRECTORY, /* directory, name, inode */
-    TRACE_MARK,           /* what a workload says of itself: five numbers */
+    TRACE_MARK,           /* what a workload says of itself: MARK_NUMBERS numbers */
     TRACE_MEMORY,         /* inode: of shared memory, which is no disk's */
     TRACE_STORE = 13      /* inode, offset, data: through a mapping; 12 is trace.py's */
 };
@@ -49,6 +49,8 @@ struct trace_header {
     pthread_mutex_t lock;
 };
 
+#define MARK_NUMBERS 8
+
 struct trace_record {
     uint32_t bytes; /* of the record with its names and data, a multiple of 8 */
     uint32_t kind;
@@ -59,7 +61,7 @@ struct trace_record {
     int64_t offset;
     uint32_t name_bytes, other_name_bytes, data_bytes;
     uint32_t written_bytes; /* how much of the data the call wrote */
-    int64_t mark[5];
+    int64_t mark[MARK_NUMBERS];
     /* the name, the other name, the data */
 };
 

@@ -73,13 +73,12 @@ EXPORT void binlog_recorder_stop(void)
         munmap(made, made->room);
 }
 
-EXPORT void binlog_recorder_mark(int64_t kind, int64_t writer, int64_t first, int64_t count, int64_t place)
+EXPORT void binlog_recorder_mark(const int64_t values[MARK_NUMBERS])
 {
     struct trace_record *record = record_begin(TRACE_MARK, NULL, NULL, 0);
     if (!record)
         return;
-    int64_t values[5] = {kind, writer, first, count, place};
-    memcpy(record->mark, values, sizeof values);
+    memcpy(record->mark, values, sizeof record->mark);
     record->end = record->start;
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,58 +11,56 @@ import pytest
 from binlog.format.journal.record import Kind
 from binlog.journal.journal import Journal
 from binlog.journal.options import Sync
-from stress.crash.journal.actor import Actor
-from stress.crash.journal.expectation import Crash, Expectation, compare
-from stress.crash.journal.judge import JournalJudging
-from stress.crash.journal.ledger import JournalLedger
-from stress.crash.journal.loads import Content, Told, identity_of, user_type_of
-from stress.crash.journal.marks import Mark, MarkKind, Operation, mark_of, plain_mark
-from stress.crash.journal.openings import opened
-from stress.crash.journal.options import OPTIONS, kept_as
-from stress.crash.ledger import record_bytes
+from stress.crash.marks import values_of
+from stress.crash.records import identity_of, record_bytes
+from stress.crash.system import Crash, Who
+from stress.crash.systems.journal import OPTIONS, JournalSystem, kept_as
+from stress.crash.systems.journal_actor import JournalActor
+from stress.crash.systems.journal_expectation import Expectation, compare
+from stress.crash.systems.journal_marks import (
+    Content,
+    Mark,
+    MarkKind,
+    Operation,
+    Told,
+    mark_of,
+    plain_mark,
+    user_type_of,
+)
+from tests.support.crashing import Marks
+from tests.support.crashing import verdict as verdict_of
 
 NATIVE = OPTIONS["native"]
 
 
-class Marks(list[Mark]):
-    """Collects them."""
-
-    def mark(self, mark: Mark) -> None:
-        """Note one."""
-        self.append(mark)
-
-
-def filled(path: Path, work: Callable[[Actor, Journal], None]) -> Marks:
+def filled(path: Path, work: Callable[[JournalActor], object]) -> Marks:
     """A journal in which somebody worked, closed, and the marks of that."""
     marks = Marks()
-    actor = Actor(marks, 0)
-    with opened(path, NATIVE, marks, actor) as journal:
-        work(actor, journal)
+    actor = JournalSystem().open(path, Who(marks, 0, random.Random(1)), "native")
+    work(actor)
+    actor.close()
     return marks
 
 
-def of_everything(actor: Actor, journal: Journal) -> None:
-    first, second = actor.add(journal), actor.add(journal, Sync.FUTURE)
-    actor.update(journal, first, Sync.LATER)
+def of_everything(actor: JournalActor) -> None:
+    first, second = actor.add_one(Sync.WAIT), actor.add_one(Sync.FUTURE)
+    actor.call(Kind.UPDATE, Sync.LATER, record_id=first)
     actor.settle()
-    actor.delete(journal, second)
+    actor.call(Kind.DELETE, Sync.WAIT, record_id=second)
     tx_id = actor.new_id()
-    actor.add_tx(journal, tx_id)
-    actor.update_tx(journal, tx_id, first)
-    actor.commit(journal, tx_id)
+    actor.call(Kind.ADD_TX, Sync.LATER, tx_id=tx_id, record_id=tx_id)
+    actor.call(Kind.UPDATE_TX, Sync.LATER, tx_id=tx_id, record_id=first)
+    actor.call(Kind.COMMIT, Sync.WAIT, tx_id=tx_id)
     tx_id = actor.new_id()
-    actor.add_tx(journal, tx_id)
-    actor.delete_tx(journal, tx_id, first)
-    actor.prepare(journal, tx_id)
-    actor.add_tx(journal, actor.new_id())
+    actor.call(Kind.ADD_TX, Sync.LATER, tx_id=tx_id, record_id=tx_id)
+    actor.call(Kind.DELETE_TX, Sync.LATER, tx_id=tx_id, record_id=first)
+    actor.prepare(tx_id)
+    left = actor.new_id()
+    actor.call(Kind.ADD_TX, Sync.LATER, tx_id=left, record_id=left)
 
 
-def verdict(path: Path, marks: list[Mark]) -> list[str]:
-    judging = JournalJudging("", [])
-    expected = judging.expectation()
-    for mark in marks:
-        judging.add(expected, mark.values)
-    return judging.compare(judging.observe(path), expected, expected)
+def verdict(path: Path, marks: list[tuple[int, ...]]) -> list[str]:
+    return verdict_of(JournalSystem(), path, marks, Crash.POWER)
 
 
 def test_a_sound_journal_is_silent(tmp_path: Path) -> None:
@@ -100,7 +99,7 @@ def test_a_file_that_is_left_over_is_told(tmp_path: Path) -> None:
 
 def test_damage_that_no_crash_left_is_told(tmp_path: Path) -> None:
     path = tmp_path / "journal"
-    marks = filled(path, lambda actor, journal: [actor.add(journal) for _ in range(3)] and None)
+    marks = filled(path, lambda actor: [actor.go_on() for _ in range(3)])
     (file,) = [each for each in path.glob("*.jnl") if b"0:1:" in each.read_bytes()]
     data = bytearray(file.read_bytes())
     data[data.index(b"0:1:")] ^= 1
@@ -122,9 +121,9 @@ def told_of(*records: int, update: int = -1) -> Told:
 def judged(told: Told, tried: list[Operation], durable: int, crash: Crash = Crash.POWER) -> list[str]:
     expected = Expectation()
     for operation in tried:
-        expected.add(Mark(MarkKind.TRIED, operation))
+        expected.add(values_of(Mark(MarkKind.TRIED, operation)))
     if durable >= 0:
-        expected.add(Mark(MarkKind.DURABLE, Operation(0, durable, Kind.ADD)))
+        expected.add(values_of(Mark(MarkKind.DURABLE, Operation(0, durable, Kind.ADD))))
     return compare(told, expected, expected, crash)
 
 
@@ -181,7 +180,7 @@ def test_what_a_load_did_not_tell_may_not_come_back() -> None:
     expected = Expectation()
     (operation,) = operations((Kind.ADD, 0, 1))
     for mark in (Mark(MarkKind.TRIED, operation), plain_mark(MarkKind.LOADING), plain_mark(MarkKind.LOADED)):
-        expected.add(mark)
+        expected.add(values_of(mark))
     assert compare(told_of(0), expected, expected) == [f"{operation} is there, and may not be"]
     assert compare(told_of(), expected, expected) == []
 
@@ -192,24 +191,17 @@ def test_what_a_load_told_may_not_go_and_failed_transactions_are_told_once() -> 
     told = told_of(0)
     told.failed[9] = Content((left.identity,), None, frozenset((2,)))
     for mark in (Mark(MarkKind.TRIED, add), Mark(MarkKind.TRIED, left), plain_mark(MarkKind.LOADING), *told.marks()):
-        expected.add(mark)
+        expected.add(values_of(mark))
     assert compare(told_of(0), expected, expected) == []
     assert compare(told_of(), expected, expected) == [f"{add}, which is promised, is not there"]
     assert any("was told so before" in line for line in compare(told, expected, expected))
-    again = Expectation()
-    for mark in expected.marks():
-        again.add(mark)
-    assert compare(told_of(), again, again) == [f"{add}, which is promised, is not there"]
 
 
 @pytest.mark.parametrize(
     "mark", [Mark(MarkKind.TRIED, Operation(99, 1 << 20, Kind.COMMIT, 7, 8)), plain_mark(MarkKind.LOADED)]
 )
-def test_marks_survive_the_trace_and_the_ledger(mark: Mark) -> None:
-    assert mark_of(mark.values) == mark
-    ledger = JournalLedger(1, 10)
-    ledger.writers[0].mark(mark)
-    assert [*ledger.writers[0].marks()] == [mark]
+def test_marks_survive_the_trace(mark: Mark) -> None:
+    assert mark_of(values_of(mark)) == mark
 
 
 def test_bodies_say_whose_they_are_and_files_how_they_are_kept(tmp_path: Path) -> None:

@@ -2,40 +2,29 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 from pathlib import Path
 
 import pytest
 
 from binlog.pagestore import PageStore
-from stress.crash.pagestore.actor import (
+from stress.crash.system import Crash, Who
+from stress.crash.systems.pagestore import Observation, PageStoreSystem, look
+from stress.crash.systems.pagestore_actor import (
     QUEUES,
     SCENARIOS,
     backup_name,
     backups_in,
-    live,
     open_small,
     put_into,
     queues_of,
 )
-from stress.crash.pagestore.judge import Expectation, Observation, compare, look, observe
 from stress.paging.ledger import Identity, Mark, What
 from stress.paging.messages import message_of
+from tests.support.crashing import Marks, verdict
 
-
-class Marks(list[Mark]):
-    """Collects them."""
-
-    def mark(self, mark: Mark) -> None:
-        """Note one."""
-        self.append(mark)
-
-    def expectation(self) -> Expectation:
-        """What is expected by them."""
-        expected = Expectation()
-        for mark in self:
-            expected.add(mark)
-        return expected
+SYSTEM = PageStoreSystem()
 
 
 def _lived(path: Path, scenario: str) -> Marks:
@@ -43,7 +32,7 @@ def _lived(path: Path, scenario: str) -> Marks:
     for seed in range(100):
         marks = Marks()
         for life in (1, 2):
-            live(path, marks, life, str(seed), *SCENARIOS[scenario])
+            SYSTEM.live(path, SCENARIOS[scenario], Who(marks, life, random.Random(f"{seed}/{life}")), "")
         messages, prepared = look(path)
         if any(messages.values()) and (prepared or scenario != "prepared"):
             return marks
@@ -52,15 +41,13 @@ def _lived(path: Path, scenario: str) -> Marks:
 
 
 def _wrong(path: Path, marks: Marks) -> list[str]:
-    expected = marks.expectation()
-    seen = observe(path)
-    return [*seen.problems, *compare(seen, expected, expected)]
+    return verdict(SYSTEM, path, marks, Crash.POWER)
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_a_sound_one_has_nothing_wrong(tmp_path: Path, scenario: str) -> None:
     marks = _lived(tmp_path / "it", scenario)
-    assert marks.expectation().durable > 1
+    assert SYSTEM.expect(marks).durable > 1
     assert _wrong(tmp_path / "it", marks) == []
 
 
@@ -140,11 +127,11 @@ def test_a_transaction_that_was_refused_is_not_to_be_there() -> None:
     whats = (What.OPENED, What.TX_PUT, What.TX_TRIED)
     marks = Marks(Mark(what, 1, 0, 1, one if what is What.TX_PUT else Identity(0, 0, 0)) for what in whats)
     there = Observation(found=({queue: [one] if queue in queues_of(one) else [] for queue in QUEUES}, []))
-    expected = marks.expectation()
-    assert compare(there, expected, expected) == []
-    marks.append(Mark(What.TX_DROPPED, 1, 0, 1, Identity(0, 0, 0)))
-    expected = marks.expectation()
-    assert len(compare(there, expected, expected)) == 1
+    expected = SYSTEM.expect(marks)
+    assert SYSTEM.compare(there, expected, expected) == []
+    marks.mark(Mark(What.TX_DROPPED, 1, 0, 1, Identity(0, 0, 0)))
+    expected = SYSTEM.expect(marks)
+    assert len(SYSTEM.compare(there, expected, expected)) == 1
 
 
 def test_a_shared_message_that_one_queue_lacks_is_told(tmp_path: Path) -> None:
@@ -153,7 +140,7 @@ def test_a_shared_message_that_one_queue_lacks_is_told(tmp_path: Path) -> None:
         Mark(what, 1, 0, 1, message)
         for what, message in ((What.OPENED, shared), (What.TX_PUT, shared), (What.TX_TRIED, Identity(0, 0, 0)))
     )
-    marks += [Mark(What.TX_DONE, 1, 0, 1, shared), Mark(What.PUTS_SYNCED, 1, 0, 1, shared)]
+    marks += Marks([Mark(What.TX_DONE, 1, 0, 1, shared), Mark(What.PUTS_SYNCED, 1, 0, 1, shared)])
     with open_small(path) as store, store.transaction() as transaction:
         put_into(transaction, shared, message_of(shared))
     assert _wrong(shutil.copytree(path, tmp_path / "copy"), marks) == []

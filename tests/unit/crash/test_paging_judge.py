@@ -9,68 +9,89 @@ from pathlib import Path
 import pytest
 
 from binlog.errors import PoisonedError
-from stress.crash.paging import depages, queues
-from stress.crash.paging.actor import Kind, Who
-from stress.crash.paging.judge import Expectation, compare, observe
-from stress.crash.paging.refusals import Refusals, Used
-from stress.paging.ledger import Identity, Mark, What
+from stress.crash.marks import values_of
+from stress.crash.system import Who
+from stress.crash.systems.depage import DepageSystem, Refusals, Used
+from stress.crash.systems.messages import Expectation, MessagesSystem, Observation
+from stress.crash.systems.queue import QueueSystem
+from stress.paging.ledger import Identity, Mark, What, mark_of
+from tests.support.crashing import Marks
 
-KINDS = {"queue": queues, "depaged": depages}
+SYSTEMS: dict[str, MessagesSystem] = {"queue": QueueSystem(), "depaged": DepageSystem()}
 _PAGES, _JOURNAL = Used.PAGES, Used.JOURNAL
 _ONE, _TWO, _THREE = (Identity(1, 0, number) for number in (1, 2, 3))
+_NONE = Identity(0, 0, 0)
 
 
-class Marks(list[Mark]):
-    """Collects them."""
-
-    def mark(self, mark: Mark) -> None:
-        """Note one."""
-        self.append(mark)
-
-    def expectation(self) -> Expectation:
-        """What is expected by them."""
-        expected = Expectation()
-        for mark in self:
-            expected.add(mark)
-        return expected
+def _expected(*whats: tuple[What, Identity], tx: int = 0, life: int = 1) -> Expectation:
+    return QueueSystem().expect(values_of(Mark(what, life, 0, tx, message)) for what, message in whats)
 
 
-def _expected(*whats: tuple[What, Identity], tx: int = 0) -> Expectation:
-    return Marks(Mark(what, 1, 0, tx, message) for what, message in whats).expectation()
+def _lived(system: MessagesSystem, path: Path, scenario: str) -> Marks:
+    """Two lives."""
+    marks = Marks()
+    for life in (1, 2):
+        system.live(path, system.scenarios[scenario], Who(marks, life, random.Random(f"seed/{life}")), "")
+    return marks
+
+
+def compare(found: list[Identity], least: Expectation, most: Expectation) -> list[str]:
+    return QueueSystem().compare(Observation(found=found), least, most)
 
 
 def _put(*messages: Identity) -> list[tuple[What, Identity]]:
     return [(what, each) for each in messages for what in (What.PUT_TRIED, What.PUT_DONE, What.PUTS_SYNCED)]
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", SYSTEMS)
 def test_a_sound_one_has_nothing_wrong(tmp_path: Path, name: str) -> None:
-    marks = Marks()
-    for life in (1, 2):
-        KINDS[name].SCENARIOS["all"].live(tmp_path / "it", marks, life, "seed")
-    expected = marks.expectation()
+    system = SYSTEMS[name]
+    expected = system.expect(_lived(system, tmp_path / "it", "all"))
     assert len(expected.durable) > 10
     assert expected.gone
-    kind: Kind = KINDS[name].AFTER.kind
-    looked = kind.look(tmp_path / "it")
-    assert kind.look(tmp_path / "it") == looked
-    seen = observe(tmp_path / "it", kind)
-    assert (seen.problems, seen.found) == ([], looked)
-    assert compare(seen.found, expected, expected) == []
+    looked = system.observe(tmp_path / "it", stays=True)
+    seen = system.observe(tmp_path / "it")
+    assert (seen.problems, looked.problems, seen.found) == ([], [], looked.found)
+    assert system.compare(seen, expected, expected) == system.lasted(looked, seen) == []
+    assert len(system.lasted(looked, system.observe(tmp_path / "it"))) == bool(looked.found)
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", SYSTEMS)
 def test_what_is_put_there_meanwhile_and_what_is_taken_away_is_told(tmp_path: Path, name: str) -> None:
-    kind: Kind = KINDS[name].AFTER.kind
-    actor = kind.open(tmp_path / "it", Who(marks := Marks(), 1, random.Random(1)))
+    system = SYSTEMS[name]
+    actor = system.open(tmp_path / "it", Who(marks := Marks(), 1, random.Random(1)), "")
     for _ in range(3):
-        actor.put()
+        actor.go_on()
     actor.close()
-    expected = marks.expectation()
-    kind.put(tmp_path / "it", [Identity(9, 0, 1)])
-    found = kind.drain(tmp_path / "it")
+    expected = system.expect(marks)
+    system.put(tmp_path / "it", [Identity(9, 0, 1)])
+    found = system.drain(tmp_path / "it")
     assert [line.partition(" is ")[2] for line in compare(found, expected, expected)] == ["there, and nobody put it"]
     assert len(compare([], expected, expected)) == 3
+
+
+def test_all_that_is_in_a_queue_is_seen(tmp_path: Path) -> None:
+    system = QueueSystem()
+    system.put(tmp_path, [_ONE, _TWO])
+    seen = system.observe(tmp_path)
+    assert (seen.found, seen.problems) == ([_ONE, _TWO], [])
+
+
+def test_an_acknowledgement_is_durable_once_who_made_it_has_synced() -> None:
+    put = ((What.PUT_TRIED, _ONE), (What.PUT_DONE, _ONE))
+    acked = (*put, (What.ACK_TRIED, _ONE), (What.ACK_DONE, _ONE))
+    for marks, wrong in ((put, 0), (acked, 0), ((*acked, (What.ACKS_SYNCED, _NONE)), 1)):
+        expected = _expected(*marks)
+        assert len(compare([_ONE], expected, expected)) == wrong
+    expected = _expected(*acked)
+    expected.add(values_of(Mark(What.ACKS_SYNCED, 2, 0, 0, _NONE)))  # a power cut may have taken it before
+    assert compare([_ONE], expected, expected) == compare([], expected, expected) == []
+    for what in (What.ACK_TRIED, What.ACK_DONE, What.ACKS_SYNCED):
+        expected.add(values_of(Mark(what, 2, 0, 0, _ONE)))
+    assert len(compare([_ONE], expected, expected)) == 1
+    died = _expected(*acked)
+    died.died()
+    assert len(compare([_ONE], died, died)) == 1
 
 
 def test_each_thing_that_is_wrong_is_told() -> None:
@@ -105,8 +126,8 @@ def test_of_a_transaction_all_or_nothing_is_there() -> None:
 
 def test_what_is_opened_and_is_none_is_told(tmp_path: Path) -> None:
     (tmp_path / "it").write_bytes(b"")
-    for module in KINDS.values():
-        assert observe(tmp_path / "it", module.AFTER.kind).problems
+    for system in SYSTEMS.values():
+        assert system.observe(tmp_path / "it").problems
 
 
 def _told(*calls: tuple[set[Used], bool]) -> list[str]:
@@ -133,10 +154,9 @@ def test_a_failure_that_was_forgotten_is_told_and_one_of_something_else_is_not()
 
 
 def test_what_threads_depage_is_there_once(tmp_path: Path) -> None:
-    marks = Marks()
-    for life in (1, 2):
-        depages.FAULTED["threads"].live(tmp_path / "it", marks, life, "seed")
-    expected = marks.expectation()
+    system = SYSTEMS["depaged"]
+    marks = _lived(system, tmp_path / "it", "threads")
+    expected = system.expect(marks)
     assert len(expected.durable) > 10
-    assert [each for each in marks if each.what is What.MESSAGE_SYNCED]
-    assert compare(depages.DEPAGED.look(tmp_path / "it"), expected, expected) == []
+    assert [each for each in map(mark_of, marks) if each.what is What.MESSAGE_SYNCED]
+    assert compare(system.look(tmp_path / "it"), expected, expected) == []

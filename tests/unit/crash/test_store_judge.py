@@ -2,42 +2,41 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import pytest
 
 from binlog.commitlog.message import Message
-from binlog.commitlog.options import Flush
 from binlog.commitlog.store import MessageStore
 from binlog.storage.files import write_at
-from stress.crash.store.inspection import Place, inspect
-from stress.crash.store.judge import WRITERS, StoreJudging
-from stress.crash.store.ledger import StoreLedger
-from stress.crash.store.marks import Expectation, Mark, MarkKind, mark_of, offset_mark
-from stress.crash.store.messages import message_of
-from stress.crash.store.options import options
+from stress.crash.system import Crash, Who
+from stress.crash.systems.commitlog import CommitLogSystem, Mark, MarkKind, StoreActor, offset_mark
+from stress.crash.systems.commitlog_contents import Place, inspect, message_of
+from tests.support.crashing import Marks, verdict
 
-_NOWHERE = Place(0, 0)
+SYSTEM = CommitLogSystem()
+
+
+def opened(path: Path) -> MessageStore:
+    actor = SYSTEM.open(path, Who(Marks(), 0, random.Random(1)), "sync")
+    return actor._store
 
 
 def filled(path: Path, count: int = 8) -> list[Mark]:
     """A store that was closed, and the marks of who filled it."""
     marks = []
-    with MessageStore(path, options(Flush.SYNC)) as store:
+    with opened(path) as store:
         for index in range(count):
             appended = store.append(message_of(0, index))
             place = Place(appended.offset, appended.queue_offsets[0])
-            marks += [Mark(MarkKind.TRIED, 0, index, _NOWHERE), Mark(MarkKind.APPENDED, 0, index, place)]
+            marks += [Mark(MarkKind.TRIED, 0, index), Mark(MarkKind.APPENDED, 0, index, place)]
         marks.append(offset_mark(MarkKind.DURABLE, store.max_offset))
     return marks
 
 
-def verdict(path: Path, marks: list[Mark]) -> list[str]:
-    judging = StoreJudging("", [])
-    expected = judging.expectation()
-    for mark in marks:
-        judging.add(expected, mark.values)
-    return judging.compare(judging.observe(path), expected, expected)
+def wrong_with(path: Path, marks: list[Mark]) -> list[str]:
+    return verdict(SYSTEM, path, marks, Crash.POWER)
 
 
 def log_file(path: Path) -> Path:
@@ -46,11 +45,11 @@ def log_file(path: Path) -> Path:
 
 
 def test_a_sound_store_is_silent(tmp_path: Path) -> None:
-    assert verdict(tmp_path / "store", filled(tmp_path / "store")) == []
+    assert wrong_with(tmp_path / "store", filled(tmp_path / "store")) == []
 
 
 def test_no_store_at_all_is_silent_where_nothing_was_promised(tmp_path: Path) -> None:
-    assert verdict(tmp_path / "store", []) == []
+    assert wrong_with(tmp_path / "store", []) == []
 
 
 def test_a_promised_message_that_is_lost_is_told(tmp_path: Path) -> None:
@@ -61,47 +60,59 @@ def test_a_promised_message_that_is_lost_is_told(tmp_path: Path) -> None:
     data[last.offset + 50] ^= 1
     file.write_bytes(data)
     (tmp_path / "abort").touch()
-    assert verdict(tmp_path, marks) == [f"(0, 7), promised at {last}, is not there"]
+    assert wrong_with(tmp_path, marks) == [f"(0, 7), promised at {last}, is not there"]
 
 
 def test_a_message_that_nobody_appended_is_told(tmp_path: Path) -> None:
-    with MessageStore(tmp_path, options(Flush.SYNC)) as store:
+    with opened(tmp_path) as store:
         store.append(Message.of("orders", b"0:0:0:0"))
-    assert any("nobody appended" in line for line in verdict(tmp_path, []))
+    assert any("nobody appended" in line for line in wrong_with(tmp_path, []))
 
 
 def test_a_message_that_nobody_had_tried_yet_and_one_elsewhere_are_told(tmp_path: Path) -> None:
     marks = filled(tmp_path, 2)
     elsewhere = [mark._replace(place=Place(7, 7)) if mark.kind is MarkKind.APPENDED else mark for mark in marks[:2]]
-    wrong = verdict(tmp_path, elsewhere)
-    assert "(0, 1) is there, which nobody had tried yet" in wrong
+    wrong = wrong_with(tmp_path, elsewhere)
+    assert "(0, 1) is there, which nobody had tried yet, or was refused" in wrong
     assert any(line.startswith("(0, 0) lies at ") for line in wrong)
 
 
-def test_a_gap_in_a_writers_messages_is_told(tmp_path: Path) -> None:
-    with MessageStore(tmp_path, options(Flush.SYNC)) as store:
+def test_a_gap_in_a_writers_messages_is_told_and_what_was_refused_is_not_there(tmp_path: Path) -> None:
+    marks = [Mark(MarkKind.TRIED, 0, index) for index in range(3)]
+    with opened(tmp_path) as store:
         for index in (0, 2):
             store.append(message_of(0, index))
-    marks = [Mark(MarkKind.TRIED, 0, index, _NOWHERE) for index in range(3)]
-    assert verdict(tmp_path, marks) == ["message 2 of writer 0 is where 1 should be"]
+    seen = SYSTEM.observe(tmp_path, Marks(marks))
+    assert seen.problems == []
+
+    def wrong(*more: Mark) -> list[str]:
+        expected = SYSTEM.expect(Marks([*marks, *more]))
+        return SYSTEM.compare(seen, expected, expected, Crash.POWER)
+
+    assert wrong() == []
+    placed = Mark(MarkKind.APPENDED, 0, 1, Place(300, 0))
+    assert wrong(placed) == ["message 1 of writer 0 is not there, and 2 is"]
+    refused = Mark(MarkKind.REFUSED, 0, 2)
+    assert wrong(refused) == ["(0, 2) is there, which nobody had tried yet, or was refused"]
 
 
 def test_a_log_that_begins_elsewhere_is_told(tmp_path: Path) -> None:
     marks = filled(tmp_path)
     assert (
-        verdict(tmp_path, [*marks, offset_mark(MarkKind.REMOVED, 100)])[0] == "the log begins at 0, not from 100 to 0"
+        wrong_with(tmp_path, [*marks, offset_mark(MarkKind.REMOVED, 100)])[0]
+        == "the log begins at 0, not from 100 to 0"
     )
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> MessageStore:
     filled(tmp_path)
-    return MessageStore(tmp_path, options(Flush.SYNC))
+    return opened(tmp_path)
 
 
 def problems(store: MessageStore) -> list[str]:
     with store:
-        return inspect(store, writers=WRITERS).problems
+        return inspect(store).problems
 
 
 def test_a_unit_with_another_tag_is_told(store: MessageStore) -> None:
@@ -129,35 +140,22 @@ def test_what_lies_behind_the_end_is_told(store: MessageStore) -> None:
     assert any(line.endswith("3 bytes are not zero") for line in problems(store))
 
 
-@pytest.mark.parametrize("mark", [Mark(MarkKind.APPENDED, 3, 4, Place(5, 6)), offset_mark(MarkKind.DURABLE, 1 << 40)])
-def test_marks_survive_the_trace(mark: Mark) -> None:
-    assert mark_of(mark.values) == mark
-
-
-def test_an_expectation_goes_on_from_what_was_promised() -> None:
-    expected = Expectation()
-    for mark in (
-        Mark(MarkKind.TRIED, 0, 0, _NOWHERE), Mark(MarkKind.APPENDED, 0, 0, Place(10, 0)),
-        Mark(MarkKind.TRIED, 0, 1, _NOWHERE), Mark(MarkKind.APPENDED, 0, 1, Place(20, 0)),
-        offset_mark(MarkKind.DURABLE, 20), offset_mark(MarkKind.REMOVING, 30), offset_mark(MarkKind.REMOVED, 5),
-    ):  # fmt: skip
-        expected.add(mark)
-    again = Expectation()
-    for mark in (*expected.possible(), *expected.promised()):
-        again.add(mark)
-    assert again == Expectation({(0, 0), (0, 1)}, {(0, 0): Place(10, 0)}, 20, 30, 5)
-
-
-@pytest.mark.parametrize("flush", [Flush.SYNC, Flush.ASYNC])
-def test_what_a_ledger_was_told_of_a_store_is_missed_where_it_is_not_there(tmp_path: Path, flush: Flush) -> None:
-    ledger = StoreLedger(2, 20)
-    with MessageStore(tmp_path, options(flush)) as store:
-        ledger.writers[1].append(store, 0, 0, 0)
-        contents = inspect(store, writers=WRITERS)
-    assert ledger.compare(contents) == []
-    del contents.messages[1, 1]
-    (wrong,) = ledger.compare(contents)
-    assert wrong.startswith("record 1 of writer 1, acknowledged at ")
-    contents.start = contents.messages[1, 2].offset
-    del contents.messages[1, 0]
-    assert ledger.compare(contents) == []  # both were removed
+@pytest.mark.parametrize("kept", SYSTEM.kept)
+def test_what_calls_returned_for_is_missed_where_it_is_not_there(tmp_path: Path, kept: str) -> None:
+    marks = Marks()
+    actor = SYSTEM.open(tmp_path, Who(marks, 1, random.Random(1)), kept)
+    StoreActor.several(actor)
+    expected = SYSTEM.expect(marks)
+    expected.died()
+    assert expected.promised == 3
+    actor.close()
+    seen = SYSTEM.observe(tmp_path, marks)
+    assert [*seen.problems, *SYSTEM.compare(seen, expected, expected, Crash.KILL)] == []
+    writer = next(iter(seen.messages))[0]
+    place = seen.messages.pop((writer, 1))
+    assert f"{(writer, 1)}, promised at {place}, is not there" in SYSTEM.compare(seen, expected, expected, Crash.KILL)
+    assert SYSTEM.lasted(seen, seen) == []
+    marks += Marks([offset_mark(MarkKind.REMOVING, place.offset + 1)])
+    seen.start = seen.messages.pop((writer, 0)).offset + place.offset + 1
+    expected = SYSTEM.expect(marks)
+    assert SYSTEM.compare(seen, expected, expected, Crash.KILL) == []  # both were removed

@@ -144,7 +144,7 @@ print(slots[0].locked)
 
 
 def _event(kind: Kind, offset: int = 0, data: bytes = b"") -> Event:
-    return Event(kind, 1, 1, 2, 7, 0, "", 0, "", offset, data, (0,) * 5)
+    return Event(kind, 1, 1, 2, 7, 0, "", 0, "", offset, data, (0,) * 8)
 
 
 def _image(*events: Event) -> bytes:

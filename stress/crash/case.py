@@ -1,0 +1,119 @@
+"""Cases of a sweep: each is told, timed, kept if something is wrong with it, and tried again; and their order."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import time
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Protocol, TypeVar
+
+from binlog.errors import BinlogError
+from stress.crash.context import Context, Job
+from stress.crash.mortal import told_error
+from stress.crash.tally import Counts
+
+_REPLAY_SECONDS = 120.0
+
+
+class Case(Protocol):
+    """A dataclass.  row: of the tally, whose first part is the part's.  name: as it is told."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    @property
+    def row(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+
+
+CaseT = TypeVar("CaseT")
+RowT = TypeVar("RowT", bound=Case)
+
+
+@dataclass(slots=True)
+class Tried:
+    """A case that was tried.  counts: of its row.  wrong: what is."""
+
+    counts: Counts
+    wrong: list[str] = field(default_factory=list)
+
+
+@contextmanager
+def one_case(context: Context, case: Case, path: Path, remove: Callable[[], None]) -> Iterator[Tried]:
+    """Run it in the body; what lies under the path is kept if something is wrong, and goes."""
+    tried = Tried(context.tally.row(case.row))
+    begun = time.monotonic()
+    context.current.set(f"{case.row.partition('/')[0]}: {case.name}")
+    try:
+        yield tried
+    except BinlogError as error:
+        tried.wrong.append(told_error(error))
+    finally:
+        if tried.wrong:
+            keep_case(context, case.row, case.name, asdict(case), tried.wrong, path)
+        remove()
+    tried.counts.seconds += time.monotonic() - begun
+    context.tell()
+
+
+def keep_case(context: Context, row: str, name: str, case: dict[str, Any], wrong: list[str], path: Path) -> None:
+    """Tell a violation, and keep what does it again, and what lies under the path."""
+
+    def keep(folder: Path) -> None:
+        (folder / "part.json").write_text(json.dumps({"part": row.partition("/")[0], "case": case}))
+        if path.exists():
+            shutil.copytree(path, folder / "state")
+
+    label = f"{row}-{context.job.worker}-{context.tally.row(row).violations}-{name}"
+    label = "".join(letter if letter.isalnum() else "-" for letter in label)
+    context.violation(row, label, [f"{name}: {line}" for line in wrong], keep)
+
+
+def kept_case(folder: Path) -> dict[str, Any]:
+    """What `keep_case` kept of a case."""
+    case: dict[str, Any] = json.loads((folder / "part.json").read_text())["case"]
+    return case
+
+
+class Again(Context):
+    """The context of a case that is tried again: it has time, and collects what is wrong."""
+
+    def __init__(self, scratch: Path) -> None:
+        super().__init__(
+            Job(
+                worker=0, seed=0, parts=(), until=time.monotonic() + _REPLAY_SECONDS, states=0, scratch=str(scratch),
+                keep=str(scratch), library="", memory=os.environ["BINLOG_RECORDER_MEMORY"], mistake="none", planted="",
+            )
+        )  # fmt: skip
+        self.wrong: list[str] = []
+
+    def tell(self, *, at_once: bool = False) -> None:
+        """Nobody listens."""
+
+    def violation(self, row: str, name: str, wrong: list[str], keep: object) -> None:
+        """Collect it."""
+        self.wrong += wrong
+
+
+def by_chance(cases: list[RowT], chance: random.Random) -> Iterator[RowT]:
+    """In an order of chance; a short run as well has some of each kind, for one of each row comes first."""
+    chance.shuffle(cases)
+    firsts = {case.row: at for at, case in reversed([*enumerate(cases)])}.values()
+    return iter([cases[at] for at in sorted(range(len(cases)), key=lambda at: at not in firsts)])
+
+
+def spread(cases: list[CaseT], kind: Callable[[CaseT], Hashable]) -> list[CaseT]:
+    """In the same order, but one of each kind comes first, then a second one of each, and so on."""
+    seen: Counter[Hashable] = Counter()
+    turns = []
+    for case in cases:
+        turns.append(seen[kind(case)])
+        seen[kind(case)] += 1
+    return [cases[at] for at in sorted(range(len(cases)), key=turns.__getitem__)]

@@ -1,0 +1,177 @@
+"""Faults of system calls, and a process that meets one: it goes on with the next step whatever the last one raised."""
+
+from __future__ import annotations
+
+import errno
+import gc
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, TypeVar
+
+from binlog.errors import BinlogError, InternalError, PoisonedError
+from stress.crash.descriptors import left_open, open_descriptors
+from stress.crash.striker import Action, Kind, Strike
+
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+OFTEN = 40
+"""For ever, for what a caller may rightly try again: a signal's interruption."""
+
+
+class Handle(Protocol):
+    """Something that is open."""
+
+    def close(self) -> None:
+        """Close it."""
+
+
+HandleT = TypeVar("HandleT", bound=Handle)
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One kind of failure.  names_end: it befalls only files whose names end so."""
+
+    kinds: tuple[Kind, ...]
+    error: int = 0  # 0: the call is short
+    names_end: str = ""
+
+    def strike(self, first: int, *, for_ever: bool) -> Strike:
+        """The order for it, from the `first` such call on."""
+        count = (OFTEN if self.error == errno.EINTR else -1) if for_ever else 1
+        action = Action.FAIL if self.error else Action.SHORT
+        return Strike(action, first, self.kinds, count, self.error, self.names_end)
+
+    @property
+    def name(self) -> str:
+        """As it is told."""
+        kinds = "+".join(kind.name for kind in self.kinds) + (f" of *{self.names_end}" if self.names_end else "")
+        return f"{kinds} {errno.errorcode[self.error] if self.error else 'short'}"
+
+    @property
+    def is_no_failure(self) -> bool:
+        """Whether it is only to be tried again, and told to nobody."""
+        return self.error in (0, errno.EINTR)
+
+    @property
+    def of_syncs(self) -> bool:
+        """Whether syncs fail: then what the disk holds is not what the page cache says."""
+        return self.error != errno.EINTR and bool({Kind.DATA_SYNC, Kind.SYNC} & set(self.kinds))
+
+
+def _faults() -> dict[str, Fault]:
+    errors = {
+        Kind.WRITE: (0, errno.EIO, *NO_SPACE, errno.EINTR),
+        Kind.DATA_SYNC: (errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EINTR),
+        Kind.SYNC: (errno.EIO,),
+        Kind.ALLOCATE: (*NO_SPACE, errno.EIO, errno.EINTR),
+        Kind.TRUNCATE: (errno.EIO,),
+        Kind.OPEN: (errno.EIO, errno.EMFILE, errno.ENOSPC),
+        Kind.MEMORY: (errno.ENOSPC, errno.EACCES, errno.EMFILE),
+        Kind.LINK: (errno.EIO, errno.ENOSPC),
+        Kind.UNLINK: (errno.EIO,),
+        Kind.MAKE_DIRECTORY: (errno.ENOSPC,),
+        Kind.MAP: (errno.ENOMEM,),
+        Kind.LOCK: (errno.EINTR, errno.ENOLCK),
+        Kind.READ: (0, errno.EIO, errno.EINTR),
+        Kind.POPULATE: (errno.EFAULT, errno.ENOMEM),
+    }
+    faults = [Fault((kind,), error) for kind, found in errors.items() for error in found]
+    faults.append(Fault((Kind.WRITE, Kind.DATA_SYNC, Kind.SYNC), errno.EIO))  # the disk has gone
+    return {fault.name: fault for fault in faults}
+
+
+FAULTS = _faults()
+
+
+@dataclass
+class Fared:
+    """How a process fared: the kinds of its errors, in their order, and what was wrong with them.
+
+    poisoned: whether a write or sync failed while it had something open.  alone: whether that is told to it alone.
+    """
+
+    errors: list[str] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)
+    poisoned: bool = False
+    alone: bool = False
+
+
+class Suffering:
+    """A process that meets a fault.
+
+    background_tells: whether the last step, and closing, may say what befell something in the background.
+    refuses_all: whether all is to be refused once a write or sync has failed.
+    fails_alone: whether a failure is told to this process alone.
+    """
+
+    def __init__(
+        self, *, background_tells: bool, refuses_all: bool, fails_alone: Callable[[BinlogError], bool]
+    ) -> None:
+        self.fared = Fared()
+        self._background_tells = background_tells
+        self._refuses_all = refuses_all
+        self._fails_alone = fails_alone
+        self._opened = False
+
+    def run(
+        self,
+        open_: Callable[[], HandleT],
+        steps: Sequence[Callable[[HandleT], None]],
+        last: Callable[[HandleT], None],
+        end_of_fault: Callable[[], None],
+    ) -> Fared:
+        """Open and take the steps, then have the fault end, and take the last one."""
+        fared = self.fared
+        handle: HandleT | None = None
+        error: BinlogError | None = None
+
+        def opening() -> None:
+            nonlocal handle
+            handle = open_()
+
+        descriptors = open_descriptors()
+        for number, step in enumerate((*steps, None)):
+            if step is None:
+                end_of_fault()
+            if handle is None:
+                error = self._attempt("opening", opening)
+                self._opened = handle is not None
+                if step is None and error is not None:
+                    fared.wrong.append(f"opening when the fault was over: {type(error).__name__}: {error}")
+            if handle is not None:
+                chosen, opened = step or last, handle
+                error = self._attempt(f"step {number}", lambda: chosen(opened))  # noqa: B023
+                told = self._background_tells or isinstance(error, PoisonedError)
+                if step is None and error is not None and not told:
+                    fared.wrong.append(f"appending when the fault was over: {type(error).__name__}: {error}")
+        if handle is not None:
+            closed = handle
+            poisoned, fared.poisoned = fared.poisoned, False  # closing what is poisoned is no appending
+            error = self._attempt("closing", closed.close)
+            fared.poisoned |= poisoned
+            if error is not None and not poisoned and not self._background_tells:
+                fared.wrong.append(f"closing when the fault was over: {type(error).__name__}: {error}")
+            del closed, opened
+        del handle, error
+        gc.collect()
+        fared.wrong += left_open(descriptors)
+        return fared
+
+    def _attempt(self, what: str, step: Callable[[], None]) -> BinlogError | None:
+        """Make a step; what it raised."""
+        fared = self.fared
+        try:
+            step()
+        except BinlogError as error:
+            fared.errors.append(type(error).__name__)
+            if isinstance(error, InternalError):
+                fared.wrong.append(f"{what}: InternalError: {error}")
+            if fared.poisoned and self._refuses_all and not isinstance(error, PoisonedError):
+                fared.wrong.append(f"{what} after a failed sync: {type(error).__name__}: {error}")
+            if self._opened and isinstance(error, PoisonedError) and not fared.poisoned:
+                fared.poisoned = True
+                fared.alone = self._fails_alone(error)
+            return error
+        if fared.poisoned and self._refuses_all:
+            fared.wrong.append(f"{what} was accepted after a failed write or sync")
+        return None

@@ -1,0 +1,78 @@
+"""Mistakes of the commit log."""
+
+from __future__ import annotations
+
+from stress.crash.planted.mistake import Change, Mistake, in_function
+
+_MAPPED = "binlog/commitlog/mapped_file.py"
+_FLUSH = "binlog/commitlog/flush_services.py"
+
+MISTAKES = (
+    in_function(
+        "store-answered-before-flush", "store-power", "with sync flush an append returns before the flush",
+        _FLUSH, "GroupCommitService._sync",
+        'commit_at(self._group, fd, b"", 0, path)',
+        "self._group.reach()",
+    ),
+    in_function(
+        "store-marker-removed-first", "store-power", "the marker of a crash goes before all is flushed",
+        "binlog/commitlog/store.py", "MessageStore.close",
+        "with contextlib.ExitStack() as ending:",
+        'os.unlink(os.path.join(self.path, "abort"))\nwith contextlib.ExitStack() as ending:',
+    ),
+    in_function(
+        "store-name-not-synced", "store-power", "a new file's name is not synced",
+        _MAPPED, "MappedFile._make",
+        "sync_directory(directory_fd, self.path)",
+        "",
+    ),
+    Mistake(
+        "store-part-of-crc-believed", "store-power", "a message that lacks a part of its CRC counts as one",
+        (
+            Change(
+                "binlog/format/commitlog/message.py", "_without_crc",
+                "if _CRC_LEFT.fullmatch(found) and 0 in found:",
+                "if not _CRC_LEFT:",
+            ),
+            Change("native/found.c", "crcs_hold", "return kept == CRC_NONE;", "return 1;"),
+        ),
+    ),
+    in_function(
+        "store-buffers-forgotten", "store-kill", "nobody looks for what a dead process had in its buffers",
+        "binlog/commitlog/recovery.py", "recover",
+        "log.adopt(buffer, buffer.offset or 0)",
+        "pass",
+    ),
+    in_function(
+        "store-end-not-erased", "store-kill", "what lies behind the end stays when a store is recovered",
+        _MAPPED, "MappedFile.move",
+        "if self._ahead_bytes is None:\n"
+        "    erase(fd, position, self.file_bytes, self.path)\n"
+        "else:\n"
+        "    erase_data(fd, position, self.file_bytes, self.path)",
+        "",
+    ),
+    in_function(
+        "store-offset-not-compared", "store-kill", "a message counts wherever it says that it lies",
+        "native/found.c", "find_message",
+        "get_u64(data + MESSAGE_OFFSET) != offset)",
+        "(get_u64(data + MESSAGE_OFFSET) != offset && 0))",
+    ),
+    in_function(
+        "store-found-bytes-believed", "store-faults", "what a failed sync left is not written anew",
+        _MAPPED, "MappedFile.write_anew",
+        "write_at(fd, data, at, self.path)",
+        "del data",
+    ),
+    in_function(
+        "store-sync-tried-again", "store-faults", "a sync that failed is made again, and does nothing",
+        _MAPPED, "MappedFile.flush",
+        "with self._poisoning(), self._file as fd:\n"
+        "    sync(fd, self.path, self.offset + stop)",
+        "with self._file as fd:\n"
+        "    try:\n"
+        "        sync(fd, self.path, self.offset + stop)\n"
+        "    except PoisonedError:\n"
+        "        sync(fd, self.path, self.offset + stop)",
+    ),
+)  # fmt: skip

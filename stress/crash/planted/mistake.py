@@ -1,0 +1,116 @@
+"""Planted mistakes: changes to functions of the sources, which are found by name."""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+
+class PlantingError(Exception):
+    """The function or its text is not there exactly once, or what was planted does not compile."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """Text of a function, and what replaces it.
+
+    path: of the file, from the root of the sources.  function: as `Class.method` in Python.
+    old: must occur exactly once in the function.  Lines of `old` and `new` after the first are indented as in the
+        function, relative to the line in which `old` begins.
+    """
+
+    path: str
+    function: str
+    old: str
+    new: str
+
+    def apply(self, source: str) -> str:
+        """Return the changed source.  Raises: PlantingError."""
+        start, stop = (_python_function if self.path.endswith(".py") else _c_function)(source, self)
+        text = source[start:stop]
+        found = [(match.start(), indent) for match, indent in _line_starts(text, self.old)]
+        if len(found) != 1:
+            raise PlantingError(f"{self.path}: {self.function} has {len(found)} times:\n{self.old}")
+        at, indent = found[0]
+        old, new = _indented(self.old, indent), _indented(self.new, indent)
+        return source[:start] + text[:at] + new + text[at + len(old) :] + source[stop:]
+
+
+def _line_starts(text: str, old: str) -> list[tuple[re.Match[str], str]]:
+    """Where the first line of `old` occurs and the others follow, each with the indentation of its line."""
+    found = []
+    for match in re.finditer(re.escape(old.partition("\n")[0]), text):
+        line = text[text.rfind("\n", 0, match.start()) + 1 :]
+        indent = line[: len(line) - len(line.lstrip(" "))]
+        if text.startswith(_indented(old, indent), match.start()):
+            found.append((match, indent))
+    return found
+
+
+def _indented(text: str, indent: str) -> str:
+    return text.replace("\n", "\n" + indent)
+
+
+def _python_function(source: str, change: Change) -> tuple[int, int]:
+    """Where the function begins and ends."""
+    nodes: list[ast.AST] = [ast.parse(source)]
+    for name in change.function.split("."):
+        nodes = [
+            each
+            for node in nodes
+            for each in ast.iter_child_nodes(node)
+            if isinstance(each, (ast.FunctionDef, ast.ClassDef)) and each.name == name
+        ]
+    if len(nodes) != 1 or not isinstance(nodes[0], ast.FunctionDef):
+        raise PlantingError(f"{change.path} has no function {change.function}")
+    lines = source.splitlines(keepends=True)
+    first, last = nodes[0].lineno - 1, nodes[0].end_lineno
+    return len("".join(lines[:first])), len("".join(lines[:last]))
+
+
+def _c_function(source: str, change: Change) -> tuple[int, int]:
+    """Likewise, of C in which a definition starts in the first column and ends with a brace there."""
+    definition = rf"^(?=\w)[^;{{}}\n]*\b{change.function}\([^;{{}}]*\)\n{{\n.*?^}}\n"
+    found = re.findall(definition, source, re.MULTILINE | re.DOTALL)
+    if len(found) != 1:
+        raise PlantingError(f"{change.path} has {len(found)} functions {change.function}")
+    start = source.index(found[0])
+    return start, start + len(found[0])
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """A mistake that the harness must find.
+
+    name: also of the recorder's switch, if there are no changes.  part: the part that finds it.  what: is done wrong.
+    """
+
+    name: str
+    part: str
+    what: str
+    changes: tuple[Change, ...] = ()
+
+    @property
+    def is_switch(self) -> bool:
+        """Whether a switch of the recorder plants it."""
+        return not self.changes
+
+    @property
+    def is_in_c(self) -> bool:
+        """Whether the compiled part is built anew for it."""
+        return any(change.path.endswith(".c") for change in self.changes)
+
+    def changed(self, root: Path) -> dict[str, str]:
+        """Return the text of each changed file.  Raises: PlantingError."""
+        texts: dict[str, str] = {}
+        for change in self.changes:
+            text = texts[change.path] if change.path in texts else (root / change.path).read_text()
+            texts[change.path] = change.apply(text)
+        return texts
+
+
+def in_function(name: str, part: str, what: str, path: str, function: str, old: str, new: str) -> Mistake:
+    """Return a mistake of one change."""
+    return Mistake(name, part, what, (Change(path, function, old, new),))

@@ -1,0 +1,80 @@
+"""Mistakes of the page store."""
+
+from __future__ import annotations
+
+from stress.crash.planted.mistake import Change, Mistake, in_function
+
+_STORE, _CACHE, _LOG = "binlog/pagestore/store.py", "binlog/pagestore/cache.py", "binlog/pagestore/transaction_log.py"
+
+MISTAKES = (
+    Mistake(
+        "pagestore-header-first", "pagestore-power", "the log begins anew before the pages are written",
+        (
+            Change(_STORE, "PageStore._checkpoint", "self._cache.flush()", ""),
+            Change(
+                _STORE, "PageStore._checkpoint",
+                "self._cache.generation = start.generation",
+                "self._cache.flush()\nself._cache.generation = start.generation",
+            ),
+        ),
+    ),
+    in_function(
+        "pagestore-pages-not-synced", "pagestore-power", "the pages are not synced at a checkpoint",
+        _CACHE, "Cache.flush",
+        "self.file.sync()",
+        "",
+    ),
+    in_function(
+        "pagestore-pins-ignored", "pagestore-power", "pages are written before their records",
+        _CACHE, "Cache._victims",
+        "if page.is_dirty and page.pinned_until > durable:\n    continue",
+        "",
+    ),
+    in_function(
+        "pagestore-answered-before-sync", "pagestore-power", "the log is never synced by commits",
+        _LOG, "TransactionLog._write",
+        "commit_at(self._group, self._fd, data, self._group.written - self._base, self.path)",
+        "os.pwrite(self._fd, data, self._group.written - self._base)\n"
+        "self._group.reach()",
+    ),
+    in_function(
+        "pagestore-backup-name-not-synced", "pagestore-power", "an unfinished backup may look like no store",
+        "binlog/pagestore/backup.py", "Backup.__init__",
+        "self._directory.sync()",
+        "pass",
+    ),
+    in_function(
+        "pagestore-map-in-place", "pagestore-kill", "the next map is written over the present one",
+        "binlog/format/pagestore/names.py", "map_name",
+        "MAP_FILES[generation % len(MAP_FILES)]",
+        "MAP_FILES[0]",
+    ),
+    in_function(
+        "pagestore-freed-forgotten", "pagestore-kill", "what the log says is free stays in use",
+        "binlog/pagestore/redo.py", "Redo.mark",
+        "free.give(number)",
+        "pass",
+    ),
+    in_function(
+        "pagestore-sync-tried-again", "pagestore-faults", "a sync that failed is made again, and does nothing",
+        _LOG, "TransactionLog._write",
+        "commit_at(self._group, self._fd, data, self._group.written - self._base, self.path)",
+        "try:\n"
+        "    commit_at(self._group, self._fd, data, self._group.written - self._base, self.path)\n"
+        "except BinlogError:\n"
+        "    os.fdatasync(self._fd)\n"
+        "    self._group.reach()",
+    ),
+    in_function(
+        "pagestore-found-bytes-believed", "pagestore-faults", "pages are made of a log that is not synced",
+        "binlog/pagestore/recovery.py", "OpenFiles.__init__",
+        "write_at(self.log_fd, memoryview(data)[: records.end], 0, path)",
+        "",
+    ),
+    in_function(
+        "pagestore-full-disk-for-ever", "pagestore-faults", "nothing is done once a checkpoint had no space",
+        _LOG, "TransactionLog._begin_anew",
+        "self._due = self.end - self._base + self._log_bytes // 2",
+        "self._due = self.end - self._base + self._log_bytes // 2\nself.fail(error)",
+    ),
+)  # fmt: skip

@@ -1,0 +1,283 @@
+"""Pages that are depaged into a journal (`PagingManager.depage`): each message goes there in its page's transaction.
+
+A message is put by paging it, and acknowledged by the removal of its record from the journal.  Pages are depaged by
+who uses them, or by threads of the manager.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager, suppress
+from pathlib import Path
+from typing import ClassVar
+
+from binlog.compose import open_paging
+from binlog.errors import PoisonedError
+from stress.crash.system import Scenario, Step, Who
+from stress.crash.systems.messages import MessageActor, MessagesSystem
+from stress.crash.systems.queue import JOURNAL, PAGES
+from stress.paging.ledger import Identity, What
+from stress.paging.messages import identity_of, short_message_of
+
+_ADDRESS = "depaged"
+# Paging's own records are of other types.
+_DELIVERED = 200
+
+
+class Used(enum.Enum):
+    """What a call uses."""
+
+    PAGES = "pages"
+    JOURNAL = "journal"
+
+
+class Refusals:
+    """Whether who uses what has failed is refused, where what is used are several things that fail each by itself.
+
+    Of a call that uses both, and says that a write or sync has failed, nobody knows which of the two it was.  But what
+    a later call used and was accepted had not failed, so it was the other one; and if none is left, the failure was
+    forgotten.
+    """
+
+    def __init__(self, wrong: list[str]) -> None:
+        """wrong: where it is noted what is."""
+        self._wrong = wrong
+        self._suspected: list[set[Used]] = []
+
+    @contextmanager
+    def told(self, *used: Used) -> Iterator[None]:
+        """For a call that may say that one of these has failed."""
+        try:
+            yield
+        except PoisonedError:
+            self._suspected.append(set(used))
+            raise
+
+    def accepted(self, *used: Used) -> None:
+        """A call was accepted that for sure used all of these."""
+        for each in self._suspected:
+            each.difference_update(used)
+        if not all(self._suspected):
+            self._suspected = [each for each in self._suspected if each]
+            self._wrong.append(f"{' and '.join(each.value for each in used)} served after a failed write or sync")
+
+    @contextmanager
+    def using(self, *used: Used) -> Iterator[None]:
+        """For a call that uses all of these."""
+        with self.told(*used):
+            yield
+        self.accepted(*used)
+
+
+class _NotNowError(Exception):
+    pass
+
+
+class _Journalled:
+    """Paging whose messages are depaged into its journal.  delivered: by the records there, in their order."""
+
+    def __init__(self, path: Path) -> None:
+        with ExitStack() as opening:
+            self.manager, self.journal, loaded = opening.enter_context(open_paging(path, PAGES, JOURNAL))
+            self.store = self.manager.store(_ADDRESS)
+            there = [record for record in loaded.records if record.user_type == _DELIVERED]
+            there.sort(key=lambda record: record.record_id)
+            self.delivered = {record.record_id: identity_of(record.body) for record in there}
+            self._closing = opening.pop_all()
+
+    def page(self, identity: Identity) -> None:
+        """Put a message into a page."""
+        self.store.start_paging()
+        while not self.store.page(short_message_of(identity)):
+            self.store.start_paging()  # page mode has ended meanwhile
+
+    def depage(self, *, failing: bool = False) -> list[Identity]:
+        """Depage a page; what was delivered, nothing where page mode has ended, or it fails in the middle."""
+        taken: dict[int, Identity] = {}
+
+        def deliver(_: str, messages: list[bytes], store_tx_id: int) -> None:
+            taken.update(self.record(messages, store_tx_id))
+            if failing:
+                raise _NotNowError
+
+        with suppress(_NotNowError):
+            if self.manager.depage(_ADDRESS, deliver):
+                self.delivered.update(taken)
+                return [*taken.values()]
+        return []
+
+    def record(self, messages: list[bytes], store_tx_id: int) -> dict[int, Identity]:
+        """Have them be records of the journal, in a transaction of it."""
+        taken = {}
+        for message in messages:
+            record_id = self.journal.new_id()
+            self.journal.append_add_tx(store_tx_id, record_id, _DELIVERED, message)
+            taken[record_id] = identity_of(message)
+        return taken
+
+    def depage_all(self) -> None:
+        """Until page mode ends."""
+        while self.store.is_paging:
+            self.depage()
+
+    def close(self) -> None:
+        """Close both."""
+        self._closing.close()
+
+
+class Depager(MessageActor):
+    """It pages, depages, and acknowledges what was delivered."""
+
+    def __init__(self, path: Path, who: Who) -> None:
+        super().__init__(who)
+        self._refusals = Refusals(who.wrong)
+        self._have = _Journalled(path)
+        self._taken: dict[int, Identity] = {}
+        self._by_threads = False
+
+    def put(self) -> None:
+        """Page one message."""
+        identity = self._next()
+        self._mark(What.PUT_TRIED, identity)
+        with self.refusing(self._made(What.PUT_REFUSED, identity)), self._refusals.using(Used.PAGES):
+            self._have.page(identity)
+        self._mark(What.PUT_DONE, identity)
+
+    def transact(self) -> None:
+        """Page some together, and acknowledge one with them; or roll it back."""
+        have, using = self._have, self._refusals.using
+        self._tx += 1
+        with using(Used.PAGES):
+            have.store.start_paging()
+        with using(Used.JOURNAL):
+            begun = have.manager.begin()
+        with self.refusing(self._made(What.TX_DROPPED)), begun as transaction:
+            for _ in range(self._chance.randrange(1, 4)):
+                identity = self._next()
+                self._mark(What.TX_PUT, identity)
+                with using(Used.PAGES):
+                    while not have.store.page(short_message_of(identity), transaction):
+                        have.store.start_paging()  # page mode has ended meanwhile
+            if self._chance.random() < 0.2:
+                transaction.rollback()
+                return
+            acked = self._chance.choice([0, *have.delivered])
+            if acked:
+                self._mark(What.TX_ACK, have.delivered[acked])
+                with using(Used.JOURNAL):
+                    have.journal.append_delete_tx(transaction.store_tx_id, acked)
+            self._mark(What.TX_TRIED)
+            with using(Used.PAGES, Used.JOURNAL):
+                transaction.commit()
+        have.delivered.pop(acked, None)
+        self._mark(What.TX_DONE)
+
+    def depage(self) -> None:
+        """Depage a page, or fail to."""
+        self._depage(failing=self._chance.random() < 0.15)
+
+    def end(self) -> None:
+        """Depage all, which ends page mode."""
+        while self._have.store.is_paging:
+            self._depage()
+
+    def _depage(self, *, failing: bool = False) -> None:
+        with self._refusals.told(Used.PAGES, Used.JOURNAL):
+            delivered = self._have.depage(failing=failing)
+        self._refusals.accepted(Used.PAGES, *[Used.JOURNAL][: len(delivered)])
+        for identity in delivered:
+            self._mark(What.MESSAGE_SYNCED, identity)
+
+    def ack(self) -> None:
+        """Acknowledge one of those that were delivered, any of them."""
+        if not self._have.delivered:
+            return self.drain() if self._by_threads else self.depage()
+        record_id = self._chance.choice([*self._have.delivered])
+        identity = self._have.delivered.pop(record_id)
+        self._mark(What.ACK_TRIED, identity)
+        with self.refusing(self._made(What.ACK_REFUSED, identity)), self._refusals.using(Used.JOURNAL):
+            self._have.journal.append_delete(record_id)
+        self._mark(What.ACK_DONE, identity)
+        self._mark(What.ACKS_SYNCED)
+        return None
+
+    def sync(self) -> None:
+        """Have all that was paged be durable."""
+        with self._refusals.using(Used.PAGES):
+            self._have.store.sync()
+        self._mark(What.PUTS_SYNCED)
+
+    def _close(self) -> None:
+        self._have.close()
+
+    def drain(self) -> None:
+        """Have the manager depage by itself, in its threads, from now on, and wait until they have depaged all."""
+        if not self._by_threads:
+            self._have.manager.depage_to(self._deliver)
+            self._by_threads = True
+        with self._refusals.told(Used.PAGES, Used.JOURNAL):
+            self._have.manager.drain()
+        if not self._have.store.is_paging:
+            taken, self._taken = self._taken, {}
+            self._have.delivered.update(taken)
+            for identity in taken.values():
+                self._mark(What.MESSAGE_SYNCED, identity)
+
+    def _deliver(self, _: str, messages: list[bytes], store_tx_id: int) -> None:
+        self._taken.update(self._have.record(messages, store_tx_id))
+
+
+_PAGES: dict[Step, int] = {Depager.put: 6, Depager.depage: 2, Depager.ack: 2, Depager.sync: 1}
+_TRANSACTIONS: dict[Step, int] = {Depager.put: 1, Depager.transact: 4, Depager.depage: 2, Depager.ack: 1}
+_ENDS: dict[Step, int] = {Depager.put: 4, Depager.transact: 1, Depager.end: 2, Depager.ack: 1}
+_THREADS: dict[Step, int] = {Depager.put: 5, Depager.transact: 3, Depager.drain: 3, Depager.ack: 2}
+_ALL = {**_PAGES, **_TRANSACTIONS, Depager.end: 1}
+
+
+class DepageSystem(MessagesSystem):
+    """See the module."""
+
+    name = "depage"
+    noun = "depaged"
+    scenarios: ClassVar[Mapping[str, Scenario]] = {
+        "pages": Scenario(_PAGES, 20),
+        "transactions": Scenario(_TRANSACTIONS, 12),
+        "ends": Scenario(_ENDS, 14),
+        "all": Scenario(_ALL, 16),
+        "threads": Scenario(_THREADS, 14),
+    }
+    refuses_all = False  # its actors look at that
+    fault_stride = 1
+    places_about = 6  # so that a short run has many faults, also of calls of which there are few
+
+    def __init__(self) -> None:
+        names = ("pages", "transactions", "ends")
+        self.workloads = {name: self.lives(self.scenarios[name], 2) for name in names}
+        self.workloads["recovery"] = self.going_on(Scenario(_ALL, 8))
+
+    def open(self, path: Path, who: Who, kept: str) -> Depager:
+        """Open it."""
+        return Depager(path, who)
+
+    def look(self, path: Path) -> list[Identity]:
+        """All messages, which stay: once all is depaged they are in the journal."""
+        with closing(_Journalled(path)) as have:
+            have.depage_all()
+            return [*have.delivered.values()]
+
+    def drain(self, path: Path) -> list[Identity]:
+        """All messages, which are deleted from the journal."""
+        with closing(_Journalled(path)) as have:
+            have.depage_all()
+            for record_id in have.delivered:
+                have.journal.append_delete(record_id)
+            return [*have.delivered.values()]
+
+    def put(self, path: Path, messages: list[Identity]) -> None:
+        """Page messages."""
+        with closing(_Journalled(path)) as have:
+            have.page(messages[0])
+            with have.manager.begin() as transaction:
+                for each in messages[1:]:
+                    assert have.store.page(short_message_of(each), transaction)

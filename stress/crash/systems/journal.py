@@ -1,0 +1,273 @@
+"""A journal (`binlog.journal`), in files so small that some ten records fill one, but for `blocks`.
+
+Whoever appends marks each call before it is made, and what it was promised after; what a load told is marked too, for
+it is promised from then on, and what it did not tell is gone for good.  To judge a state it is loaded three times,
+appended to, reclaimed and compacted.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from errno import ENOSPC
+from pathlib import Path
+from typing import ClassVar
+
+from binlog.format.journal.block import BLOCK_BYTES
+from binlog.format.journal.file_header import JournalLayout
+from binlog.format.journal.names import ATTIC_FOLDER, COMPACTED_END, LOCK_FILE, NEW_END
+from binlog.format.journal.record import Kind as RecordKind
+from binlog.journal.journal import Journal
+from binlog.journal.options import JournalOptions, Sync
+from stress.crash.fault import FAULTS, Fault
+from stress.crash.marks import Values
+from stress.crash.mortal import for_ever
+from stress.crash.records import Identity
+from stress.crash.striker import Kind
+from stress.crash.system import Crash, Observing, Scenario, Storm, System, Who
+from stress.crash.systems.journal_actor import (
+    ALL,
+    COMPACTION,
+    ONLY_ADDED,
+    RECORDS,
+    REUSE,
+    TRANSACTIONS,
+    JournalActor,
+    take,
+)
+from stress.crash.systems.journal_expectation import Expectation, compare
+from stress.crash.systems.journal_marks import JUDGES, MarkKind, Told, plain_mark, told_of
+from stress.crash.together import at_once
+
+_SMALL = JournalOptions(file_bytes=2048, buffer_bytes=1024, flush_seconds=0.002, compact_files_min=0, pool_files=4)
+OPTIONS: dict[str, JournalOptions] = {
+    "native": _SMALL,
+    "blocks": replace(_SMALL, file_bytes=3 * BLOCK_BYTES, buffer_bytes=1 << 16),
+    "tiny": replace(_SMALL, file_bytes=1024, buffer_bytes=600, pool_files=3),
+    "jbm": replace(_SMALL, file_bytes=2560, layout=JournalLayout.JBM),
+}
+"""By name; no two have files as long as each other's."""
+
+_NATIVE = ("native", "blocks", "tiny")
+_FULL_DISKS = [Fault((Kind.OPEN, Kind.WRITE), ENOSPC, end) for end in (NEW_END, COMPACTED_END)]
+"""Space lacks where it does on a disk: a file that was made has all of its own already."""
+
+
+@dataclass(slots=True)
+class Observation:
+    """What came of a state.
+
+    problems: what is wrong whatever had been promised.  first, last: what the first load told, and the last one.
+    """
+
+    problems: list[str] = field(default_factory=list)
+    first: Told = field(default_factory=Told)
+    last: Told = field(default_factory=Told)
+
+
+def _append_for_ever(path: Path, who: Who, kept: str) -> None:
+    actor = JournalSystem().open(path, who, kept)
+    mixes = {actor: RECORDS, actor.beside(1): ALL, actor.beside(2): REUSE}
+    for_ever(*(lambda each=each, steps=steps: take(each, steps, 10) for each, steps in mixes.items()))
+
+
+class JournalSystem(System[Expectation, Observation]):
+    """See the module."""
+
+    name = "journal"
+    noun = "journal"
+    kept = tuple(OPTIONS)
+    scenarios: ClassVar[Mapping[str, Scenario]] = {
+        "records": Scenario(RECORDS, 8),
+        "transactions": Scenario(TRANSACTIONS, 4, lives=3),
+        "reuse": Scenario(REUSE, 20),
+        "compaction": Scenario(COMPACTION, 15),
+        "all": Scenario(ALL, 15),
+    }
+    storm = Storm(_append_for_ever)
+    faults: ClassVar[Mapping[str, Fault]] = {**FAULTS, **{fault.name: fault for fault in _FULL_DISKS}}
+    fault_kinds = frozenset({
+        Kind.READ, Kind.WRITE, Kind.DATA_SYNC, Kind.SYNC, Kind.OPEN, Kind.LINK, Kind.UNLINK, Kind.MAKE_DIRECTORY,
+        Kind.LOCK,
+    })  # fmt: skip
+    # Only if a write or a sync failed, or one of a compaction's renames, nobody can go on: also if what lacks is space,
+    # which is needed for new files alone, but told of by writes into others too.
+    poisoning = frozenset({Kind.WRITE, Kind.LINK})
+
+    def __init__(self) -> None:
+        self.workloads = {
+            "records": self.lives(Scenario(RECORDS, 12), 2),
+            "waiting": self.lives(Scenario((_waiting, *(_any,) * 8)), 2),
+            "transactions": self.lives(Scenario(TRANSACTIONS, 6), 3),
+            "reuse": self.lives(Scenario(REUSE, 25), 2),
+            "compaction": self.lives(Scenario(COMPACTION, 14), 2),
+            "threads": self.lives(Scenario((_threads,)), 1),
+            # Its checks take a torn record for a whole one if it has old bytes: so no file is used again, and no record
+            # lies in more than two sectors.
+            "jbm": self.lives(Scenario(ONLY_ADDED, 9), 2, "jbm"),
+            "killed": self.killed(Scenario(ALL, 30), Scenario((_waiting, *(_any,) * 6)), 200),
+            "recovery": self.going_on(Scenario((_waiting, *(_any,) * 6))),
+        }
+
+    def kept_of(self, seed: str) -> str:
+        """In our own layout."""
+        return random.Random(f"{seed}/kept").choice(_NATIVE)
+
+    def crash_of(self, kept: str) -> Crash:
+        """What lies in one page of memory is written whole, or not at all."""
+        return Crash.TORN if kept == "blocks" else Crash.KILL
+
+    def open(self, path: Path, who: Who, kept: str) -> JournalActor:
+        """Load it, as it is kept if there is one; the actor has what is there."""
+        who.witness.mark(plain_mark(MarkKind.LOADING))
+        journal, told = _load(path, kept_as(path) or OPTIONS[kept])
+        who.wrong.extend(f"a load told: {line}" for line in told.wrong)
+        for mark in told.marks():
+            who.witness.mark(mark)
+        return JournalActor(journal, who, told)
+
+    def expectation(self) -> Expectation:
+        """Nothing."""
+        return Expectation()
+
+    def observe(self, path: Path, marks: Sequence[Values], *, again: bool = False, stays: bool = False) -> Observation:
+        """Load it three times, append to it, reclaim and compact it."""
+        return observe(path, writer=JUDGES[again])
+
+    def compare(self, seen: Observation, least: Expectation, most: Expectation, crash: Crash) -> list[str]:
+        """What is wrong."""
+        return compare(seen.first, least, most, crash)
+
+    def lasted(self, before: Observation, after: Observation) -> list[str]:
+        """What is wrong after a power cut."""
+        told = after.first
+        if _others(told) != _others(before.last) or told.prepared != before.last.prepared or told.failed:
+            return [*told.wrong, "what was there when the journal was closed is not there, or is something else"]
+        return told.wrong
+
+
+def kept_as(path: Path) -> JournalOptions | None:
+    """How the journal in a folder is kept, as its files tell; None if it has none."""
+    by_size = {options.file_bytes: options for options in OPTIONS.values()}
+    found = (by_size.get(file.stat().st_size) for file in sorted(path.glob("journal-*.jnl")))
+    return next((options for options in found if options is not None), None)
+
+
+def _load(path: Path, options: JournalOptions) -> tuple[Journal, Told]:
+    """Start and load a journal, which is closed if that fails."""
+    journal = Journal(path, options)
+    try:
+        journal.start()
+        loaded = journal.load()
+        return journal, told_of(loaded, keeps_ids=journal._files.layout is JournalLayout.NATIVE)
+    except BaseException:
+        journal.close()
+        raise
+
+
+def _waiting(actor: JournalActor) -> None:
+    """From now on wait for each call's sync."""
+    actor.syncs = (Sync.WAIT,)
+
+
+def _any(actor: JournalActor) -> None:
+    take(actor, ALL, 1)
+
+
+def _threads(actor: JournalActor) -> None:
+    """Three threads that append at once; the third compacts and reclaims too."""
+    mixes = {actor: RECORDS, actor.beside(1): TRANSACTIONS, actor.beside(2): COMPACTION}
+    at_once(*(lambda each=each, steps=steps: take(each, steps, 7) for each, steps in mixes.items()))
+
+
+class _Unseen:
+    def mark(self, mark: tuple[object, ...]) -> None:
+        """Nobody looks at what the judge appends but the judge."""
+
+
+def observe(path: Path, *, writer: int = JUDGES[0]) -> Observation:
+    """Load a journal three times, append to it, reclaim and compact it; writer: of what is appended."""
+    seen = Observation()
+    with Observing(seen.problems):
+        actor: JournalActor | None = None
+        for number in range(3):
+            wanted, alive = seen.last, set(actor.alive) if actor else set()
+            actor = _visit(seen, path, actor, writer)
+            if number == 0:
+                seen.first = seen.last
+                continue
+            told = seen.last
+            if _others(told) != _others(wanted) or told.prepared != wanted.prepared:
+                seen.problems.append("what was there is not there, or is something else, when it is loaded again")
+            mine = {record_id for (each, _), (record_id, _) in told.records.items() if each == writer}
+            if mine != alive:
+                seen.problems.append(f"of what was appended {sorted(alive)} is there, and {sorted(mine)} was told")
+            if told.failed:
+                seen.problems.append(f"transactions are told as failed again: {[*told.failed]}")
+            seen.problems += told.wrong
+    return seen
+
+
+def _others(told: Told) -> list[tuple[Identity, tuple[int, bool]]]:
+    """What a load told, but for what who judges has appended."""
+    return [item for item in told.records.items() if item[0][0] not in JUDGES]
+
+
+def _visit(seen: Observation, path: Path, before: JournalActor | None, writer: int) -> JournalActor:
+    """Load it once, and append to it."""
+    options = kept_as(path) or OPTIONS["native"]
+    had_attic = (path / ATTIC_FOLDER).exists()
+    journal, told = _load(path, options)
+    try:
+        seen.last = told
+        actor = JournalActor(journal, Who(_Unseen(), 0, random.Random(0)), None)
+        actor.writer = writer
+        if before is not None:
+            actor.alive, actor.count = before.alive, before.count
+        seen.problems += _names(path, options, attic=had_attic or bool(told.problems))
+        seen.problems += _ids(journal, told)
+        if before is not None:
+            journal.reclaim()
+        _append(actor, told)
+        if before is not None:
+            journal.compact()
+            actor.go_on()
+    finally:
+        journal.close()
+    return actor
+
+
+def _append(actor: JournalActor, told: Told) -> None:
+    """Some of everything; a transaction has the id of one that has failed, whose records must not come with it."""
+    first, second = actor.add_one(Sync.WAIT), actor.add_one(Sync.WAIT)
+    tx_id = next(iter(told.failed), actor.new_id())
+    added = actor.new_id()
+    actor.call(RecordKind.ADD_TX, Sync.LATER, tx_id=tx_id, record_id=added)
+    actor.call(RecordKind.UPDATE_TX, Sync.LATER, tx_id=tx_id, record_id=first)
+    actor.call(RecordKind.COMMIT, Sync.WAIT, tx_id=tx_id)
+    actor.alive.append(added)
+    actor.alive.remove(second)
+    actor.call(RecordKind.DELETE, Sync.WAIT, record_id=second)
+
+
+def _names(path: Path, options: JournalOptions, *, attic: bool) -> list[str]:
+    """Nothing may be left of what was being made; all files are whole."""
+    wrong = []
+    names = options.names
+    for name in sorted(os.listdir(path)):
+        if names.number(name) is not None:
+            if (size := (path / name).stat().st_size) != options.file_bytes:
+                wrong.append(f"{name} has {size} bytes once the journal is loaded")
+        elif name != LOCK_FILE and not (name == ATTIC_FOLDER and attic):
+            wrong.append(f"{name} is there once the journal is loaded")
+    return wrong
+
+
+def _ids(journal: Journal, told: Told) -> list[str]:
+    """No id may come again."""
+    largest = max([record_id for record_id, _ in told.records.values()] + [*told.prepared, *told.failed], default=0)
+    if told.id_max < largest or journal.new_id() <= largest:
+        return [f"the largest id is told as {told.id_max}, and {largest} is there"]
+    return []

@@ -1,0 +1,152 @@
+"""What those who append to a journal say of their calls, and of what a load told them."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from binlog.format.journal.record import Kind
+from binlog.journal.record import Loaded, Record, TransactionContent
+from stress.crash.marks import Values
+from stress.crash.records import Identity, identity_of
+
+JUDGES = (199, 198)
+"""Writers who append to what is judged."""
+
+
+class Operation(NamedTuple):
+    """One call that appends a record.
+
+    writer, number: who made it, and as which of its calls.  kind: of the record.
+    tx_id, record_id: 0 where it has none.
+    """
+
+    writer: int
+    number: int
+    kind: Kind
+    tx_id: int = 0
+    record_id: int = 0
+
+    @property
+    def identity(self) -> Identity:
+        """Which call."""
+        return self.writer, self.number
+
+
+class MarkKind(enum.IntEnum):
+    """Tried and loading come before the call, the others after it.
+
+    Those of what a load told come between `LOADING` and `LOADED`, which says that this was all.
+    """
+
+    TRIED = 1  # a call
+    REFUSED = 2  # an error said that it did nothing
+    DURABLE = 3  # it, and all calls of its writer before, are promised to survive a power cut
+    LOADING = 4
+    TOLD = 5  # the body of this call is there
+    PREPARED = 6  # this transaction is prepared
+    FAILED = 7  # this transaction has failed
+    LOADED = 8  # record_id: how many problems were told
+
+
+class Mark(NamedTuple):
+    """One mark."""
+
+    what: MarkKind
+    operation: Operation
+
+
+def mark_of(values: Values) -> Mark:
+    """The mark that has these values."""
+    what, writer, number, kind, tx_id, record_id, *_ = values
+    return Mark(MarkKind(what), Operation(writer, number, Kind(kind), tx_id, record_id))
+
+
+def plain_mark(what: MarkKind, *, tx_id: int = 0, record_id: int = 0) -> Mark:
+    """A mark of no call."""
+    return Mark(what, Operation(0, 0, Kind.ADD, tx_id, record_id))
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """A transaction: the calls whose bodies it has, adds and updates before deletes, and that which prepared it.
+
+    record_ids: of the records that it adds, updates or deletes.
+    """
+
+    parts: tuple[Identity, ...]
+    extra: Identity | None
+    record_ids: frozenset[int]
+
+
+@dataclass(slots=True)
+class Told:
+    """What a load told, with each body known for the call that appended it.
+
+    records: whose bodies are there, in order, with the record of each, and whether it is an update.
+    problems: the rules.  keeps_ids: whether the layout has a place for the largest id.
+    wrong: bodies that nobody appended, and the like.
+    """
+
+    records: dict[Identity, tuple[int, bool]] = field(default_factory=dict)
+    prepared: dict[int, Content] = field(default_factory=dict)
+    failed: dict[int, Content] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+    id_max: int = 0
+    keeps_ids: bool = False
+    wrong: list[str] = field(default_factory=list)
+
+    def marks(self) -> Iterator[Mark]:
+        """What it says, for an expectation."""
+        for identity in self.records:
+            yield Mark(MarkKind.TOLD, Operation(*identity, Kind.ADD))
+        for tx_id in self.prepared:
+            yield plain_mark(MarkKind.PREPARED, tx_id=tx_id)
+        for tx_id in self.failed:
+            yield plain_mark(MarkKind.FAILED, tx_id=tx_id)
+        yield plain_mark(MarkKind.LOADED, record_id=len(self.problems))
+
+
+def told_of(loaded: Loaded, *, keeps_ids: bool) -> Told:
+    """What a load told."""
+    problems = [problem.rule for problem in loaded.problems]
+    told = Told(problems=problems, keeps_ids=keeps_ids, id_max=loaded.id_max)
+    for record in loaded.records:
+        identity = _identity(record, told.wrong)
+        if identity is None:
+            continue
+        if identity in told.records:
+            told.wrong.append(f"the body of {identity} is there twice")
+        told.records[identity] = record.record_id, record.is_update
+    for each, into in ((loaded.prepared, told.prepared), (loaded.failed, told.failed)):
+        for content in each:
+            if content.tx_id in into:
+                told.wrong.append(f"the transaction {content.tx_id} is told twice")
+            into[content.tx_id] = _content(content, told.wrong)
+    return told
+
+
+def _content(content: TransactionContent, wrong: list[str]) -> Content:
+    parts = [_identity(item, wrong) for item in (*content.records, *content.deletes)]
+    return Content(
+        tuple(part for part in parts if part is not None),
+        identity_of(content.extra),
+        frozenset(record.record_id for record in content.records) | {each.record_id for each in content.deletes},
+    )
+
+
+def _identity(item: object, wrong: list[str]) -> Identity | None:
+    body: bytes = item.body  # type: ignore[attr-defined]
+    identity = identity_of(body)
+    if identity is None:
+        wrong.append(f"a body is there that nobody appended: {body[:40]!r}")
+    elif isinstance(item, Record) and item.user_type != user_type_of(identity):
+        wrong.append(f"the user's type of {identity} is {item.user_type}")
+    return identity
+
+
+def user_type_of(identity: Identity) -> int:
+    """The user's type of a call's record."""
+    return identity[1] % 251

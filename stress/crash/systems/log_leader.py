@@ -1,0 +1,75 @@
+"""A leader that dies with other writers' records in its group.
+
+The harness holds the log file's lock until the one that is to die waits for it as the deputy, and the others have
+staged and sleep: so the one leads them all as soon as the lock is free.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import random
+import struct
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from binlog import Mode
+from stress.crash.marks import Ledger
+from stress.crash.mortal import HANG_SECONDS, Mortal
+from stress.crash.striker import NOTHING, Slots, Strike, arm
+from stress.crash.system import Step, Who
+from stress.crash.systems.log_actor import LogActor, many
+
+_WAITERS = 3
+_VICTIM = 2  # its life; the others follow
+_LOCK = struct.Struct("@hhqqi4x")  # struct flock of fcntl(2) on a 64-bit machine: type, whence, start, length, pid
+
+
+def one_leader(log: Path, ledger: Ledger, under: str, strike: Strike) -> tuple[bool, list[str]]:
+    """Let one lead three others and strike it; whether it was killed, and what is wrong with how the others fared."""
+    slots = Slots(_WAITERS + 1)
+    ready, first, others = os.pipe(), os.pipe(), os.pipe()
+
+    def start(number: int, go: tuple[int, int], strike: Strike, work: Step) -> Mortal:
+        def live() -> None:
+            os.close(first[1])
+            os.close(others[1])
+            actor = LogActor(log, Who(ledger, _VICTIM + number, random.Random(number)))
+            if number == _WAITERS:
+                actor.append(Mode.STAGE)  # nobody waits for this one
+            arm(strike, under, slots[number])
+            os.write(ready[1], b".")
+            os.read(go[0], 1)
+            work(actor)
+            actor.close()
+
+        return Mortal(live)
+
+    works = (many(2), LogActor.go_on, LogActor.go_on)
+    waiters = [start(number, others, NOTHING, work) for number, work in enumerate(works, 1)]
+    victim = start(0, first, strike, LogActor.go_on)
+    mortals = [victim, *waiters]
+    for _ in mortals:
+        os.read(ready[0], 1)
+    fd = os.open(log / "00000001.dat", os.O_RDWR)
+    try:
+        fcntl.fcntl(fd, fcntl.F_OFD_SETLKW, _LOCK.pack(fcntl.F_WRLCK, 0, 0, 0, 0))
+        os.write(first[1], b".")
+        _until(lambda: victim.poll() or bool(slots[0].blocked))
+        os.write(others[1], b"." * _WAITERS)
+        _until(lambda: all(mortal.poll() or slots[number].blocked for number, mortal in enumerate(mortals)))
+    finally:
+        os.close(fd)  # and with it the lock
+        for end in (*ready, *first, *others):
+            os.close(end)
+    failures = [failure for mortal in mortals for failure in mortal.failures()]
+    return victim.killed, failures
+
+
+def _until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + HANG_SECONDS
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError("the processes of a cycle neither waited nor ended")
+        os.sched_yield()
