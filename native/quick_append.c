@@ -9,22 +9,11 @@
  * - Who commits holds the session's mutex and has set `busy`, and gives both back whatever Python raises meanwhile.  A
  *   Ref is made after that: making it may collect garbage, and so run anything.
  * - What the call works on is referred to for as long as it takes, whatever becomes of the session or the writer.
- * - The functions are those of binlog._native, which has what they know of forks; they are not linked a second time.
  */
-#define Py_LIMITED_API 0x030B0000
-#define PY_SSIZE_T_CLEAN
 #include "quick_append.h"
 
 #include "pairs.h"
 #include "quick_session.h"
-
-static struct {
-    uint32_t (*generation)(void);
-    int (*stage)(struct binlog_segment *segment, const uint8_t *data, size_t bytes);
-    int64_t (*append)(struct binlog_file *file, struct binlog_segment *segment, struct binlog_append *own,
-                      const uint8_t *data, size_t bytes, int mode);
-    int (*abandon)(struct binlog_segment *segment, struct binlog_append *own);
-} native;
 
 struct writer {
     PyObject_HEAD
@@ -34,21 +23,6 @@ struct writer {
     Py_ssize_t bytes_max;
     int mode;
 };
-
-/* Takes the functions' addresses: those of binlog_fork_generation, _stage_record, _append_record, _abandon. */
-PyObject *binlog_connect(PyObject *module, PyObject *args)
-{
-    unsigned long long generation, stage, append, abandon;
-    (void)module;
-    if (!PyArg_ParseTuple(args, "KKKK:connect", &generation, &stage, &append, &abandon))
-        return NULL;
-    native.generation = (uint32_t (*)(void))(uintptr_t)generation;
-    native.stage = (int (*)(struct binlog_segment *, const uint8_t *, size_t))(uintptr_t)stage;
-    native.append = (int64_t (*)(struct binlog_file *, struct binlog_segment *, struct binlog_append *, const uint8_t *,
-                                 size_t, int))(uintptr_t)append;
-    native.abandon = (int (*)(struct binlog_segment *, struct binlog_append *))(uintptr_t)abandon;
-    Py_RETURN_NONE;
-}
 
 /* A Ref of what Python gave: number and offset.  Takes it. */
 static PyObject *ref_of(const struct writer *self, PyObject *place)
@@ -73,13 +47,13 @@ static int64_t commit(struct session *session, PyObject *record, Py_ssize_t size
     int64_t offset;
 
     Py_BEGIN_ALLOW_THREADS
-    offset = native.append(file, segment, own, data, (size_t)size, mode);
+    offset = binlog_append_record(file, segment, own, data, (size_t)size, mode);
     Py_END_ALLOW_THREADS
     *number = own->number;
     if (offset < 0) {
         *place = PyObject_CallMethod((PyObject *)session, "_finish_quick", "O", record);
         if (!*place && own->ticket >= 0)
-            native.abandon(segment, own); /* an exception came before Python could: an entry awaited fills the ring */
+            binlog_abandon(segment, own); /* an exception came before Python could: an entry awaited fills the ring */
     }
     session_leave(session);
     Py_DECREF(file_kept);
@@ -156,11 +130,11 @@ static PyObject *writer_append(PyObject *object, PyObject *const *args, Py_ssize
     int mode = mode_of(self, args, count, names);
     Py_ssize_t size = mode ? PyBytes_Size(args[0]) : 0;
 
-    if (!mode || !session || size > self->bytes_max || session->generation != native.generation() ||
+    if (!mode || !session || size > self->bytes_max || session->generation != binlog_fork_generation() ||
         (mode != BINLOG_SYNC && !session->background))
         return append_slowly(object, args, count, names);
     if (mode == BINLOG_STAGE && session->segment &&
-        native.stage(session->segment, (const uint8_t *)PyBytes_AsString(args[0]), (size_t)size) == 0)
+        binlog_stage_record(session->segment, (const uint8_t *)PyBytes_AsString(args[0]), (size_t)size) == 0)
         Py_RETURN_NONE;
     Py_INCREF((PyObject *)session);
     PyObject *ref = append_quickly(self, session, args[0], size, mode == BINLOG_SYNC ? BINLOG_SYNC : BINLOG_FLUSH);
@@ -282,7 +256,7 @@ static PyType_Slot writer_slots[] = {
 };
 
 static PyType_Spec writer_spec = {
-    .name = "binlog._native_records.QuickWriter",
+    .name = "binlog._calls.QuickWriter",
     .basicsize = sizeof(struct writer),
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,
     .slots = writer_slots,

@@ -4,7 +4,6 @@
 
 #include <Python.h>
 
-PyObject *binlog_connect(PyObject *module, PyObject *args);
 int binlog_add_quick_types(PyObject *module);
 
 #endif

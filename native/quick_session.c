@@ -3,8 +3,6 @@
  * Python arms it with addresses of what it has opened, and with what keeps that alive; quick_append.c does the rest.
  * The mutex is Python's, as is the order in which it and the locks are taken: see binlog/log/session.py.
  */
-#define Py_LIMITED_API 0x030B0000
-#define PY_SSIZE_T_CLEAN
 #include "quick_session.h"
 
 #include <structmember.h>
@@ -187,7 +185,7 @@ static PyType_Slot session_slots[] = {
 };
 
 static PyType_Spec session_spec = {
-    .name = "binlog._native_records.QuickSession",
+    .name = "binlog._calls.QuickSession",
     .basicsize = sizeof(struct session),
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,
     .slots = session_slots,

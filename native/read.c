@@ -1,8 +1,6 @@
 /* Records read and found in one call: the bytes go from the kernel to where Python keeps them and stay there.
  *
  * A reader that verifies reads whole ranges of the index (covered.c), and is given those that are what was written. */
-#define Py_LIMITED_API 0x030B0000
-#define PY_SSIZE_T_CLEAN
 #include "read.h"
 
 #include "big_endian.h"

@@ -7,11 +7,12 @@ import zlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from binlog._codec import gather_bodies
 from binlog.errors import NotFoundError
+from binlog.format.journal.compiled import scan_columns
 from binlog.journal.inspection import records_crc
 from binlog.journal.survey import FilePart
 from binlog.storage.files import open_directory, open_file, read_at
-from binlog.storage.journal_columns import gather_bodies, scan_columns
 
 _COLUMNS = (
     "offset",

@@ -6,8 +6,10 @@ import os
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from binlog._codec import pack_journal
 from binlog.format.crc import crc32c
 from binlog.format.journal.block import fragment_place, fragments_end
+from binlog.format.journal.compiled import record_room
 from binlog.format.journal.file_header import JOURNAL_END, FileHeader
 from binlog.format.journal.names import COMPACTED_END
 from binlog.format.journal.record import pack_counts
@@ -18,7 +20,6 @@ from binlog.journal.pieces import Piece, divide
 from binlog.journal.record import Record
 from binlog.journal.survivors import BodyReader, place_of
 from binlog.storage.files import create_file, remove_file, sync, write_at
-from binlog.storage.journal_records import pack_journal, record_room
 
 
 class WrittenFile(NamedTuple):

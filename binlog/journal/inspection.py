@@ -11,13 +11,13 @@ import os
 from dataclasses import dataclass, replace
 
 from binlog.errors import BusyError, GoneError
+from binlog.format.crc import crc32c
 from binlog.format.journal.file_header import FileHeader, JournalLayout
 from binlog.format.journal.names import JournalNames
 from binlog.format.problem import Problem
 from binlog.journal.damage import file_problems, has_begun, is_cut, size_problems
 from binlog.journal.look import Look, SeenFile, look, read_seen
 from binlog.journal.record_states import FileColumns, RecordStates, file_columns, record_states
-from binlog.storage.checksum import crc32c
 
 _TRIES = 64
 

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from binlog.errors import CorruptError
+from binlog.format.journal.compiled import LoadScan, Scan, load_records, scan_records
 from binlog.format.journal.file_header import (
     FILE_START_BYTES,
     FileHeader,
@@ -21,7 +22,6 @@ from binlog.journal.options import JournalOptions
 from binlog.journal.record import Record
 from binlog.storage.failures import own_errors
 from binlog.storage.files import open_file, read_at
-from binlog.storage.journal_records import LoadScan, Scan, load_records, scan_records
 
 
 class Listing(NamedTuple):

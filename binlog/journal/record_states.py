@@ -11,10 +11,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from binlog._codec import journal_states
+from binlog.format.journal.compiled import scan_columns
 from binlog.format.journal.file_header import FileHeader
 from binlog.format.journal.record import Kind
-from binlog.storage.journal_columns import scan_columns
-from binlog.storage.native import journal_states
 
 _WITH_COUNTS = re.compile(b"[%c%c]" % (Kind.PREPARE, Kind.COMMIT))
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from binlog.format.journal.compiled import Adds, Scanned
 from binlog.format.journal.record import JOURNAL_COUNT, Kind
 from binlog.format.problem import Problem
 from binlog.journal.journal_file import JournalFile
 from binlog.journal.ledger import Ledger, Operation, Transaction, bytes_of
 from binlog.journal.record import Deleted, Record, TransactionContent
-from binlog.storage.journal_records import Adds, Scanned
 
 # Deletes may come to half of what there was before those are thrown away which they delete.
 _DELETES_MIN = 1000

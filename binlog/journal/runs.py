@@ -10,9 +10,9 @@ from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
+from binlog.format.journal.compiled import Scanned
 from binlog.format.journal.record import Kind
 from binlog.journal.journal_file import JournalFile
-from binlog.storage.journal_records import Scanned
 
 _PLAIN = (Kind.ADD, Kind.UPDATE, Kind.DELETE)
 _ENDS = (Kind.COMMIT, Kind.ROLLBACK)

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from binlog.errors import BusyError, GoneError, NotFoundError
+from binlog.format.journal.compiled import scan_records
 from binlog.format.journal.file_header import JournalLayout
 from binlog.format.journal.names import ATTIC_FOLDER, LOCK_FILE, JournalNames
 from binlog.journal.check import find_problems
@@ -18,7 +19,6 @@ from binlog.journal.look import read_seen
 from binlog.journal.record_states import RecordState
 from binlog.journal.replay import Replay
 from binlog.storage.files import open_named_directory
-from binlog.storage.journal_records import scan_records
 from binlog.storage.sole_owner import find_owner
 
 _TRIES = 16

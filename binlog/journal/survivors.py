@@ -12,7 +12,9 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import NamedTuple, Self, cast
 
+from binlog._codec import join_fragments
 from binlog.errors import CorruptError
+from binlog.format.journal.compiled import Scanned
 from binlog.format.journal.file_header import JournalLayout
 from binlog.format.journal.record import CHECK_BYTES
 from binlog.format.problem import Problem
@@ -24,7 +26,6 @@ from binlog.journal.record import Deleted, Record
 from binlog.journal.replay import Replay
 from binlog.journal.runs import TransactionSpan, TransactionSpans
 from binlog.storage.files import open_file, read_at
-from binlog.storage.journal_records import Scanned, join_fragments
 
 _OPEN_MAX = 8
 

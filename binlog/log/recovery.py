@@ -16,13 +16,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from binlog.errors import BusyError, CorruptError
+from binlog.format.crc import crc32c
 from binlog.format.log_header import HEADER_BYTES, LOG_HEADER, RECOVERED, CommitSlot, Flag, LogHeader
 from binlog.format.names import damaged_file_name, prepared_file_name
 from binlog.log.chain import walk
 from binlog.log.directory import LogDirectory
 from binlog.log.recovery_table import Action, Verdict
 from binlog.storage.boot import boot_id
-from binlog.storage.checksum import crc32c
 from binlog.storage.file_access import access_like
 from binlog.storage.files import create_file, link_file, read_at, remove_file, sync, write_at
 

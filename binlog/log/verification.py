@@ -13,13 +13,13 @@ from binlog.errors import CorruptError
 from binlog.format.index_file import IndexEntry, pack_header
 from binlog.format.log_header import LogHeader
 from binlog.format.names import index_file_name
+from binlog.format.record import Stop
 from binlog.log.directory import LogDirectory
 from binlog.storage.failures import failure
 from binlog.storage.files import content_bytes
 from binlog.storage.identity import Identity
 from binlog.storage.native import part_of_records, read_records
 from binlog.storage.record_reading import FoundAt, ReadOutcome, RecordReading
-from binlog.storage.records import Stop
 
 
 class Verification:

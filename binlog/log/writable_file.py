@@ -24,7 +24,9 @@ from binlog.errors import (
     PoisonedError,
     UnknownOutcomeError,
 )
+from binlog.format.crc import crc32c
 from binlog.format.index_file import RANGE_BYTES_MAX
+from binlog.format.index_ranges import Ranges
 from binlog.format.log_header import HEADER_BYTES, LOG_HEADER, PUBLISHED, Flag, LogHeader, Status
 from binlog.format.names import INGEST_FILE, index_file_name, log_file_name
 from binlog.format.ref import OFFSET_MAX
@@ -37,7 +39,6 @@ from binlog.log.recovery import Recovery
 from binlog.log.recovery_table import Action, decide
 from binlog.log.witnesses import heal
 from binlog.storage.boot import boot_id
-from binlog.storage.checksum import crc32c
 from binlog.storage.descriptor import Descriptor
 from binlog.storage.doorbell import Doorbell
 from binlog.storage.failures import failure
@@ -47,7 +48,6 @@ from binlog.storage.group_commit import Append, CommitFile, commit_foreign
 from binlog.storage.identity import Identity
 from binlog.storage.locks import try_lock, unlock
 from binlog.storage.native import lib
-from binlog.storage.ranges import Ranges
 from binlog.storage.segment import Segment
 
 _STATUS = LOG_HEADER.offset("status")

@@ -8,6 +8,7 @@ from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Generic, Literal, NoReturn, Self, TypedDict, overload
 
+from binlog._codec import frame_records
 from binlog.errors import ClosedError, FullError
 from binlog.format.record import RECORD_BYTES_FORMAT_MAX, frame
 from binlog.format.ref import COUNT_MAX, Ref
@@ -22,7 +23,7 @@ from binlog.log.refs import Refs
 from binlog.log.session import Session
 from binlog.storage.files import FileSystem, make_directory
 from binlog.storage.group_commit import RECORD_BYTES_COPIED, Mode
-from binlog.storage.native import QuickWriter, fork_generation, frame_records
+from binlog.storage.native import QuickWriter, fork_generation
 
 if TYPE_CHECKING:
     from typing import Unpack

@@ -12,9 +12,9 @@ from itertools import count
 from typing import NamedTuple
 
 from binlog.errors import CorruptError, NotFoundError
+from binlog.format.crc import crc32c
 from binlog.format.pagestore.swap import SWAP_RECORD, is_swap_name, swap_name
 from binlog.pagestore.own_folder import OwnFolder
-from binlog.storage.checksum import crc32c
 from binlog.storage.files import (
     create_file,
     list_folder,

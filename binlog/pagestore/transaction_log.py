@@ -18,11 +18,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import NamedTuple
 
+from binlog._codec import pack_transaction
 from binlog.errors import AccessError, BinlogError, FullError, InternalError, PoisonedError
 from binlog.format.pagestore.log import RECORDS_AT, LogStart, PageAction
 from binlog.format.pagestore.names import LOG_FILE
 from binlog.storage.files import allocate, sync, write_and_sync, write_at
-from binlog.storage.native import pack_transaction
 from binlog.storage.once import Once
 
 # What nobody waits for is synced once it is so much, or so old.

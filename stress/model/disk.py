@@ -12,8 +12,8 @@ from functools import lru_cache
 from random import Random
 
 from binlog.format import log_header
+from binlog.format.crc import crc32c
 from binlog.format.log_header import HEADER_BYTES, LogHeader, parse_log_header
-from binlog.storage.checksum import crc32c
 
 SECTOR_BYTES = 512
 LINE_BYTES = 64

@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from binlog.errors import CorruptError
+from binlog.format.crc import crc32c
 from binlog.format.log_header import HEADER_BYTES, RECOVERED, CommitSlot, Flag, LogHeader
 from binlog.log.recovery_table import Action, Verdict, decide, recovered
-from binlog.storage.checksum import crc32c
 from stress.model.commit import SLOTS
 from stress.model.disk import SimEvidence, SimFile
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from binlog.format.journal.block import fragment_place
+from binlog.format.journal.compiled import load_records, scan_columns, scan_records
 from binlog.format.journal.file_header import FileHeader, JournalLayout
 from binlog.format.journal.record import JournalRecord, Kind, pack_record
 from binlog.journal.record import Record
-from binlog.storage.journal_columns import scan_columns
-from binlog.storage.journal_records import load_records, scan_records
 
 
 def found_places(data: bytes, header: FileHeader) -> list[int]:

@@ -7,13 +7,13 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from binlog.format.journal.compiled import Scanned, scan_records
 from binlog.format.journal.file_header import FILE_START_BYTES, FileHeader, JournalLayout, parse_file_header
 from binlog.format.journal.names import JournalNames
 from binlog.format.journal.record import JournalRecord, pack_record
 from binlog.journal.journal import Journal
 from binlog.journal.options import JournalOptions
 from binlog.journal.record import Loaded
-from binlog.storage.journal_records import Scanned, scan_records
 
 FILE_BYTES = 2048
 SMALL = JournalOptions(file_bytes=FILE_BYTES, compact_files_min=0)

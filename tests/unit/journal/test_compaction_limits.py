@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from binlog.errors import AccessError, FullError
+from binlog.format.journal.compiled import Scanned, scan_records
 from binlog.format.journal.file_header import JournalLayout
 from binlog.format.journal.names import COMPACTED_END, CONTROL_FILE
 from binlog.format.journal.record import Kind
@@ -20,7 +21,6 @@ from binlog.journal.journal import Journal
 from binlog.journal.options import JournalOptions, Sync
 from binlog.journal.runs import find_runs
 from binlog.journal.survivors import find_survivors
-from binlog.storage.journal_records import Scanned, scan_records
 from tests.support.journals import SMALL, files, flip, header_of, ids, journal, reload
 
 LAYOUTS = [JournalLayout.NATIVE, JournalLayout.JBM]

@@ -9,11 +9,11 @@ import pytest
 
 from binlog.errors import VersionError
 from binlog.format.crc import crc32c
+from binlog.format.journal.compiled import scan_records
 from binlog.format.journal.file_header import FileHeader, JournalLayout, parse_file_header
 from binlog.format.journal.record import pack_record
 from binlog.journal.check import check_journal
 from binlog.journal.record import Deleted, Loaded, Record, TransactionContent
-from binlog.storage.journal_records import scan_records
 from tests.support.journals import SMALL, journal, reload
 from tests.unit.format.journal.test_record import FIRST_FILE, FIRST_RECORDS, ID, SECOND_FILE, SECOND_RECORDS
 

@@ -14,12 +14,12 @@ import pytest
 from binlog.errors import BusyError, ClosedError, CorruptError, StateError, VersionError
 from binlog.format.crc import crc32c
 from binlog.format.journal.block import HEAD_BYTES
+from binlog.format.journal.compiled import scan_records
 from binlog.format.journal.file_header import FileHeader, JournalLayout
 from binlog.format.journal.record import JournalRecord, Kind, pack_record
 from binlog.journal.check import check_journal
 from binlog.journal.journal import Journal
 from binlog.journal.options import JournalOptions
-from binlog.storage.journal_records import scan_records
 from tests.support.journals import (
     FILE_BYTES,
     SMALL,

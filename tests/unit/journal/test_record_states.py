@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from binlog._codec import journal_states
+from binlog.format.journal.compiled import scan_records
 from binlog.format.journal.file_header import FileHeader, JournalLayout
 from binlog.format.journal.record import JournalRecord, Kind, pack_record
 from binlog.journal.journal_file import JournalFile
@@ -15,8 +17,6 @@ from binlog.journal.ledger import Ledger
 from binlog.journal.record import TransactionContent
 from binlog.journal.record_states import Event, FileColumns, RecordState, RecordStates, file_columns, record_states
 from binlog.journal.replay import Replay
-from binlog.storage.journal_records import scan_records
-from binlog.storage.native import journal_states
 
 _THERE = {RecordState.LIVE, RecordState.UPDATED}
 _FILES = 3

@@ -8,11 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from binlog._codec import gather_bodies, scan_journal_columns
+from binlog.format.journal.compiled import ColumnScan, Scanned, scan_columns, scan_records
 from binlog.format.journal.file_header import FileHeader, JournalLayout
 from binlog.format.journal.record import JournalRecord, Kind, pack_record
-from binlog.storage.journal_columns import ColumnScan, gather_bodies, scan_columns
-from binlog.storage.journal_records import Scanned, scan_records
-from binlog.storage.native import scan_journal_columns
 
 _IDS = st.integers(-(2**63), 2**63 - 1)
 _COUNTS = st.lists(st.tuples(st.integers(0, 2**32 - 1), st.integers(0, 2**31 - 1)), max_size=3).map(tuple)

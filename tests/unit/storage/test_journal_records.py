@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from binlog.format.journal.compiled import LoadScan, Scanned, load_records, scan_records
 from binlog.format.journal.file_header import FileHeader, JournalLayout
 from binlog.format.journal.record import JournalRecord, Kind
 from binlog.journal.record import Record
-from binlog.storage.journal_records import LoadScan, Scanned, load_records, scan_records
 from tests.unit.storage.test_journal_columns import file_of, records
 
 NUMBER = 77

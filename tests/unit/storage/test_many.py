@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from binlog import Ref
+from binlog._codec import frame_records
 from binlog.log.refs import Refs
-from binlog.storage.native import frame_records
 from tests.support.logs import frame_all
 
 _OFFSET_LAST = 2**62

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from binlog.format.record import Stop, scan
 from binlog.storage.identity import Identity, identity_of
 from binlog.storage.native import part_of_records, read_records
 from binlog.storage.record_reading import ReadOutcome, RecordReading
-from binlog.storage.records import Stop, scan
 from tests.support.logs import frame_all
 
 _RECORDS = st.lists(st.binary(max_size=40), max_size=30)

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from binlog.format.crc import crc32c_in_python
-from binlog.storage.checksum import crc32c
-from binlog.storage.records import Scan, Stop, gather, scan
+from binlog.format.crc import crc32c, crc32c_in_python
+from binlog.format.record import Scan, Stop, gather, scan
 from tests.support.logs import frame_all
 
 _RECORDS = st.lists(st.binary(max_size=40), max_size=30)
