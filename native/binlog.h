@@ -40,6 +40,9 @@ int binlog_lock(int fd);
 int binlog_try_lock(int fd);
 int binlog_lock_within(int fd, int64_t timeout_ns);
 int binlog_unlock(int fd);
+void binlog_hold(void);
+int binlog_let_go(int fd);
+int binlog_is_holding(void);
 int64_t binlog_lock_owner(int fd);
 
 int binlog_byte_lock(int fd, int64_t byte);
@@ -166,8 +169,8 @@ struct binlog_append {
 };
 struct binlog_segment;
 int binlog_append(struct binlog_file *file, struct binlog_segment *segment, struct binlog_append *own);
-int64_t binlog_append_record(struct binlog_file *file, struct binlog_segment *segment, struct binlog_append *own,
-                             const uint8_t *data, size_t bytes, int mode);
+void binlog_append_record(struct binlog_file *file, struct binlog_segment *segment, struct binlog_append *own,
+                          const uint8_t *data, size_t bytes, int mode);
 int binlog_stage_record(struct binlog_segment *segment, const uint8_t *data, size_t bytes);
 int64_t binlog_stage(struct binlog_segment *segment, struct binlog_append *own, int awaited);
 int binlog_settle(struct binlog_file *file, struct binlog_segment *segment, struct binlog_append *own);

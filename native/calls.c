@@ -10,7 +10,6 @@
 #include "binlog.h"
 #include "page.h"
 #include "pairs.h"
-#include "quick_append.h"
 
 #include <errno.h>
 
@@ -34,7 +33,8 @@ static PyMethodDef functions[] = {
 };
 
 PyTypeObject *page_writer_type;
-extern PyType_Spec batch_iterator_spec, page_writer_spec, page_acks_spec;
+extern PyType_Spec batch_iterator_spec, fast_path_spec, page_writer_spec, page_acks_spec;
+int fast_path_setup(void);
 
 static PyTypeObject *add_type(PyObject *module, PyType_Spec *spec)
 {
@@ -56,8 +56,9 @@ static int fill(PyObject *module)
     }
     pairs_setup();
     page_writer_type = add_type(module, &page_writer_spec);
-    return page_writer_type && add_type(module, &batch_iterator_spec) && add_type(module, &page_acks_spec)
-               ? binlog_add_quick_types(module)
+    return page_writer_type && add_type(module, &page_acks_spec) && add_type(module, &batch_iterator_spec) &&
+                   add_type(module, &fast_path_spec) && fast_path_setup() == 0
+               ? 0
                : -1;
 }
 

@@ -433,9 +433,12 @@ class WritableFile:
 
     def close(self) -> None:
         """Close the descriptor, and so free its lock."""
-        if self.commits.index_keeps and self.intact and try_lock(self.fd):
-            self.commits.flush_index()
-            unlock(self.fd)
+        if self.commits.index_keeps and self.intact:
+            try:
+                if try_lock(self.fd):
+                    self.commits.flush_index()
+            finally:
+                unlock(self.fd)
         self._forget_index()
         self._doorbell.close()
         self._descriptor.close()

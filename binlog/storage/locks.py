@@ -3,6 +3,9 @@
 See native/lock.c for the facts.  `unlock` is to be the first call of a
 `finally` whose `try` holds the call of `lock`: no Python runs between a C call
 and the one after it, so Ctrl-C cannot leave the lock behind.
+
+A writer marks its thread with `hold` before `lock`, in the same `try`, and calls
+`let_go` in place of `unlock`: which takes the mark away in the same call of C.
 """
 
 from __future__ import annotations
@@ -55,6 +58,7 @@ def try_lock(fd: int) -> bool:
 
 
 unlock = lib.binlog_unlock
+hold, let_go = lib.binlog_hold, lib.binlog_let_go
 
 
 def is_locked(fd: int) -> bool:

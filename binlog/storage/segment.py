@@ -26,7 +26,7 @@ from dataclasses import dataclass, fields
 
 from binlog.storage.file_access import FileAccess, give_access
 from binlog.storage.identity import identity_of, is_identity
-from binlog.storage.native import QuickSession, address, ffi, fork_generation, lib
+from binlog.storage.native import FastPath, address, ffi, fork_generation, lib
 
 _ATTEMPTS = 8
 _SHARED_MEMORY = "/dev/shm"
@@ -125,9 +125,9 @@ class Segment:
         False where none is to be had, or where the segment lost its name since it was joined: for as long as nobody has
         a ring in it, it counts as unused, and whoever makes another one removes it.
         """
-        while (result := lib.binlog_byte_lock_wait(self._fd, lib.BINLOG_LOCK_INIT)) == -errno.EINTR:
-            pass
         try:
+            while (result := lib.binlog_byte_lock_wait(self._fd, lib.BINLOG_LOCK_INIT)) == -errno.EINTR:
+                pass
             return result == 0 and self.linked and bool(lib.binlog_segment_claim(self.core) == 0)
         finally:
             lib.binlog_byte_unlock(self._fd, lib.BINLOG_LOCK_INIT)
@@ -147,9 +147,15 @@ class Segment:
         """Whether its descriptor, and so its locks, were not closed behind our back."""
         return is_identity(self._fd, self._identity)
 
-    def arm(self, session: QuickSession) -> None:
-        """Have the session lay records that nobody waits for into the ring, once it has one, until it is retired."""
-        session._stage_in(address(self.core), self)
+    def arm(self, fast_path: FastPath) -> None:
+        """Have records that nobody waits for be laid into the ring, once it has one, until it is retired."""
+        fast_path.stage_in(address(self.core), self)
+
+    def take_back(self, own: object) -> bool:
+        """Give up waiting for what lies in the ring as a binlog_append says; False where somebody has taken it."""
+        if self._generation != fork_generation():
+            return True  # in a forked child there is no ring
+        return bool(lib.binlog_abandon(self.core, own))
 
     def note(self) -> Note:
         """What the last leader was doing, as it left it."""
