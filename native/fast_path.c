@@ -68,16 +68,15 @@ static void set_segment(struct fast_path *self, unsigned long long segment, PyOb
 }
 
 /* Appends while this thread is in a call; a Ref, what was begun, or None with nothing done. */
-static PyObject *commit(struct fast_path *self, PyObject *record, Py_ssize_t size, int mode)
+static PyObject *commit(struct fast_path *self, const uint8_t *data, size_t size, int mode)
 {
     struct binlog_file *file = self->file;
     struct binlog_append *own = self->own;
     struct binlog_segment *segment = self->segment;
     PyObject *begun = Py_NewRef(self->begun), *segment_kept = Py_XNewRef(self->segment_kept);
-    const uint8_t *data = (const uint8_t *)PyBytes_AsString(record);
 
     Py_BEGIN_ALLOW_THREADS
-    binlog_append_record(file, segment, own, data, (size_t)size, mode);
+    binlog_append_record(file, segment, own, data, size, mode);
     Py_END_ALLOW_THREADS
     Py_XDECREF(segment_kept);
     if (own->answer != 0 && (own->answer != BINLOG_LOOK || own->ticket >= 0)) {
@@ -108,15 +107,16 @@ static PyObject *fast_append(PyObject *object, PyObject *const *args, Py_ssize_t
 {
     struct fast_path *self = (struct fast_path *)object;
     int mode = count == 2 && PyBytes_CheckExact(args[0]) ? mode_of(self, args[1]) : 0;
-    Py_ssize_t size = mode ? PyBytes_Size(args[0]) : 0;
+    char *data;
+    Py_ssize_t size;
 
-    if (!mode || size > self->bytes_max || self->generation != binlog_fork_generation() ||
+    if (!mode || PyBytes_AsStringAndSize(args[0], &data, &size) != 0 || size > self->bytes_max ||
         (mode != BINLOG_SYNC && !self->has_background))
         Py_RETURN_NONE;
-    if (mode == BINLOG_STAGE) {
-        const uint8_t *data = (const uint8_t *)PyBytes_AsString(args[0]);
-        return Py_NewRef(self->segment && binlog_stage_record(self->segment, data, (size_t)size) == 0 ? Py_False : Py_None);
-    }
+    if (mode == BINLOG_STAGE && self->segment && binlog_stage_record(self->segment, (uint8_t *)data, (size_t)size) == 0)
+        Py_RETURN_FALSE;
+    if (self->generation != binlog_fork_generation())
+        Py_RETURN_NONE;
     if (self->owner || !self->file || binlog_is_holding())
         Py_RETURN_NONE;
     PyObject *got = PyObject_Call(self->acquire, no_wait, NULL);
@@ -128,7 +128,7 @@ static PyObject *fast_append(PyObject *object, PyObject *const *args, Py_ssize_t
         Py_RETURN_NONE;
     self->owner = PyThread_get_thread_ident();
     Py_INCREF(object);
-    PyObject *answer = commit(self, args[0], size, mode);
+    PyObject *answer = commit(self, (uint8_t *)data, (size_t)size, mode == BINLOG_SYNC ? BINLOG_SYNC : BINLOG_FLUSH);
     Py_DECREF(object);
     return answer;
 }

@@ -181,16 +181,17 @@ class Writer(Generic[_Place]):
         if type(begun) is Ref:
             if self._limited:
                 self._session.within_limits(begun, len(record) + LENGTH_BYTES)
-            return begun
+            return None if (mode or self._mode) is _STAGE else begun
         if type(record) is not bytes:
             return self.append(plain_bytes(record), mode=mode)
         return self._append_slowly(record, mode, begun)
 
     def _append_slowly(self, record: bytes, mode: Mode | str | None, begun: Append | None) -> Ref | None:
         """Finish what FastPath.append began, or do what it left undone."""
-        if begun is not None:
-            return Ref(*self._session.finish(begun, record))
         mode = self._mode if mode is None else member(Mode, mode, "mode")
+        if begun is not None:
+            place = self._session.finish(begun, record)
+            return None if mode is _STAGE else Ref(*place)
         if len(record) > self._record_bytes_max:
             self._refuse_size(len(record))
         session = self._open_session()

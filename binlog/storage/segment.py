@@ -72,14 +72,14 @@ NOTE_SLOTTED = int(lib.BINLOG_NOTE_SLOTTED)
 class Segment:
     """This process's hold on a segment, with a ring of its own once it has claimed one."""
 
+    _retired = False
+
     def __init__(self, fd: int, core: object, name: str, uuid: bytes) -> None:
         self.uuid = uuid
         self._fd = fd
         self._name = name
-        self._serial = lib.binlog_fd_serial(fd)
         self._identity = identity_of(fd)
         self._generation = fork_generation()
-        self._retired = False
         self.core = core
 
     @classmethod
@@ -203,25 +203,21 @@ class Segment:
             self._retired = True
 
     def __del__(self) -> None:
-        core, self.core = self.core, ffi.NULL
-        if core == ffi.NULL or self._generation != fork_generation():
-            return  # a forked child: the descriptor is closed and the mapping is not there
-        try:
-            if self._retired and self.intact:
-                self._leave(core)
-        finally:
-            lib.binlog_segment_unmap(core)
-            # Which gives back every lock; what is staged stays for the next.
-            lib.binlog_fd_close_serial(self._fd, self._serial)
+        # What is not left stays for the next.  The descriptor is closed with `core`, in one call of C.
+        if self._retired and self._generation == fork_generation() and self.intact:
+            self._leave()
 
-    def _leave(self, core: object) -> None:
+    def _leave(self) -> None:
         """Give the ring back, and remove the segment where nobody else has one and nothing is staged."""
-        if lib.binlog_byte_lock(self._fd, lib.BINLOG_LOCK_INIT) != 0:
-            return  # somebody joins
-        lib.binlog_segment_release(core)
-        if lib.binlog_segment_alone(self._fd) and lib.binlog_segment_staged(core) == 0 and self.linked:
-            with suppress(FileNotFoundError):
-                os.unlink(_SHARED_MEMORY + self._name)
+        try:
+            if lib.binlog_byte_lock(self._fd, lib.BINLOG_LOCK_INIT) != 0:
+                return  # somebody joins
+            lib.binlog_segment_release(self.core)
+            if lib.binlog_segment_alone(self._fd) and self.staged_bytes() == 0 and self.linked:
+                with suppress(FileNotFoundError):
+                    os.unlink(_SHARED_MEMORY + self._name)
+        finally:
+            lib.binlog_byte_unlock(self._fd, lib.BINLOG_LOCK_INIT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,10 +330,11 @@ def _open(name: str, access: FileAccess, directory: os.stat_result) -> int:
 
 
 def _map(fd: int) -> object:
+    """The segment, mapped; what this returns closes the descriptor when it goes."""
     result = ffi.new("int *")
     core = lib.binlog_segment_map(fd, result)
     _check(result[0])
-    return core
+    return ffi.gc(core, lib.binlog_segment_unmap)
 
 
 def _check(result: int) -> int:

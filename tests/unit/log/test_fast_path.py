@@ -107,7 +107,7 @@ def test_a_record_that_finds_the_ring_full_goes_to_the_file_and_has_no_place_eit
     count = 2000
     with _warm(log, mode=Mode.STAGE) as writer:
         assert {writer.append(job(0, number, 500)) for number in range(count)} == {None}
-        assert 0 < writer.slow < count // 100
+        assert writer.slow == 0
         assert 0 < len(read_all(log)) - 1 < count
     assert jobs_by_writer(read_all(log)[1:]) == {0: list(range(count))}
 
