@@ -105,15 +105,18 @@ class Segment:
             _make(name, access, directory, uuid)
         fd = _open(name, access, directory)
         try:
-            _check(lib.binlog_byte_lock_wait(fd, lib.BINLOG_LOCK_INIT))
-            if not _leads_to(name, fd):
-                raise FileNotFoundError(errno.ENOENT, "removed")
-            result = lib.binlog_segment_check(fd, directory.st_dev, directory.st_ino, uuid)
-            if result == -errno.EPROTO and _remove_unused(fd, name):
-                raise FileNotFoundError(errno.ENOENT, "another version's, or never finished, and not in use")
-            _check(result)
-            core = _map(fd)
-            lib.binlog_byte_unlock(fd, lib.BINLOG_LOCK_INIT)
+            try:
+                _check(lib.binlog_byte_lock_wait(fd, lib.BINLOG_LOCK_INIT))
+                if not _leads_to(name, fd):
+                    raise FileNotFoundError(errno.ENOENT, "removed")
+                result = lib.binlog_segment_check(fd, directory.st_dev, directory.st_ino, uuid)
+                if result == -errno.EPROTO and _remove_unused(fd, name):
+                    raise FileNotFoundError(errno.ENOENT, "another version's, or never finished, and not in use")
+                _check(result)
+                core = _map(fd)
+            finally:
+                # Closing does not free it for as long as there is a mapping, which an exception may keep.
+                lib.binlog_byte_unlock(fd, lib.BINLOG_LOCK_INIT)
         except BaseException:
             lib.binlog_fd_close(fd)
             raise
