@@ -1,7 +1,6 @@
 /* The module binlog._calls: system calls that take or give Python objects, and the types that make any.
  *
- * It is in one library with cffi's module binlog._native, so that both know the same descriptors and forks; and so what cffi
- * calls is declared in binlog.h, and what is called from here alone is not.
+ * It is in one library with cffi's module binlog._native, so that both know the same descriptors and forks.
  *
  * To add a function: write it in a file beside this one, name it below, and say its types in binlog/_calls.pyi.
  */

@@ -292,6 +292,8 @@ PyType_Spec fast_path_spec = {
 
 int fast_path_setup(void)
 {
+    if (state_error && no_wait) /* the module was loaded before, as by another interpreter */
+        return 0;
     PyObject *errors = PyImport_ImportModule("binlog.errors");
     state_error = errors ? PyObject_GetAttrString(errors, "StateError") : NULL;
     Py_XDECREF(errors);

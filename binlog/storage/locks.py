@@ -79,13 +79,13 @@ def holder(fd: int) -> str | None:
 def open_holder(fd: int) -> str | None:
     """As `holder`, of a lock that belongs to an open file description, or None where none can be found."""
     # The kernel names no process for it, but lists it under the descriptor.
-    status = os.fstat(fd)
     try:
+        status = os.fstat(fd)
         for info in Path("/proc").glob("[0-9]*/fdinfo/*"):
             if _locks(info, status):
                 return f"process {info.parts[2]}"
     except OSError:
-        return None  # no descriptor left to look with
+        return None  # no descriptor left to look with, or another thread has closed this one
     return None
 
 

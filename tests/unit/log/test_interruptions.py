@@ -116,6 +116,8 @@ def test_a_writer_goes_on_after_ctrl_c_at_any_place_of_a_call(log: Path, name: s
     limit = {"cutover_bytes": 1} if name == "append-limit" else {}
     with Writer(log, **_OPTIONS) as other, Writer(log, **_OPTIONS, **limit) as writer:
         writer.append(b"first", mode=Mode.FLUSH)
+        if name == "append-closed":
+            other.cutover()
         places = _places(lambda: call(writer))
         for at in places:
             if name == "append-closed":

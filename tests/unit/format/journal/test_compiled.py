@@ -12,7 +12,7 @@ from binlog.format.journal.compiled import LoadScan, Scanned, load_records, scan
 from binlog.format.journal.file_header import FileHeader, JournalLayout
 from binlog.format.journal.record import JournalRecord, Kind
 from binlog.journal.record import Record
-from tests.unit.storage.test_journal_columns import file_of, records
+from tests.unit.format.journal.test_columns import file_of, records
 
 NUMBER = 77
 FILE_BYTES = 1 << 18
