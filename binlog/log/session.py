@@ -74,7 +74,7 @@ class Session:
         self._mutex = threading.RLock()
         bytes_max = min(options.record_bytes_max, RECORD_BYTES_COPIED)
         self.fast_path = FastPath(self._mutex, Ref, options.mode, bytes_max)
-        self.closed = False
+        self.closed = self._closing = False
         self._reopen = True
         if not directory.intact:
             directory.check_there()  # after a fork, or if all descriptors were closed, ours may be another file's
@@ -305,6 +305,7 @@ class Session:
         with self._mutex:
             if self.fast_path.owner:
                 raise StateError("the writer was closed from within one of its own calls")
+            self._closing = True  # and nothing more is staged: what is staged behind the last drain would be lost
             self.fast_path.stage_in(0, None)
             try:
                 if not self.closed and self._poison is None and any(self.pending_bytes()):
@@ -402,7 +403,8 @@ class Session:
             self._file = following
         if self._segment is not None:
             self._segment.wake()
-            self._segment.arm(self.fast_path)
+            if not self._closing:
+                self._segment.arm(self.fast_path)
         file.wake()
         self._arm(file)
         return result
