@@ -26,7 +26,7 @@ static PyObject *state_error; /* binlog.errors.StateError */
 struct fast_path {
     PyObject_HEAD
     PyObject *ref_type; /* a subclass of tuple */
-    PyObject *mode_type;
+    PyObject *modes[BINLOG_STAGE + 1]; /* Python's, as enum binlog_mode has them */
     PyObject *acquire; /* methods of the mutex */
     PyObject *release;
     PyObject *begun;          /* Python's Append, which keeps `file` and `own` alive */
@@ -67,7 +67,7 @@ static void set_segment(struct fast_path *self, unsigned long long segment, PyOb
     Py_XDECREF(before);
 }
 
-/* Appends while this thread is in a call; a Ref, what was begun, or None with nothing done. */
+/* Appends while this thread is in a call; a Ref, what was begun, or False with nothing done. */
 static PyObject *commit(struct fast_path *self, const uint8_t *data, size_t size, int mode)
 {
     struct binlog_file *file = self->file;
@@ -92,7 +92,7 @@ static PyObject *commit(struct fast_path *self, const uint8_t *data, size_t size
     Py_DECREF(begun);
     /* Last, for making it may collect garbage, and so run anything. */
     return done ? pair(self->ref_type, PyLong_FromUnsignedLong(number), PyLong_FromUnsignedLongLong(offset))
-                : Py_NewRef(Py_None);
+                : Py_NewRef(Py_False);
 }
 
 /* An enum binlog_mode; 0 where Python is to look at it. */
@@ -100,7 +100,10 @@ static int mode_of(const struct fast_path *self, PyObject *mode)
 {
     if (mode == Py_None)
         return self->mode;
-    return (PyObject *)Py_TYPE(mode) == self->mode_type ? (int)PyLong_AsLong(mode) : 0;
+    for (int value = BINLOG_SYNC; value <= BINLOG_STAGE; value++)
+        if (mode == self->modes[value])
+            return value;
+    return 0;
 }
 
 static PyObject *fast_append(PyObject *object, PyObject *const *args, Py_ssize_t count)
@@ -112,20 +115,20 @@ static PyObject *fast_append(PyObject *object, PyObject *const *args, Py_ssize_t
 
     if (!mode || PyBytes_AsStringAndSize(args[0], &data, &size) != 0 || size > self->bytes_max ||
         (mode != BINLOG_SYNC && !self->has_background))
-        Py_RETURN_NONE;
-    if (mode == BINLOG_STAGE && self->segment && binlog_stage_record(self->segment, (uint8_t *)data, (size_t)size) == 0)
         Py_RETURN_FALSE;
+    if (mode == BINLOG_STAGE && self->segment && binlog_stage_record(self->segment, (uint8_t *)data, (size_t)size) == 0)
+        Py_RETURN_NONE;
     if (self->generation != binlog_fork_generation())
-        Py_RETURN_NONE;
+        Py_RETURN_FALSE;
     if (self->owner || !self->file || binlog_is_holding())
-        Py_RETURN_NONE;
+        Py_RETURN_FALSE;
     PyObject *got = PyObject_Call(self->acquire, no_wait, NULL);
     int entered = got ? PyObject_IsTrue(got) : -1;
     Py_XDECREF(got);
     if (entered < 0)
         return NULL;
     if (entered == 0)
-        Py_RETURN_NONE;
+        Py_RETURN_FALSE;
     self->owner = PyThread_get_thread_ident();
     Py_INCREF(object);
     PyObject *answer = commit(self, (uint8_t *)data, (size_t)size, mode == BINLOG_SYNC ? BINLOG_SYNC : BINLOG_FLUSH);
@@ -211,11 +214,15 @@ static int fast_init(PyObject *object, PyObject *args, PyObject *named)
     }
     self->acquire = PyObject_GetAttrString(mutex, "acquire");
     self->release = PyObject_GetAttrString(mutex, "release");
+    if (!self->acquire || !self->release)
+        return -1;
     self->ref_type = Py_NewRef(ref_type);
-    self->mode_type = Py_NewRef((PyObject *)Py_TYPE(mode));
+    for (long number = BINLOG_SYNC; number <= BINLOG_STAGE; number++)
+        if (!(self->modes[number] = PyObject_CallFunction((PyObject *)Py_TYPE(mode), "l", number)))
+            return -1;
     self->mode = (int)value;
     self->generation = binlog_fork_generation();
-    return self->acquire && self->release ? 0 : -1;
+    return 0;
 }
 
 static int fast_traverse(PyObject *object, visitproc visit, void *arg)
@@ -223,7 +230,6 @@ static int fast_traverse(PyObject *object, visitproc visit, void *arg)
     struct fast_path *self = (struct fast_path *)object;
     Py_VISIT(Py_TYPE(object));
     Py_VISIT(self->ref_type);
-    Py_VISIT(self->mode_type);
     Py_VISIT(self->acquire);
     Py_VISIT(self->release);
     Py_VISIT(self->begun);
@@ -237,7 +243,8 @@ static int fast_clear(PyObject *object)
     set_file(self, 0, 0, NULL);
     set_segment(self, 0, NULL);
     Py_CLEAR(self->ref_type);
-    Py_CLEAR(self->mode_type);
+    for (int value = BINLOG_SYNC; value <= BINLOG_STAGE; value++)
+        Py_CLEAR(self->modes[value]);
     Py_CLEAR(self->acquire);
     Py_CLEAR(self->release);
     return 0;
@@ -254,7 +261,7 @@ static void fast_dealloc(PyObject *object)
 
 static PyMethodDef fast_methods[] = {
     {"append", (PyCFunction)(void (*)(void))fast_append, METH_FASTCALL,
-     "append(record, mode): where it lies; False where it is staged; None with nothing done, where this is Python's; or the\n"
+     "append(record, mode): where it lies, or None if it is staged; False with nothing done, if this is Python's; or the\n"
      "Append that `arm` was given, which was begun and is Python's to finish."},
     {"arm", fast_arm, METH_VARARGS,
      "arm(file, own, append): append to this file; addresses of a binlog_file and a binlog_append, and what keeps them alive."},

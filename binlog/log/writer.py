@@ -176,7 +176,7 @@ class Writer(Generic[_Place]):
         """
         quickly = self._append_quickly
         begun = quickly(record, mode)
-        if begun is False:
+        if begun is None:
             return None  # it is staged
         if type(begun) is Ref:
             if self._limited:
@@ -186,10 +186,10 @@ class Writer(Generic[_Place]):
             return self.append(plain_bytes(record), mode=mode)
         return self._append_slowly(record, mode, begun)
 
-    def _append_slowly(self, record: bytes, mode: Mode | str | None, begun: Append | None) -> Ref | None:
+    def _append_slowly(self, record: bytes, mode: Mode | str | None, begun: Append | Literal[False]) -> Ref | None:
         """Finish what FastPath.append began, or do what it left undone."""
         mode = self._mode if mode is None else member(Mode, mode, "mode")
-        if begun is not None:
+        if begun is not False:
             place = self._session.finish(begun, record)
             return None if mode is _STAGE else Ref(*place)
         if len(record) > self._record_bytes_max:
