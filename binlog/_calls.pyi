@@ -12,9 +12,6 @@ def read_records(
     verify: bool,
     /,
 ) -> tuple[int, bytes, bytes, int] | int: ...
-def part_of_records(
-    offset: int, data: bytes, start: int, size: int, record_bytes_max: int, count_max: int, /
-) -> tuple[int, bytes, bytes, int] | None: ...
 def wait_and_read(
     known: int, bell: int, timeout_ns: int, offset: int, record_bytes_max: int, /
 ) -> tuple[int, bytes, bytes, int] | int: ...

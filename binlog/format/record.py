@@ -54,6 +54,19 @@ def scan(data: bytes | memoryview, to_tail: int, record_bytes_max: int, count_ma
     return Scan(len(offsets) - 1, offsets[-1], Stop(stop), offsets)
 
 
+def part_of_records(
+    data: bytes, start: int, size: int, record_bytes_max: int, count_max: int
+) -> tuple[bytes, bytes, int] | None:
+    """Records in `data` from `start` on, `size` bytes of them at most, but one at least; None if that is too large.
+
+    Returns their bytes, their places in these, as a Scan's offsets, and a Stop's number.
+    """
+    left = memoryview(data)[start:]
+    size = max(size, LENGTH_BYTES + int.from_bytes(left[:LENGTH_BYTES], "big"))
+    found = scan(left[:size], len(left), record_bytes_max, count_max)
+    return (bytes(left[: found.consumed]), found.offsets.tobytes(), found.stop) if found.count else None
+
+
 def spread(values: bytes | bytearray | memoryview, bounds: memoryview) -> tuple[bytes, memoryview]:
     """The reverse of `gather`: the records with their lengths in one run, and where each starts, and the last ends."""
     found = spread_records(values, bounds)

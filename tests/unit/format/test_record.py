@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from binlog.format.crc import crc32c, crc32c_in_python
-from binlog.format.record import Scan, Stop, gather, scan
+from binlog.format.record import Scan, Stop, gather, part_of_records, scan
 from tests.support.logs import frame_all
 
 _RECORDS = st.lists(st.binary(max_size=40), max_size=30)
@@ -71,6 +71,24 @@ def test_any_bytes_are_scanned_as_the_slow_way_scans_them(data: bytes, to_tail: 
 def test_a_length_with_the_highest_bit_is_not_a_record() -> None:
     assert _scan(b"\xff\xff\xff\xff" + bytes(100), to_tail=2**40, most=2**31 - 1).stop is Stop.LENGTH
     assert _scan(b"\x7f\xff\xff\xff" + bytes(100), to_tail=2**40, most=2**31 - 1).stop is Stop.SHORT
+
+
+@given(_RECORDS, st.integers(0, 30), st.integers(0, 200), st.integers(1, 30))
+def test_a_part_is_as_many_records_as_fit_but_one(records: list[bytes], first: int, size: int, most: int) -> None:
+    data = frame_all(records)
+    start = len(frame_all(records[:first]))
+    part = part_of_records(data, start, size, 30, most)
+    wanted: list[bytes] = []
+    for record in records[first:]:
+        if len(record) > 30 or len(wanted) == most or (wanted and len(frame_all([*wanted, record])) > size):
+            break
+        wanted.append(record)
+    if not wanted:
+        assert part is None
+    else:
+        assert part is not None
+        assert part[0] == frame_all(wanted)
+        assert part[2] in (Stop.END, Stop.SHORT, Stop.LARGE)
 
 
 @given(st.binary(max_size=300), st.integers(0, 2**32 - 1))
