@@ -78,19 +78,17 @@ static PyObject *commit(struct fast_path *self, const uint8_t *data, size_t size
     Py_BEGIN_ALLOW_THREADS
     binlog_append_record(file, segment, own, data, size, mode);
     Py_END_ALLOW_THREADS
-    Py_XDECREF(segment_kept);
-    if (own->answer != 0 && (own->answer != BINLOG_LOOK || own->ticket >= 0)) {
-        if (self->begun == begun) /* the next append needs another one */
-            set_file(self, 0, 0, NULL);
-        leave(self);
-        return begun;
-    }
-    int done = own->answer == 0;
+    int done = own->answer == 0, untouched = own->answer == BINLOG_LOOK && own->ticket < 0;
     uint32_t number = own->number;
     uint64_t offset = own->offset;
+    if (!done && !untouched && self->begun == begun) /* the next append needs another one */
+        set_file(self, 0, 0, NULL);
     leave(self);
+    /* Giving objects back may run anything, and so may making one, which may collect garbage. */
+    Py_XDECREF(segment_kept);
+    if (!done && !untouched)
+        return begun;
     Py_DECREF(begun);
-    /* Last, for making it may collect garbage, and so run anything. */
     return done ? pair(self->ref_type, PyLong_FromUnsignedLong(number), PyLong_FromUnsignedLongLong(offset))
                 : Py_NewRef(Py_False);
 }
