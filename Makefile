@@ -127,5 +127,5 @@ format-docs:
 	@.venv/bin/python -m binlog.format --write
 
 clean:
-	rm -rf .venv build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis binlog/_native*.so
+	rm -rf .venv build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis binlog/_*.so
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,4 +1,4 @@
-/* The module binlog._native_records: the loop that hands out the records of a batch one by one.
+/* The type BatchIterator: the loop that hands out the records of a batch one by one.
  *
  * An Entry and its Ref are three objects, which take Python longer to ask for than C to make.  So this part is an
  * extension type, not cffi's: a Reader inherits from it, and Python is asked only for the next batch.
@@ -13,20 +13,10 @@
  * - An entry is given a second time, with other values, only if this iterator alone still has it.  Two are kept, because a
  *   loop's variable holds the last one while the next is made.  Using entries again saves a third of the time of iterating.
  */
-#define Py_LIMITED_API 0x030B0000
-#define PY_SSIZE_T_CLEAN
-#include "read.h"
+#include <Python.h>
 
-#include "brief.h"
-#include "commit_group.h"
-#include "journal.h"
 #include "layout.h"
-#include "many.h"
-#include "message.h"
-#include "page.h"
 #include "pairs.h"
-#include "quick_append.h"
-#include "transaction_pack.h"
 
 #include <stdint.h>
 #include <string.h>
@@ -318,69 +308,9 @@ static PyType_Slot iterator_slots[] = {
     {0, NULL},
 };
 
-static PyType_Spec iterator_spec = {
-    .name = "binlog._native_records.BatchIterator",
+PyType_Spec batch_iterator_spec = {
+    .name = "binlog._calls.BatchIterator",
     .basicsize = sizeof(struct iterator),
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,
     .slots = iterator_slots,
 };
-
-static int fill_module(PyObject *module)
-{
-    PyObject *type = PyType_FromModuleAndSpec(module, &iterator_spec, NULL);
-    int added = type ? PyModule_AddType(module, (PyTypeObject *)type) : -1;
-    Py_XDECREF(type);
-    pairs_setup();
-    if (added == 0)
-        added = binlog_add_page_types(module);
-    if (added == 0)
-        added = binlog_add_group_types(module);
-    return added == 0 ? binlog_add_quick_types(module) : added;
-}
-
-static PyMethodDef module_methods[] = {
-    {"read_records", binlog_read_records, METH_VARARGS, "See native/read.c."},
-    {"part_of_records", binlog_part_of_records, METH_VARARGS, "See native/read.c."},
-    {"frame_records", binlog_frame_records, METH_VARARGS, "See native/many.c."},
-    {"spread_records", binlog_spread_records, METH_VARARGS, "See native/many.c."},
-    {"gather_records", binlog_gather_records, METH_VARARGS, "See native/many.c."},
-    {"pack_messages", binlog_pack_messages, METH_VARARGS, "See native/message.c."},
-    {"stamp_messages", binlog_stamp_messages, METH_VARARGS, "See native/message.c."},
-    {"walk_messages", binlog_walk_messages, METH_VARARGS, "See native/walk.c."},
-    {"connect_brief", binlog_connect_brief, METH_VARARGS, "See native/brief.c."},
-    {"fork_generation", binlog_fork_generation_now, METH_NOARGS, "See native/brief.c."},
-    {"write_brief", binlog_write_brief, METH_VARARGS, "See native/brief.c."},
-    {"write_delivery", binlog_write_delivery, METH_VARARGS, "See native/brief.c."},
-    {"crc32c", binlog_crc32c_of, METH_VARARGS, "See native/brief.c."},
-    {"connect_mapped", binlog_connect_mapped, METH_VARARGS, "See native/mapped_store.c."},
-    {"read_cached", binlog_read_cached, METH_VARARGS, "See native/cached_read.c."},
-    {"store_mapped", binlog_store_mapped, METH_VARARGS, "See native/mapped_store.c."},
-    {"pick_messages", binlog_pick_messages, METH_VARARGS, "See native/pick.c."},
-    {"message_columns", binlog_message_columns, METH_VARARGS, "See native/columns.c."},
-    {"wait_and_read", binlog_wait_and_read, METH_VARARGS, "See native/wake.c."},
-    {"look_and_read", binlog_look_and_read, METH_VARARGS, "See native/wake.c."},
-    {"pack_journal", binlog_pack_journal, METH_VARARGS, "See native/journal_pack.c."},
-    {"join_fragments", binlog_join_fragments, METH_VARARGS, "See native/journal_block.c."},
-    {"scan_journal_columns", binlog_scan_journal_columns, METH_VARARGS, "See native/journal_columns.c."},
-    {"gather_bodies", binlog_gather_bodies, METH_VARARGS, "See native/journal_columns.c."},
-    {"journal_states", binlog_journal_states, METH_VARARGS, "See native/journal_results.c."},
-    {"connect_pages", binlog_connect_pages, METH_VARARGS, "See native/page_writer.c."},
-    {"pack_transaction", binlog_pack_transaction, METH_VARARGS, "See native/transaction_pack.c."},
-    {"scan_page", binlog_scan_page, METH_VARARGS, "See native/page_scan.c."},
-    {"connect", binlog_connect, METH_VARARGS, "See native/quick_append.c."},
-    {NULL, NULL, 0, NULL},
-};
-
-static PyModuleDef_Slot module_slots[] = {{Py_mod_exec, fill_module}, {0, NULL}};
-
-static struct PyModuleDef module = {
-    PyModuleDef_HEAD_INIT,
-    .m_name = "binlog._native_records",
-    .m_methods = module_methods,
-    .m_slots = module_slots,
-};
-
-PyMODINIT_FUNC PyInit__native_records(void)
-{
-    return PyModuleDef_Init(&module);
-}

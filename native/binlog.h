@@ -10,6 +10,8 @@
 #define _GNU_SOURCE
 #endif
 
+#include "codec.h"
+
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -46,6 +48,9 @@ int binlog_lock(int fd);
 int binlog_try_lock(int fd);
 int binlog_lock_within(int fd, int64_t timeout_ns);
 int binlog_unlock(int fd);
+void binlog_hold(void);
+int binlog_let_go(int fd);
+int binlog_is_holding(void);
 int64_t binlog_lock_owner(int fd);
 
 int binlog_byte_lock(int fd, int64_t byte);
@@ -64,11 +69,6 @@ enum binlog_commit_step {
     BINLOG_STEP_SYNC,
     BINLOG_STEP_PUBLISH,
     BINLOG_STEP_PUBLISH_SYNC
-};
-enum binlog_index_limits {
-    BINLOG_INDEX_RANGE_BYTES = 65536,
-    BINLOG_INDEX_GAP_BYTES = 1048576,
-    BINLOG_INDEX_KEPT_MAX = 32
 };
 /* index.c: the index of an open file, as its writers in one process know it.  Python sets `fd` and which file that is, and all else to 0. */
 struct binlog_index {
@@ -89,29 +89,9 @@ struct binlog_index {
     uint32_t kept_count;
     uint8_t kept[1280]; /* BINLOG_INDEX_KEPT_MAX of them */
 };
-enum binlog_index_stop {
-    BINLOG_INDEX_END = 0, /* all that were given */
-    BINLOG_INDEX_SHORT,   /* a range leads past the data */
-    BINLOG_INDEX_CHAIN,   /* an entry does not follow from the one before it */
-    BINLOG_INDEX_CRC,     /* the data are not what was written */
-    BINLOG_INDEX_RECORDS, /* they are, and they are not as many records as the entry says */
-    BINLOG_INDEX_ENTRY    /* the entry does not have its own checksum */
-};
-/* Where a verification has come to. */
-struct binlog_index_state {
-    uint64_t end, sequence, time_ns; /* of what was verified; the sequence of the record that follows */
-    int counted;                     /* the sequence is known exactly, else it is the lowest that can be */
-    int stop;
-    int by_bytes;  /* an entry whose range holds is believed without its own checksum, for its time is not asked for */
-    uint32_t seed; /* of the checksums of entries */
-    uint32_t crc;  /* going on from what it was, of all that entries were made for */
-};
+/* covered.c: entries of an index that is open */
 enum binlog_index_key { BINLOG_INDEX_BY_END = 0, BINLOG_INDEX_BY_OFFSET, BINLOG_INDEX_BY_SEQUENCE, BINLOG_INDEX_BY_TIME };
 uint64_t binlog_index_search(int fd, uint32_t seed, int key, uint64_t value, uint64_t low, uint64_t count);
-int64_t binlog_index_build(const uint8_t *data, size_t bytes, int to_end, struct binlog_index_state *state,
-                           uint8_t *entries, int64_t count_max);
-int64_t binlog_index_verify(const uint8_t *entries, int64_t count, const uint8_t *data, size_t bytes,
-                            struct binlog_index_state *state);
 
 /* place.c: where an open log file lies.  Python fills it in; `changed_ns` and `looked_ns` are 0 at first. */
 struct binlog_place {
@@ -196,8 +176,8 @@ struct binlog_append {
 };
 struct binlog_segment;
 int binlog_append(struct binlog_file *file, struct binlog_segment *segment, struct binlog_append *own);
-int64_t binlog_append_record(struct binlog_file *file, struct binlog_segment *segment, struct binlog_append *own,
-                             const uint8_t *data, size_t bytes, int mode);
+void binlog_append_record(struct binlog_file *file, struct binlog_segment *segment, struct binlog_append *own,
+                          const uint8_t *data, size_t bytes, int mode);
 int binlog_stage_record(struct binlog_segment *segment, const uint8_t *data, size_t bytes);
 int64_t binlog_stage(struct binlog_segment *segment, struct binlog_append *own, int awaited);
 int binlog_settle(struct binlog_file *file, struct binlog_segment *segment, struct binlog_append *own);
@@ -260,23 +240,5 @@ enum binlog_look { BINLOG_LOOK_SAME = 0, BINLOG_LOOK_APPENDED, BINLOG_LOOK_UNSUR
 int binlog_header_look(struct binlog_known *known);
 int binlog_header_peek(const struct binlog_known *known, struct binlog_known *now);
 int64_t binlog_look_clock_ns(void);
-
-/* scan.c: records in a run of bytes */
-enum binlog_scan_stop {
-    BINLOG_SCAN_END = 0,
-    BINLOG_SCAN_SHORT,
-    BINLOG_SCAN_LENGTH,
-    BINLOG_SCAN_LARGE,
-    BINLOG_SCAN_MORE /* no scan's: see read.c */
-};
-int64_t binlog_scan(const uint8_t *data, size_t bytes, uint64_t to_tail, uint32_t record_bytes_max, uint32_t *offsets,
-                    int64_t count_max, uint64_t *consumed, int *stop);
-
-/* crc32.c */
-uint32_t binlog_crc32(uint32_t crc, const uint8_t *data, size_t bytes);
-
-/* crc32c.c */
-uint32_t binlog_crc32c(uint32_t crc, const uint8_t *data, size_t bytes);
-uint32_t binlog_crc32c_rest(uint32_t whole, uint32_t first, uint64_t bytes);
 
 #endif

@@ -10,10 +10,6 @@
  *   that came later sleep on another, and one of them is woken to lead next.  A follower that leaves wakes one more if
  *   nobody leads.
  */
-#define Py_LIMITED_API 0x030B0000
-#define PY_SSIZE_T_CLEAN
-#include "commit_group.h"
-
 #include "guard.h"
 
 #include <errno.h>
@@ -40,8 +36,6 @@ struct turn {
     char synced, leads;
 };
 
-static PyObject *turn_type, *guard_type; /* of the one module there is */
-
 static int group_init(PyObject *object, PyObject *args, PyObject *named)
 {
     struct group *self = (struct group *)object;
@@ -51,7 +45,7 @@ static int group_init(PyObject *object, PyObject *args, PyObject *named)
     (void)named;
     if (!PyArg_ParseTuple(args, "O|K:CommitGroup", &guard, &reached))
         return -1;
-    if (self->guard || PyObject_IsInstance(guard, guard_type) != 1) {
+    if (self->guard || !PyObject_TypeCheck(guard, guard_type)) {
         PyErr_SetString(PyExc_ValueError, "a CommitGroup is made once, of a Guard");
         return -1;
     }
@@ -152,7 +146,7 @@ static PyObject *group_turn(PyObject *object, PyObject *args)
 
     if (!PyArg_ParseTuple(args, "K|p:turn", &until, &synced))
         return NULL;
-    turn = (struct turn *)((allocfunc)PyType_GetSlot((PyTypeObject *)turn_type, Py_tp_alloc))((PyTypeObject *)turn_type, 0);
+    turn = (struct turn *)((allocfunc)PyType_GetSlot(turn_type, Py_tp_alloc))(turn_type, 0);
     if (turn) {
         turn->group = (struct group *)Py_NewRef(object);
         turn->until = until;
@@ -261,8 +255,8 @@ static PyType_Slot turn_slots[] = {
     {0, NULL},
 };
 
-static PyType_Spec turn_spec = {
-    .name = "binlog._native_records.Turn",
+PyType_Spec turn_spec = {
+    .name = "binlog._calls.Turn",
     .basicsize = sizeof(struct turn),
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
     .slots = turn_slots,
@@ -294,19 +288,9 @@ static PyType_Slot group_slots[] = {
     {0, NULL},
 };
 
-static PyType_Spec group_spec = {
-    .name = "binlog._native_records.CommitGroup",
+PyType_Spec commit_group_spec = {
+    .name = "binlog._calls.CommitGroup",
     .basicsize = sizeof(struct group),
     .flags = Py_TPFLAGS_DEFAULT,
     .slots = group_slots,
 };
-
-int binlog_add_group_types(PyObject *module)
-{
-    PyObject *group = binlog_add_type(module, &group_spec);
-
-    guard_type = binlog_add_guard_types(module);
-    turn_type = binlog_add_type(module, &turn_spec);
-    Py_XDECREF(group);
-    return group && guard_type && turn_type ? 0 : -1;
-}

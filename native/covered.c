@@ -19,6 +19,49 @@
 /* So many entries are read where reading begins, for that may be all; those that follow are read many at a time. */
 #define FEW 64
 
+/* So many damaged entries in a row are looked past for a sound one. */
+#define DAMAGED_MAX 64
+
+static uint64_t key_of(const uint8_t *entry, int key)
+{
+    switch (key) {
+    case BINLOG_INDEX_BY_OFFSET:
+        return get_u64(entry + INDEX_ENTRY_OFFSET);
+    case BINLOG_INDEX_BY_SEQUENCE:
+        return get_u64(entry + INDEX_ENTRY_SEQUENCE);
+    case BINLOG_INDEX_BY_TIME:
+        return get_u64(entry + INDEX_ENTRY_TIME_NS);
+    default:
+        return get_u64(entry + INDEX_ENTRY_OFFSET) + get_u32(entry + INDEX_ENTRY_RANGE_BYTES);
+    }
+}
+
+/* Reads the first entry from `number` on that has its checksum; whether there is one near. */
+static int read_sound(int fd, uint32_t seed, uint64_t number, uint64_t count, uint8_t *entry)
+{
+    for (uint64_t end = number + DAMAGED_MAX; number < end && number < count; number++)
+        if (pread(fd, entry, INDEX_ENTRY_BYTES, (off_t)(INDEX_HEADER_BYTES + number * INDEX_ENTRY_BYTES)) ==
+                INDEX_ENTRY_BYTES &&
+            index_entry_holds(entry, seed))
+            return 1;
+    return 0;
+}
+
+/* How many of `count` entries have a key that is not greater than `value`: `low` at least.  A damaged entry counts as having
+ * that of the next sound one, and as beyond everything if none is near. */
+uint64_t binlog_index_search(int fd, uint32_t seed, int key, uint64_t value, uint64_t low, uint64_t count)
+{
+    uint8_t entry[INDEX_ENTRY_BYTES];
+    for (uint64_t high = count; low < high;) {
+        uint64_t middle = low + (high - low) / 2;
+        if (read_sound(fd, seed, middle, count, entry) && key_of(entry, key) <= value)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
 /* Whose entries are at hand, and where they lead, is not known. */
 static void forget(struct binlog_reading *reading)
 {

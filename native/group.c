@@ -370,10 +370,9 @@ int binlog_append_locked(struct binlog_file *file, struct binlog_segment *segmen
     return own->outcome;
 }
 
-/* The same as binlog_append for one record, unframed, and in the common case nothing else to look at: where the record
- * lies in this very file; -1 for all else, for which see `own->answer` and the rest of `own`. */
-int64_t binlog_append_record(struct binlog_file *file, struct binlog_segment *segment, struct binlog_append *own,
-                             const uint8_t *data, size_t bytes, int mode)
+/* The same as binlog_append for one record, unframed; what it gives is in `own->answer`. */
+void binlog_append_record(struct binlog_file *file, struct binlog_segment *segment, struct binlog_append *own,
+                          const uint8_t *data, size_t bytes, int mode)
 {
     own->data = data;
     own->bytes = bytes;
@@ -382,7 +381,6 @@ int64_t binlog_append_record(struct binlog_file *file, struct binlog_segment *se
     own->mode = mode;
     own->until_ns = 0;
     own->answer = binlog_append(file, segment, own);
-    return own->answer == 0 && own->number == file->number ? (int64_t)own->offset : -1;
 }
 
 /* Stages one record that nobody waits for. */

@@ -12,8 +12,6 @@
  * kernel's would go to a waiter that has no interpreter's lock yet, and the thread that runs would wait for it at once:
  * then each change takes two switches of threads.
  */
-#define Py_LIMITED_API 0x030B0000
-#define PY_SSIZE_T_CLEAN
 #include "guard.h"
 
 #include <errno.h>
@@ -176,12 +174,9 @@ struct change {
     struct guard *guard;
 };
 
-static PyObject *change_type; /* of the one module there is */
-
 static PyObject *guard_change(PyObject *object, PyObject *unused)
 {
-    PyTypeObject *type = (PyTypeObject *)change_type;
-    struct change *change = (struct change *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
+    struct change *change = (struct change *)((allocfunc)PyType_GetSlot(change_type, Py_tp_alloc))(change_type, 0);
 
     (void)unused;
     if (change)
@@ -231,8 +226,8 @@ static PyType_Slot change_slots[] = {
     {0, NULL},
 };
 
-static PyType_Spec change_spec = {
-    .name = "binlog._native_records.Change",
+PyType_Spec change_spec = {
+    .name = "binlog._calls.Change",
     .basicsize = sizeof(struct change),
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
     .slots = change_slots,
@@ -313,24 +308,9 @@ static PyType_Slot guard_slots[] = {
     {0, NULL},
 };
 
-static PyType_Spec guard_spec = {
-    .name = "binlog._native_records.Guard",
+PyType_Spec guard_spec = {
+    .name = "binlog._calls.Guard",
     .basicsize = sizeof(struct guard),
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
     .slots = guard_slots,
 };
-
-PyObject *binlog_add_type(PyObject *module, PyType_Spec *spec)
-{
-    PyObject *type = PyType_FromModuleAndSpec(module, spec, NULL);
-
-    if (type && PyModule_AddType(module, (PyTypeObject *)type) != 0)
-        Py_CLEAR(type);
-    return type;
-}
-
-PyObject *binlog_add_guard_types(PyObject *module)
-{
-    change_type = binlog_add_type(module, &change_spec);
-    return change_type ? binlog_add_type(module, &guard_spec) : NULL;
-}

@@ -32,9 +32,6 @@ int binlog_futex_wait(uint32_t *word);
 /* Changes the word, and wakes some of those who sleep on it. */
 void binlog_futex_wake(uint32_t *word, int count);
 
-/* Adds Guard and Change to the module; the type of guards, or NULL with an exception. */
-PyObject *binlog_add_guard_types(PyObject *module);
-/* Adds a type to the module, and returns it; NULL with an exception. */
-PyObject *binlog_add_type(PyObject *module, PyType_Spec *spec);
+extern PyTypeObject *guard_type, *change_type, *turn_type; /* of the one module there is */
 
 #endif

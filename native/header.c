@@ -4,29 +4,15 @@
  * read is believed where it gives the same bytes as before, or where our live block is whole, names the same tail, and
  * nothing has changed that an append leaves alone.  All else is for Python to look at, with reads of its own.
  */
+#include "big_endian.h"
 #include "binlog.h"
 #include "layout.h"
 
-#include <endian.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
 _Static_assert(sizeof(((struct binlog_known *)0)->header) == LOG_HEADER_BYTES, "binlog.h knows the header's size");
-
-static uint64_t u64(const uint8_t *header, size_t at)
-{
-    uint64_t value;
-    memcpy(&value, header + at, sizeof(value));
-    return be64toh(value);
-}
-
-static uint32_t u32(const uint8_t *header, size_t at)
-{
-    uint32_t value;
-    memcpy(&value, header + at, sizeof(value));
-    return be32toh(value);
-}
 
 static int same(const uint8_t *one, const uint8_t *other, size_t from, size_t to)
 {
@@ -37,17 +23,17 @@ static int same(const uint8_t *one, const uint8_t *other, size_t from, size_t to
  * status, the next number, the identity, the epoch and the boot are as they were; slots say nothing to a reader. */
 static int appended(const uint8_t *known, const uint8_t *now, uint32_t seed)
 {
-    uint64_t tail = u64(now, LOG_HEADER_TAIL), sequence = u64(now, LOG_HEADER_FIRST_SEQUENCE);
-    uint64_t count = u64(now, LOG_HEADER_RECORD_COUNT);
+    uint64_t tail = get_u64(now + LOG_HEADER_TAIL), sequence = get_u64(now + LOG_HEADER_FIRST_SEQUENCE);
+    uint64_t count = get_u64(now + LOG_HEADER_RECORD_COUNT);
 
-    return u64(now, LOG_HEADER_MAGIC) != 0 && same(known, now, 0, LOG_HEADER_TAIL) &&
+    return get_u64(now + LOG_HEADER_MAGIC) != 0 && same(known, now, 0, LOG_HEADER_TAIL) &&
            same(known, now, LOG_HEADER_NUMBER, LOG_HEADER_OWN_TAIL) &&
            same(known, now, LOG_HEADER_EPOCH, LOG_HEADER_FLAGS) &&
            same(known, now, LOG_HEADER_IDENTITY_CRC, LOG_HEADER_SLOT_0) &&
            same(known, now, LOG_HEADER_ZERO, LOG_HEADER_BYTES) && now[LOG_HEADER_STATUS + 1] == 0 &&
-           tail == u64(now, LOG_HEADER_OWN_TAIL) && tail > u64(known, LOG_HEADER_TAIL) && tail <= INT64_MAX &&
+           tail == get_u64(now + LOG_HEADER_OWN_TAIL) && tail > get_u64(known + LOG_HEADER_TAIL) && tail <= INT64_MAX &&
            sequence <= INT64_MAX && count <= INT64_MAX - sequence &&
-           u32(now, LOG_HEADER_LIVE_CRC) ==
+           get_u32(now + LOG_HEADER_LIVE_CRC) ==
                binlog_crc32c(seed, now + LOG_HEADER_OWN_TAIL, LOG_HEADER_LIVE_CRC - LOG_HEADER_OWN_TAIL);
 }
 
@@ -74,8 +60,8 @@ int binlog_header_peek(const struct binlog_known *known, struct binlog_known *no
         answer = BINLOG_LOOK_APPENDED;
     else
         return BINLOG_LOOK_UNSURE;
-    now->tail = u64(now->header, LOG_HEADER_TAIL);
-    now->bell_before = u32(known->header, LOG_HEADER_DOORBELL);
+    now->tail = get_u64(now->header + LOG_HEADER_TAIL);
+    now->bell_before = get_u32(known->header + LOG_HEADER_DOORBELL);
     return answer;
 }
 

@@ -48,6 +48,26 @@ int binlog_unlock(int fd)
     return file_lock(fd, F_OFD_SETLK, F_UNLCK);
 }
 
+/* Whether this thread has a file's lock while Python runs: a signal handler or __del__ that runs in the middle of that must not
+ * wait for the same lock, through whatever writer.  The mark goes with the lock, in one call. */
+static _Thread_local int holds;
+
+void binlog_hold(void)
+{
+    holds++;
+}
+
+int binlog_let_go(int fd)
+{
+    holds--;
+    return binlog_unlock(fd);
+}
+
+int binlog_is_holding(void)
+{
+    return holds > 0;
+}
+
 static int is_busy(int result)
 {
     return result == -EAGAIN || result == -EACCES;

@@ -104,7 +104,7 @@ def _steps(state: State, extras: set[str]) -> Iterator[Any]:
     """Yield the steps still to be taken.  Lazily: a later one is looked at when those before it are done."""
     if state.requirements != _hash(PROJECT) or not extras <= set(state.extras):
         yield _install_requirements
-    if state.native != _native_hash() or not list(ROOT.glob("binlog/_native*.so")):
+    if state.native != _native_hash() or not list(ROOT.glob("binlog/_*.so")):
         yield _build
     if "spark" in extras and state.java != _java_places():
         yield _find_java
@@ -220,7 +220,7 @@ def _python_works() -> bool:
 
 
 def _native_hash() -> str:
-    sources = [PROJECT, ROOT / "setup.py", ROOT / "native" / "build_native.py", *sorted(ROOT.glob("native/*.[ch]"))]
+    sources = [PROJECT, ROOT / "setup.py", ROOT / "native" / "build_native.py", *sorted(ROOT.glob("native/**/*.[ch]"))]
     return _hash(*sources)
 
 

@@ -5,8 +5,6 @@
  * the kernel has taken all of a record; after a failed write nothing is appended until Python has looked; in a forked
  * child nothing is written.
  */
-#define Py_LIMITED_API 0x030B0000
-#define PY_SSIZE_T_CLEAN
 #include "page.h"
 
 #include "big_endian.h"
@@ -20,7 +18,7 @@
 #define ACK_OPENS '('
 #define NO_TRANSACTION (-1)
 
-/* What is known of a message; binlog/storage/page_records.py has the same. */
+/* What is known of a message; binlog/storage/page_writers.py has the same. */
 enum mark { MARK_NONE, MARK_DONE, MARK_PENDING };
 
 /* Why nothing was appended; the same. */
@@ -60,7 +58,7 @@ static int acks_init(PyObject *object, PyObject *args, PyObject *named)
     pthread_mutex_init(&self->mutex, NULL);
     self->made = 1;
     self->fd = -1;
-    self->generation = page_generation();
+    self->generation = binlog_fork_generation();
     memcpy(self->salt, salt, PAGE_SALT_BYTES);
     return 0;
 }
@@ -137,7 +135,7 @@ static int parse_range(PyObject *const *args, Py_ssize_t given, Py_ssize_t wante
 
 static int usable(const struct acks *self)
 {
-    return self->made && page_generation() == self->generation;
+    return self->made && binlog_fork_generation() == self->generation;
 }
 
 static PyObject *acks_append(PyObject *object, PyObject *const *args, Py_ssize_t given)
@@ -308,7 +306,7 @@ static PyType_Slot acks_slots[] = {
 };
 
 PyType_Spec page_acks_spec = {
-    .name = "binlog._native_records.AckWriter",
+    .name = "binlog._calls.AckWriter",
     .basicsize = sizeof(struct acks),
     .flags = Py_TPFLAGS_DEFAULT,
     .slots = acks_slots,

@@ -9,36 +9,15 @@
  *   appended until Python has looked (`mend`).
  * - In a forked child nothing is written: the descriptor's number may be another file's there.
  */
-#define Py_LIMITED_API 0x030B0000
-#define PY_SSIZE_T_CLEAN
 #include "page.h"
 
 #include "big_endian.h"
 #include "binlog.h"
-#include "guard.h"
 #include "layout.h"
 
 #include <errno.h>
 #include <pthread.h>
 #include <sys/uio.h>
-
-static uint32_t (*generation)(void);
-
-/* connect_pages(generation): takes the address of binlog_fork_generation. */
-PyObject *binlog_connect_pages(PyObject *module, PyObject *args)
-{
-    unsigned long long address;
-    (void)module;
-    if (!PyArg_ParseTuple(args, "K:connect_pages", &address))
-        return NULL;
-    generation = (uint32_t(*)(void))(uintptr_t)address;
-    Py_RETURN_NONE;
-}
-
-uint32_t page_generation(void)
-{
-    return generation();
-}
 
 struct writer {
     PyObject_HEAD
@@ -77,7 +56,7 @@ static int writer_init(PyObject *object, PyObject *args, PyObject *named)
     pthread_mutex_init(&self->mutex, NULL);
     self->made = 1;
     self->fd = fd;
-    self->generation = generation();
+    self->generation = binlog_fork_generation();
     self->native = salt != NULL;
     if (salt)
         memcpy(self->salt, salt, PAGE_SALT_BYTES);
@@ -90,7 +69,7 @@ static int writer_init(PyObject *object, PyObject *args, PyObject *named)
 /* Whether nobody may use it but who made it, and for what it was made. */
 static int usable(const struct writer *self)
 {
-    return self->made && generation() == self->generation;
+    return self->made && binlog_fork_generation() == self->generation;
 }
 
 int page_write_all(int fd, struct iovec *parts, int count, uint64_t at)
@@ -251,26 +230,14 @@ static PyType_Slot writer_slots[] = {
     {0, NULL},
 };
 
-static PyType_Spec writer_spec = {
-    .name = "binlog._native_records.PageWriter",
+PyType_Spec page_writer_spec = {
+    .name = "binlog._calls.PageWriter",
     .basicsize = sizeof(struct writer),
     .flags = Py_TPFLAGS_DEFAULT,
     .slots = writer_slots,
 };
 
-static PyObject *writer_type; /* of the one module there is */
-
 int page_is_writer(PyObject *object)
 {
-    return writer_type && PyObject_IsInstance(object, writer_type) == 1;
-}
-
-int binlog_add_page_types(PyObject *module)
-{
-    PyObject *writer = binlog_add_type(module, &writer_spec), *acks = binlog_add_type(module, &page_acks_spec), *before = writer_type;
-
-    Py_XDECREF(acks);
-    writer_type = writer;
-    Py_XDECREF(before);
-    return writer && acks ? 0 : -1;
+    return PyObject_TypeCheck(object, page_writer_type);
 }

@@ -1,5 +1,4 @@
 /* Making tuples of two, of a type of one's own, without asking that type: calling it takes as long as all the rest. */
-#define Py_LIMITED_API 0x030B0000
 #include "pairs.h"
 
 static newfunc tuple_new;

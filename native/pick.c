@@ -3,8 +3,6 @@
  * What lies between two of them is read too where it is little: so the kernel reads ahead from a disk, which it does for
  * who goes on where it was (readahead(2)), and a call for each message is spared.
  */
-#define Py_LIMITED_API 0x030B0000
-#define PY_SSIZE_T_CLEAN
 #include "message.h"
 
 #include "big_endian.h"

@@ -1,8 +1,6 @@
 /* Records read and found in one call: the bytes go from the kernel to where Python keeps them and stay there.
  *
  * A reader that verifies reads whole ranges of the index (covered.c), and is given those that are what was written. */
-#define Py_LIMITED_API 0x030B0000
-#define PY_SSIZE_T_CLEAN
 #include "read.h"
 
 #include "big_endian.h"
@@ -238,39 +236,4 @@ PyObject *binlog_read_records(PyObject *module, PyObject *args)
         answer = read_once(reading, &run, &wanted, verify);
     while (!answer && run.error == EINTR && !PyErr_Occurred());
     return answer;
-}
-
-/* The records of some verified data from `start` on, at most `size` bytes but one record at least: what was read is given in
- * parts.  Returns what `give` does; None if the first record is larger than allowed. */
-PyObject *binlog_part_of_records(PyObject *module, PyObject *args)
-{
-    unsigned long long offset;
-    unsigned int record_bytes_max;
-    Py_ssize_t start, size, count_max, fit;
-    uint64_t consumed;
-    PyObject *whole, *data = NULL, *places = NULL;
-    int stop;
-
-    (void)module;
-    if (!PyArg_ParseTuple(args, "KSnnIn:part_of_records", &offset, &whole, &start, &size, &record_bytes_max, &count_max))
-        return NULL;
-    Py_ssize_t left = PyBytes_Size(whole) - start;
-    if (start < 0 || left < RECORD_BYTES)
-        Py_RETURN_NONE;
-    const uint8_t *from = (const uint8_t *)PyBytes_AsString(whole) + start;
-    Py_ssize_t first = RECORD_BYTES + (Py_ssize_t)get_u32(from);
-    size = size < first ? first : size;
-    size = size < left ? size : left;
-    fit = size / RECORD_BYTES;
-    places = PyBytes_FromStringAndSize(NULL, places_bytes(count_max < fit ? count_max : fit));
-    if (!places)
-        return NULL;
-    int64_t count = binlog_scan(from, (size_t)size, (uint64_t)left, record_bytes_max, (uint32_t *)PyBytes_AsString(places),
-                                count_max < fit ? count_max : fit, &consumed, &stop);
-    if (count == 0) {
-        Py_DECREF(places);
-        Py_RETURN_NONE;
-    }
-    data = PyBytes_FromStringAndSize((const char *)from, (Py_ssize_t)consumed);
-    return give(offset + (uint64_t)start, data, shortened(places, places_bytes(count)), stop);
 }

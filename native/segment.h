@@ -78,6 +78,7 @@ struct binlog_segment {
     int ring;    /* ours, -1 for none */
     int retired; /* nothing more is staged here */
     uint32_t generation;          /* a forked child has another one, and no mapping */
+    uint64_t serial;              /* of the descriptor */
     struct shared *shared;
     uint64_t free;                /* of our ring: what lies before may be overwritten */
     uint32_t next_ring;           /* where gathering starts, in turn */

@@ -145,6 +145,7 @@ struct binlog_segment *binlog_segment_map(int fd, int *result)
     segment->fd = fd;
     segment->ring = -1;
     segment->generation = binlog_fork_generation();
+    segment->serial = binlog_fd_serial(fd);
     segment->shared = base;
     pthread_mutex_init(&segment->stage_mutex, NULL);
     *result = 0;
@@ -153,7 +154,9 @@ struct binlog_segment *binlog_segment_map(int fd, int *result)
 
 void binlog_segment_unmap(struct binlog_segment *segment)
 {
-    munmap(segment->shared, (size_t)binlog_segment_bytes());
+    if (segment->generation == binlog_fork_generation()) /* else it is not there, nor is the descriptor */
+        munmap(segment->shared, (size_t)binlog_segment_bytes());
+    binlog_fd_close_serial(segment->fd, segment->serial); /* which gives back every lock */
     free(segment);
 }
 

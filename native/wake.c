@@ -5,8 +5,6 @@
  * and it looks for itself, as it does without this call.  Nothing is compared with the index, which hardly ever covers what
  * was appended within the last second.
  */
-#define Py_LIMITED_API 0x030B0000
-#define PY_SSIZE_T_CLEAN
 #include "read.h"
 
 #include "binlog.h"

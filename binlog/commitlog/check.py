@@ -20,10 +20,10 @@ from binlog.commitlog.state_check import check_state
 from binlog.commitlog.store_reader import check_is_store
 from binlog.commitlog.store_state import StoreState, look
 from binlog.commitlog.survey import find_features
+from binlog.format.commitlog.compiled import Walk
 from binlog.format.commitlog.names import COMMIT_LOG_FOLDER, INDEX_FOLDER, QUEUES_FOLDER
 from binlog.format.problem import Problem
 from binlog.storage.files import open_named_directory
-from binlog.storage.messages import Walk
 
 _LOOKS_MAX = 5
 

@@ -11,11 +11,11 @@ from typing import Any, NoReturn
 from binlog.commitlog.consume_queue import find_by_time
 from binlog.commitlog.store_reader import StoreReader
 from binlog.errors import CorruptError, FullError, GoneError, NotFoundError
+from binlog.format.commitlog.compiled import columns_of
 from binlog.format.commitlog.consume_queue import BLANK_UNIT, UNIT_BYTES, QueueUnit, parse_unit, parse_units
 from binlog.format.commitlog.java_hash import java_hash
 from binlog.format.commitlog.names import QUEUES_FOLDER
 from binlog.format.commitlog.topics import DELAY_TOPIC, is_system_topic
-from binlog.storage.message_columns import columns_of
 
 MESSAGE_BYTES_MAX = 64 << 20
 _BYTES_AT_ONCE = 1 << 20

@@ -10,10 +10,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 
+from binlog._codec import pack_messages, stamp_messages
 from binlog.commitlog.mapped_file import Buffer, MappedFile
 from binlog.commitlog.mapped_file_queue import MappedFileQueue
 from binlog.commitlog.message import Appended, Message
 from binlog.errors import ClosedError, CorruptError, FullError, NotFoundError
+from binlog.format.commitlog.compiled import Walk, WalkStop, walk
 from binlog.format.commitlog.host import Host, pack_host
 from binlog.format.commitlog.message import (
     BLANK,
@@ -22,7 +24,6 @@ from binlog.format.commitlog.message import (
     parse_message_at,
     parse_store_ms,
 )
-from binlog.storage.messages import Walk, WalkStop, pack_messages, stamp_messages, walk
 
 FILE_BYTES = 1 << 30
 BODY_BYTES_MAX = 4 << 20

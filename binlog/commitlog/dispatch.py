@@ -9,7 +9,7 @@ from binlog.commitlog.commit_log import CommitLog
 from binlog.commitlog.consume_queues import ConsumeQueues
 from binlog.commitlog.key_index import KeyIndex
 from binlog.commitlog.service import Service
-from binlog.storage.messages import Walk
+from binlog.format.commitlog.compiled import Walk
 
 _SECONDS = 0.1
 # Saying it takes some system calls, and after each of them another thread has its turn.

@@ -12,7 +12,7 @@ from binlog.format.commitlog.consume_queue import parse_unit
 from binlog.format.commitlog.names import mapped_file_name, mapped_file_offset
 from binlog.storage.failures import own_errors
 from binlog.storage.files import open_directory, open_file, read_at
-from binlog.storage.message_columns import pick_messages
+from binlog.storage.native import pick_messages
 
 _OPEN_FILES_MAX = 16
 

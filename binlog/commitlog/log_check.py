@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from binlog.commitlog.files_reader import FilesReader
 from binlog.commitlog.settled import Lost, Settled
 from binlog.errors import CorruptError, NotFoundError
+from binlog.format.commitlog.compiled import Walk, WalkStop, walk
 from binlog.format.commitlog.message import (
     BLANK,
     BLANK_MAGIC,
@@ -21,7 +22,6 @@ from binlog.format.commitlog.message import (
     parse_message_at,
 )
 from binlog.format.problem import Problem, problem_of
-from binlog.storage.messages import Walk, WalkStop, walk
 
 _PIECE_BYTES = 4 << 20
 _LENGTH_BYTES = 4

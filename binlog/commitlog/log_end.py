@@ -10,8 +10,8 @@ import re
 
 from binlog.commitlog.files_reader import FilesReader
 from binlog.errors import CorruptError, NotFoundError
+from binlog.format.commitlog.compiled import WalkStop, walk
 from binlog.format.commitlog.message import BLANK, MAGIC_V1, MAGIC_V2, MESSAGE, ends_file, parse_message_at
-from binlog.storage.messages import WalkStop, walk
 
 _PIECE_BYTES = 1 << 20
 _HEAD_BYTES = 64

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from binlog.commitlog.files_reader import FilesReader
 from binlog.errors import CorruptError, NotFoundError
+from binlog.format.commitlog.compiled import walk
 from binlog.format.commitlog.message import BLANK, StoredMessage, ends_file, parse_message_at
-from binlog.storage.messages import walk
 
 _PIECE_BYTES = 1 << 20
 _LENGTH_BYTES = 4

@@ -15,11 +15,11 @@ from binlog.commitlog.files_reader import FilesReader
 from binlog.commitlog.log_check import place_of
 from binlog.commitlog.settled import Lost, Settled
 from binlog.errors import AccessError, NotFoundError
+from binlog.format.commitlog.compiled import Run
 from binlog.format.commitlog.consume_queue import BLANK_UNIT, UNIT_BYTES, QueueUnit, parse_unit, parse_units
 from binlog.format.commitlog.names import is_queue_name, is_topic
 from binlog.format.problem import Problem
 from binlog.storage.files import list_folder
-from binlog.storage.messages import Run
 
 _PENDING_BYTES = 16 << 10
 _PIECE_BYTES = 4096 * UNIT_BYTES

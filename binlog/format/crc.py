@@ -1,13 +1,14 @@
 """CRC-32C (Castagnoli), which headers, slots and indexes carry.
 
-Written in Python, so that the format can be read and tested without the compiled module; where that is loaded,
-`binlog.storage` puts its function (native/crc32c.c) in this one's place, for it is twenty times as fast.  A test holds
-the two equal.  Source: RFC 3720, appendix B.4.
+`crc32c` is compiled (native/codec/crc32c.c); `crc32c_in_python` says the same plainly, and a test holds the two equal.
+Source: RFC 3720, appendix B.4.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from binlog._codec import crc32c
+
+__all__ = ["crc32c", "crc32c_in_python"]
 
 _POLYNOMIAL = 0x82F63B78  # reflected
 
@@ -30,17 +31,3 @@ def crc32c_in_python(data: bytes | memoryview, crc: int = 0) -> int:
     for byte in data:
         crc = _TABLE[(crc ^ byte) & 0xFF] ^ (crc >> 8)
     return crc ^ 0xFFFFFFFF
-
-
-_function: Callable[[bytes | memoryview, int], int] = crc32c_in_python
-
-
-def crc32c(data: bytes | memoryview, crc: int = 0) -> int:
-    """CRC-32C of `data`, going on from `crc` (0 to start)."""
-    return _function(data, crc)
-
-
-def replace_function(function: Callable[[bytes | memoryview, int], int]) -> None:
-    """Have every CRC computed by another function that gives the same."""
-    global _function  # noqa: PLW0603 - set once, on import
-    _function = function

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import enum
 import struct
+from dataclasses import dataclass
 
+from binlog._codec import gather_records, scan_records, spread_records
 from binlog.format.layout import Field, Layout
 
 RECORD = Layout(
@@ -22,3 +25,61 @@ _LENGTH = struct.Struct(">I")
 def frame(record: bytes | bytearray | memoryview) -> bytes:
     """One record as it lies in a file."""
     return b"".join((_LENGTH.pack(len(record)), record))
+
+
+class Stop(enum.IntEnum):
+    """Why a scan ended."""
+
+    END = 0  # the tail, or as many records as were asked for
+    SHORT = 1  # a record leads past the bytes given
+    LENGTH = 2  # a length is negative or leads past the tail
+    LARGE = 3  # a record is larger than the limit
+    MORE = 4  # of what is read: these are records of whole ranges, more than was asked for
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """count: records found.  consumed: bytes they take.  offsets: count + 1 places in the data, as uint32."""
+
+    count: int
+    consumed: int
+    stop: Stop
+    offsets: memoryview
+
+
+def scan(data: bytes | memoryview, to_tail: int, record_bytes_max: int, count_max: int) -> Scan:
+    """Find complete records from the start of `data`, of which the log's tail is `to_tail` bytes away."""
+    found, stop = scan_records(data, to_tail, record_bytes_max, count_max)
+    offsets = memoryview(found).cast("I")
+    return Scan(len(offsets) - 1, offsets[-1], Stop(stop), offsets)
+
+
+def part_of_records(
+    data: bytes, start: int, size: int, record_bytes_max: int, count_max: int
+) -> tuple[bytes, bytes, int] | None:
+    """Records in `data` from `start` on, `size` bytes of them at most, but one at least; None if that is too large.
+
+    Returns their bytes, their places in these, as a Scan's offsets, and a Stop's number.
+    """
+    left = memoryview(data)[start:]
+    size = max(size, LENGTH_BYTES + int.from_bytes(left[:LENGTH_BYTES], "big"))
+    found = scan(left[:size], len(left), record_bytes_max, count_max)
+    return (bytes(left[: found.consumed]), found.offsets.tobytes(), found.stop) if found.count else None
+
+
+def spread(values: bytes | bytearray | memoryview, bounds: memoryview) -> tuple[bytes, memoryview]:
+    """The reverse of `gather`: the records with their lengths in one run, and where each starts, and the last ends."""
+    found = spread_records(values, bounds)
+    if found is None:
+        raise ValueError("bounds are int32, one more than there are records, and rise within the values")
+    data, places = found
+    return data, memoryview(places).cast("I")
+
+
+def gather(data: bytes | memoryview, offsets: memoryview) -> tuple[bytes, memoryview]:
+    """The records without their lengths in one run, and its bounds as int32, one more than there are records."""
+    found = gather_records(data, offsets)
+    if found is None:
+        raise ValueError("offsets are uint32, one more than there are records, and rise by a length each in the data")
+    values, bounds = found
+    return values, memoryview(bounds).cast("i")

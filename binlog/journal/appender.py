@@ -21,14 +21,15 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, NamedTuple
 
+from binlog._codec import pack_journal
 from binlog.errors import BinlogError, InternalError, PoisonedError
 from binlog.format.journal.block import fragment_place, zeros_end
+from binlog.format.journal.compiled import pack_old, record_room
 from binlog.format.journal.file_header import JOURNAL_END, JournalLayout, aligned
 from binlog.format.journal.record import record_end
 from binlog.journal.journal_file import JournalFile
 from binlog.journal.options import Sync
 from binlog.storage.files import commit_at
-from binlog.storage.journal_records import pack_journal, pack_old, record_room
 from binlog.storage.native import CommitGroup, Guard
 from binlog.storage.worker import Worker
 

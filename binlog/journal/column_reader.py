@@ -7,11 +7,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing
 from typing import Any
 
+from binlog._codec import gather_bodies
 from binlog.errors import NotFoundError
+from binlog.format.journal.compiled import COLUMNS, scan_columns
 from binlog.journal.inspection import records_crc
 from binlog.journal.survey import FilePart
 from binlog.storage.directory import Directory
-from binlog.storage.journal_columns import COLUMNS, gather_bodies, scan_columns
 
 
 class JournalColumns:

@@ -6,8 +6,10 @@ import os
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from binlog._codec import pack_journal
 from binlog.format.crc import crc32c
 from binlog.format.journal.block import fragment_place, fragments_end
+from binlog.format.journal.compiled import record_room
 from binlog.format.journal.file_header import JOURNAL_END, FileHeader
 from binlog.format.journal.names import COMPACTED_END
 from binlog.format.journal.record import Kind, pack_counts
@@ -17,7 +19,6 @@ from binlog.journal.options import JournalOptions
 from binlog.journal.pieces import divide
 from binlog.journal.survivors import DELETES, BodyReader, Survivor
 from binlog.storage.directory import Directory
-from binlog.storage.journal_records import pack_journal, record_room
 
 
 class WrittenFile(NamedTuple):

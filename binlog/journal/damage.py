@@ -11,11 +11,11 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
 from binlog.format.journal.block import HEAD_BYTES, Part, fragment_at, fragment_place
+from binlog.format.journal.compiled import ColumnScan
 from binlog.format.journal.file_header import SECTOR_BYTES, FileHeader, JournalLayout, aligned
 from binlog.format.journal.record import Kind, said_end
 from binlog.format.problem import Problem
 from binlog.journal.options import FILE_BYTES_MIN
-from binlog.storage.journal_columns import ColumnScan
 
 # Of a record of JBoss Messaging's: its type and the file's id.
 _HEAD_BYTES_MIN = 5

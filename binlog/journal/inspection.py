@@ -11,6 +11,8 @@ import os
 from dataclasses import dataclass, replace
 
 from binlog.errors import BusyError, GoneError
+from binlog.format.crc import crc32c
+from binlog.format.journal.compiled import ColumnScan, scan_file
 from binlog.format.journal.file_header import FileHeader, JournalLayout
 from binlog.format.journal.names import JournalNames
 from binlog.format.problem import Problem
@@ -18,8 +20,6 @@ from binlog.journal.damage import file_problems, has_begun, is_cut, size_problem
 from binlog.journal.listing import SeenFile
 from binlog.journal.look import Look, look, read_seen
 from binlog.journal.record_states import RecordStates, StatesInput, record_states
-from binlog.storage.checksum import crc32c
-from binlog.storage.journal_columns import ColumnScan, scan_file
 
 _TRIES = 64
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from binlog.errors import CorruptError
 from binlog.format.journal.block import zeros_end
+from binlog.format.journal.compiled import ColumnScan, scan_file
 from binlog.format.journal.file_header import JournalLayout
 from binlog.format.journal.record import Kind
 from binlog.format.problem import Problem
@@ -24,7 +25,6 @@ from binlog.journal.record import Deleted, Loaded, Record, TransactionContent
 from binlog.journal.record_states import RecordState, StatesInput, TransactionState, odd_problems, record_states
 from binlog.storage.directory import Directory
 from binlog.storage.files import read_at
-from binlog.storage.journal_columns import ColumnScan, scan_file
 
 _CHUNK_BYTES = 1 << 20
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from binlog.errors import CorruptError
+from binlog.format.journal.compiled import scan_columns
 from binlog.format.journal.file_header import FileHeader, JournalLayout
 from binlog.format.journal.known_layouts import (
     ALIKE,
@@ -18,7 +19,6 @@ from binlog.format.journal.known_layouts import (
     is_hornetq_2_1,
 )
 from binlog.format.journal.record import Kind
-from binlog.storage.journal_columns import scan_columns
 
 _TELLING = frozenset((Kind.DELETE_TX, Kind.DELETE, Kind.PREPARE, Kind.COMMIT))
 

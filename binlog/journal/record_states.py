@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, NamedTuple
 
+from binlog._codec import journal_states
+from binlog.format.journal.compiled import ColumnScan
 from binlog.format.problem import Problem
 from binlog.journal.record import Record
-from binlog.storage.journal_columns import ColumnScan
-from binlog.storage.native import journal_states
 
 
 class RecordState(enum.IntEnum):

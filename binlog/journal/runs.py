@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
+from binlog.format.journal.compiled import ColumnScan
 from binlog.format.journal.record import Kind
 from binlog.journal.journal_file import JournalFile
-from binlog.storage.journal_columns import ColumnScan
 
 _OF_TRANSACTIONS = re.compile(b"[^%c%c%c]" % (Kind.ADD, Kind.UPDATE, Kind.DELETE))
 _ENDS = (Kind.COMMIT, Kind.ROLLBACK)

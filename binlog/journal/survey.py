@@ -10,12 +10,12 @@ import os
 import zlib
 from dataclasses import dataclass
 
+from binlog.format.journal.compiled import ColumnScan
 from binlog.format.journal.file_header import FileHeader, JournalLayout
 from binlog.format.journal.names import JournalNames
 from binlog.format.problem import Problem
 from binlog.journal.check import find_problems
 from binlog.journal.inspection import InspectedFile, inspect_journal
-from binlog.storage.journal_columns import ColumnScan
 
 _DEFLATE_LEVEL = 1
 

@@ -9,7 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import NamedTuple, Self
 
+from binlog._codec import join_fragments
 from binlog.errors import CorruptError
+from binlog.format.journal.compiled import ColumnScan, scan_file
 from binlog.format.journal.file_header import JournalLayout
 from binlog.format.journal.record import CHECK_BYTES, Kind, record_bytes
 from binlog.format.problem import Problem
@@ -18,8 +20,6 @@ from binlog.journal.journal_file import JournalFile
 from binlog.journal.record_states import StatesInput, record_states
 from binlog.journal.runs import TransactionSpan, TransactionSpans
 from binlog.storage.files import read_at
-from binlog.storage.journal_columns import ColumnScan, scan_file
-from binlog.storage.journal_records import join_fragments
 
 _OPEN_MAX = 8
 DELETES = (Kind.DELETE, Kind.DELETE_TX)

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple, Protocol
 
+from binlog._codec import frame_records
 from binlog.errors import BinlogError, FullError, StateError
-from binlog.format.record import LENGTH_BYTES, RECORD_BYTES_FORMAT_MAX
+from binlog.format.crc import crc32c
+from binlog.format.record import LENGTH_BYTES, RECORD_BYTES_FORMAT_MAX, Stop, gather, scan, spread
 from binlog.format.ref import Ref
 from binlog.format.values import plain_bytes
-from binlog.storage.checksum import crc32c
-from binlog.storage.native import BatchIterator, frame_records
-from binlog.storage.records import Stop, gather, scan, spread
+from binlog.storage.native import BatchIterator
 
 _PACKED_BYTES_MAX = 2**31 - 1
 _OFFSET_MAX = 2**32 - 1

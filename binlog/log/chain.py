@@ -5,10 +5,9 @@ from __future__ import annotations
 from bisect import bisect_left
 
 from binlog.errors import CorruptError
-from binlog.format.record import LENGTH_BYTES, RECORD_BYTES_FORMAT_MAX
+from binlog.format.record import LENGTH_BYTES, RECORD_BYTES_FORMAT_MAX, Stop, scan
 from binlog.storage.content import Content
 from binlog.storage.files import read_at, read_whole_at
-from binlog.storage.records import Stop, scan
 
 _READ_BYTES = 1 << 20
 _COUNT_MAX = _READ_BYTES

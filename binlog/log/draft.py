@@ -16,6 +16,7 @@ from typing import Self
 
 from binlog.errors import CorruptError
 from binlog.format.index_file import RANGE_BYTES_MAX
+from binlog.format.index_ranges import Ranges
 from binlog.format.log_header import FIRST_OFFSET
 from binlog.format.record import LENGTH_BYTES
 from binlog.log.batch import Batch
@@ -25,7 +26,6 @@ from binlog.storage.file_access import access_of_directory
 from binlog.storage.files import create_file, flags_to_open, open_directory
 from binlog.storage.identity import close_own, identity_of
 from binlog.storage.native import lib
-from binlog.storage.ranges import Ranges
 
 _READ_BYTES = 1 << 20
 # How much is written before the kernel is told to begin with the disk.

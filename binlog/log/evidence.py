@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from binlog.errors import BinlogError
+from binlog.format.crc import crc32c
 from binlog.format.log_header import HEADER_BYTES, parse_log_header
 from binlog.log.chain import good_end, is_blank
 from binlog.log.index import open_index
 from binlog.log.index_check import IndexCheck
-from binlog.storage.checksum import crc32c
 from binlog.storage.content import Content
 from binlog.storage.files import read_at
 

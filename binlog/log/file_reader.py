@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from binlog.errors import CorruptError
 from binlog.format.log_header import LOG_HEADER, LogHeader
-from binlog.format.record import LENGTH_BYTES, RECORD_BYTES_FORMAT_MAX
+from binlog.format.record import LENGTH_BYTES, RECORD_BYTES_FORMAT_MAX, Stop, scan
 from binlog.log.batch import Found
 from binlog.log.chain import skip, walk
 from binlog.log.directory import LogDirectory
@@ -25,7 +25,6 @@ from binlog.storage.doorbell import Doorbell, Wait
 from binlog.storage.files import read_whole_at
 from binlog.storage.native import lib, look_and_read
 from binlog.storage.record_reading import FoundAt
-from binlog.storage.records import Stop, scan
 
 # The one place, four bytes, that a scan gives that found no record: where it began.
 _NO_PLACES = 4

@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from binlog.errors import CorruptError, FullError, NotFoundError, VersionError
+from binlog.format.crc import crc32c
 from binlog.format.index_file import ENTRY_BYTES, entry_offset, parse_entry
 from binlog.format.log_header import (
     HEADER_BYTES,
@@ -39,7 +40,6 @@ from binlog.log.recovery_table import Action, Verdict
 from binlog.log.sequence import RecordCounts
 from binlog.log.witnesses import heal, is_unproven
 from binlog.storage.boot import boot_id
-from binlog.storage.checksum import crc32c
 from binlog.storage.files import DiskFile, allocate, read_at, remove_file, sync, write_at
 
 _FILLED_AT_ONCE = 1 << 20

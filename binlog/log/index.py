@@ -27,13 +27,14 @@ from binlog.format.index_file import (
     pack_header,
     parse_entry,
 )
+from binlog.format.index_ranges import Ranges, RangeStop
 from binlog.format.log_header import LogHeader
 from binlog.format.names import index_file_name
 from binlog.format.record import LENGTH_BYTES
 from binlog.log.believed_times import believed_ns
 from binlog.storage.content import Content
 from binlog.storage.files import flags_to_open, read_at, sync
-from binlog.storage.ranges import IndexKey, Ranges, RangeStop, count_through
+from binlog.storage.record_reading import IndexKey, count_through
 
 # So many damaged entries in a row are looked past for a sound one.
 _DAMAGED_MAX = 64

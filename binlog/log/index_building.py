@@ -13,6 +13,7 @@ import os
 from collections.abc import Iterator
 
 from binlog.errors import BinlogError, CorruptError, NotFoundError
+from binlog.format.crc import crc32c
 from binlog.format.index_file import (
     ENTRY_BYTES,
     HEADER_BYTES,
@@ -25,17 +26,16 @@ from binlog.format.index_file import (
     pack_header,
     parse_entry,
 )
+from binlog.format.index_ranges import Ranges
 from binlog.format.log_header import LogHeader
 from binlog.format.names import index_file_name
 from binlog.format.record import LENGTH_BYTES, RECORD_BYTES_FORMAT_MAX
 from binlog.log.index import Index, index_path
 from binlog.storage.boot import boot_id
-from binlog.storage.checksum import crc32c
 from binlog.storage.content import Content
 from binlog.storage.descriptor import Descriptor
 from binlog.storage.file_access import access_like
 from binlog.storage.files import create_file, read_at, sync, write_at
-from binlog.storage.ranges import Ranges
 
 # What a writer reads at most to bring an index up to date while it holds the lock; `repair` reads whatever it takes.
 CATCH_UP_BYTES_MAX = 16 << 20

@@ -21,13 +21,13 @@ from binlog.format.index_file import (
     entry_offsets,
     parse_entry,
 )
+from binlog.format.index_ranges import Ranges, RangeStop
 from binlog.format.log_header import LogHeader
 from binlog.format.record import LENGTH_BYTES, RECORD_BYTES_FORMAT_MAX
 from binlog.log.index import Index
 from binlog.log.large_record import too_large
 from binlog.storage.content import Content, LostFrameError
 from binlog.storage.files import read_at
-from binlog.storage.ranges import Ranges, RangeStop
 
 _READ_BYTES = 1 << 20
 _ENTRIES_AT_ONCE = 1 << 12

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Self
 
 from binlog.format.index_file import entry_columns
+from binlog.format.record import Stop, scan
 from binlog.log.batch import Batch
 from binlog.log.directory import LogDirectory
 from binlog.log.file_reader import FileReader
@@ -19,7 +20,6 @@ from binlog.log.index_check import DamagedRange, IndexCheck, Unproven, Verified
 from binlog.log.large_record import too_large
 from binlog.log.reader import RECORD_BYTES_MAX
 from binlog.storage.content import LostFrameError
-from binlog.storage.records import Stop, scan
 
 _BYTES_MAX = 1 << 20
 _RECORDS_MAX = 1 << 18

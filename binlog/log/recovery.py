@@ -16,13 +16,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from binlog.errors import BusyError, CorruptError
+from binlog.format.crc import crc32c
 from binlog.format.log_header import HEADER_BYTES, LOG_HEADER, RECOVERED, CommitSlot, Flag, LogHeader
 from binlog.format.names import damaged_file_name, prepared_file_name
 from binlog.log.chain import walk
 from binlog.log.disk import Directory, File
 from binlog.log.recovery_table import Action, Verdict
 from binlog.storage.boot import boot_id
-from binlog.storage.checksum import crc32c
 from binlog.storage.files import content_bytes, read_at
 
 _COPY_BYTES = 1 << 20

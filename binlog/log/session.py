@@ -5,8 +5,10 @@ Invariants
 - A file is left for the next only after it was seen closed under its lock.
 - A session belongs to the process that made it.  A forked child makes its own (see Writer), for the descriptors
   here are closed there and the mutex may be held by a thread that the child does not have.
-- While Python holds a file's lock, `_inside` has the thread: a signal handler or __del__ that runs in the middle of
-  that must not wait for the same lock, through whatever writer.
+- While Python holds a file's lock, its thread is marked (storage/locks.py): a signal handler or __del__ that runs in
+  the middle of that must not wait for the same lock, through whatever writer.
+- A thread is in a call while it is in a `with` statement of the fast path.  That and the mark of a held lock change
+  hands in one call of C each, so an exception of a signal handler leaves neither behind.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from binlog.errors import (
 )
 from binlog.format.log_header import LogHeader
 from binlog.format.record import LENGTH_BYTES
+from binlog.format.ref import Ref
 from binlog.log.batch import Batch, GivenError, framed_all
 from binlog.log.cutover import Cutover
 from binlog.log.directory import LogDirectory
@@ -39,9 +42,9 @@ from binlog.log.orphans import settle_of_another_log, settle_orphans
 from binlog.log.succession import Succession
 from binlog.log.writable_file import WritableFile, write_close
 from binlog.storage.files import FileSystem, refuse_remote
-from binlog.storage.group_commit import Append, Mode
-from binlog.storage.locks import lock, unlock
-from binlog.storage.native import QuickSession, fork_generation
+from binlog.storage.group_commit import RECORD_BYTES_COPIED, Append, Mode
+from binlog.storage.locks import hold, let_go, lock
+from binlog.storage.native import FastPath, fork_generation
 from binlog.storage.segment import Segment
 
 _Result = TypeVar("_Result")
@@ -50,9 +53,6 @@ _Action = Callable[[WritableFile, LogHeader], _Result]
 # In place of a turn: the open file was closed first, and the next one is to be looked at.
 _CUT_OVER = Turn("", 0, 0, 0, 0, 0, 0)
 
-# Threads of this process that hold a file's lock in Python, of whatever session.  A list: one may be in twice.
-_inside: list[int] = []
-
 
 def _check_room(file: WritableFile, header: LogHeader) -> None:
     """Raise StateError if the open file cannot take records all or none."""
@@ -60,17 +60,21 @@ def _check_room(file: WritableFile, header: LogHeader) -> None:
         raise StateError(f"{file.path} was made by another program, and has no room for this; cut over first")
 
 
-class Session(QuickSession):
-    """A writer's hold on a log, in one process."""
+class Session:
+    """A writer's hold on a log, in one process.
+
+    fast_path: appends in the common case, and says which thread is in a call.
+    closed: nothing is appended any more, and all is given back but the directory.
+    """
 
     def __init__(self, directory: LogDirectory, options: WriterOptions) -> None:
         self.directory = directory
         self.generation = fork_generation()
         self._options = options
         self._mutex = threading.RLock()
-        super().__init__(self._mutex, _inside, self.generation)
-        self._busy_thread: int | None = None
-        self._closed = False
+        bytes_max = min(options.record_bytes_max, RECORD_BYTES_COPIED)
+        self.fast_path = FastPath(self._mutex, Ref, options.mode, bytes_max)
+        self.closed = self._closing = False
         self._reopen = True
         if not directory.intact:
             directory.check_there()  # after a fork, or if all descriptors were closed, ours may be another file's
@@ -78,7 +82,6 @@ class Session(QuickSession):
         self._file: WritableFile | None = None
         self._segment: Segment | None = None
         self._segment_sought = False
-        self._append_spare = Append(timeout=options.lock_timeout)  # for those that native/quick_append.c begins
         self._limits = options.limits()
         self._cutover = Cutover(directory, file_bytes=options.file_bytes_first, permissions=options.permissions)
         self._ingest = Ingest(directory, self._cutover, permissions=options.permissions)
@@ -88,23 +91,20 @@ class Session(QuickSession):
         self.run(lambda file, header: None)
         self._reopen = False
 
-    def _finish_quick(self, record: bytes) -> tuple[int, int] | None:
-        """What became of an append begun in C that was not simply done; None where nothing was.
+    def finish(self, append: Append, record: bytes) -> tuple[int, int]:
+        """Finish an append of `record` that the fast path began; return and raise as `append`."""
 
-        Called from there, with the mutex and `_busy`, which are given back there.
-        """
-        append, file = self._append_spare, self._file
-        self._busy_thread = threading.get_ident()
-        try:
-            if file is not None and file.commits.answered(append, self._segment, record):
-                return append.place
-            return self._outcome(append, lambda: self._append(append)) if append.staged else None
-        except PoisonedError as error:
-            self._refuse_from_now_on(error)
-            raise
-        finally:
-            append.withdraw()
-            self._busy_thread = None
+        def go_on() -> tuple[int, int]:
+            assert append.file is not None
+            append.file.check_answer(append)
+            place = self._append(append)
+            if self._file is not None:
+                self._arm(self._file)
+            return place
+
+        append.keep(record)
+        place = self._outcome(append, lambda: self._entered(go_on))
+        return self.within_limits(place, len(record) + LENGTH_BYTES)
 
     def append(
         self, data: bytes | bytearray | memoryview, record_count: int, mode: Mode, *, framed: bool
@@ -112,11 +112,11 @@ class Session(QuickSession):
         """Append, and return the file's number and where in it the first record lies."""
         append = Append(timeout=self._options.lock_timeout)
         append.fill(data, record_count, mode, framed=framed)
-        if self._busy and self._busy_thread != threading.get_ident():
+        if self.fast_path.owner not in (0, threading.get_ident()):
             # Another thread of ours is at it: whoever commits next takes this record along.
             append.stage(self._segment)
         place = self._outcome(append, lambda: self._entered(lambda: self._append(append)))
-        return self._within_limits(place, len(data) + (0 if framed else LENGTH_BYTES))
+        return self.within_limits(place, len(data) + (0 if framed else LENGTH_BYTES))
 
     def append_batches(self, batches: Iterable[Batch], *, source: str | None = None, turn: int = 0) -> Turn | None:
         """See Writer.append_batches and Writer.append_turn; None where a turn is in the log."""
@@ -179,7 +179,7 @@ class Session(QuickSession):
         except GivenError as given:
             raise given.error from given.error.__cause__
         if found is not None:
-            self._within_limits((found.number, found.start), found.end - found.start)
+            self.within_limits((found.number, found.start), found.end - found.start)
         return found
 
     def last_turn(self, source: str) -> Turn | None:
@@ -190,12 +190,11 @@ class Session(QuickSession):
         recorded, unrecorded = file.last_turn(header, source), self._ingest.unrecorded_turn(source)
         return max(filter(None, (recorded, unrecorded)), key=lambda turn: turn.turn, default=None)
 
-    def _within_limits(self, place: tuple[int, int], size: int) -> tuple[int, int]:
+    def within_limits(self, place: tuple[int, int], size: int) -> tuple[int, int]:
         """The place of what was just appended, once the file is closed where that brought it to a limit."""
         limits = self._limits
         if limits is not None and place[1] + size >= limits.offset:
             limits.leave_to_the_background()
-            self._limit = limits.offset
             # Whatever is met here: the append was done before.  What matters is met again by the next call.
             with suppress(BinlogError):
                 self.cutover(place[0])
@@ -215,7 +214,6 @@ class Session(QuickSession):
         if limits is None:
             return
         limits.warn_appends()
-        self._limit = limits.offset
         with self._mutex:
             file = self._file
             header = file.header() if file is not None else None
@@ -252,7 +250,7 @@ class Session(QuickSession):
         For the background thread, which nobody hears: the next call meets what it met.
         """
         with self._mutex:
-            self._stage_in(0, None)
+            self.fast_path.stage_in(0, None)
 
     def at_one_moment(self, look: Callable[[WritableFile], _Result]) -> _Result:
         """Commit what is staged in all processes, sync, and look at the open file while no process can append."""
@@ -301,47 +299,49 @@ class Session(QuickSession):
 
     def close(self) -> None:
         """Give everything back but the directory, once what no caller waited for is in the file and synced."""
+        if self.generation != fork_generation():
+            self.closed = True  # a forked child, in which nothing is open, and another thread may have the mutex
+            return
         with self._mutex:
-            if self._busy:
+            if self.fast_path.owner:
                 raise StateError("the writer was closed from within one of its own calls")
+            self._closing = True  # and nothing more is staged: what is staged behind the last drain would be lost
+            self.fast_path.stage_in(0, None)
             try:
-                if not self._closed and self._poison is None and any(self.pending_bytes()):
+                if not self.closed and self._poison is None and any(self.pending_bytes()):
                     self.drain(confirm=True)
-            finally:
-                self._closed = True
-                segment, self._segment = self._segment, None
-                self._stage_in(0, None)
-                if segment is not None:
-                    segment.retire()
-                self._leave()
-                self._cutover.discard()
+            except BinlogError:
+                self._give_back()
+                raise
+            self._give_back()
+
+    def _give_back(self) -> None:
+        """Close.  After an exception of a signal handler in the middle the next call does the rest."""
+        self.closed = True
+        if self._segment is not None:
+            self._segment.retire()
+            self._segment = None
+        self.fast_path.stage_in(0, None)
+        self._leave()
+        self._cutover.discard()
 
     def _entered(self, call: Callable[[], _Result]) -> _Result:
         """Make the call as the one thread of this writer that does."""
-        with self._mutex:
-            if self._closed:
+        with self.fast_path:
+            if self.closed:
                 raise ClosedError("the writer is closed")
             if self._poison is not None:
                 raise PoisonedError(str(self._poison)) from self._poison
-            # An RLock lets this thread in again: from a signal handler or __del__ in the middle of a call.
-            if self._busy:
-                raise StateError("the writer was entered again from within one of its own calls")
-            self._busy = True
-            self._busy_thread = threading.get_ident()
             try:
-                self._refuse_own_lock()
                 return call()
             except PoisonedError as error:
                 self._refuse_from_now_on(error)
                 raise
-            finally:
-                self._busy_thread = None
-                self._busy = False
 
     def _refuse_from_now_on(self, error: PoisonedError) -> None:
         # Kept here as well as in the file: one that another program made has no place for it.
         self._poison = error
-        self._disarm()
+        self.fast_path.disarm()
         if self._segment is not None:
             self._segment.retire()
 
@@ -363,10 +363,8 @@ class Session(QuickSession):
                 prepare(file)
             fd = file.fd
             removed = settled = False
-            self._refuse_own_lock()
-            own = threading.get_ident()
             try:
-                _inside.append(own)
+                hold()
                 lock(fd, file.path, self._options.lock_timeout)
                 self._look_for_failure(file)
                 header = file.settle(reopen=self._reopen)
@@ -380,7 +378,6 @@ class Session(QuickSession):
                 elif (found := self._ingest.go_on(file, header)) is not None:
                     if self._limits is not None:
                         self._limits.know(found)
-                        self._limit = self._limits.offset
                     result = action(file, self._with_segment(file, found))
                     break
             except GoneError:
@@ -395,8 +392,7 @@ class Session(QuickSession):
                         self._segment.fail(file.number, cause.errno or errno.EIO)  # the disk may take no mark any more
                 raise
             finally:
-                unlock(fd)
-                _inside.remove(own)
+                let_go(fd)
             # The name of a file that was removed may lead to another one by now; bytes written to this one would be
             # seen by nobody.
             if removed:
@@ -407,18 +403,22 @@ class Session(QuickSession):
             self._file = following
         if self._segment is not None:
             self._segment.wake()
-            self._segment.arm(self)
+            if not self._closing:
+                self._segment.arm(self.fast_path)
         file.wake()
-        if file.ours:
-            file.commits.arm(self, self._append_spare)
+        self._arm(file)
         return result
+
+    def _arm(self, file: WritableFile) -> None:
+        if file.ours:
+            file.commits.arm(self.fast_path, Append(timeout=self._options.lock_timeout), self._segment)
 
     def _drop_lost(self) -> None:
         """Let go of what was closed behind our back, as a daemon closes all descriptors, so that it is opened again."""
         if self._file is not None and not self._file.intact:
             self._leave()
         if self._segment is not None and not self._segment.intact:
-            self._stage_in(0, None)
+            self.fast_path.stage_in(0, None)
             self._segment, self._segment_sought = None, False
 
     def _look_for_failure(self, file: WritableFile) -> None:
@@ -434,8 +434,8 @@ class Session(QuickSession):
 
     def _joined(self, file: WritableFile, header: LogHeader) -> Segment | None:
         if not self._segment_sought:
-            self._segment_sought = True
             self._segment = Segment.join(self.directory.fd, header.uuid, file.access())
+            self._segment_sought = True
         return self._segment
 
     def _with_segment(self, file: WritableFile, header: LogHeader) -> LogHeader:
@@ -467,20 +467,12 @@ class Session(QuickSession):
         file.drain(segment, confirm=False)
         segment.wake()
         segment.retire()
-        self._stage_in(0, None)
+        self.fast_path.stage_in(0, None)
         self._segment, self._segment_sought = None, False
         return file.header()
 
-    def _refuse_own_lock(self) -> None:
-        """Raise StateError where this thread holds a lock through another writer, for it might wait for it for ever.
-
-        That is so in a signal handler or __del__ that ran in the middle of the other one's action.
-        """
-        if _inside and threading.get_ident() in _inside:
-            raise StateError("this thread is within a call of another writer")
-
     def _leave(self) -> None:
-        self._disarm()
+        self.fast_path.disarm()
         file, self._file = self._file, None
         if file is not None:
             file.close()

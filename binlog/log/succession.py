@@ -16,7 +16,7 @@ from binlog.log.prepared_file import PreparedFile, new_log_uuid, sweep
 from binlog.log.writable_file import WritableFile, write_close
 from binlog.storage.file_access import access_of_directory
 from binlog.storage.files import sync, sync_directory, sync_parent
-from binlog.storage.locks import lock, unlock
+from binlog.storage.locks import hold, let_go, lock
 
 
 class Succession:
@@ -101,6 +101,7 @@ class Succession:
         file = self._open(number)
         fd = file.fd
         try:
+            hold()
             lock(fd, file.path, self._options.lock_timeout)
             header = file.settle(reopen=reopen)
             if not header.closed and newest == number + 1:
@@ -112,7 +113,7 @@ class Succession:
                 text = f"file {number} does not lead to the newest file, {newest}"
                 raise CorruptError(file.path, LOG_HEADER.offset("next_number"), "missing-next", text)
         finally:
-            unlock(fd)
+            let_go(fd)
             file.close()
 
     def _closed_and_cut(self, number: int, newest: int) -> bool:

@@ -13,13 +13,13 @@ from binlog.errors import CorruptError
 from binlog.format.index_file import IndexEntry, pack_header
 from binlog.format.log_header import LogHeader
 from binlog.format.names import index_file_name
+from binlog.format.record import Stop, part_of_records
 from binlog.log.directory import LogDirectory
 from binlog.storage.failures import failure
 from binlog.storage.files import content_bytes
 from binlog.storage.identity import Identity
-from binlog.storage.native import part_of_records, read_records
+from binlog.storage.native import read_records
 from binlog.storage.record_reading import FoundAt, ReadOutcome, RecordReading
-from binlog.storage.records import Stop
 
 
 class Verification:
@@ -72,8 +72,8 @@ class Verification:
                 return found
             self._start, self._verified = found[:2]
         at = offset - self._start
-        part = part_of_records(self._start, self._verified, at, size, self._record_bytes_max, records_max)
-        return part or self._read_plain(offset, size, to_tail, records_max, None)
+        part = part_of_records(self._verified, at, size, self._record_bytes_max, records_max)
+        return (offset, *part) if part is not None else self._read_plain(offset, size, to_tail, records_max, None)
 
     def _read(
         self, offset: int, size: int, to_tail: int, records_max: int, buffer: bytes | None, verify: bool

@@ -23,7 +23,9 @@ from binlog.errors import (
     PoisonedError,
     UnknownOutcomeError,
 )
+from binlog.format.crc import crc32c
 from binlog.format.index_file import RANGE_BYTES_MAX
+from binlog.format.index_ranges import Ranges
 from binlog.format.log_header import HEADER_BYTES, LOG_HEADER, PUBLISHED, Flag, LogHeader, Status
 from binlog.format.names import INGEST_FILE, index_file_name, log_file_name
 from binlog.format.ref import OFFSET_MAX
@@ -36,7 +38,6 @@ from binlog.log.recovery import Recovery
 from binlog.log.recovery_table import Action, decide
 from binlog.log.witnesses import heal
 from binlog.storage.boot import boot_id
-from binlog.storage.checksum import crc32c
 from binlog.storage.descriptor import Descriptor
 from binlog.storage.doorbell import Doorbell
 from binlog.storage.failures import failure
@@ -46,7 +47,6 @@ from binlog.storage.group_commit import Append, CommitFile, commit_foreign
 from binlog.storage.identity import Identity
 from binlog.storage.locks import try_lock, unlock
 from binlog.storage.native import lib
-from binlog.storage.ranges import Ranges
 from binlog.storage.segment import Segment
 
 _STATUS = LOG_HEADER.offset("status")
@@ -416,9 +416,12 @@ class WritableFile:
 
     def close(self) -> None:
         """Close the descriptor, and so free its lock."""
-        if self.commits.index_keeps and self.intact and try_lock(self.fd):
-            self.commits.flush_index()
-            unlock(self.fd)
+        if self.commits.index_keeps and self.intact:
+            try:
+                if try_lock(self.fd):
+                    self.commits.flush_index()
+            finally:
+                unlock(self.fd)
         self._forget_index()
         self._doorbell.close()
         self._descriptor.close()

@@ -8,8 +8,9 @@ from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Generic, Literal, NoReturn, Self, TypedDict, overload
 
+from binlog._codec import frame_records
 from binlog.errors import ClosedError, FullError
-from binlog.format.record import RECORD_BYTES_FORMAT_MAX, frame
+from binlog.format.record import LENGTH_BYTES, RECORD_BYTES_FORMAT_MAX, frame
 from binlog.format.ref import COUNT_MAX, Ref
 from binlog.format.values import byte_count, member, plain_bytes, seconds_of
 from binlog.log.background import BackgroundThread
@@ -21,8 +22,8 @@ from binlog.log.options import Background, WriterOptions
 from binlog.log.refs import Refs
 from binlog.log.session import Session
 from binlog.storage.files import FileSystem, make_directory
-from binlog.storage.group_commit import RECORD_BYTES_COPIED, Mode
-from binlog.storage.native import QuickWriter, fork_generation, frame_records
+from binlog.storage.group_commit import RECORD_BYTES_COPIED, Append, Mode
+from binlog.storage.native import fork_generation
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -57,7 +58,7 @@ Record = bytes | bytearray | memoryview
 _SECONDS_MAX = 10**9
 
 
-class Writer(QuickWriter, Generic[_Place]):
+class Writer(Generic[_Place]):
     """Appends records to the log in a directory; one of any number, in any threads and processes.
 
     path: the directory, made where it is missing (its parent must be there).
@@ -150,12 +151,12 @@ class Writer(QuickWriter, Generic[_Place]):
             permissions=permissions,
             file_system=file_system,
         )
+        self._limited = self._options.limited
         path = os.fspath(path)
         make_directory(path)
         self._directory = LogDirectory(path)
         self._background: BackgroundThread | None = None
-        super().__init__(Ref, self._mode, min(record_bytes_max, RECORD_BYTES_COPIED))
-        self._session = self._new_session()
+        self._begin_session()
 
     @overload
     def append(self, record: Record, *, mode: None = None) -> _Place: ...
@@ -173,24 +174,33 @@ class Writer(QuickWriter, Generic[_Place]):
         Blocks: for the group in progress, then for one sync.  Ctrl-C meanwhile ends the call; the record may appear.
         Raises: FullError, ClosedError, BusyError, PoisonedError, CorruptError, AccessError, UnknownOutcomeError.
         """
+        quickly = self._append_quickly
+        begun = quickly(record, mode)
+        if begun is None:
+            return None  # it is staged
+        if type(begun) is Ref:
+            if self._limited:
+                self._session.within_limits(begun, len(record) + LENGTH_BYTES)
+            return None if (mode or self._mode) is _STAGE else begun
         if type(record) is not bytes:
-            # Bytes are what native/quick_append.c begins with; it calls this for all that it leaves undone.
-            return super().append(plain_bytes(record), mode=mode)
+            return self.append(plain_bytes(record), mode=mode)
+        return self._append_slowly(record, mode, begun)
+
+    def _append_slowly(self, record: bytes, mode: Mode | str | None, begun: Append | Literal[False]) -> Ref | None:
+        """Finish what FastPath.append began, or do what it left undone."""
         mode = self._mode if mode is None else member(Mode, mode, "mode")
+        if begun is not False:
+            place = self._session.finish(begun, record)
+            return None if mode is _STAGE else Ref(*place)
         if len(record) > self._record_bytes_max:
             self._refuse_size(len(record))
         session = self._open_session()
-        if mode is not _SYNC and self._background is None:
+        if mode is not _SYNC:
             self._start_background(session)
         large = len(record) > RECORD_BYTES_COPIED
         data = frame(record) if large else record
         place = session.append(data, 1, _SYNC if mode is _SYNC else _FLUSH, framed=large)
         return None if mode is _STAGE else Ref(*place)
-
-    if not TYPE_CHECKING:
-        # `append` is what is inherited.
-        _append_slowly = append
-        del append
 
     def append_many(self, records: Iterable[Record], *, mode: Mode | str | None = None) -> Refs:
         """Append records together and return where each lies; as Mode.FLUSH in Mode.STAGE.
@@ -275,8 +285,7 @@ class Writer(QuickWriter, Generic[_Place]):
         """The mode for records that are appended together."""
         if (self._mode if mode is None else member(Mode, mode, "mode")) is _SYNC:
             return _SYNC
-        if self._background is None:
-            self._start_background(session)
+        self._start_background(session)
         return _FLUSH
 
     def cutover(self, *, expected: int | None = None) -> int:
@@ -305,15 +314,13 @@ class Writer(QuickWriter, Generic[_Place]):
         Blocks: for a call of another thread that is in progress; for a sync where one is due.
         Raises: as `append`; the writer is closed then as well.
         """
-        session, self._session = self._session, None
-        background, self._background = self._background, None
-        if background is not None:
-            background.stop()
         try:
-            if session is not None and session.generation == fork_generation():
-                session.close()
+            self._session.close()
         finally:
-            self._directory.close()
+            if self._session.closed:
+                if self._background is not None:
+                    self._background.stop()
+                self._directory.close()
 
     def __enter__(self) -> Self:
         self._open_session()
@@ -325,27 +332,28 @@ class Writer(QuickWriter, Generic[_Place]):
         self.close()
 
     def __repr__(self) -> str:
-        return f"<binlog.Writer {self._directory.path!r}{' closed' if self._session is None else ''}>"
+        return f"<binlog.Writer {self._directory.path!r}{' closed' if self._session.closed else ''}>"
 
     def _open_session(self) -> Session:
-        session: Session | None = self._session
-        if session is None:
+        if self._session.closed:
             raise ClosedError("the writer is closed")
-        if session.generation != fork_generation():
+        if self._session.generation != fork_generation():
             # A forked child: the parent's descriptors are closed here, and its mutex may be held for ever.
             self._background = None  # its thread stayed with the parent
-            self._session = session = self._new_session()
-        return session
+            self._begin_session()
+        return self._session
 
-    def _new_session(self) -> Session:
+    def _begin_session(self) -> None:
         session = Session(self._directory, self._options)
         if self._options.limited:
             self._start_background(session)
-        return session
+        self._session, self._append_quickly = session, session.fast_path.append
 
     def _start_background(self, session: Session) -> None:
-        self._background = BackgroundThread(session, self._options.background)
-        session._background = True
+        """Start the thread that sees to what no caller waits for, unless it runs."""
+        if not session.fast_path.has_background:
+            self._background = BackgroundThread(session, self._options.background)
+            session.fast_path.has_background = True
 
     def _checked(self, record: Record) -> bytes:
         record = plain_bytes(record)

@@ -11,8 +11,8 @@ from itertools import count
 from typing import NamedTuple
 
 from binlog.errors import CorruptError, NotFoundError
+from binlog.format.crc import crc32c
 from binlog.format.pagestore.swap import SWAP_RECORD, is_swap_name, swap_name
-from binlog.storage.checksum import crc32c
 from binlog.storage.files import read_at, write_at
 from binlog.storage.handle import Handle
 

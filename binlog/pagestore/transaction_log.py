@@ -16,10 +16,11 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 
+from binlog._codec import pack_transaction
 from binlog.errors import AccessError, BinlogError, FullError, InternalError
 from binlog.format.pagestore.log import RECORDS_AT, LogStart, PageAction
 from binlog.storage.files import allocate, commit_at
-from binlog.storage.native import CommitGroup, Guard, pack_transaction
+from binlog.storage.native import CommitGroup, Guard
 from binlog.storage.worker import Worker
 
 # What no caller waits for is synced once it is so much, or so old.

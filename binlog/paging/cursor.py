@@ -27,7 +27,7 @@ from binlog.paging.sifting import sift
 from binlog.paging.store import PagingStore
 from binlog.paging.transactions import PageTransactions
 from binlog.storage.native import fork_generation
-from binlog.storage.page_records import Mark
+from binlog.storage.page_writers import Mark
 
 _NUMBER = (1 << 32) - 1
 # Files of acknowledgements that are written to in turns.

@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from binlog.errors import BinlogError, FullError, NotFoundError
+from binlog.format.paging.compiled import ScanStop, scan
 from binlog.format.paging.names import invalid_name, page_name
 from binlog.format.paging.page_file import PAGE_HEADER, SALT_BYTES, PageHeader, PageLayout, parse_page_header
 from binlog.format.paging.page_record import (
@@ -36,7 +37,7 @@ from binlog.storage.files import (
     remove_file,
     write_at,
 )
-from binlog.storage.page_records import PageWriter, ScanStop, WriterState, scan
+from binlog.storage.page_writers import PageWriter, WriterState
 
 READ_BYTES = 1 << 18
 # Of an empty message, in the layout that takes less.

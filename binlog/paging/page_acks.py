@@ -27,7 +27,7 @@ from binlog.paging.page_transaction import Outcome
 from binlog.storage.failures import NO_SPACE, own_errors, write_failure
 from binlog.storage.files import content_bytes, create_file, open_file, read_at, remove_file, write_at
 from binlog.storage.native import fork_generation
-from binlog.storage.page_records import AckWriter, Mark, Refusal
+from binlog.storage.page_writers import AckWriter, Mark, Refusal
 
 
 class PageAcks:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from binlog.format.paging.page_record import NO_TRANSACTION
 from binlog.paging.page import Chunk
 from binlog.paging.page_transaction import Outcome
-from binlog.storage.page_records import Mark
+from binlog.storage.page_writers import Mark
 
 
 class Sifted(NamedTuple):

@@ -17,7 +17,7 @@ from binlog.storage.doorbell import Doorbell
 from binlog.storage.failures import NO_SPACE, failure, poisoned
 from binlog.storage.identity import Identity, identity_of
 from binlog.storage.locks import busy
-from binlog.storage.native import QuickSession, address, ffi, lib
+from binlog.storage.native import FastPath, address, ffi, lib
 from binlog.storage.segment import Segment
 
 # A record of at most so many bytes is framed and copied by the compiled code.
@@ -41,14 +41,17 @@ class Append:
     timeout: seconds to wait for the file's lock; None waits for ever.
     """
 
-    __slots__ = ("_data", "_segment", "own")
+    _segment: Segment | None = None
+    file: CommitFile | None = None
 
     def __init__(self, *, timeout: float | None = None) -> None:
         self.own = ffi.new("struct binlog_append *")
         self.own.timeout_ns = -1 if timeout is None else int(min(max(timeout, 0), _SECONDS_MAX) * 1e9)
         self.own.ticket = -1
         self._data: bytes | bytearray | memoryview = b""
-        self._segment: Segment | None = None
+
+    def __del__(self) -> None:
+        self.withdraw()
 
     def fill(self, data: bytes | bytearray | memoryview, record_count: int, mode: Mode, *, framed: bool) -> None:
         """Say what to append.  framed: the records have their lengths; else it is one, without."""
@@ -62,28 +65,22 @@ class Append:
 
     def stage(self, segment: Segment | None) -> None:
         """Lay it into the ring, if there is one and it has room, before whoever commits next comes."""
-        if segment is not None and segment.has_ring and lib.binlog_stage(segment.core, self.own, 1) >= 0:
+        if segment is not None and segment.has_ring:
+            self.goes_to(segment)
+            lib.binlog_stage(segment.core, self.own, 1)
+
+    def goes_to(self, segment: Segment | None) -> None:
+        """Say where it will be staged, before it is: what ends the call that stages it can take it back then."""
+        if self.own.ticket < 0:
             self._segment = segment
 
-    def staged_in(self, segment: Segment | None, record: bytes | None = None) -> None:
-        """Remember where it was laid while it was waited for, and the record where that was not filled in before."""
-        self._segment = segment
-        if record is not None:
-            self._data = record  # it may have to be taken back, and written elsewhere
+    def keep(self, record: bytes) -> None:
+        """Keep the record that the compiled code appends: it may have to be taken back, and written elsewhere."""
+        self._data = record
 
     def withdraw(self) -> bool:
         """Take it back from the ring, or give up waiting for it; False where somebody has taken it."""
-        if self._segment is None or self.own.ticket < 0:
-            self._segment = None
-            return True
-        withdrawn = bool(lib.binlog_abandon(self._segment.core, self.own))
-        self._segment = None
-        return withdrawn
-
-    @property
-    def staged(self) -> bool:
-        """Whether it lies in the ring, and its outcome was not fetched."""
-        return bool(self.own.ticket >= 0)
+        return self._segment is None or self.own.ticket < 0 or self._segment.take_back(self.own)
 
     def done(self) -> bool:
         """Whether it lay in the ring and is in the log now: somebody took it along."""
@@ -170,25 +167,24 @@ class CommitFile:
         Raises: BusyError once the time limit is reached; FullError; AccessError; PoisonedError; UnknownOutcomeError.
         """
         own, shared = append.own, segment.core if segment is not None else ffi.NULL
+        append.goes_to(segment)
         if locked:
             result = lib.binlog_append_locked(self.core, shared, own)
         elif own.ticket >= 0:
             result = lib.binlog_settle(self.core, shared, own)
         else:
             result = lib.binlog_append(self.core, shared, own)
-        if own.ticket >= 0:
-            append.staged_in(segment)
         return self._answer(result, own.step)
 
-    def arm(self, session: QuickSession, append: Append) -> None:
-        """Have the session append records straight to this file, with `append` for what becomes of each."""
-        session._arm(address(self.core), address(append.own), (self.core, append.own))
+    def arm(self, fast_path: FastPath, append: Append, segment: Segment | None) -> None:
+        """Have records go straight to this file, with `append` for what becomes of each."""
+        append.file = self
+        append.goes_to(segment)
+        fast_path.arm(address(self.core), address(append.own), append)
 
-    def answered(self, append: Append, segment: Segment | None, record: bytes) -> bool | None:
-        """What a session's own append of `record` that was not simply done came to; answers and raises as `append`."""
-        if append.staged:
-            append.staged_in(segment, record)
-        return self._answer(append.own.answer, append.own.step)
+    def check_answer(self, append: Append) -> None:
+        """Raise the error of an append that failed on the fast path, unless it is only to be gone on with."""
+        self._answer(append.own.answer, append.own.step)
 
     def drain(self, segment: Segment | None, *, confirm: bool, locked: bool = False) -> bool | None:
         """Commit everything that is staged, in all processes, and with `confirm` have all in the file synced.

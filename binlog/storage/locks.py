@@ -3,6 +3,9 @@
 See native/lock.c for the facts.  `unlock` is to be the first call of a
 `finally` whose `try` holds the call of `lock`: no Python runs between a C call
 and the one after it, so Ctrl-C cannot leave the lock behind.
+
+A writer marks its thread with `hold` before `lock`, in the same `try`, and calls
+`let_go` in place of `unlock`: which takes the mark away in the same call of C.
 """
 
 from __future__ import annotations
@@ -55,6 +58,7 @@ def try_lock(fd: int) -> bool:
 
 
 unlock = lib.binlog_unlock
+hold, let_go = lib.binlog_hold, lib.binlog_let_go
 
 
 def is_locked(fd: int) -> bool:
@@ -75,13 +79,13 @@ def holder(fd: int) -> str | None:
 def open_holder(fd: int) -> str | None:
     """As `holder`, of a lock that belongs to an open file description, or None where none can be found."""
     # The kernel names no process for it, but lists it under the descriptor.
-    status = os.fstat(fd)
     try:
+        status = os.fstat(fd)
         for info in Path("/proc").glob("[0-9]*/fdinfo/*"):
             if _locks(info, status):
                 return f"process {info.parts[2]}"
     except OSError:
-        return None  # no descriptor left to look with
+        return None  # no descriptor left to look with, or another thread has closed this one
     return None
 
 

@@ -11,6 +11,8 @@ from binlog.storage.native import address, ffi, lib
 # Cleared, all its pages would be touched, of which the entries of a small index fill one.
 _uncleared = ffi.new_allocator(should_clear_after_alloc=False)
 
+_KEY_MAX = (1 << 64) - 1
+
 FoundAt = tuple[int, bytes, bytes, int]
 """Where data lie, the data, the places of the records in them (a `Scan`'s offsets, as bytes), and a `Stop`'s number."""
 
@@ -56,3 +58,23 @@ class RecordReading:
         entry = parse_entry(ffi.buffer(reading.entries)[at : at + ENTRY_BYTES], reading.ranges.seed)
         assert entry is not None
         return entry
+
+
+class IndexKey(enum.IntEnum):
+    """What entries of an index are searched by: a field, or where the range ends."""
+
+    END = lib.BINLOG_INDEX_BY_END
+    OFFSET = lib.BINLOG_INDEX_BY_OFFSET
+    SEQUENCE = lib.BINLOG_INDEX_BY_SEQUENCE
+    TIME_NS = lib.BINLOG_INDEX_BY_TIME
+
+
+def count_through(fd: int, key: IndexKey, value: int, count: int, *, seed: int) -> int:
+    """How many of the first `count` entries of an index have a key that is not greater than `value`.
+
+    A damaged entry counts as having the key of the next sound one, and as beyond everything if none is near.
+    """
+    if value < 0:
+        return 0
+    found: int = lib.binlog_index_search(fd, seed, key, min(value, _KEY_MAX), 0, count)
+    return found

@@ -26,7 +26,7 @@ from dataclasses import dataclass, fields
 
 from binlog.storage.file_access import FileAccess, give_access
 from binlog.storage.identity import identity_of, is_identity
-from binlog.storage.native import QuickSession, address, ffi, fork_generation, lib
+from binlog.storage.native import FastPath, address, ffi, fork_generation, lib
 
 _ATTEMPTS = 8
 _SHARED_MEMORY = "/dev/shm"
@@ -72,14 +72,14 @@ NOTE_SLOTTED = int(lib.BINLOG_NOTE_SLOTTED)
 class Segment:
     """This process's hold on a segment, with a ring of its own once it has claimed one."""
 
+    _retired = False
+
     def __init__(self, fd: int, core: object, name: str, uuid: bytes) -> None:
         self.uuid = uuid
         self._fd = fd
         self._name = name
-        self._serial = lib.binlog_fd_serial(fd)
         self._identity = identity_of(fd)
         self._generation = fork_generation()
-        self._retired = False
         self.core = core
 
     @classmethod
@@ -105,15 +105,18 @@ class Segment:
             _make(name, access, directory, uuid)
         fd = _open(name, access, directory)
         try:
-            _check(lib.binlog_byte_lock_wait(fd, lib.BINLOG_LOCK_INIT))
-            if not _leads_to(name, fd):
-                raise FileNotFoundError(errno.ENOENT, "removed")
-            result = lib.binlog_segment_check(fd, directory.st_dev, directory.st_ino, uuid)
-            if result == -errno.EPROTO and _remove_unused(fd, name):
-                raise FileNotFoundError(errno.ENOENT, "another version's, or never finished, and not in use")
-            _check(result)
-            core = _map(fd)
-            lib.binlog_byte_unlock(fd, lib.BINLOG_LOCK_INIT)
+            try:
+                _check(lib.binlog_byte_lock_wait(fd, lib.BINLOG_LOCK_INIT))
+                if not _leads_to(name, fd):
+                    raise FileNotFoundError(errno.ENOENT, "removed")
+                result = lib.binlog_segment_check(fd, directory.st_dev, directory.st_ino, uuid)
+                if result == -errno.EPROTO and _remove_unused(fd, name):
+                    raise FileNotFoundError(errno.ENOENT, "another version's, or never finished, and not in use")
+                _check(result)
+                core = _map(fd)
+            finally:
+                # Closing does not free it for as long as there is a mapping, which an exception may keep.
+                lib.binlog_byte_unlock(fd, lib.BINLOG_LOCK_INIT)
         except BaseException:
             lib.binlog_fd_close(fd)
             raise
@@ -125,9 +128,9 @@ class Segment:
         False where none is to be had, or where the segment lost its name since it was joined: for as long as nobody has
         a ring in it, it counts as unused, and whoever makes another one removes it.
         """
-        while (result := lib.binlog_byte_lock_wait(self._fd, lib.BINLOG_LOCK_INIT)) == -errno.EINTR:
-            pass
         try:
+            while (result := lib.binlog_byte_lock_wait(self._fd, lib.BINLOG_LOCK_INIT)) == -errno.EINTR:
+                pass
             return result == 0 and self.linked and bool(lib.binlog_segment_claim(self.core) == 0)
         finally:
             lib.binlog_byte_unlock(self._fd, lib.BINLOG_LOCK_INIT)
@@ -147,9 +150,15 @@ class Segment:
         """Whether its descriptor, and so its locks, were not closed behind our back."""
         return is_identity(self._fd, self._identity)
 
-    def arm(self, session: QuickSession) -> None:
-        """Have the session lay records that nobody waits for into the ring, once it has one, until it is retired."""
-        session._stage_in(address(self.core), self)
+    def arm(self, fast_path: FastPath) -> None:
+        """Have records that nobody waits for be laid into the ring, once it has one, until it is retired."""
+        fast_path.stage_in(address(self.core), self)
+
+    def take_back(self, own: object) -> bool:
+        """Give up waiting for what lies in the ring as a binlog_append says; False where somebody has taken it."""
+        if self._generation != fork_generation():
+            return True  # in a forked child there is no ring
+        return bool(lib.binlog_abandon(self.core, own))
 
     def note(self) -> Note:
         """What the last leader was doing, as it left it."""
@@ -197,25 +206,21 @@ class Segment:
             self._retired = True
 
     def __del__(self) -> None:
-        core, self.core = self.core, ffi.NULL
-        if core == ffi.NULL or self._generation != fork_generation():
-            return  # a forked child: the descriptor is closed and the mapping is not there
-        try:
-            if self._retired and self.intact:
-                self._leave(core)
-        finally:
-            lib.binlog_segment_unmap(core)
-            # Which gives back every lock; what is staged stays for the next.
-            lib.binlog_fd_close_serial(self._fd, self._serial)
+        # What is not left stays for the next.  The descriptor is closed with `core`, in one call of C.
+        if self._retired and self._generation == fork_generation() and self.intact:
+            self._leave()
 
-    def _leave(self, core: object) -> None:
+    def _leave(self) -> None:
         """Give the ring back, and remove the segment where nobody else has one and nothing is staged."""
-        if lib.binlog_byte_lock(self._fd, lib.BINLOG_LOCK_INIT) != 0:
-            return  # somebody joins
-        lib.binlog_segment_release(core)
-        if lib.binlog_segment_alone(self._fd) and lib.binlog_segment_staged(core) == 0 and self.linked:
-            with suppress(FileNotFoundError):
-                os.unlink(_SHARED_MEMORY + self._name)
+        try:
+            if lib.binlog_byte_lock(self._fd, lib.BINLOG_LOCK_INIT) != 0:
+                return  # somebody joins
+            lib.binlog_segment_release(self.core)
+            if lib.binlog_segment_alone(self._fd) and self.staged_bytes() == 0 and self.linked:
+                with suppress(FileNotFoundError):
+                    os.unlink(_SHARED_MEMORY + self._name)
+        finally:
+            lib.binlog_byte_unlock(self._fd, lib.BINLOG_LOCK_INIT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,10 +333,11 @@ def _open(name: str, access: FileAccess, directory: os.stat_result) -> int:
 
 
 def _map(fd: int) -> object:
+    """The segment, mapped; what this returns closes the descriptor when it goes."""
     result = ffi.new("int *")
     core = lib.binlog_segment_map(fd, result)
     _check(result[0])
-    return core
+    return ffi.gc(core, lib.binlog_segment_unmap)
 
 
 def _check(result: int) -> int:

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Self
 
 from binlog.errors import NotFoundError, PoisonedError
 from binlog.format import log_header
+from binlog.format.crc import crc32c
 from binlog.format.log_header import HEADER_BYTES, LogHeader, parse_log_header
 from binlog.format.names import log_file_name
-from binlog.storage.checksum import crc32c
 from binlog.storage.file_access import FileAccess
 
 if TYPE_CHECKING:

@@ -11,13 +11,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from binlog.errors import CorruptError, InternalError, PoisonedError
+from binlog.format.crc import crc32c
 from binlog.format.log_header import FIRST_OFFSET, LOG_HEADER, PUBLISHED, Flag, LogHeader, Status, new_log_header
 from binlog.format.names import log_file_name
 from binlog.log.header_reading import settled_header
 from binlog.log.once import Turn, Turns
 from binlog.log.orphans import settle_orphans
 from binlog.log.recovery_table import Action
-from binlog.storage.checksum import crc32c
 from stress.model.commit import BELL, SLOTS, Request, commit_group, commit_staged, is_plain, mark_poisoned
 from stress.model.disk import FILE_BYTES, SimDescriptor, SimFile
 from stress.model.recovery import JoinedSegment, SimRecovery, judge

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import IntEnum
 
-from binlog.storage.checksum import crc32c
+from binlog.format.crc import crc32c
 from binlog.storage.group_commit import Mode
 from binlog.storage.native import lib
 from binlog.storage.segment import NOTE_GATHERING, NOTE_IDLE, Note, Outcome

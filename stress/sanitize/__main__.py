@@ -43,7 +43,7 @@ _FLAGS = {
 # All of the C but what makes Python objects.
 _SOURCES = (
     "fork", "lock", "file_status", "live_block", "commit", "segment", "segment_file", "group", "doorbell", "header",
-    "scan", "crc32c", "index", "index_ranges", "place",
+    "codec/scan", "codec/crc32c", "index", "codec/index_ranges", "place",
 )  # fmt: skip
 _WRAPPED = ("lock", "try_lock", "unlock", "byte_lock", "byte_lock_wait", "byte_unlock")
 _THREADS = 6
@@ -95,6 +95,7 @@ def _threads(folder: Path, appends: int, *, planted: bool) -> int:
     wraps = [f"-Wl,--wrap=binlog_{name}" for name in _WRAPPED]
     sources = [str(ROOT / "native" / f"{name}.c") for name in _SOURCES]
     command = ["gcc", "-std=gnu11", "-Wall", "-Wextra", "-Werror", *_FLAGS["thread"].split(), f"-I{ROOT / 'native'}"]
+    command.append(f"-I{ROOT / 'native' / 'codec'}")
     if planted:
         command.append("-DPLANTED_RACE")
     subprocess.run([*command, *wraps, "-o", str(program), str(HERE / "threads.c"), *sources, "-pthread"], check=True)

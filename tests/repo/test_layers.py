@@ -12,15 +12,18 @@ ROOT = Path(__file__).parents[2]
 
 ENGINES = ("log", "commitlog", "journal", "paging", "pagestore")
 
+BELOW = ("binlog.errors", "binlog.format", "binlog.storage")
+
 # A layer is a package or module of ours; it may import itself and these.
 LAYERS: dict[str, frozenset[str]] = {
+    "binlog._codec": frozenset(),
     "binlog._native": frozenset(),
-    "binlog._native_records": frozenset(),
+    "binlog._calls": frozenset(),
     "binlog.errors": frozenset(),
-    "binlog.format": frozenset({"binlog.errors"}),
-    "binlog.storage": frozenset({"binlog.errors", "binlog.format", "binlog._native", "binlog._native_records"}),
-    **{f"binlog.{engine}": frozenset({"binlog.errors", "binlog.format", "binlog.storage"}) for engine in ENGINES},
-    "binlog": frozenset({"binlog.errors", "binlog.format", "binlog.storage", *(f"binlog.{name}" for name in ENGINES)}),
+    "binlog.format": frozenset({"binlog.errors", "binlog._codec"}),
+    "binlog.storage": frozenset({"binlog.errors", "binlog.format", "binlog._codec", "binlog._native", "binlog._calls"}),
+    **{f"binlog.{engine}": frozenset({*BELOW, "binlog._codec"}) for engine in ENGINES},
+    "binlog": frozenset({*BELOW, *(f"binlog.{name}" for name in ENGINES)}),
     # The rest see the public names alone: those of binlog, and those of PUBLIC.
     "binlog.spark": frozenset({"binlog", "binlog.errors"}),
     "binlog.cli": frozenset({"binlog", "binlog.errors", "binlog.spark"}),
@@ -53,11 +56,9 @@ def _imports(source: str) -> Iterator[str]:
 def _imported(module: str, name: str) -> str:
     """`from binlog import errors` imports binlog.errors, `from binlog import Writer` only binlog."""
     whole = f"{module}.{name}"
-    return whole if (ROOT / whole.replace(".", "/")).is_dir() or _file(whole).exists() else module
-
-
-def _file(module: str) -> Path:
-    return ROOT / (module.replace(".", "/") + ".py")
+    path = ROOT / whole.replace(".", "/")
+    is_module = path.is_dir() or path.with_suffix(".py").exists() or path.with_suffix(".pyi").exists()
+    return whole if is_module else module
 
 
 def _wrong(module: str, source: str) -> list[str]:
@@ -100,6 +101,8 @@ def test_importing_binlog_needs_neither_spark_nor_the_command_lines_libraries() 
         ("binlog.cli.main", "from binlog.commitlog import store"),
         ("binlog.log.writer", "from binlog.commitlog import StoreReader"),
         ("binlog.spark.source", "from binlog.storage import native"),
+        ("binlog.format.crc", "from binlog._native import lib"),
+        ("binlog.log.writer", "from binlog._calls import PageWriter"),
     ],
 )
 def test_a_forbidden_import_is_found(module: str, source: str) -> None:

@@ -12,8 +12,9 @@ from typing import Any
 
 import binlog
 
-# A handler runs where a function begins, behind a call, and where a loop goes back.
-_STEPS = {"CALL", "CALL_FUNCTION_EX", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT"}
+# A handler runs where a function of Python begins, at the end of a call of C, and where a loop goes back.  What it
+# raises comes out of that call, as it does here: whatever `try` or `with` statement the next instruction is in.
+_LOOPS = {"JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT"}
 
 # The whole path: a checkout is itself named binlog as often as not, and holds other libraries in its .venv.
 _PACKAGE = f"{Path(binlog.__file__).parent}/"
@@ -22,11 +23,13 @@ _PACKAGE = f"{Path(binlog.__file__).parent}/"
 class Interruption:
     """Raises KeyboardInterrupt at one of the places of a call.  raised: it did, though nobody may have heard of it.
 
+    passed: how many places the call has come to.
     within: a part of the paths of the files that these places are in.
     """
 
     def __init__(self, at: int, within: str = _PACKAGE) -> None:
-        self._left = at
+        self._at = at
+        self.passed = 0
         self._within = within
         self._last: dict[FrameType, str] = {}
 
@@ -36,6 +39,7 @@ class Interruption:
         No garbage is collected meanwhile: the finalizer of something else is no place of the call.
         """
         gc.disable()
+        sys.setprofile(self._profile)
         sys.settrace(self._trace)
         try:
             call()
@@ -43,6 +47,7 @@ class Interruption:
             return True
         finally:
             sys.settrace(None)
+            sys.setprofile(None)
             gc.enable()
             self._last.clear()  # frames that were left keep all that they had
         return False
@@ -50,7 +55,7 @@ class Interruption:
     @property
     def raised(self) -> bool:
         """See above."""
-        return self._left < 0
+        return self.passed > self._at
 
     def _trace(self, frame: FrameType, event: str, argument: object) -> Any:
         if self._within not in frame.f_code.co_filename:
@@ -59,14 +64,18 @@ class Interruption:
         if event == "call":
             self._step()
         elif event == "opcode":
-            if self._last.get(frame) in _STEPS:
+            if self._last.get(frame) in _LOOPS:
                 self._step()
             self._last[frame] = dis.opname[frame.f_code.co_code[frame.f_lasti]]
         elif event == "return":
             self._last.pop(frame, None)
         return self._trace
 
+    def _profile(self, frame: FrameType, event: str, argument: object) -> None:
+        if event == "c_return" and self._within in frame.f_code.co_filename:
+            self._step()
+
     def _step(self) -> None:
-        self._left -= 1
-        if self._left < 0:
+        self.passed += 1
+        if self.passed == self._at + 1:
             raise KeyboardInterrupt

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from binlog.errors import CorruptError
 from binlog.format.journal.block import BLOCK_BYTES, HEAD_BYTES, fragment_at, fragment_place
+from binlog.format.journal.compiled import ColumnScan, scan_columns
 from binlog.format.journal.file_header import FileHeader, JournalLayout
 from binlog.format.journal.record import JournalRecord, Kind, pack_counts, pack_record, parse_record
-from binlog.storage.journal_columns import ColumnScan, scan_columns
 
 _KINDS = set(Kind)
 _RECORD_BYTES_MIN = 17  # of JBoss Messaging's

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from binlog.format.journal.compiled import scan_file
 from binlog.journal.journal import Journal
 from binlog.journal.look import look, read_seen
 from binlog.journal.options import JournalOptions, Sync
-from binlog.storage.journal_columns import scan_file
 from stress.bench.contestant import BODY_BYTES
 from stress.bench.loops import append_loop, in_threads, pass_loop
 from stress.bench.measuring import Prepare, Prepared

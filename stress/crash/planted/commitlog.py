@@ -34,7 +34,7 @@ MISTAKES = (
                 "if _CRC_LEFT.fullmatch(found) and 0 in found:",
                 "if not _CRC_LEFT:",
             ),
-            Change("native/found.c", "crcs_hold", "return kept == CRC_NONE;", "return 1;"),
+            Change("native/codec/found.c", "crcs_hold", "return kept == CRC_NONE;", "return 1;"),
         ),
     ),
     in_function(
@@ -54,7 +54,7 @@ MISTAKES = (
     ),
     in_function(
         "store-offset-not-compared", "store-kill", "a message counts wherever it says that it lies",
-        "native/found.c", "find_message",
+        "native/codec/found.c", "find_message",
         "get_u64(data + MESSAGE_OFFSET) != offset)",
         "(get_u64(data + MESSAGE_OFFSET) != offset && 0))",
     ),

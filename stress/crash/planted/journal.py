@@ -53,7 +53,7 @@ MISTAKES = (
     ),
     in_function(
         "journal-counts-not-compared", "journal-power", "a commit's counts are not compared with what is there",
-        "native/journal_states.c", "compare",
+        "native/codec/journal_states.c", "compare",
         "each->said != (int64_t)each->here",
         "!each->said",
     ),

@@ -20,11 +20,11 @@ from binlog.commitlog.options import StoreOptions
 from binlog.commitlog.retention import Retention
 from binlog.commitlog.store import MessageStore
 from binlog.errors import CorruptError, FullError, GoneError
+from binlog.format.commitlog.compiled import COLUMNS
 from binlog.format.commitlog.host import Host, pack_host
 from binlog.format.commitlog.message import StoredMessage
 from binlog.format.commitlog.message_id import message_id
 from binlog.format.commitlog.properties import TAGS, parse_properties
-from binlog.storage.message_columns import COLUMNS
 from tests.support.waiting import until_told
 
 _OPTIONS = StoreOptions(file_bytes=1 << 15, units_in_file=50, key_index=KeyIndexSize(100, 150))

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from binlog._codec import pack_messages, stamp_messages
 from binlog.commitlog.commit_log import CommitLog
 from binlog.commitlog.message import Message
 from binlog.errors import CorruptError, FullError, NotFoundError
@@ -22,7 +23,6 @@ from binlog.format.commitlog.message import (
     parse_message,
 )
 from binlog.format.commitlog.message_id import message_id
-from binlog.storage.messages import pack_messages, stamp_messages
 
 _FILE_BYTES = 1 << 14
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from binlog.format.crc import crc32c
 from binlog.format.index_file import (
     ENTRY_BYTES,
     RANGE_BYTES_MAX,
@@ -16,7 +17,6 @@ from binlog.format.index_file import (
     parse_entry,
 )
 from binlog.format.names import damaged_file_name, damaged_file_range, index_file_name
-from binlog.storage.checksum import crc32c
 from binlog.storage.native import lib
 
 

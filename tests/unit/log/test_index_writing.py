@@ -14,7 +14,7 @@ import pytest
 
 import binlog
 from binlog import Mode, Reader, Writer
-from binlog.storage.ranges import GAP_BYTES_MAX
+from binlog.storage.native import lib
 from tests.support.children import Child
 from tests.support.indexes import check_entries, index_entries
 from tests.support.logs import jpos_file, read_all
@@ -181,7 +181,7 @@ def test_an_index_far_behind_is_left_to_python_and_completed_by_the_cutover(log:
             writer.append_many([bytes(1000)] * 1000)
         os.truncate(log / "00000001.idx", size)
         writer.append(b"more")
-        assert check_entries(log) > GAP_BYTES_MAX
+        assert check_entries(log) > lib.BINLOG_INDEX_GAP_BYTES
         writer.cutover()
         assert check_entries(log) == 0
 

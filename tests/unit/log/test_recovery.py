@@ -15,9 +15,9 @@ import pytest
 import binlog
 from binlog import Background, Mode, Ref, Writer
 from binlog.errors import CorruptError, PoisonedError
+from binlog.format.crc import crc32c
 from binlog.format.log_header import CommitSlot, Flag, LogHeader, parse_log_header
 from binlog.format.record import frame
-from binlog.storage.checksum import crc32c
 from tests.support.children import Child
 from tests.support.logs import jpos_file, name_next_file_only, read_all
 from tests.support.preloaded import kill_at_each_call

@@ -18,7 +18,7 @@ from binlog.paging.memory import Held
 from binlog.paging.options import PagingOptions, Policy
 from binlog.paging.page import Page
 from binlog.paging.store import PagingStore
-from binlog.storage.page_records import WriterState
+from binlog.storage.page_writers import WriterState
 from tests.support.children import Child
 from tests.support.paging import ADDRESS, PAGE_BYTES, depaged, numbered, page_all, paging
 

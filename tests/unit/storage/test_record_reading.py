@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from binlog.format.record import scan
 from binlog.storage.identity import Identity, identity_of
-from binlog.storage.native import part_of_records, read_records
+from binlog.storage.native import read_records
 from binlog.storage.record_reading import ReadOutcome, RecordReading
-from binlog.storage.records import Stop, scan
 from tests.support.logs import frame_all
 
 _RECORDS = st.lists(st.binary(max_size=40), max_size=30)
@@ -62,21 +62,3 @@ def test_without_an_index_nothing_is_verified() -> None:
     with tempfile.TemporaryFile() as file:
         reading = _reading(file.fileno())
         assert read_records(reading.address, 0, 100, 100, 10, None, True) == ReadOutcome.NO_INDEX
-
-
-@given(_RECORDS, st.integers(0, 30), st.integers(0, 200), st.integers(1, 30))
-def test_a_part_is_as_many_records_as_fit_but_one(records: list[bytes], first: int, size: int, most: int) -> None:
-    data = frame_all(records)
-    start = len(frame_all(records[:first]))
-    part = part_of_records(1000, data, start, size, 30, most)
-    wanted: list[bytes] = []
-    for record in records[first:]:
-        if len(record) > 30 or len(wanted) == most or (wanted and len(frame_all([*wanted, record])) > size):
-            break
-        wanted.append(record)
-    if not wanted:
-        assert part is None
-    else:
-        assert part is not None
-        assert part[:2] == (1000 + start, frame_all(wanted))
-        assert part[3] in (Stop.END, Stop.SHORT, Stop.LARGE)

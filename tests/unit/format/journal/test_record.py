@@ -6,8 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from binlog._codec import pack_journal
 from binlog.errors import CorruptError, VersionError
 from binlog.format.journal.block import fragment_place
+from binlog.format.journal.compiled import record_room
 from binlog.format.journal.file_header import JOURNAL_END, FileHeader, JournalLayout, parse_file_header
 from binlog.format.journal.record import (
     JOURNAL_COUNT,
@@ -18,7 +20,6 @@ from binlog.format.journal.record import (
     record_bytes,
     record_end,
 )
-from binlog.storage.journal_records import pack_journal, record_room
 from tests.support.journal_bytes import scan_records
 
 ID = 0x0102030405060708

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from binlog._codec import pack_transaction
 from binlog.errors import CorruptError, VersionError
 from binlog.format.crc import crc32c
 from binlog.format.pagestore.log import (
@@ -20,7 +21,6 @@ from binlog.format.pagestore.log import (
     parse_log_start,
     parse_record,
 )
-from binlog.storage.native import pack_transaction
 
 SALT = b"saltsalt"
 START = LogStart(2048, 3, SALT, 5)

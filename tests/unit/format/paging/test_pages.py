@@ -15,6 +15,7 @@ from binlog.format.paging.acks_file import (
     parse_acks,
 )
 from binlog.format.paging.address_file import AddressFile, check_address, parse_address_file
+from binlog.format.paging.compiled import ScanStop, scan
 from binlog.format.paging.names import (
     ACKS_END,
     acks_name,
@@ -40,7 +41,6 @@ from binlog.format.paging.store_records import (
     parse_page_place,
     parse_page_transaction,
 )
-from binlog.storage.page_records import ScanStop, scan
 
 SALT = b"saltsalt"
 NATIVE = PageHeader(7, SALT)

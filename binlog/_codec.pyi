@@ -1,0 +1,87 @@
+# What binlog._codec has, for type checkers; the files in native/codec say what it means.
+from collections.abc import Iterable
+from typing import Any, TypeAlias
+
+_Data: TypeAlias = bytes | bytearray | memoryview
+
+def crc32(data: _Data, crc: int = ..., /) -> int: ...
+def scan_records(data: _Data, to_tail: int, record_bytes_max: int, count_max: int, /) -> tuple[bytes, int]: ...
+def build_ranges(
+    data: _Data, to_end: bool, state: tuple[int, int, int, int, int], /
+) -> tuple[bytes, int, int, int]: ...
+def verify_ranges(
+    entries: _Data, data: bytes | None, size: int, state: tuple[int, int, bool, int, int], /
+) -> tuple[int, int, int, int, int, int]: ...
+def spread_records(values: Any, bounds: Any, /) -> tuple[bytes, bytes] | None: ...
+def gather_records(data: Any, offsets: Any, /) -> tuple[bytes, bytes] | None: ...
+def pack_messages(
+    messages: list[Any], store_host: bytes, with_crc: bool, body_bytes_max: int, /
+) -> tuple[bytearray, bytes, list[tuple[tuple[str, int], bool, int]]]: ...
+def stamp_messages(
+    data: bytearray,
+    places: bytes,
+    first: int,
+    count: int,
+    queue_offset: int,
+    offset: int,
+    store_ms: int,
+    with_crc: bool,
+    /,
+) -> None: ...
+def walk_messages(
+    data: Any, offset: int, check: bool, /
+) -> tuple[int, int, list[tuple[bytes, int, int, bytes]], bytearray, int]: ...
+def pack_transaction(
+    tx_id: int, synced: int, salt: bytes, at: int, actions: list[tuple[int, int, int, int, bytes | bytearray]], /
+) -> bytes: ...
+def crc32c(data: bytes | bytearray | memoryview, crc: int = ..., /) -> int: ...
+def message_columns(
+    data: Any, units: Any, indexes: Any, topic: str, queue_id: int, tag: str | None, wanted: int, /
+) -> tuple[int, tuple[Any, ...]] | int: ...
+def pack_journal(
+    buffer: Any,
+    place: int,
+    file_id: int,
+    salt: bytes,
+    at: int,
+    kind: int,
+    tx_id: int,
+    record_id: int,
+    user_type: int,
+    body: Any,
+    counts: bytes,
+    /,
+) -> int: ...
+def join_fragments(data: bytearray, at: int, salt: bytes, /) -> bytes | None: ...
+def scan_journal_columns(
+    data: Any, start: int, file_id: int, salt: bytes, old: bool, count_max: int, record_type: type[Any] | None, /
+) -> tuple[
+    int,
+    tuple[bytes, bytes, bytes, bytes, bytes, bytes, bytes, bytes, bytes],
+    list[bytes],
+    int,
+    list[tuple[int, int]],
+    list[int],
+    list[Any],
+]: ...
+def gather_bodies(data: Any, offsets: Any, sizes: Any, first: int, bytes_max: int, /) -> tuple[int, bytes, bytes]: ...
+def journal_states(
+    files: Iterable[tuple[tuple[int, bytes, bytes, bytes, bytes, list[bytes]], int, list[Any] | None]],
+    lost_ids: tuple[int, ...],
+    unknown_ids: tuple[int, ...],
+    /,
+) -> tuple[
+    list[tuple[bytes, int, bool]],
+    list[tuple[int, int, int, int, int]],
+    bytes,
+    list[tuple[int, int]],
+    list[tuple[int, int, bool, list[tuple[int, int, Any]]]],
+    tuple[int, int, int] | None,
+    int,
+    list[Any],
+    dict[int, int | list[int]],
+]: ...
+def scan_page(
+    data: Any, at: int, salt: bytes, skip: int, count_max: int, /
+) -> tuple[list[bytes], list[int] | None, int, int, int]: ...
+def frame_records(records: list[Any], bytes_max: int, /) -> tuple[bytes, bytes] | None: ...

@@ -1,0 +1,81 @@
+/* The module binlog._calls: system calls that take or give Python objects, and the types that make any.
+ *
+ * It is in one library with cffi's module binlog._native, so that both know the same descriptors and forks.
+ *
+ * To add a function: write it in a file beside this one, name it below, and say its types in binlog/_calls.pyi.
+ */
+#include <Python.h>
+
+#include "binlog.h"
+#include "guard.h"
+#include "page.h"
+#include "pairs.h"
+
+#include <errno.h>
+
+/* clang-format off */
+#define FUNCTIONS(F) \
+    F(read_records) F(wait_and_read) F(look_and_read) \
+    F(pick_messages) F(read_cached) F(store_mapped) \
+    F(write_brief) F(write_delivery)
+/* clang-format on */
+
+#define DECLARATION(name) PyObject *binlog_##name(PyObject *module, PyObject *args);
+#define ENTRY(name) {#name, binlog_##name, METH_VARARGS, NULL},
+
+FUNCTIONS(DECLARATION)
+DECLARATION(fork_generation_now)
+
+static PyMethodDef functions[] = {
+    FUNCTIONS(ENTRY)
+    {"fork_generation", binlog_fork_generation_now, METH_NOARGS, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
+PyTypeObject *page_writer_type, *guard_type, *change_type, *turn_type;
+extern PyType_Spec batch_iterator_spec, fast_path_spec, page_writer_spec, page_acks_spec, guard_spec, change_spec,
+    commit_group_spec, turn_spec;
+int fast_path_setup(void);
+
+static PyTypeObject *add_type(PyObject *module, PyType_Spec *spec)
+{
+    PyTypeObject *type = (PyTypeObject *)PyType_FromModuleAndSpec(module, spec, NULL);
+
+    if (type && PyModule_AddType(module, type) != 0)
+        Py_CLEAR(type);
+    return type;
+}
+
+static int fill(PyObject *module)
+{
+    int failed = -binlog_fork_setup();
+
+    if (failed) {
+        errno = failed;
+        PyErr_SetFromErrno(PyExc_OSError);
+        return -1;
+    }
+    pairs_setup();
+    page_writer_type = add_type(module, &page_writer_spec);
+    guard_type = add_type(module, &guard_spec);
+    change_type = add_type(module, &change_spec);
+    turn_type = add_type(module, &turn_spec);
+    return page_writer_type && guard_type && change_type && turn_type && add_type(module, &commit_group_spec) && add_type(module, &page_acks_spec) && add_type(module, &batch_iterator_spec) &&
+                   add_type(module, &fast_path_spec) && fast_path_setup() == 0
+               ? 0
+               : -1;
+}
+
+static PyModuleDef_Slot slots[] = {{Py_mod_exec, fill}, {0, NULL}};
+
+static struct PyModuleDef module = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "binlog._calls",
+    .m_methods = functions,
+    .m_slots = slots,
+};
+
+PyMODINIT_FUNC PyInit__calls(void)
+{
+    return PyModuleDef_Init(&module);
+}

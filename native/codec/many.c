@@ -1,0 +1,211 @@
+/* The records of one call, all at once, as they lie in the file.
+ *
+ * A pass in Python over a list takes longer than all that is done with a record here, and there would be six.  The list
+ * is the caller's own copy, and nothing here runs other code in between: so it is the same in each pass.
+ */
+#include <Python.h>
+
+#include "big_endian.h"
+#include "codec.h"
+#include "layout.h"
+
+#include <string.h>
+
+/* Their size when framed; -1 where one is not exactly bytes, or larger than `bytes_max`. */
+static Py_ssize_t framed_bytes(PyObject *records, Py_ssize_t bytes_max)
+{
+    Py_ssize_t total = 0, count = PyList_Size(records);
+    for (Py_ssize_t i = 0; i < count; i++) {
+        PyObject *record = PyList_GetItem(records, i);
+        if (!PyBytes_CheckExact(record) || PyBytes_Size(record) > bytes_max)
+            return -1;
+        total += RECORD_BYTES + PyBytes_Size(record);
+    }
+    return total;
+}
+
+/* frame_records(records, bytes_max): the bytes, and where in them each record begins, as uint64; or None for what needs a
+ * closer look. */
+PyObject *binlog_frame_records(PyObject *module, PyObject *args)
+{
+    PyObject *records, *framed, *starts;
+    Py_ssize_t bytes_max, total;
+
+    (void)module;
+    if (!PyArg_ParseTuple(args, "O!n:frame_records", &PyList_Type, &records, &bytes_max))
+        return NULL;
+    total = framed_bytes(records, bytes_max);
+    if (total < 0)
+        Py_RETURN_NONE;
+    Py_ssize_t count = PyList_Size(records);
+    framed = PyBytes_FromStringAndSize(NULL, total);
+    starts = PyBytes_FromStringAndSize(NULL, count * (Py_ssize_t)sizeof(uint64_t));
+    if (!framed || !starts) {
+        Py_XDECREF(framed);
+        Py_XDECREF(starts);
+        return NULL;
+    }
+    uint8_t *data = (uint8_t *)PyBytes_AsString(framed), *at = data;
+    char *start = PyBytes_AsString(starts);
+    for (Py_ssize_t i = 0; i < count; i++) {
+        PyObject *record = PyList_GetItem(records, i);
+        size_t bytes = (size_t)PyBytes_Size(record);
+        uint64_t offset = (uint64_t)(at - data);
+        memcpy(start, &offset, sizeof offset); /* the bytes of an object may begin anywhere */
+        start += sizeof offset;
+        put_u32(at, (uint32_t)bytes);
+        memcpy(at + RECORD_BYTES, PyBytes_AsString(record), bytes);
+        at += RECORD_BYTES + bytes;
+    }
+    return Py_BuildValue("(NN)", framed, starts);
+}
+
+/* The bytes of a run of records once they are framed; -1 where their bounds do not rise within the run, or it is more
+ * than 32-bit offsets can tell. */
+static int64_t spread_bytes(const int32_t *bounds, Py_ssize_t count, Py_ssize_t bytes)
+{
+    for (Py_ssize_t i = 0; i < count; i++)
+        if (bounds[i] < 0 || bounds[i] > bounds[i + 1])
+            return -1;
+    if (bounds[0] < 0 || bounds[count] > bytes)
+        return -1;
+    int64_t total = (int64_t)bounds[count] - bounds[0] + (int64_t)count * RECORD_BYTES;
+    return total > UINT32_MAX ? -1 : total;
+}
+
+static PyObject *spread(const uint8_t *values, const int32_t *bounds, Py_ssize_t count, int64_t total)
+{
+    PyObject *framed = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)total);
+    PyObject *places = PyBytes_FromStringAndSize(NULL, (count + 1) * (Py_ssize_t)sizeof(uint32_t));
+    if (!framed || !places) {
+        Py_XDECREF(framed);
+        Py_XDECREF(places);
+        return NULL;
+    }
+    uint8_t *data = (uint8_t *)PyBytes_AsString(framed), *at = data;
+    char *place = PyBytes_AsString(places);
+    for (Py_ssize_t i = 0; i <= count; i++) {
+        uint32_t offset = (uint32_t)(at - data);
+        memcpy(place, &offset, sizeof offset);
+        place += sizeof offset;
+        if (i == count)
+            break;
+        size_t bytes = (size_t)(bounds[i + 1] - bounds[i]);
+        put_u32(at, (uint32_t)bytes);
+        memcpy(at + RECORD_BYTES, values + bounds[i], bytes);
+        at += RECORD_BYTES + bytes;
+    }
+    return Py_BuildValue("(NN)", framed, places);
+}
+
+/* spread_records(values, bounds): records that lie in one run, each behind its length, and where each begins and the last
+ * ends, as uint32; or None where the bounds, int32 and one more than there are records, are none. */
+PyObject *binlog_spread_records(PyObject *module, PyObject *args)
+{
+    Py_buffer values, bounds;
+    PyObject *result = NULL;
+
+    (void)module;
+    if (!PyArg_ParseTuple(args, "y*y*:spread_records", &values, &bounds))
+        return NULL;
+    Py_ssize_t count = bounds.len / (Py_ssize_t)sizeof(int32_t) - 1;
+    int aligned = (uintptr_t)bounds.buf % sizeof(int32_t) == 0 && bounds.len % (Py_ssize_t)sizeof(int32_t) == 0;
+    int64_t total = aligned && count >= 0 ? spread_bytes(bounds.buf, count, values.len) : -1;
+    if (total >= 0)
+        result = spread(values.buf, bounds.buf, count, total);
+    else
+        result = Py_NewRef(Py_None);
+    PyBuffer_Release(&values);
+    PyBuffer_Release(&bounds);
+    return result;
+}
+
+/* The bytes of records without their lengths; -1 where the offsets do not rise by a length each within the data, or it
+ * is more than 32-bit bounds can tell. */
+static int64_t gather_bytes(const uint32_t *offsets, Py_ssize_t count, Py_ssize_t bytes)
+{
+    for (Py_ssize_t i = 0; i < count; i++)
+        if (offsets[i + 1] < RECORD_BYTES || offsets[i] > offsets[i + 1] - RECORD_BYTES)
+            return -1;
+    if (offsets[count] > bytes)
+        return -1;
+    int64_t total = (int64_t)offsets[count] - offsets[0] - (int64_t)count * RECORD_BYTES;
+    return total > INT32_MAX ? -1 : total;
+}
+
+static PyObject *gather(const uint8_t *data, const uint32_t *offsets, Py_ssize_t count, int64_t total)
+{
+    PyObject *values = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)total);
+    PyObject *bounds = PyBytes_FromStringAndSize(NULL, (count + 1) * (Py_ssize_t)sizeof(int32_t));
+    if (!values || !bounds) {
+        Py_XDECREF(values);
+        Py_XDECREF(bounds);
+        return NULL;
+    }
+    uint8_t *value = (uint8_t *)PyBytes_AsString(values), *at = value;
+    char *bound = PyBytes_AsString(bounds);
+    for (Py_ssize_t i = 0; i <= count; i++) {
+        int32_t start = (int32_t)(at - value);
+        memcpy(bound, &start, sizeof start);
+        bound += sizeof start;
+        if (i == count)
+            break;
+        size_t length = offsets[i + 1] - offsets[i] - RECORD_BYTES;
+        memcpy(at, data + offsets[i] + RECORD_BYTES, length);
+        at += length;
+    }
+    return Py_BuildValue("(NN)", values, bounds);
+}
+
+/* gather_records(data, offsets): the reverse of spread_records.  The records in one run without their lengths, and their
+ * bounds, int32 and one more than there are records; or None where the offsets, uint32, are none. */
+PyObject *binlog_gather_records(PyObject *module, PyObject *args)
+{
+    Py_buffer data, offsets;
+    PyObject *result = NULL;
+
+    (void)module;
+    if (!PyArg_ParseTuple(args, "y*y*:gather_records", &data, &offsets))
+        return NULL;
+    Py_ssize_t count = offsets.len / (Py_ssize_t)sizeof(uint32_t) - 1;
+    int aligned = (uintptr_t)offsets.buf % sizeof(uint32_t) == 0 && offsets.len % (Py_ssize_t)sizeof(uint32_t) == 0;
+    int64_t total = aligned && count >= 0 ? gather_bytes(offsets.buf, count, data.len) : -1;
+    if (total >= 0)
+        result = gather(data.buf, offsets.buf, count, total);
+    else
+        result = Py_NewRef(Py_None);
+    PyBuffer_Release(&data);
+    PyBuffer_Release(&offsets);
+    return result;
+}
+
+/* scan_records(data, to_tail, record_bytes_max, count_max): where the whole records at the start of `data` begin and the last
+ * one ends, as uint32, and why the scan ended (enum binlog_scan_stop).  to_tail: how far away the log's tail is. */
+PyObject *binlog_scan_records(PyObject *module, PyObject *args)
+{
+    Py_buffer data;
+    unsigned long long to_tail;
+    unsigned int record_bytes_max;
+    Py_ssize_t count_max;
+    uint64_t consumed;
+    int64_t count = -1;
+    int stop = BINLOG_SCAN_END;
+
+    (void)module;
+    if (!PyArg_ParseTuple(args, "y*KIn:scan_records", &data, &to_tail, &record_bytes_max, &count_max))
+        return NULL;
+    /* A record takes four bytes at least, so no more fit than this, and a small read makes a small array. */
+    Py_ssize_t fit = data.len / RECORD_BYTES;
+    uint32_t *offsets = PyMem_Malloc(((size_t)(count_max < fit ? count_max : fit) + 1) * sizeof *offsets);
+    if (offsets) {
+        Py_BEGIN_ALLOW_THREADS
+        count = binlog_scan(data.buf, (size_t)data.len, to_tail, record_bytes_max, offsets, count_max, &consumed, &stop);
+        Py_END_ALLOW_THREADS
+    }
+    PyBuffer_Release(&data);
+    if (count < 0)
+        return PyErr_NoMemory();
+    PyObject *found = Py_BuildValue("(y#i)", (const char *)offsets, (Py_ssize_t)(count + 1) * 4, stop);
+    PyMem_Free(offsets);
+    return found;
+}

@@ -1,0 +1,44 @@
+/* The module binlog._codec: pure functions, from bytes to values and back.  None of them makes a system call.
+ *
+ * To add one: write it here or in a file beside this one, name it below, and say its types in binlog/_codec.pyi.
+ */
+#include <Python.h>
+
+/* clang-format off */
+#define FUNCTIONS(F) \
+    F(scan_records) F(frame_records) F(spread_records) F(gather_records) \
+    F(build_ranges) F(verify_ranges) \
+    F(pack_messages) F(stamp_messages) F(walk_messages) F(message_columns) \
+    F(pack_journal) F(join_fragments) F(scan_journal_columns) F(gather_bodies) \
+    F(journal_states) \
+    F(scan_page) \
+    F(pack_transaction)
+/* clang-format on */
+
+#define DECLARATION(name) PyObject *binlog_##name(PyObject *module, PyObject *args);
+#define ENTRY(name) {#name, binlog_##name, METH_VARARGS, NULL},
+
+FUNCTIONS(DECLARATION)
+DECLARATION(crc32_of)
+DECLARATION(crc32c_of)
+
+static PyMethodDef functions[] = {
+    FUNCTIONS(ENTRY)
+    {"crc32", binlog_crc32_of, METH_VARARGS, NULL},
+    {"crc32c", binlog_crc32c_of, METH_VARARGS, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyModuleDef_Slot slots[] = {{0, NULL}};
+
+static struct PyModuleDef module = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "binlog._codec",
+    .m_methods = functions,
+    .m_slots = slots,
+};
+
+PyMODINIT_FUNC PyInit__codec(void)
+{
+    return PyModuleDef_Init(&module);
+}

@@ -1,0 +1,125 @@
+/* Calls that keep the interpreter's lock, for they are over sooner than another thread runs.
+ *
+ * A copy of some kilobytes takes less time than giving the lock away and having it again, which, where another thread waits
+ * for it, is five milliseconds (sys.setswitchinterval).
+ */
+#include <Python.h>
+
+#include "big_endian.h"
+#include "binlog.h"
+#include "layout.h"
+#include "page.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#define HELD_BYTES_MAX (1 << 18)
+
+enum store_result { STORED, FORKED, OUTSIDE };
+
+/* fork_generation(): a number that differs in a forked child. */
+PyObject *binlog_fork_generation_now(PyObject *module, PyObject *unused)
+{
+    (void)module, (void)unused;
+    return PyLong_FromUnsignedLong(binlog_fork_generation());
+}
+
+/* write_brief(fd, data, offset): a pwrite(2) of a few bytes, to the page cache; 0, or the error's number. */
+PyObject *binlog_write_brief(PyObject *module, PyObject *args)
+{
+    int fd;
+    Py_buffer data;
+    long long offset;
+    ssize_t done;
+
+    (void)module;
+    if (!PyArg_ParseTuple(args, "iy*L:write_brief", &fd, &data, &offset))
+        return NULL;
+    do
+        done = pwrite(fd, data.buf, (size_t)data.len, (off_t)offset);
+    while (done < 0 && errno == EINTR);
+    PyBuffer_Release(&data);
+    return PyLong_FromLong(done < 0 ? errno : done == data.len ? 0 : ENOSPC);
+}
+
+/* write_delivery(fd, salt, number, count): how often a message of a page was given, in its file of deliveries, as
+ * pack_delivery in binlog/format/paging/deliveries_file.py has it; as write_brief. */
+PyObject *binlog_write_delivery(PyObject *module, PyObject *args)
+{
+    int fd;
+    const char *salt;
+    Py_ssize_t salt_bytes;
+    unsigned int number, count;
+    uint8_t counted[PAGE_SALT_BYTES + 8], record[DELIVERY_BYTES];
+    ssize_t done;
+
+    (void)module;
+    if (!PyArg_ParseTuple(args, "iy#II:write_delivery", &fd, &salt, &salt_bytes, &number, &count))
+        return NULL;
+    if (salt_bytes != PAGE_SALT_BYTES) {
+        PyErr_SetString(PyExc_ValueError, "a salt has 8 bytes");
+        return NULL;
+    }
+    memcpy(counted, salt, PAGE_SALT_BYTES);
+    put_u32(counted + PAGE_SALT_BYTES, number);
+    put_u32(counted + PAGE_SALT_BYTES + 4, count);
+    put_u32(record + DELIVERY_COUNT, count);
+    put_u32(record + DELIVERY_CRC, binlog_crc32c(0, counted, sizeof counted));
+    do
+        done = pwrite(fd, record, sizeof record, DELIVERIES_HEADER_BYTES + (off_t)number * DELIVERY_BYTES);
+    while (done < 0 && errno == EINTR);
+    return PyLong_FromLong(done < 0 ? errno : done == sizeof record ? 0 : ENOSPC);
+}
+
+/* store_mapped(map, file_bytes, generation, offset, data): all of `data` at `offset` of the map at that address; 0, or why
+ * not: 1 for a process that was forked, 2 where it leads out of the file. */
+PyObject *binlog_store_mapped(PyObject *module, PyObject *args)
+{
+    unsigned long long map;
+    Py_ssize_t file_bytes, offset;
+    unsigned long generation;
+    Py_buffer data;
+    enum store_result result = STORED;
+
+    (void)module;
+    if (!PyArg_ParseTuple(args, "Knkny*:store_mapped", &map, &file_bytes, &generation, &offset, &data))
+        return NULL;
+    if (binlog_fork_generation() != (uint32_t)generation) {
+        result = FORKED;
+    } else if (offset < 0 || data.len > file_bytes || offset > file_bytes - data.len) {
+        result = OUTSIDE;
+    } else if (data.len <= HELD_BYTES_MAX) {
+        binlog_mapped_write((void *)(uintptr_t)map, (size_t)offset, data.buf, (size_t)data.len);
+    } else {
+        Py_BEGIN_ALLOW_THREADS
+        binlog_mapped_write((void *)(uintptr_t)map, (size_t)offset, data.buf, (size_t)data.len);
+        Py_END_ALLOW_THREADS
+    }
+    PyBuffer_Release(&data);
+    return PyLong_FromLong(result);
+}
+
+/* read_cached(fd, size, offset): up to `size` bytes, fewer where the file ends or the rest is not in memory; None where
+ * that cannot be told (preadv2(2), RWF_NOWAIT). */
+PyObject *binlog_read_cached(PyObject *module, PyObject *args)
+{
+    int fd;
+    Py_ssize_t size;
+    long long offset;
+
+    (void)module;
+    if (!PyArg_ParseTuple(args, "inL:read_cached", &fd, &size, &offset))
+        return NULL;
+    PyObject *data = PyBytes_FromStringAndSize(NULL, size);
+    if (!data)
+        return NULL;
+    struct iovec place = {PyBytes_AsString(data), (size_t)size};
+    ssize_t got = preadv2(fd, &place, 1, offset, RWF_NOWAIT);
+    if (got == size)
+        return data;
+    PyObject *found = got < 0 ? Py_NewRef(Py_None) : PyBytes_FromStringAndSize(place.iov_base, got);
+    Py_DECREF(data);
+    return found;
+}

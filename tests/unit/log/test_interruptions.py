@@ -1,0 +1,168 @@
+"""Ctrl-C at each place of a writer's calls: the exception comes out, and the writer, and all others, go on."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from binlog import Background, Batch, Draft, Mode, Writer
+from binlog.errors import ClosedError
+from tests.support.interruptions import Interruption
+from tests.support.logs import read_all
+
+# What comes in the middle of a finalizer is told and lost, by Python.
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")]
+
+_OPTIONS: dict[str, Any] = {
+    "background": Background(flush_seconds=600, sync_seconds=600),
+    "lock_timeout": 5,
+}
+_HANG_SECONDS = 20
+_ALL_MAX = 60  # of a call that has more places, so many are tried
+_LARGE = bytes(70_000)
+_DRAFTS = itertools.count()
+
+
+def _append_turn(writer: Writer) -> None:
+    last = writer.last_turn("source")
+    turn = 0 if last is None else last.turn + 1
+    records = [b"turn %d, first" % turn, b"turn %d, last" % turn]
+    writer.append_turn([Batch.from_records(records)], source="source", turn=turn)
+
+
+def _append_drafts(writer: Writer) -> None:
+    with Draft(f"{writer.path}-draft-{next(_DRAFTS)}") as draft:
+        draft.append(Batch.from_records([b"x", b"y"]))
+        writer.append_drafts([draft.finish()])
+
+
+def _append_together(writer: Writer) -> None:
+    writer.append_many([b"x", b"y"])
+    writer.append_batch(Batch.from_records([b"x"]), mode=Mode.STAGE)
+
+
+def _sync(writer: Writer) -> None:
+    writer.append(b"staged", mode=Mode.STAGE)
+    writer.sync()
+
+
+def _open_and_append(writer: Writer) -> None:
+    with Writer(writer.path, **_OPTIONS) as another:
+        another.append(b"x", mode=Mode.FLUSH)
+
+
+_CALLS: dict[str, Callable[[Writer], object]] = {
+    "append-sync": lambda writer: writer.append(b"x"),
+    "append-flush": lambda writer: writer.append(b"x", mode=Mode.FLUSH),
+    "append-stage": lambda writer: writer.append(b"x", mode=Mode.STAGE),
+    "append-bytearray": lambda writer: writer.append(bytearray(b"x"), mode=Mode.FLUSH),
+    "append-large": lambda writer: writer.append(_LARGE, mode=Mode.FLUSH),
+    "append-closed": lambda writer: writer.append(b"x"),
+    "append-limit": lambda writer: writer.append(b"x"),
+    "append-together": _append_together,
+    "append-turn": _append_turn,
+    "append-batches": lambda writer: writer.append_batches([Batch.from_records([b"x"])] * 2),
+    "append-drafts": _append_drafts,
+    "open": _open_and_append,
+    "cutover": lambda writer: writer.cutover(),
+    "sync": _sync,
+}
+
+
+@pytest.fixture(autouse=True)
+def _no_garbage() -> Iterator[None]:
+    """Have what is left of interrupted calls go within the test, whose mark is about the finalizers of that."""
+    yield
+    gc.collect()
+
+
+@contextmanager
+def _no_hang() -> Iterator[None]:
+    def end(*_: object) -> None:
+        raise TimeoutError("it hangs")
+
+    before = signal.signal(signal.SIGALRM, end)
+    signal.alarm(_HANG_SECONDS)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def _interrupted(call: Callable[[], object], at: int, kept: list[BaseException]) -> bool:
+    """Interrupt the call at a place; False where it has fewer.  kept: the exception, with all that it keeps."""
+
+    def keeping() -> None:
+        try:
+            call()
+        except KeyboardInterrupt as error:
+            kept.append(error)
+            raise
+
+    interruption = Interruption(at)
+    interruption.run(keeping)
+    return interruption.raised
+
+
+def _places(call: Callable[[], object]) -> list[int]:
+    counting = Interruption(1 << 40)
+    counting.run(call)
+    return list(range(0, counting.passed, counting.passed // _ALL_MAX + 1))
+
+
+@pytest.mark.parametrize("name", _CALLS)
+def test_a_writer_goes_on_after_ctrl_c_at_any_place_of_a_call(log: Path, name: str) -> None:
+    call = _CALLS[name]
+    limit = {"cutover_bytes": 1} if name == "append-limit" else {}
+    with Writer(log, **_OPTIONS) as other, Writer(log, **_OPTIONS, **limit) as writer:
+        writer.append(b"first", mode=Mode.FLUSH)
+        if name == "append-closed":
+            other.cutover()
+        places = _places(lambda: call(writer))
+        for at in places:
+            if name == "append-closed":
+                other.cutover()
+            kept: list[BaseException] = []
+            _interrupted(lambda: call(writer), at, kept)
+            with _no_hang():
+                for mode in Mode:
+                    writer.append(b"after %d" % at, mode=mode)
+                other.append(b"other %d" % at)
+                call(writer)
+    found = read_all(log)
+    for at in places:
+        assert found.count(b"after %d" % at) == len(Mode)
+        assert found.count(b"other %d" % at) == 1
+    turns = [record for record in found if record.startswith(b"turn")]
+    whole = [(b"turn %d, first" % turn, b"turn %d, last" % turn) for turn in range(len(turns) // 2)]
+    assert turns == list(itertools.chain(*whole))
+
+
+def test_a_writer_that_was_interrupted_while_it_closed_can_be_closed_again(log: Path) -> None:
+    with Writer(log, **_OPTIONS) as other:
+        at = 0
+        kept: list[BaseException] = []
+        while True:
+            writer = Writer(log, **_OPTIONS)
+            for mode in Mode:
+                writer.append(b"%d" % at, mode=mode)
+            raised = _interrupted(writer.close, at, kept)
+            with _no_hang():
+                writer.close()
+                with pytest.raises(ClosedError):
+                    writer.append(b"x")
+                other.append(b"other")
+            kept.clear()
+            assert read_all(log).count(b"%d" % at) == len(Mode)
+            if not raised:
+                break
+            at += 1
+    assert at > 1
