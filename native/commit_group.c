@@ -10,6 +10,7 @@
  *   that came later sleep on another, and one of them is woken to lead next.  A follower that leaves wakes one more if
  *   nobody leads.
  */
+#include "binlog.h"
 #include "guard.h"
 
 #include <errno.h>
@@ -184,21 +185,6 @@ static PyObject *group_reach(PyObject *object, PyObject *unused)
     Py_RETURN_NONE;
 }
 
-static int write_all(int fd, const uint8_t *data, size_t bytes, off_t offset)
-{
-    while (bytes) {
-        ssize_t done = pwrite(fd, data, bytes, offset);
-        if (done < 0 && errno == EINTR)
-            continue;
-        if (done <= 0)
-            return done < 0 ? errno : ENOSPC;
-        data += done;
-        offset += done;
-        bytes -= (size_t)done;
-    }
-    return 0;
-}
-
 /* A failed write is told as a negative errno, a failed sync as a positive one. */
 static PyObject *group_commit(PyObject *object, PyObject *args)
 {
@@ -211,7 +197,7 @@ static PyObject *group_commit(PyObject *object, PyObject *args)
         return NULL;
     int syncing = self->syncing;
     Py_BEGIN_ALLOW_THREADS
-    result = -write_all(fd, data.buf, (size_t)data.len, offset);
+    result = binlog_write(fd, data.buf, (size_t)data.len, offset);
     if (result == 0 && syncing)
         while ((result = fdatasync(fd) != 0 ? errno : 0) == EINTR)
             continue;

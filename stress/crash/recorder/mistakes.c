@@ -1,6 +1,6 @@
 /* Planted mistakes that need no change of the log: calls left out, or made in another order.
  *
- * stress/crash/planted.py lists them with what each one breaks.
+ * stress/crash/planted/ lists them with what each one breaks.
  */
 #include "recorder.h"
 
