@@ -56,12 +56,10 @@ static int fill(PyObject *module)
         return -1;
     }
     pairs_setup();
-    page_writer_type = add_type(module, &page_writer_spec);
-    guard_type = add_type(module, &guard_spec);
-    change_type = add_type(module, &change_spec);
-    turn_type = add_type(module, &turn_spec);
-    return page_writer_type && guard_type && change_type && turn_type && add_type(module, &commit_group_spec) && add_type(module, &page_acks_spec) && add_type(module, &batch_iterator_spec) &&
-                   add_type(module, &fast_path_spec) && fast_path_setup() == 0
+    return (page_writer_type = add_type(module, &page_writer_spec)) && (guard_type = add_type(module, &guard_spec)) &&
+                   (change_type = add_type(module, &change_spec)) && (turn_type = add_type(module, &turn_spec)) &&
+                   add_type(module, &commit_group_spec) && add_type(module, &page_acks_spec) &&
+                   add_type(module, &batch_iterator_spec) && add_type(module, &fast_path_spec) && fast_path_setup() == 0
                ? 0
                : -1;
 }
