@@ -13,6 +13,7 @@ from binlog.errors import BusyError
 from binlog.format.pagestore.log import LogStart
 from binlog.pagestore import PageStore, check_page_store, inspection, read_queue, stat_page_store
 from binlog.pagestore.recovery import read_map
+from binlog.storage.directory import Directory
 
 _COUNT = 40
 _LOOKS = 15
@@ -73,10 +74,10 @@ def test_an_owner_that_is_faster_than_a_look_is_not_damage(tmp_path: Path, monke
     """Between the header of the log and the map of its generation two more begin, each time."""
     with PageStore(tmp_path) as store:
 
-        def read_late(folder: str, directory_fd: int, start: LogStart) -> bytes:
+        def read_late(directory: Directory, start: LogStart) -> bytes:
             store.checkpoint()
             store.checkpoint()
-            return read_map(folder, directory_fd, start)
+            return read_map(directory, start)
 
         with monkeypatch.context() as patched:
             patched.setattr(inspection, "read_map", read_late)
