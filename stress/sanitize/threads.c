@@ -86,7 +86,7 @@ static void stop(const char *what, int result)
 
 static int opened(const char *path)
 {
-    int fd = binlog_fd_open(AT_FDCWD, path, O_RDWR | O_CLOEXEC);
+    int fd = binlog_fd_open(AT_FDCWD, path, O_RDWR | O_CLOEXEC, NULL);
     if (fd < 0)
         stop(path, fd);
     return fd;
