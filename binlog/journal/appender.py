@@ -263,7 +263,7 @@ class Appender:
             self._is_rung = False
             self._group.begin(self.appended, synced)
         if len(segments) == 1 and segments[0].file is last and segments[0].used:
-            data = _with_zeros(segments[0])
+            data = _with_zeros(segments[0], self._alignment)
             commit_at(self._group, last.fd, data, segments[0].offset, last.path)
         else:
             self._write(segments, last)
@@ -278,7 +278,7 @@ class Appender:
         for number, segment in enumerate(segments):
             file = segment.file
             if segment.used:
-                file.write(_with_zeros(segment), segment.offset)
+                file.write(_with_zeros(segment, self._alignment), segment.offset)
             following = segments[number + 1].file if number + 1 < len(segments) else last
             if following is not file:
                 file.sync()
@@ -309,11 +309,17 @@ class Appender:
                 _tell(self._futures.popleft()[1], error)
 
 
-def _with_zeros(segment: _Segment) -> memoryview:
-    """What is written of a segment: in our layout zeros follow, where a reader looks for the next head."""
+def _with_zeros(segment: _Segment, alignment: int) -> memoryview:
+    """What is written of a segment: zeros follow, up to where the next record begins.
+
+    In our layout also where a reader looks for its head.  A file that is used again has old records there.
+    """
     file, used = segment.file, segment.used
     stop = segment.offset + used
-    end = zeros_end(stop, file.file_bytes) if file.header.layout is JournalLayout.NATIVE else stop
+    if file.header.layout is JournalLayout.NATIVE:
+        end = zeros_end(stop, file.file_bytes)
+    else:
+        end = min(aligned(stop, alignment), file.file_bytes)
     zeros = bytes(end - stop)
     segment.data[used : used + len(zeros)] = zeros
     return memoryview(segment.data)[: used + len(zeros)]

@@ -78,7 +78,7 @@ MISTAKES = (
     in_function(
         "journal-no-zeros-behind", "journal-kill", "no zeros are written behind the last record",
         _APPENDER, "_with_zeros",
-        "end = zeros_end(stop, file.file_bytes) if file.header.layout is JournalLayout.NATIVE else stop",
+        "end = zeros_end(stop, file.file_bytes)",
         "end = stop",
     ),
     in_function(

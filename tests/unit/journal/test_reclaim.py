@@ -347,3 +347,17 @@ def test_wherever_beginning_another_use_of_a_file_is_cut_short_nothing_of_others
             break
         writes_max += 1
     assert writes_max >= 1
+
+
+@pytest.mark.parametrize("layout", [JournalLayout.JBM, JournalLayout.JBM_2008_07])
+def test_old_records_of_a_file_do_not_show_between_aligned_ones(tmp_path: Path, layout: JournalLayout) -> None:
+    options = replace(SMALL, file_bytes=1024, layout=layout, alignment=64, buffer_bytes=300, compact_files_min=0)
+    with journal(tmp_path, options) as (opened, _):
+        for number in range(60):
+            opened.append_add(number, 1, bytes([number + 1]) * (number * 7 % 90))
+            if number:
+                opened.append_delete(number - 1)
+            if number % 5 == 0:
+                opened.reclaim()
+    assert check_journal(tmp_path) == []
+    assert ids(reload(tmp_path, options)) == [59]
