@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 from collections.abc import Callable
@@ -95,15 +96,16 @@ def _kill_first_turn(moment: str, start: Path, log: Path) -> None:
 
     named: right after its file has its name.  slotted: at the commit's sync, with the slot written.
     """
-    steps = (Kind.LINK, Kind.SYNC, Kind.DATA_SYNC)
-    calls = run_preloaded(_take_turns, shutil.copytree(start, log), kinds=steps).calls
-    # Each turn's file gets its name, and then another one; the shared memory got its own before.
-    names = [at for at, call in enumerate(calls) if call is Kind.LINK][-2 * TURNS :]
+    run = functools.partial(run_preloaded, kinds=(Kind.LINK, Kind.SYNC, Kind.DATA_SYNC), shared_memory=False)
+    calls = run(_take_turns, shutil.copytree(start, log)).calls
+    # Each turn's file gets its name, and then another one.
+    names = [at for at, call in enumerate(calls) if call is Kind.LINK]
+    assert len(names) == 2 * TURNS
     slotted = max(at for at in range(names[1]) if calls[at] is Kind.DATA_SYNC)
     kill_at = names[0] + 1 if moment == "named" else slotted
     shutil.rmtree(log)
     shutil.copytree(start, log)
-    assert run_preloaded(_take_turns, log, kinds=steps, kill_at=kill_at).calls == calls[: kill_at + 1]
+    assert run(_take_turns, log, kill_at=kill_at).calls == calls[: kill_at + 1]
 
 
 @pytest.mark.parametrize("moment", ["named", "slotted"])

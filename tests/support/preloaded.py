@@ -60,6 +60,7 @@ def run_preloaded(
     kill_at: int | None = None,
     kinds: tuple[Kind, ...] = tuple(Kind),
     names_end: str = "",
+    shared_memory: bool = True,
 ) -> Run:
     """Run `function(log, *arguments)` in a child of a process that has its module imported, and the striker preloaded.
 
@@ -67,11 +68,14 @@ def run_preloaded(
     kill_at: which of the calls, 0 the first, is the one before which the process dies; of a function that makes fewer
     the run is not killed.  So a sweep goes up from 0 until then.
     kinds, names_end: count no other calls, and only those that concern files whose names end so.
+    shared_memory: whether calls on it count.  Their number varies: if a sweep elsewhere on the machine removes a segment
+    that is just being made, it is made again.
     Raises: AssertionError with the child's traceback if the function raises, or takes longer than a minute.
     """
     action = Action.NOTHING if kill_at is None else Action.KILL_BEFORE
     strike = Strike(action, kill_at or 0, kinds, names_end=names_end)
-    return _server().run((function, (log, *arguments), strike, os.path.commonpath([log, _MEMORY])))
+    under = os.path.commonpath([log, _MEMORY]) if shared_memory else str(log)
+    return _server().run((function, (log, *arguments), strike, under))
 
 
 def kill_at_each_call(
