@@ -8,7 +8,7 @@
  * - No wake-up is lost: a follower reads its word before it gives the interpreter's lock away, and the leader changes it
  *   before its turn ends.  Followers that the leader's commit covers sleep on one word, and are woken together; those
  *   that came later sleep on another, and one of them is woken to lead next.  A follower that leaves wakes one more if
- *   nobody leads.
+ *   nobody leads.  What it waited for is committed by the next leader, whenever that comes.
  */
 #include "binlog.h"
 #include "guard.h"

@@ -62,7 +62,8 @@ class Appender:
     """The end of a journal.
 
     guard: held by callers of `append`, and never for long.  next_file: returns the file to go on in.
-    appended: how many records were appended, and how many files were gone on from.
+    appended: how many records were appended, and how many files were gone on from.  worker: writes what no caller waits
+    for, and calls back futures.
     """
 
     def __init__(
@@ -87,15 +88,11 @@ class Appender:
         self._record_count = 0
         self._end = 0
         self._futures: deque[tuple[int, Future[None]]] = deque()
-        self._worker = Worker(self._work)
+        self.worker = Worker(self._work)
         self._is_rung = False
         self.file: JournalFile | None = None
         self.at = 0
         self.appended = 0
-
-    def is_own_thread(self) -> bool:
-        """Whether this runs in the journal's thread, as a callback of a future does."""
-        return self._worker.is_own_thread()
 
     def begin(self, file: JournalFile, at: int, record_count: int) -> None:
         """Go on in a file, after the records that it has."""
@@ -158,7 +155,7 @@ class Appender:
         assert self.file is not None
         self._guard.changing = True
         self._cut()
-        self._worker.ring()
+        self.worker.ring()
         self._guard.changing = False
         self.at = self._start = self._place(self.file)
         return self.file if self._fits(self.file, size) else self._next()
@@ -167,7 +164,7 @@ class Appender:
         """Say what the caller gets of an append: a future, or what to `wait` for once the guard is not held."""
         if sync is _LATER:
             if not self._is_rung:
-                self._worker.ring()
+                self.worker.ring()
                 self._is_rung = True  # after the ring: an exception between the two must not leave it unrung
             return None if len(self._segments) < _BUFFERS_MAX else Due(self.appended, synced=False)
         if sync is _WAIT:
@@ -175,7 +172,7 @@ class Appender:
         future: Future[None] = Future()
         future.set_running_or_notify_cancel()  # what is appended cannot be taken back
         self._futures.append((self.appended, future))
-        self._worker.ring()
+        self.worker.ring()
         return future
 
     def wait(self, until: int, synced: bool = True) -> None:
@@ -197,7 +194,7 @@ class Appender:
 
     def stop(self) -> None:
         """Put all on the disk, and end.  It can be called again.  Raises: PoisonedError."""
-        self._worker.stop()
+        self.worker.stop()
         try:
             self.wait_for_all()
             self._guard.check()
@@ -215,7 +212,7 @@ class Appender:
     def fail(self, error: BinlogError) -> None:
         """Append nothing more, and say so to all who wait."""
         self._guard.fail(error)
-        self._worker.ring()
+        self.worker.ring()
 
     def _next(self) -> JournalFile:
         assert self.file is not None
@@ -231,7 +228,7 @@ class Appender:
         else:
             # The file's end is still to be written down, with the next commit.
             self._segments.append(self._segment())
-        self._worker.ring()
+        self.worker.ring()
         self.appended += 1  # that the file before is whole, and closed, is something to wait for as well
         self.file = new
         self._end = new.header.layout.header_bytes
@@ -289,7 +286,7 @@ class Appender:
     def _work(self) -> None:
         """Write what no caller waits for, and sync it for futures."""
         if not (self._futures or self._segments or self._guard.failure):
-            self._worker.pause(self._seconds)
+            self.worker.pause(self._seconds)
         try:
             self.wait(self.appended, bool(self._futures))
         except BinlogError as error:

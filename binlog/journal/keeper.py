@@ -24,7 +24,7 @@ class Keeper:
     """The thread, which works whenever the journal has gone on to another file, and when it is asked to.
 
     guard: of the journal; held while the ledger is looked at.  files_guard: held while the files are changed; whoever
-    takes both takes it second.
+    takes both takes it second.  worker: the thread.
     """
 
     def __init__(
@@ -43,11 +43,11 @@ class Keeper:
         self._appender = appender
         self._compactor = compactor
         self._asked: deque[tuple[Callable[[], int], Future[int]]] = deque()
-        self._worker = Worker(self._work)
+        self.worker = Worker(self._work)
 
     def wake(self) -> None:
         """There may be something to do."""
-        self._worker.ring()
+        self.worker.ring()
 
     def reclaim(self) -> int:
         """Free all files that nobody needs, and wait for that; how many there were.  Raises: what that raises."""
@@ -59,15 +59,15 @@ class Keeper:
 
     def stop(self) -> None:
         """End; waits for what goes on.  It can be called again."""
-        self._worker.stop()
+        self.worker.stop()
         while self._asked:
             self._asked.popleft()[1].set_exception(ClosedError("the journal is closed"))
 
     def _ask(self, work: Callable[[], int]) -> int:
         done: Future[int] = Future()
         self._asked.append((work, done))
-        self._worker.ring()
-        if self._worker.stopping.is_set():
+        self.worker.ring()
+        if self.worker.stopping.is_set():
             self.stop()  # which may have come before this was asked
         return done.result()
 

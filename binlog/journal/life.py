@@ -63,9 +63,9 @@ class JournalLife(Handle):
 
         Transactions that nobody ended are rolled back, durably.  What is damaged is left out, told, and kept.
         Blocks: for as long as reading all takes; who calls `close` meanwhile waits for it.
-        Raises: StateError where it was not started, or loaded before; CorruptError; VersionError; ValueError where the
-        layout is another one than was asked for; FullError; AccessError; PoisonedError.  Then it can be called again;
-        also where a signal handler raises.
+        Raises: StateError where it was not started, or loaded before, or no thread can be made; CorruptError;
+        VersionError; ValueError where the layout is another one than was asked for; FullError; AccessError;
+        PoisonedError.  Then it can be called again; also where a signal handler raises.
         """
         self._refuse_call()
         with self._life:
@@ -121,6 +121,8 @@ class JournalLife(Handle):
         self._compactor = Compactor(self._guard, self._files_guard, files, self._ledger, self._appender, options)
         self._keeper = Keeper(self._guard, self._files_guard, files, self._ledger, self._appender, self._compactor)
         self._is_running = True
+        self._appender.worker.start()
+        self._keeper.worker.start()
 
     def _roll_back(self, tx_ids: list[int]) -> None:
         """End transactions that nobody ended, durably, so that no later one with the id is taken for the same."""
@@ -188,7 +190,7 @@ class JournalLife(Handle):
         Raises: StateError in a signal handler that broke into `load`, or into a change, and in a callback of a future;
         PoisonedError and others where it fails, and it is closed then too.
         """
-        if self._is_running and self._appender.is_own_thread():
+        if self._is_running and self._appender.worker.is_own_thread():
             raise StateError("a future's callback cannot close the journal, which waits for it")
         super().close()
 

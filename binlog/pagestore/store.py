@@ -48,7 +48,8 @@ class PageStore(Handle):
 
         Blocks: for as long as the log takes that a crash left.
         Raises: BusyError; CorruptError; VersionError; ValueError where the pages have another size; FullError;
-        AccessError; PoisonedError.  Then nothing of it is left in this process; also where a signal handler raises.
+        AccessError; PoisonedError; StateError where no thread can be made.  Then nothing of it is left in this process;
+        also where a signal handler raises.
         """
         self._options = options or PageStoreOptions()
         self._shrinks = False
@@ -72,6 +73,7 @@ class PageStore(Handle):
         self._deliveries = Deliveries(directory)
         self._content = Queues(self._cache, self._free, self._log, self._deliveries, options)
         self._prepared = PreparedTransactions(self._content)
+        self._log.worker.start()
 
     def _end(self) -> None:
         """Make a checkpoint.  Transactions that are open are rolled back."""

@@ -35,6 +35,7 @@ class TransactionLog:
 
     checkpoint: what begins the next one, called with the guard held; returns its header.
     end: where the next record goes.  delay: why the last checkpoint that could not be made is made later.
+    worker: syncs what no caller waits for.
     """
 
     def __init__(
@@ -58,7 +59,7 @@ class TransactionLog:
         self.end = RECORDS_AT
         self._parts: list[bytes] = []
         self._due = log_bytes
-        self._worker = Worker(self._work)
+        self.worker = Worker(self._work)
         self.delay: FullError | AccessError | None = None
 
     @property
@@ -83,7 +84,7 @@ class TransactionLog:
         """Put a record, for which there is space, after all others; return where it ends.  The guard is held."""
         self._parts.append(record)
         self.end += len(record)
-        self._worker.ring()
+        self.worker.ring()
         return self.end
 
     def wait(self, until: int, *, synced: bool = True) -> None:
@@ -122,7 +123,7 @@ class TransactionLog:
 
         Raises: PoisonedError.
         """
-        self._worker.stop()
+        self.worker.stop()
         self._guard.check()
         with suppress(FullError, AccessError):
             self.make_checkpoint()
@@ -130,7 +131,7 @@ class TransactionLog:
     def _work(self) -> None:
         """Sync what no caller waits for, once it is old enough."""
         try:
-            if not self._worker.stopping.wait(_IDLE_SECONDS):
+            if not self.worker.stopping.wait(_IDLE_SECONDS):
                 self.wait(self.end)
         except BinlogError as error:
             self._guard.fail(error)

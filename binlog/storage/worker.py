@@ -3,6 +3,7 @@
 Facts relied on:
 - `threading.Thread.start` waits in Python for the thread to begin, and an exception of a signal handler in there may
   leave a lock behind that the thread needs.  `_thread.start_new_thread` is one call.
+- `queue.SimpleQueue.put` is one call too, and a finalizer may make it.
 - Signal handlers run in the main thread alone, so none breaks into the work.
 """
 
@@ -12,33 +13,40 @@ import _thread
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from queue import Empty, SimpleQueue
+
+from binlog.errors import StateError
+
+_Rings = SimpleQueue[Callable[[], None] | None]
 
 
 class Worker:
-    """It, from the first `ring` on; it does not keep the interpreter from ending."""
+    """It, from `start` on; it does not keep the interpreter from ending, nor, without work, its owner from going."""
 
     def __init__(self, work: Callable[[], None]) -> None:
         """work: called after each ring, or several; it raises nothing."""
         self._work = work
-        self._is_started = False
-        self._starting = threading.Lock()
-        self._bell = threading.Lock()
-        self._bell.acquire()
+        self._rings: _Rings = SimpleQueue()  # the work, so that its owner is there until it is done
         self._running = threading.Lock()  # held by the thread
         self.stopping = threading.Event()
         self.ident = 0
 
+    def start(self) -> None:
+        """Begin, as the last step of an opening.  Raises: StateError if no thread can be made."""
+        try:
+            self.ident = _thread.start_new_thread(_run, (self._rings, self.stopping, self._running))
+        except RuntimeError as error:
+            raise StateError(f"this needs a thread: {error}") from error
+
     def ring(self) -> None:
         """Have it work; one step, for a signal handler to come before or after."""
-        if not self._is_started:
-            self._start()
-        if self._bell.locked():  # else it rings already
-            with suppress(RuntimeError):  # another thread was quicker
-                self._bell.release()
+        if self._rings.empty():  # else it rings already
+            self._rings.put(self._work)
 
     def pause(self, seconds: float) -> None:
         """Wait, as the work, until it is rung for again, or stopped, or for so long."""
-        self._bell.acquire(timeout=seconds)
+        with suppress(Empty):
+            self._rings.get(timeout=seconds)
 
     def is_own_thread(self) -> bool:
         """Tell whether the caller is the work."""
@@ -47,21 +55,20 @@ class Worker:
     def stop(self) -> None:
         """End it, and wait for that.  It can be called again."""
         self.stopping.set()
-        with suppress(RuntimeError):
-            self._bell.release()
+        self._rings.put(None)
         with self._running:  # a thread that has not begun yet finds that it is to stop
             pass
 
-    def _start(self) -> None:
-        with self._starting:
-            if not self._is_started:
-                _thread.start_new_thread(self._run, ())
-                self._is_started = True
+    def __del__(self) -> None:
+        self.stopping.set()
+        self._rings.put(None)
 
-    def _run(self) -> None:
-        with self._running:
-            self.ident = threading.get_ident()
-            while not self.stopping.is_set():
-                self._bell.acquire()
-                if not self.stopping.is_set():
-                    self._work()
+
+def _run(rings: _Rings, stopping: threading.Event, running: threading.Lock) -> None:
+    """Work; while it waits it has nothing of the worker's owner."""
+    with running:
+        while not stopping.is_set():
+            work = rings.get()
+            if work is not None and not stopping.is_set():
+                work()
+            del work

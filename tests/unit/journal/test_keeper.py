@@ -153,7 +153,7 @@ class Failing:
         return failing
 
     def _is_due(self) -> bool:
-        if not self._keeper._worker.is_own_thread():
+        if not self._keeper.worker.is_own_thread():
             return False
         self.count += 1
         return self.count == self._at + 1

@@ -327,7 +327,7 @@ def test_wherever_beginning_another_use_of_a_file_is_cut_short_nothing_of_others
 
             def cut_short(file: JournalFile, data: bytes, offset: int) -> None:
                 nonlocal left
-                if opened._keeper._worker.is_own_thread():
+                if opened._keeper.worker.is_own_thread():
                     left -= 1
                     if left < 0:
                         raise AccessError(f"{file.name}: a test ends it here")

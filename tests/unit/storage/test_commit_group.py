@@ -8,7 +8,6 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import FrameType
 
 import pytest
 
@@ -16,6 +15,7 @@ from binlog.errors import PoisonedError, StateError
 from binlog.storage.files import commit_at
 from binlog.storage.guards import new_guard
 from binlog.storage.native import CommitGroup, Guard
+from tests.support.signals import interrupting
 
 
 class Log:
@@ -102,6 +102,29 @@ def test_a_turn_that_ends_before_it_takes_anything_goes_to_another(log: Log) -> 
     assert _records(log) == [1]
 
 
+def test_what_an_interrupted_wait_left_is_committed_with_the_next(log: Log) -> None:
+    leading, over = threading.Event(), threading.Event()
+    first, mine = log.append(1), log.append(2)
+
+    def lead() -> None:
+        with log.group.turn(first) as leads:
+            assert leads
+            leading.set()
+            over.wait(60)
+
+    with ThreadPoolExecutor(1) as pool, interrupting(signal.SIGALRM):
+        led = pool.submit(lead)
+        leading.wait()
+        signal.setitimer(signal.ITIMER_REAL, 0.1)
+        with pytest.raises(KeyboardInterrupt):
+            log.wait(mine)
+        over.set()
+        led.result(timeout=60)
+    assert _records(log) == [], "nobody leads any more"
+    log.wait(log.append(3))
+    assert _records(log) == [1, 2, 3]
+
+
 def test_a_turn_that_ends_half_done_poisons_all(log: Log) -> None:
     until = log.append(1)
     with pytest.raises(KeyboardInterrupt), log.group.turn(until):  # noqa: PT012
@@ -153,21 +176,14 @@ def test_a_follower_that_an_exception_ends_leaves_the_others(log: Log) -> None:
             over.wait(60)
             # It commits nothing, so one of those who wait must lead next.
 
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGALRM, interrupt)
-    with ThreadPoolExecutor(2) as pool:
+    with ThreadPoolExecutor(2) as pool, interrupting(signal.SIGALRM):
         led = pool.submit(lead)
         leading.wait()
         other = pool.submit(log.wait, last)
-        try:
-            signal.setitimer(signal.ITIMER_REAL, 0.1)
-            with pytest.raises(KeyboardInterrupt):
-                log.wait(mine)
-        finally:
-            signal.signal(signal.SIGALRM, before)
-            over.set()
+        signal.setitimer(signal.ITIMER_REAL, 0.1)
+        with pytest.raises(KeyboardInterrupt):
+            log.wait(mine)
+        over.set()
         led.result(timeout=60)
         other.result(timeout=60)
     assert _records(log) == [0, 1, 2]
