@@ -220,9 +220,18 @@ static PyObject *group_get_durable(PyObject *object, void *unused)
     return PyLong_FromUnsignedLongLong(((struct group *)object)->durable);
 }
 
+static int group_traverse(PyObject *object, visitproc visit, void *arg)
+{
+    Py_VISIT(Py_TYPE(object));
+    Py_VISIT(((struct group *)object)->guard);
+    return 0;
+}
+
 static void group_dealloc(PyObject *object)
 {
     PyTypeObject *type = Py_TYPE(object);
+
+    PyObject_GC_UnTrack(object);
     Py_XDECREF((PyObject *)((struct group *)object)->guard);
     ((freefunc)PyType_GetSlot(type, Py_tp_free))(object);
     Py_DECREF(type);
@@ -269,6 +278,7 @@ static PyType_Slot group_slots[] = {
     {Py_tp_doc, "CommitGroup(guard, reached=0): one sync for all who wait.  Places count up from `reached`."},
     {Py_tp_init, group_init},
     {Py_tp_dealloc, group_dealloc},
+    {Py_tp_traverse, group_traverse},
     {Py_tp_methods, group_methods},
     {Py_tp_getset, group_properties},
     {0, NULL},
@@ -277,6 +287,6 @@ static PyType_Slot group_slots[] = {
 PyType_Spec commit_group_spec = {
     .name = "binlog._calls.CommitGroup",
     .basicsize = sizeof(struct group),
-    .flags = Py_TPFLAGS_DEFAULT,
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
     .slots = group_slots,
 };

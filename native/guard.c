@@ -205,9 +205,19 @@ static PyObject *change_exit(PyObject *object, PyObject *args)
     Py_RETURN_FALSE;
 }
 
+/* So that a guard goes whose failure has frames, and these what has the guard. */
+static int change_traverse(PyObject *object, visitproc visit, void *arg)
+{
+    Py_VISIT(Py_TYPE(object));
+    Py_VISIT(((struct change *)object)->guard);
+    return 0;
+}
+
 static void change_dealloc(PyObject *object)
 {
     PyTypeObject *type = Py_TYPE(object);
+
+    PyObject_GC_UnTrack(object);
     Py_XDECREF((PyObject *)((struct change *)object)->guard);
     ((freefunc)PyType_GetSlot(type, Py_tp_free))(object);
     Py_DECREF(type);
@@ -222,6 +232,7 @@ static PyMethodDef change_methods[] = {
 static PyType_Slot change_slots[] = {
     {Py_tp_doc, "A change of what a Guard guards; it takes no lock."},
     {Py_tp_dealloc, change_dealloc},
+    {Py_tp_traverse, change_traverse},
     {Py_tp_methods, change_methods},
     {0, NULL},
 };
@@ -229,7 +240,7 @@ static PyType_Slot change_slots[] = {
 PyType_Spec change_spec = {
     .name = "binlog._calls.Change",
     .basicsize = sizeof(struct change),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION,
     .slots = change_slots,
 };
 

@@ -146,7 +146,7 @@ class JournalLife(Handle):
                 ending.callback(self._keeper.stop)
             self._is_running = False
 
-    def _open(self) -> None:
+    def _open(self, undoing: contextlib.ExitStack) -> None:
         """What is in the directory is opened by `load`."""
         self._state = "started"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import ExitStack, closing
 from functools import partial
 from itertools import count
 from typing import TypeVar, TypeVarTuple
@@ -61,7 +61,7 @@ class PageStore(Handle):
         super().__init__(path)
         self._acquire()
 
-    def _open(self) -> None:
+    def _open(self, undoing: ExitStack) -> None:
         options, directory = self._options, self._directory
         self._files = files = OpenFiles(directory, options)
         self._cache, self._free = files.cache, files.free
@@ -73,6 +73,7 @@ class PageStore(Handle):
         self._deliveries = Deliveries(directory)
         self._content = Queues(self._cache, self._free, self._log, self._deliveries, options)
         self._prepared = PreparedTransactions(self._content)
+        undoing.callback(self._log.worker.stop)
         self._log.worker.start()
 
     def _end(self) -> None:

@@ -60,8 +60,8 @@ class Worker:
             pass
 
     def __del__(self) -> None:
-        self.stopping.set()
-        self._rings.put(None)
+        if hasattr(self, "_rings"):  # else an exception broke into its making
+            self._rings.put(None)
 
 
 def _run(rings: _Rings, stopping: threading.Event, running: threading.Lock) -> None:
@@ -69,6 +69,8 @@ def _run(rings: _Rings, stopping: threading.Event, running: threading.Lock) -> N
     with running:
         while not stopping.is_set():
             work = rings.get()
-            if work is not None and not stopping.is_set():
+            if work is None:
+                return
+            if not stopping.is_set():
                 work()
             del work
