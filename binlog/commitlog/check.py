@@ -7,6 +7,7 @@ was synced, for the rest is what recovery is for.
 from __future__ import annotations
 
 import os
+from contextlib import closing
 
 from binlog.commitlog.files_check import check_files
 from binlog.commitlog.files_reader import FilesReader
@@ -23,7 +24,7 @@ from binlog.commitlog.survey import find_features
 from binlog.format.commitlog.compiled import Walk
 from binlog.format.commitlog.names import COMMIT_LOG_FOLDER, INDEX_FOLDER, QUEUES_FOLDER
 from binlog.format.problem import Problem
-from binlog.storage.files import open_named_directory
+from binlog.storage.directory import Directory
 
 _LOOKS_MAX = 5
 
@@ -37,17 +38,14 @@ def check_store(path: str | os.PathLike[str], *, key_slots: int | None = None) -
     Raises: AccessError where something cannot be read at all; NotFoundError where the folder is no store.
     """
     path = os.path.abspath(path)
-    directory_fd = open_named_directory(path)
-    try:
+    with closing(Directory(path)) as directory:
         check_is_store(path)
         unknown = [Problem(feature.path, 0, "feature", feature.text) for feature in find_features(path)]
         # What is right in a store depends on its features: the rest would be false alarms.
-        return unknown or _look_until_sure(directory_fd, path, key_slots)
-    finally:
-        os.close(directory_fd)
+        return unknown or _look_until_sure(directory, key_slots)
 
 
-def _look_until_sure(directory_fd: int, path: str, key_slots: int | None) -> list[Problem]:
+def _look_until_sure(directory: Directory, key_slots: int | None) -> list[Problem]:
     """The problems of a look during which nobody opened the store, recovered it, and wrote to it, or stopped.
 
     Where that goes on and on, those that each look has told: what is in flight is elsewhere the next time.
@@ -55,9 +53,9 @@ def _look_until_sure(directory_fd: int, path: str, key_slots: int | None) -> lis
     lasting: set[tuple[str, int, str]] | None = None
     problems: list[Problem] = []
     for _ in range(_LOOKS_MAX):
-        state = look(directory_fd, path)
-        problems = _check(directory_fd, path, state, key_slots)
-        if not problems or _same_owner(state, look(directory_fd, path)):
+        state = look(directory)
+        problems = _check(directory, state, key_slots)
+        if not problems or _same_owner(state, look(directory)):
             return problems
         places = set(map(_place, problems))
         lasting = places if lasting is None else lasting & places
@@ -75,7 +73,8 @@ def _same_owner(before: StoreState, after: StoreState) -> bool:
     return before == after
 
 
-def _check(directory_fd: int, path: str, state: StoreState, key_slots: int | None) -> list[Problem]:
+def _check(directory: Directory, state: StoreState, key_slots: int | None) -> list[Problem]:
+    path = directory.path
     problems: list[Problem] = []
     lost = Lost()
     settled = Settled.of(state)
@@ -99,7 +98,7 @@ def _check(directory_fd: int, path: str, state: StoreState, key_slots: int | Non
         messages.run()
         queues.finish(messages.end)
         keys.finish(messages.end)
-        problems += check_state(directory_fd, path, state, log_start, messages)
+        problems += check_state(directory, state, log_start, messages)
     finally:
         queues.close()
         log.close()

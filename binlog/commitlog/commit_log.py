@@ -1,12 +1,11 @@
 """The commit log: every message of a store, one after the other, whatever its topic.
 
-Invariant: only who holds the mutex appends, and gives queue offsets and store times; so in the log each queue's offsets
-rise by one, and store times never go back.
+Invariant: only who holds the guard appends, and gives queue offsets and store times; so in the log each queue's offsets
+rise by one, and store times never go back.  An exception that leaves that half done poisons the store.
 """
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 
@@ -24,6 +23,7 @@ from binlog.format.commitlog.message import (
     parse_message_at,
     parse_store_ms,
 )
+from binlog.storage.open_files import OpenFiles
 
 FILE_BYTES = 1 << 30
 BODY_BYTES_MAX = 4 << 20
@@ -32,7 +32,7 @@ LOCAL_HOST = Host.parse("127.0.0.1:10911")
 
 
 class CommitLog:
-    """The messages in `folder`, in files of `file_bytes`.
+    """The messages in a folder, in files of `file_bytes`.
 
     store_host: stands in each message.  record_crc: whether each has a CRC of the whole of it.
     body_bytes_max: of a message's body; may be changed at any time.
@@ -42,6 +42,7 @@ class CommitLog:
 
     def __init__(
         self,
+        files: OpenFiles,
         folder: str,
         file_bytes: int = FILE_BYTES,
         *,
@@ -52,14 +53,15 @@ class CommitLog:
         buffer: Callable[[int], Buffer | None] = lambda offset: None,
     ) -> None:
         self.body_bytes_max = body_bytes_max
-        self.files = MappedFileQueue(folder, file_bytes, buffer=buffer)
+        self.files = MappedFileQueue(folder, file_bytes, buffer=buffer, files=files)
         self.queue_offsets: dict[tuple[str, int], int] = {}
         self._store_host = store_host
         self._host = pack_host(store_host)
         self._record_crc = record_crc
         self._clock = clock
         self._store_ms = 0
-        self._mutex = threading.Lock()
+        self._guard = files.guard
+        self._change = files.change
         self._stopped = False
 
     @property
@@ -88,7 +90,7 @@ class CommitLog:
         messages = list(messages)
         limit = self.body_bytes_max if body_bytes_max is None else body_bytes_max
         data, places, runs = pack_messages(messages, self._host, self._record_crc, limit)
-        with self._mutex:
+        with self._guard, self._change:
             if self._stopped:
                 raise ClosedError(f"{self.files.folder} is closed")
             file = self._file_for(len(data))
@@ -208,8 +210,11 @@ class CommitLog:
             offset += message.message_bytes
 
     def stop(self) -> None:
-        """Have nothing more be appended; waits for an append that has begun, so that no file is unmapped under it."""
-        with self._mutex:
+        """Have nothing more be appended; waits for an append that has begun, so that no file is unmapped under it.
+
+        Raises: PoisonedError, and then nothing is appended either.
+        """
+        with self._guard:
             self._stopped = True
 
     def close(self) -> None:

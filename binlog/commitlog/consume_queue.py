@@ -20,6 +20,7 @@ from binlog.format.commitlog.consume_queue import (
     parse_unit,
     parse_units,
 )
+from binlog.storage.open_files import OpenFiles
 
 _FILES_LOOKED_AT = 3  # by recovery, as in RocketMQ: those before were flushed long ago
 _BLANKS_AT_ONCE = 4096
@@ -28,14 +29,14 @@ _LOOKED_AT_BYTES = 4096 * UNIT_BYTES
 
 
 class ConsumeQueue:
-    """The queue in `folder`, in files of so many units.
+    """The queue in a folder, in files of so many units.
 
     min_index: the queue offset of the first message that is still in the commit log.
     """
 
-    def __init__(self, folder: str, units_in_file: int = UNITS_IN_FILE) -> None:
+    def __init__(self, files: OpenFiles, folder: str, units_in_file: int = UNITS_IN_FILE) -> None:
         self.min_index = 0
-        self.files = MappedFileQueue(folder, units_in_file * UNIT_BYTES, ahead_bytes=_AHEAD_BYTES)
+        self.files = MappedFileQueue(folder, units_in_file * UNIT_BYTES, ahead_bytes=_AHEAD_BYTES, files=files)
 
     @property
     def max_index(self) -> int:
@@ -156,7 +157,7 @@ class ConsumeQueue:
         try:
             unit = self.unit(index)
         except GoneError:
-            return -1  # its file is leaving, and its message was removed before
+            return -1  # its file was removed, and its message before
         return -1 if unit is None or _is_blank(unit) else unit.offset
 
     def remove_files(self, log_start: int) -> int:
@@ -164,7 +165,6 @@ class ConsumeQueue:
 
         Those that are not flushed stay until they are: whoever flushes goes on where it was.
         """
-        self.files.remove_left()
         count = self.files.remove_first(
             lambda file: file.flushed_whole and _last_log_offset(file) < log_start, len(self.files.files)
         )

@@ -10,7 +10,8 @@ from binlog.commitlog.consume_queue import ConsumeQueue
 from binlog.errors import CorruptError
 from binlog.format.commitlog.consume_queue import UNITS_IN_FILE
 from binlog.format.commitlog.names import is_queue_name, is_topic
-from binlog.storage.files import list_folder, make_subfolder, open_directory, sync_directory
+from binlog.storage.files import list_folder
+from binlog.storage.open_files import OpenFiles
 
 
 def list_queues(folder: str, topic: str | None = None) -> list[tuple[str, int]]:
@@ -21,9 +22,10 @@ def list_queues(folder: str, topic: str | None = None) -> list[tuple[str, int]]:
 
 
 class ConsumeQueues:
-    """The queues below `folder`.  Any thread may look one up; one at a time may make one."""
+    """The queues below a folder of a store.  Any thread may look one up; one at a time may make one."""
 
-    def __init__(self, folder: str, units_in_file: int = UNITS_IN_FILE) -> None:
+    def __init__(self, files: OpenFiles, folder: str, units_in_file: int = UNITS_IN_FILE) -> None:
+        self._files = files
         self._folder = folder
         self._units_in_file = units_in_file
         self._queues: dict[tuple[str, int], ConsumeQueue] = {}
@@ -31,7 +33,7 @@ class ConsumeQueues:
 
     def load(self) -> None:
         """Open those that are there.  Raises: CorruptError where a file has another size."""
-        for topic, queue_id in list_queues(self._folder):
+        for topic, queue_id in list_queues(self._path):
             self.get_or_make(topic, queue_id).load()
 
     def get(self, topic: str, queue_id: int) -> ConsumeQueue | None:
@@ -47,12 +49,17 @@ class ConsumeQueues:
         if found is not None:
             return found
         if not is_topic(topic) or queue_id < 0:
-            raise CorruptError(self._folder, 0, "topic", f"queue {queue_id} of the topic {topic!r} can have no folder")
+            raise CorruptError(self._path, 0, "topic", f"queue {queue_id} of the topic {topic!r} can have no folder")
         with self._mutex:
             folder = self._folder
             for name in (topic, str(queue_id)):
-                folder = _make_folder(folder, name)
-            return self._queues.setdefault((topic, queue_id), ConsumeQueue(folder, self._units_in_file))
+                folder = os.path.join(folder, name)
+                self._files.directory.make_folder(folder)
+            return self._queues.setdefault((topic, queue_id), ConsumeQueue(self._files, folder, self._units_in_file))
+
+    @property
+    def _path(self) -> str:
+        return self._files.directory.file_path(self._folder)
 
     def __iter__(self) -> Iterator[ConsumeQueue]:
         return iter(list(self._queues.values()))
@@ -65,14 +72,3 @@ class ConsumeQueues:
         """Unmap all files."""
         for queue in self:
             queue.close()
-
-
-def _make_folder(parent: str, name: str) -> str:
-    folder = os.path.join(parent, name)
-    make_subfolder(folder)
-    fd = open_directory(parent)
-    try:
-        sync_directory(fd, parent)
-    finally:
-        os.close(fd)
-    return folder

@@ -78,10 +78,10 @@ class Delays:
         self._next: dict[int, int] = {}
         self._log_end = 0
         self._save_at = time.monotonic() + _SAVE_SECONDS
-        self._service = Service("delays", _IDLE_SECONDS, self._work)
+        self.service = Service("delays", _IDLE_SECONDS, self._work)
 
     def correct(self) -> None:
-        """Leave out what the file says of messages that are not there.  For a store that was recovered, before `start`.
+        """Leave out what the file says of messages that are not there.  For a store that was recovered.
 
         Raises: as `save`.
         """
@@ -91,23 +91,10 @@ class Delays:
             # The log is another one, or lost its end.  Messages that come now would be taken for ones that went on.
             self._write(known)
 
-    def start(self) -> None:
-        """Begin."""
-        self._service.start()
-        self._service.wake()  # for those that wait already
-
-    def wake(self) -> None:
-        """A delayed message was appended."""
-        self._service.wake()
-
-    def check(self) -> None:
-        """Raises: that for which no message goes on any more."""
-        self._service.check()
-
     def stop(self) -> None:
-        """End; what is not due goes on waiting.  Raises: as `check`."""
-        self._service.stop()
-        self.check()
+        """End; what is not due goes on waiting.  Raises: that for which no message goes on any more."""
+        self.service.stop()
+        self.service.check()
 
     def save(self) -> None:
         """Keep how far each level is.  For a log that is flushed.  Raises: AccessError, FullError, PoisonedError."""
@@ -121,7 +108,7 @@ class Delays:
 
     def _work(self) -> float:
         """Have go on what is due; in how many seconds to look again."""
-        if self._service.stopping:
+        if self.service.stopping:
             return _IDLE_SECONDS
         seconds = _IDLE_SECONDS
         for level in _LEVELS:
@@ -203,7 +190,3 @@ class Delays:
             self._append(messages)
             self._log_end = self._log.max_offset
         return count
-
-    def close(self) -> None:
-        """Give its descriptor back."""
-        self._offsets.close()

@@ -40,24 +40,13 @@ class Dispatcher:
         self._queues = queues
         self._limit = limit
         self._told = told
-        self._service = Service("dispatch", _SECONDS, self.run, pause_seconds=_PAUSE_SECONDS, concerns=concerns)
-
-    def start(self) -> None:
-        """Begin."""
-        self._service.start()
-
-    def wake(self) -> None:
-        """There is more to tell."""
-        self._service.wake()
-
-    def check(self) -> None:
-        """Raises: what telling raised, after which nothing more is done; FullError while the disk has no room."""
-        self._service.check()
+        self.service = Service("dispatch", _SECONDS, self.run, pause_seconds=_PAUSE_SECONDS, concerns=concerns)
 
     def stop(self) -> None:
         """Tell what is left, and end.  Raises: what telling raised."""
-        self._service.stop()
-        self.check()
+        self.service.stop()
+        self.service.check()
+        self.run()
 
     def run(self) -> None:
         """Tell all up to the limit."""

@@ -10,8 +10,9 @@ from collections import OrderedDict
 from binlog.errors import NotFoundError
 from binlog.format.commitlog.consume_queue import parse_unit
 from binlog.format.commitlog.names import mapped_file_name, mapped_file_offset
+from binlog.storage.directory import Directory, OpenFile
 from binlog.storage.failures import own_errors
-from binlog.storage.files import open_directory, open_file, read_at
+from binlog.storage.files import read_at
 from binlog.storage.native import pick_messages
 
 _OPEN_FILES_MAX = 16
@@ -28,18 +29,17 @@ class FilesReader:
         """open_max: how many of its files it keeps open."""
         self.folder = folder
         self._open_max = open_max
-        self._directory_fd = open_directory(folder)
+        self._directory = Directory(folder)
         self._offsets: list[int] = []
-        self._open: OrderedDict[int, int] = OrderedDict()
+        self._open: OrderedDict[int, OpenFile] = OrderedDict()
         self.refresh()
 
     def refresh(self) -> None:
         """Look again which files there are."""
-        with own_errors(self.folder, "listing the folder"):
-            found = [mapped_file_offset(name) for name in os.listdir(self._directory_fd)]
+        found = [mapped_file_offset(name) for name in self._directory.names()]
         self._offsets = sorted(offset for offset in found if offset is not None)
         for offset in self._open.keys() - set(self._offsets):
-            os.close(self._open.pop(offset))
+            del self._open[offset]
 
     @property
     def min_offset(self) -> int:
@@ -106,19 +106,15 @@ class FilesReader:
             return pick_messages(self._descriptor(start), start, self.file_bytes(start), units, bytes_max)
 
     def _descriptor(self, start: int) -> int:
-        fd = self._open.get(start)
-        if fd is None:
-            fd = open_file(self._directory_fd, mapped_file_name(start), self.path_of(start), writable=False)
-            self._open[start] = fd
+        file = self._open.get(start)
+        if file is None:
+            file = self._open[start] = OpenFile(self._directory, mapped_file_name(start), writable=False)
             if len(self._open) > self._open_max:
-                os.close(self._open.popitem(last=False)[1])
+                self._open.popitem(last=False)
         self._open.move_to_end(start)
-        return fd
+        return file.fd
 
     def close(self) -> None:
         """Give its descriptors back."""
-        while self._open:
-            os.close(self._open.popitem()[1])
-        fd, self._directory_fd = self._directory_fd, -1
-        if fd >= 0:
-            os.close(fd)
+        self._open.clear()
+        self._directory.close()

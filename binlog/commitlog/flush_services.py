@@ -8,15 +8,14 @@ flushing to the second one.
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 from binlog.commitlog.mapped_file_queue import MappedFileQueue
 from binlog.commitlog.service import Service
 from binlog.errors import BinlogError, ClosedError, GoneError, PoisonedError
 from binlog.storage.files import commit_at
-from binlog.storage.guards import new_guard
 from binlog.storage.native import CommitGroup
 
 
@@ -33,18 +32,25 @@ FLUSH_PACE = Pace(0.5, 4, 10.0)
 COMMIT_PACE = Pace(0.2, 4, 0.2)
 
 
-class FlushService(Protocol):
-    """What an append tells that it is done, and may wait for."""
+class FlushService(ABC):
+    """What an append tells that it is done, and may wait for.  services: its threads."""
+
+    services: list[Service]
 
     def start(self) -> None:
-        """Begin."""
+        """Begin.  Raises: StateError if no thread can be made."""
+        for service in self.services:
+            service.start()
 
+    @abstractmethod
     def check(self) -> None:
         """Raises: PoisonedError where a flush failed, so that nothing may be appended; GoneError, as a MappedFile's."""
 
+    @abstractmethod
     def appended(self, offset: int) -> None:
         """Bytes were appended up to an offset; returns when they are as safe as this service promises."""
 
+    @abstractmethod
     def stop(self) -> None:
         """Do what is left, and end.  Raises: PoisonedError where that failed."""
 
@@ -65,7 +71,7 @@ class Pacing:
         return 0
 
 
-class FlushRealTimeService:
+class FlushRealTimeService(FlushService):
     """Flushes at its pace.  A power cut loses what was not flushed; a process that dies loses nothing.
 
     flushed: called whenever more is flushed.
@@ -82,10 +88,7 @@ class FlushRealTimeService:
         self._flushed = flushed
         self._pacing = Pacing(pace)
         self._service = Service("flush", pace.seconds, self._work, concerns=concerns)
-
-    def start(self) -> None:
-        """Begin."""
-        self._service.start()
+        self.services = [self._service]
 
     def check(self) -> None:
         """Raises: PoisonedError."""
@@ -109,7 +112,7 @@ class FlushRealTimeService:
         _flush(self._queue, self._pacing.least_pages(), self._flushed)
 
 
-class CommitRealTimeService:
+class CommitRealTimeService(FlushService):
     """Writes buffers to files at its pace, and has them flushed.
 
     A process that dies leaves what is in a buffer to the next one that opens the store; a power cut loses it.
@@ -129,11 +132,7 @@ class CommitRealTimeService:
         self._flushing = flushing
         self._pacing = Pacing(pace)
         self._service = Service("commit", pace.seconds, self._work, concerns=concerns)
-
-    def start(self) -> None:
-        """Begin."""
-        self._flushing.start()
-        self._service.start()
+        self.services = [*flushing.services, self._service]
 
     def check(self) -> None:
         """Raises: PoisonedError where a commit or a flush failed."""
@@ -159,8 +158,11 @@ class CommitRealTimeService:
             self._flushing.wake()
 
 
-class GroupCommitService:
-    """Flushes for all who wait, together, in the thread of one of them; what was answered survives a power cut."""
+class GroupCommitService(FlushService):
+    """Flushes for all who wait, together, in the thread of one of them; what was answered survives a power cut.
+
+    What is flushed when it is made needs no sync.
+    """
 
     def __init__(
         self,
@@ -170,14 +172,11 @@ class GroupCommitService:
     ) -> None:
         self._queue = queue
         self._flushed = flushed
-        self._guard = new_guard(f"the commit log {queue.folder}")
-        self._group = CommitGroup(self._guard)
+        self._guard = queue.guard
+        self._group = CommitGroup(self._guard, queue.flushed_where)
+        self.services: list[Service] = []
         self._concerns = set[str]() if concerns is None else concerns
         self._gone: GoneError | None = None
-
-    def start(self) -> None:
-        """Begin: what is flushed by now needs no sync."""
-        self._group = CommitGroup(self._guard, self._queue.flushed_where)
 
     def check(self) -> None:
         """Raises: PoisonedError; GoneError."""
@@ -212,7 +211,7 @@ class GroupCommitService:
 
     def _flush_all(self) -> None:
         stop = self._queue.wrote_where
-        while self._queue.flushed_where < stop and self._queue.flush(sync=self._sync):
+        while self._queue.flushed_where < stop and self._queue.flush(sync_to=self._sync):
             pass
 
     def _sync(self, fd: int, path: str, end: int) -> None:

@@ -24,16 +24,9 @@ from binlog.format.commitlog.key_index import (
     parse_slots,
 )
 from binlog.format.commitlog.names import index_name, is_index_name
+from binlog.storage.directory import Directory, OpenFile
 from binlog.storage.failures import own_errors
-from binlog.storage.files import (
-    allocate,
-    create_file,
-    open_directory,
-    open_file,
-    remove_file,
-    sync,
-    sync_directory,
-)
+from binlog.storage.files import allocate, sync
 from binlog.storage.mapping import Mapping
 from binlog.storage.native import ffi, lib
 
@@ -49,24 +42,17 @@ StoredMs = Callable[[int, int], int | None]
 class KeyIndexFile:
     """One file.  One thread at a time may put; any may find."""
 
-    def __init__(self, directory_fd: int, folder: str, name: str, size: KeyIndexSize, *, new: bool) -> None:
+    def __init__(self, directory: Directory, name: str, size: KeyIndexSize, *, new: bool) -> None:
         """Open it, or make it.  Raises: CorruptError where it has another size; AccessError, FullError."""
         self.name = name
-        self.path = os.path.join(folder, name)
+        self.path = directory.file_path(name)
         self.size = size
-        self._directory_fd = directory_fd
-        if new:
-            self._fd = create_file(directory_fd, name, self.path)
-        else:
-            self._fd = open_file(directory_fd, name, self.path, writable=True)
+        self._directory = directory
+        self._fd = directory.create(name) if new else directory.open(name, writable=True)
         self._slots_ready: set[int] = set()  # numbers of chunks of slots that have blocks
         self._entries_ready = 0  # up to where entries have blocks
-        try:
-            self._prepare(new=new)
-            self._mapping = Mapping(self._fd, size.file_bytes, self.path)
-        except BaseException:
-            os.close(self._fd)
-            raise
+        self._prepare(new=new)
+        self._mapping = Mapping(self._fd, size.file_bytes, self.path)
 
     def _prepare(self, *, new: bool) -> None:
         """Give a new file its size, durably, and no blocks: `_allocate` does that as keys come."""
@@ -78,10 +64,10 @@ class KeyIndexFile:
                 with own_errors(self.path, "sizing the file"):
                     os.ftruncate(self._fd, self.size.file_bytes)
             except BaseException:
-                remove_file(self._directory_fd, self.name, self.path)
+                self.remove()
                 raise
             sync(self._fd, self.path)
-            sync_directory(self._directory_fd, self.path)
+            self._directory.sync(os.path.dirname(self.name))
 
     @property
     def header(self) -> dict[str, int]:
@@ -203,26 +189,24 @@ class KeyIndexFile:
 
     def remove(self) -> None:
         """Remove its name, and close it; who finds something in it goes on."""
-        remove_file(self._directory_fd, self.name, self.path)
+        self._directory.remove(self.name)
         self.close()
 
     def close(self) -> None:
-        """Give its descriptor back; it is unmapped with the last one who finds something in it."""
-        fd, self._fd = self._fd, -1
-        if fd >= 0:
-            os.close(fd)
+        """Close it; it is unmapped with the last one who finds something in it."""
+        self._directory.close_file(self._fd)
 
 
 class KeyIndex:
-    """The files in `folder`, by when they were made.  One thread at a time may put; any may find, flush and remove.
+    """The files in a folder, by when they were made.  One thread at a time may put; any may find, flush and remove.
 
     Invariant: who holds the mutex alone changes the tuple of files, and closes one; so none is closed that is read.
     """
 
-    def __init__(self, folder: str, size: KeyIndexSize) -> None:
+    def __init__(self, directory: Directory, folder: str, size: KeyIndexSize) -> None:
+        self._directory = directory
         self._folder = folder
         self._size = size
-        self._directory_fd = open_directory(folder)
         self._files: tuple[KeyIndexFile, ...] = ()
         self._mutex = threading.Lock()
 
@@ -236,14 +220,12 @@ class KeyIndex:
         removing: called before a file is removed that has keys.
         """
         again_ms: int | None = None
-        with own_errors(self._folder, "listing the folder"):
-            names = sorted(name for name in os.listdir(self._folder) if is_index_name(name))
-            sizes = [os.stat(name, dir_fd=self._directory_fd).st_size for name in names]
-        for name, size in zip(names, sizes, strict=True):
-            if size == 0:  # as a crash leaves it that comes while it is made
-                remove_file(self._directory_fd, name, os.path.join(self._folder, name))
+        for name in sorted(filter(is_index_name, self._directory.names(self._folder))):
+            where = os.path.join(self._folder, name)
+            if OpenFile(self._directory, where, writable=False).size == 0:  # as a crash leaves it while it is made
+                self._directory.remove(where)
                 continue
-            file = KeyIndexFile(self._directory_fd, self._folder, name, self._size, new=False)
+            file = KeyIndexFile(self._directory, where, self._size, new=False)
             if again_ms is None and not file.is_sound():
                 again_ms = self._files[-1].header["end_ms"] if self._files else 0
             if again_ms is not None or (believed_ms is not None and file.header["end_ms"] > believed_ms):
@@ -258,7 +240,7 @@ class KeyIndex:
             again_ms = file.header["begin_ms"]
             removing()
             file.remove()
-        sync_directory(self._directory_fd, self._folder)
+        self._directory.sync(self._folder)
         return again_ms
 
     @property
@@ -308,9 +290,9 @@ class KeyIndex:
 
     def _begin(self) -> None:
         self.flush()
-        last = self._files[-1].name if self._files else ""
+        last = os.path.basename(self._files[-1].name) if self._files else ""
         name = index_name(dt.datetime.now(dt.UTC).astimezone(), after=last)
-        file = KeyIndexFile(self._directory_fd, self._folder, name, self._size, new=True)
+        file = KeyIndexFile(self._directory, os.path.join(self._folder, name), self._size, new=True)
         with self._mutex:
             self._files = (*self._files, file)
 
@@ -344,7 +326,7 @@ class KeyIndex:
                     break
                 file.remove()
                 self._files = tuple(each for each in self._files if each is not file)
-        sync_directory(self._directory_fd, self._folder)
+        self._directory.sync(self._folder)
 
     def remove_before(self, log_start: int) -> None:
         """Remove files all of whose messages are no more in the commit log; never the last one."""
@@ -352,13 +334,10 @@ class KeyIndex:
             while len(self._files) > 1 and self._files[0].header["end_offset"] < log_start:
                 self._files[0].remove()
                 self._files = self._files[1:]
-        sync_directory(self._directory_fd, self._folder)
+        self._directory.sync(self._folder)
 
     def close(self) -> None:
-        """Let go of all files."""
+        """Close all files."""
         files, self._files = self._files, ()
         for file in files:
             file.close()
-        fd, self._directory_fd = self._directory_fd, -1
-        if fd >= 0:
-            os.close(fd)

@@ -10,8 +10,9 @@ from binlog.errors import CorruptError, NotFoundError
 from binlog.format.commitlog.key_index import SLOT_COUNT, KeyIndexSize, key_hash
 from binlog.format.commitlog.names import is_index_name
 from binlog.format.commitlog.sidecar import News
+from binlog.storage.directory import Directory, OpenFile
 from binlog.storage.failures import own_errors
-from binlog.storage.files import open_directory, open_file, read_at
+from binlog.storage.files import read_at
 
 
 def slots_of(given: int | None, news: News | None) -> int:
@@ -22,24 +23,15 @@ def slots_of(given: int | None, news: News | None) -> int:
 class KeyIndexFileReader:
     """One file."""
 
-    def __init__(self, directory_fd: int, folder: str, name: str, slots: int) -> None:
+    def __init__(self, directory: Directory, name: str, slots: int) -> None:
         """Open it.  Raises: NotFoundError, also while it is being made; CorruptError for a size that none has."""
         self.name = name
-        self.path = os.path.join(folder, name)
-        self._fd = open_file(directory_fd, name, self.path, writable=False)
-        try:
-            self.size = self._size(slots)
-        except BaseException:
-            os.close(self._fd)
-            raise
-
-    def _size(self, slots: int) -> KeyIndexSize:
-        with own_errors(self.path, "asking for the size"):
-            file_bytes = os.fstat(self._fd).st_size
-        if file_bytes == 0:
+        self.path = directory.file_path(name)
+        self._file = OpenFile(directory, name, writable=False)
+        if self._file.size == 0:
             raise NotFoundError(f"{self.path} is being made")
         try:
-            return KeyIndexSize.of(file_bytes, slots)
+            self.size = KeyIndexSize.of(self._file.size, slots)
         except ValueError as error:
             raise CorruptError(self.path, 0, "file_bytes", str(error)) from error
 
@@ -47,20 +39,14 @@ class KeyIndexFileReader:
     def disk_bytes(self) -> int:
         """What it takes on the disk."""
         with own_errors(self.path, "asking for the size"):
-            return 512 * os.fstat(self._fd).st_blocks
+            return 512 * os.fstat(self._file.fd).st_blocks
 
     def read(self, size: int, offset: int) -> bytes:
         """So many bytes from an offset.  Raises: CorruptError where the file was cut."""
-        data = read_at(self._fd, size, offset, self.path)
+        data = read_at(self._file.fd, size, offset, self.path)
         if len(data) < size:
             raise CorruptError(self.path, offset, "file_bytes", f"{size} bytes should be there, and {len(data)} are")
         return data
-
-    def close(self) -> None:
-        """Give its descriptor back."""
-        fd, self._fd = self._fd, -1
-        if fd >= 0:
-            os.close(fd)
 
 
 class KeyIndexReader:
@@ -72,7 +58,7 @@ class KeyIndexReader:
     def __init__(self, folder: str, slots: int) -> None:
         self.folder = folder
         self.slots = slots
-        self._directory_fd = open_directory(folder)
+        self._directory = Directory(folder)
         self._open: dict[str, KeyIndexFileReader] = {}
 
     def files(self) -> list[KeyIndexFileReader]:
@@ -81,17 +67,16 @@ class KeyIndexReader:
 
     def names(self) -> list[str]:
         """The names of those that are there now, the oldest first."""
-        with own_errors(self.folder, "listing the folder"):
-            names = sorted(name for name in os.listdir(self._directory_fd) if is_index_name(name))
+        names = sorted(filter(is_index_name, self._directory.names()))
         for name in self._open.keys() - set(names):
-            self._open.pop(name).close()
+            del self._open[name]
         return names
 
     def file(self, name: str) -> KeyIndexFileReader | None:
         """The one of this name; None while it is being made, and where it was removed.  Raises: CorruptError."""
         if name not in self._open:
             try:
-                self._open[name] = KeyIndexFileReader(self._directory_fd, self.folder, name, self.slots)
+                self._open[name] = KeyIndexFileReader(self._directory, name, self.slots)
             except NotFoundError:
                 return None
         return self._open[name]
@@ -102,8 +87,5 @@ class KeyIndexReader:
 
     def close(self) -> None:
         """Give its descriptors back."""
-        while self._open:
-            self._open.popitem()[1].close()
-        fd, self._directory_fd = self._directory_fd, -1
-        if fd >= 0:
-            os.close(fd)
+        self._open.clear()
+        self._directory.close()

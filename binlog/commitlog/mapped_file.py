@@ -7,29 +7,17 @@ where a file has a buffer: bytes are then appended to that, and a commit writes 
 
 from __future__ import annotations
 
-import contextlib
-import enum
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Protocol
 
-from binlog.errors import ClosedError, CorruptError, GoneError, NotFoundError, PoisonedError
+from binlog.errors import ClosedError, CorruptError, GoneError
 from binlog.format.commitlog.names import mapped_file_name
 from binlog.storage.failures import own_errors
-from binlog.storage.files import (
-    allocate,
-    create_file,
-    open_file,
-    read_at,
-    read_soon_at,
-    remove_file,
-    sync,
-    sync_directory,
-    write_at,
-)
+from binlog.storage.files import allocate, read_at, read_soon_at, sync, write_at
 from binlog.storage.mapping import Mapping, erase, erase_data, write_zeros
-from binlog.storage.open_files import PooledFile, pooled_directory
+from binlog.storage.open_files import OpenFiles, PooledFile
 
 PAGE_BYTES = 4096
 _BLOCK_BYTES = 512  # stat(2), whatever the file system's are
@@ -51,28 +39,15 @@ class Buffer(Protocol):
         """It is not needed any more."""
 
 
+# Syncs a descriptor of a path, when all up to an offset of the whole was written there.
 Sync = Callable[[int, str, int], None]
-
-
-def plain_sync(fd: int, path: str, end: int) -> None:
-    """Sync a file, whatever it has by now."""
-    sync(fd, path)
-
-
-class Life(enum.Enum):
-    """Of a mapped file: whether it may be held, and whether it was unmapped."""
-
-    OPEN = enum.auto()
-    LEAVING = enum.auto()  # it was shut down, and goes with the last hold
-    GONE = enum.auto()
 
 
 class MappedFile:
     """A file of `file_bytes` that starts at `offset` of the whole.
 
     One thread at a time may append; any may commit, flush and read.  Each needs it open.
-    Raises, in all that touches the file: AccessError, FullError; PoisonedError, after which nothing more is done;
-    StateError in a forked child.
+    Raises, in all that touches the file: AccessError, FullError; PoisonedError; StateError in a forked child.
     """
 
     def __init__(
@@ -83,52 +58,41 @@ class MappedFile:
         *,
         buffer: Buffer | None = None,
         ahead_bytes: int | None = None,
-        directory: PooledFile | None = None,
+        files: OpenFiles | None = None,
     ) -> None:
         """Open the file in `folder`, or make it: then its name and its size are durable.
 
         Its positions are 0.
+        files: of the store in whose directory the folder has that name.
         ahead_bytes: how much of it gets blocks at once as bytes are appended; None for all of it when it is made.
-        directory: the folder, if it is open already.
-        Raises: CorruptError where it has another size.
+        Raises: CorruptError where it has another size; GoneError where the path of the store leads elsewhere by now.
         """
+        if files is None:
+            files, folder = OpenFiles.of(folder), ""
         self.offset = offset
         self.file_bytes = file_bytes
-        self.path = os.path.join(os.path.abspath(folder), mapped_file_name(offset))
         self.wrote = self.committed = self.flushed = 0
         self.store_ms = 0
-        self._name = mapped_file_name(offset)
-        self._directory = directory or pooled_directory(os.path.abspath(folder))
+        self._files = files
+        self._guard = files.guard
+        self._name = os.path.join(folder, mapped_file_name(offset))
+        self.path = files.directory.file_path(self._name)
         self._ahead_bytes = ahead_bytes
         self._buffer = buffer
         # Who commits or flushes may take long, and nobody who reads waits for that.
         self._putting = threading.Lock()
-        self._mutex = threading.Lock()
-        self._holds = 0
-        self._life = Life.OPEN
-        self._poison: PoisonedError | None = None
         self._ready = 0
-        self._made = False
-        self._file = PooledFile(self.path, self._open)
+        if not files.directory.has(self._name):
+            files.directory.check()
+            files.directory.make(self._name)
+        self._file = PooledFile(files, self._name)
         try:
-            with self._file as fd:
+            with self._file.open() as fd:
                 self._size(fd)
-                self._mapping = Mapping(fd, file_bytes, self.path)
+                self._mapping: Mapping | None = Mapping(fd, file_bytes, self.path)
         except BaseException:
             self._file.close()
             raise
-        self._made = True
-
-    def _open(self) -> int:
-        """Open it; the first time, make it if it is not there."""
-        with self._directory as directory_fd:
-            try:
-                return open_file(directory_fd, self._name, self.path, writable=True)
-            except NotFoundError:
-                if self._made:
-                    raise
-                self._directory.check()
-                return create_file(directory_fd, self._name, self.path)
 
     def _size(self, fd: int) -> None:
         status = os.fstat(fd)
@@ -143,19 +107,18 @@ class MappedFile:
 
     def _make(self, fd: int) -> None:
         """Give it its size and its blocks, durably."""
-        with self._directory as directory_fd:
-            try:
-                # The size first: so after a crash it is empty, or as long as it should be.
-                with own_errors(self.path, "sizing the file"):
-                    os.ftruncate(fd, self.file_bytes)
-                if self._ahead_bytes is None:
-                    allocate(fd, 0, self.file_bytes, self.path)
-                sync(fd, self.path)
-            except BaseException:
-                # Without its blocks it would be taken for one that was there before.
-                remove_file(directory_fd, self._name, self.path)
-                raise
-            sync_directory(directory_fd, self.path)
+        try:
+            # The size first: so after a crash it is empty, or as long as it should be.
+            with own_errors(self.path, "sizing the file"):
+                os.ftruncate(fd, self.file_bytes)
+            if self._ahead_bytes is None:
+                allocate(fd, 0, self.file_bytes, self.path)
+            sync(fd, self.path)
+        except BaseException:
+            # Without its blocks it would be taken for one that was there before.
+            self.remove()
+            raise
+        self._files.directory.sync(os.path.dirname(self._name))
 
     @property
     def end(self) -> int:
@@ -175,7 +138,7 @@ class MappedFile:
     @property
     def modified(self) -> float:
         """When it was written last, in seconds since 1970 UTC."""
-        with self._file as fd, own_errors(self.path, "asking for its times"):
+        with self._file.open() as fd, own_errors(self.path, "asking for its times"):
             return os.fstat(fd).st_mtime
 
     def append(self, data: bytes | bytearray | memoryview) -> bool:
@@ -184,11 +147,11 @@ class MappedFile:
         stop = start + len(data)
         if stop > self.file_bytes:
             return False
-        if self._buffer is None and stop <= self._ready and self._poison is None:
-            # What mostly is so; where it was unmapped, the mapping says so.
-            self._mapping.write(data, start)
+        mapping, is_usable = self._mapping, self._guard.failure is None
+        if self._buffer is None and stop <= self._ready and mapping is not None and is_usable:  # what mostly is so
+            mapping.write(data, start)
             self.wrote = self.committed = stop
-        elif self._buffer is not None and self._poison is None:
+        elif self._buffer is not None and is_usable:
             self._buffer.write(data, start)
             self.wrote = stop
         else:
@@ -203,14 +166,14 @@ class MappedFile:
 
     def _put(self, data: bytes | bytearray | memoryview, stop: int) -> None:
         """Put the bytes at the end, which is then at `stop`."""
-        self._check()
+        mapping = self._check()
         start = self.wrote
         if self._buffer is not None:
             self._buffer.write(data, start)
             self.wrote = stop
         else:
-            self._make_ready(start + len(data))
-            self._mapping.write(data, start)
+            self._make_ready(mapping, start + len(data))
+            mapping.write(data, start)
             self.wrote = self.committed = stop
 
     def append_many(self, parts: list[bytes]) -> bool:
@@ -239,56 +202,56 @@ class MappedFile:
         """Write what is in the buffer to the file, where that is due; up to where it is committed."""
         if self._buffer is None or not self.is_able_to_commit(least_pages):
             return self.committed
-        with self._putting, self._mapped():
+        with self._putting:
             stop = self.wrote
             if self._buffer is None or stop == self.committed:
                 return self.committed
             self._check()
-            with self._poisoning(), self._file as fd:
+            with self._files.change, self._file.open() as fd:
                 write_at(fd, self._buffer.view(self.committed, stop), self.committed, self.path)
-            self.committed = stop
-            if stop == self.file_bytes:
-                self._buffer.give_back()
-                self._buffer = None
+                self.committed = stop
+                if stop == self.file_bytes:
+                    self._buffer.give_back()
+                    self._buffer = None
             return stop
 
     def check(self) -> None:
         """Raise GoneError if its name no longer leads to it: what is appended would be lost."""
-        if self._life is Life.OPEN:
+        if self._mapping is not None:
             self._file.check()
 
-    def flush(self, least_pages: int = 0, sync: Sync = plain_sync) -> int:
+    def flush(self, least_pages: int = 0, sync_to: Sync | None = None) -> int:
         """Sync what is committed, where that is due; up to where it is flushed, which a failure does not move.
 
-        sync: syncs a descriptor of a path, when all up to an offset of the whole was written there.
-        Raises, besides: GoneError, as `check`.
+        sync_to: syncs it.  Raises, besides: GoneError, as `check`.
         """
         if self.flushed == self.committed or not self.is_able_to_flush(least_pages):
             return self.flushed
-        with self._putting, self._mapped():
+        with self._putting:
             stop = self.committed
             self._check()
             self.check()
-            with self._poisoning(), self._file as fd:
-                sync(fd, self.path, self.offset + stop)
+            with self._file.open() as fd:
+                if sync_to is not None:
+                    sync_to(fd, self.path, self.offset + stop)
+                else:
+                    with self._files.change:
+                        sync(fd, self.path)
             self.flushed = stop
             return stop
 
     def read(self, size: int, position: int) -> bytes:
         """Up to `size` bytes from `position`, of those that are committed.  Raises: GoneError once it is shut down."""
-        if not self.hold():
-            raise GoneError(f"{self.path} is being removed, or closed")
-        try:
-            with self._file as fd:
-                return read_soon_at(fd, max(min(size, self.committed - position), 0), position, self.path)
-        finally:
-            self.release()
+        if self._mapping is None:
+            raise GoneError(f"{self.path} was removed, or closed")
+        with self._file.open() as fd:
+            return read_soon_at(fd, max(min(size, self.committed - position), 0), position, self.path)
 
     def move(self, position: int) -> None:
         """Have it end there, for good: what lies behind is erased, and that is synced.  For recovery."""
-        with self._putting, self._mapped():
+        with self._putting:
             self._check()
-            with self._poisoning(), self._file as fd:
+            with self._files.change, self._file.open() as fd:
                 if self._ahead_bytes is None:
                     erase(fd, position, self.file_bytes, self.path)
                 else:
@@ -302,9 +265,9 @@ class MappedFile:
         A process that was killed leaves bytes that nobody has synced; and where a sync had failed, a second one would
         say that all is well without writing them (fsync(2)).
         """
-        with self._file as fd:
+        with self._file.open() as fd:
             before = os.fstat(fd)
-            with self._poisoning():
+            with self._files.change:
                 for at in range(0, stop, _ANEW_BYTES):
                     data = read_at(fd, min(_ANEW_BYTES, stop - at), at, self.path)
                     write_at(fd, data, at, self.path)
@@ -318,93 +281,35 @@ class MappedFile:
 
     def warm_up(self) -> None:
         """Write zeros to all that is not appended yet, and have it in memory: later appends wait for nothing."""
-        self._make_ready(self.file_bytes)
+        self._make_ready(self._check(), self.file_bytes)
 
-    def _make_ready(self, stop: int) -> None:
+    def _make_ready(self, mapping: Mapping, stop: int) -> None:
         """Have zeros up to `stop` at least, and their pages: a store must not be the one that finds the disk full."""
         if stop <= self._ready:
             return
         start, stop = self._ready, min(stop + (self._ahead_bytes or _AHEAD_BYTES), self.file_bytes)
-        with self._poisoning(), self._file as fd:
+        with self._files.change, self._file.open() as fd:
             write_zeros(fd, start, stop, self.path)
-            self._mapping.populate(start, stop - start)
+            mapping.populate(start, stop - start)
         self._ready = stop
 
-    def hold(self) -> bool:
-        """Keep it mapped until `release`; False where it is being shut down."""
-        with self._mutex:
-            if self._life is not Life.OPEN:
-                return False
-            self._holds += 1
-            return True
-
-    @contextlib.contextmanager
-    def _mapped(self) -> Iterator[None]:
-        """Keep it mapped, also while it is being shut down.  Raises: ClosedError where it is unmapped."""
-        with self._mutex:
-            if self._life is Life.GONE:
-                raise ClosedError(f"{self.path} is closed")
-            self._holds += 1
-        try:
-            yield
-        finally:
-            self.release()
-
-    def release(self) -> None:
-        """Give back a hold."""
-        with self._mutex:
-            self._holds -= 1
-            self._leave()
-
-    def shut_down(self) -> bool:
-        """Let nobody hold it any more, and unmap it with the last hold; whether that was at once."""
-        with self._mutex:
-            if self._life is Life.OPEN:
-                self._life = Life.LEAVING
-            self._leave()
-            return self._life is Life.GONE
+    def shut_down(self) -> None:
+        """Let nobody use it any more; it is unmapped, and closed, once nobody does.  It can be called again."""
+        self._mapping = None
+        self._file.close()
+        # What could not be committed stays in the buffer, for who opens the store next.
+        if self._buffer is not None and self.committed == self.wrote:
+            self._buffer.give_back()
+        self._buffer = None
 
     def remove(self) -> None:
-        """Remove its name, held or not; who holds it goes on reading.  Durable with the folder's next sync."""
-        if self._life is not Life.GONE:
-            self._file.keep()
-        with self._directory as directory_fd:
-            remove_file(directory_fd, self._name, self.path)
+        """Remove its name; who reads it goes on.  Durable with the folder's next sync."""
+        self._files.directory.remove(self._name)
 
-    def _leave(self) -> None:
-        if self._life is Life.LEAVING and self._holds == 0:
-            self._life = Life.GONE
-            self._mapping.close()
-            self._file.close()
-            # What could not be committed stays in the buffer, for who opens the store next.
-            if self._buffer is not None and self.committed == self.wrote:
-                self._buffer.give_back()
-            self._buffer = None
-
-    def _check(self) -> None:
-        if self._life is Life.GONE:
+    def _check(self) -> Mapping:
+        mapping = self._mapping
+        if mapping is None:
             raise ClosedError(f"{self.path} is closed")
-        self._mapping.address()  # a forked child has none: its zeros would lie over what its parent appended meanwhile
-        if self._poison is not None:
-            raise PoisonedError(str(self._poison)) from self._poison
-
-    def _poisoning(self) -> _Poisoning:
-        return _Poisoning(self)
-
-    def poison(self, error: PoisonedError) -> None:
-        """Refuse everything from here on."""
-        self._poison = error
-
-
-class _Poisoning:
-    """Has a write or sync that failed be the file's last."""
-
-    def __init__(self, file: MappedFile) -> None:
-        self._file = file
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, PoisonedError):
-            self._file.poison(error)
+        mapping.address()  # a forked child has none: its zeros would lie over what its parent appended meanwhile
+        self._guard.check()
+        return mapping

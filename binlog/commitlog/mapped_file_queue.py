@@ -11,25 +11,21 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
-from binlog.commitlog.mapped_file import Buffer, MappedFile, Sync, plain_sync
-from binlog.errors import CorruptError, PoisonedError, StateError
+from binlog.commitlog.mapped_file import Buffer, MappedFile, Sync
+from binlog.errors import CorruptError, StateError
 from binlog.format.commitlog.names import mapped_file_name, mapped_file_offset
 from binlog.storage.failures import own_errors
-from binlog.storage.files import remove_file, sync_directory
 from binlog.storage.native import fork_generation
-from binlog.storage.open_files import pooled_directory
-
-# A file that is held is removed all the same once it is so long due.
-FORCED_SECONDS = 120.0
+from binlog.storage.open_files import OpenFiles
 
 
 class MappedFileQueue:
-    """The files of `folder`, each of `file_bytes`.
+    """The files of a folder, each of `file_bytes`.  folder: its path.
 
     flushed_where, committed_where: up to where all is flushed, and committed; offsets of the whole.
     flushed_ms: the `store_ms` of the file that was flushed last, as it was before; 0 for none.
     buffer: called for a new file, with its offset; the memory to append to, or None where there is none to be had.
-    ahead_bytes: as a MappedFile has it.
+    ahead_bytes: as a MappedFile has it.  guard: of all that changes the store's files.
     """
 
     def __init__(
@@ -39,18 +35,23 @@ class MappedFileQueue:
         *,
         buffer: Callable[[int], Buffer | None] = lambda offset: None,
         ahead_bytes: int | None = None,
+        files: OpenFiles | None = None,
     ) -> None:
-        self.folder = os.path.abspath(folder)
+        """files: as a MappedFile has it."""
+        if files is None:
+            files, folder = OpenFiles.of(folder), ""
+        self.folder = files.directory.file_path(os.fspath(folder))
         self.file_bytes = file_bytes
         self.flushed_where = self.committed_where = 0
         self.flushed_ms = 0
         self._buffer = buffer
         self._ahead_bytes = ahead_bytes
-        self._directory = pooled_directory(self.folder)
+        self.guard = files.guard
+        self._open_files = files
+        self._directory = files.directory
+        self._name = os.fspath(folder)
         self._files: tuple[MappedFile, ...] = ()
-        self._leaving: dict[MappedFile, float] = {}
         self._ahead: MappedFile | None = None
-        self._poison: PoisonedError | None = None
         self._mutex = threading.Lock()
         self._making = threading.Lock()  # taken first
         self._generation = fork_generation()
@@ -80,13 +81,11 @@ class MappedFileQueue:
 
         Raises: CorruptError where a file has another size.
         """
-        with own_errors(self.folder, "listing the folder"):
-            found = [mapped_file_offset(name) for name in os.listdir(self.folder)]
+        found = [mapped_file_offset(name) for name in self._directory.names(self._name)]
         offsets = sorted(offset for offset in found if offset is not None)
         if offsets and self._empty(offsets[-1]):
-            with self._directory as directory_fd:
-                remove_file(directory_fd, mapped_file_name(offsets.pop()), self.folder)
-                sync_directory(directory_fd, self.folder)
+            self._directory.remove(self._file_name(offsets.pop()))
+            self._sync()
         for offset in offsets:
             if self._empty(offset):
                 path = os.path.join(self.folder, mapped_file_name(offset))
@@ -99,23 +98,26 @@ class MappedFileQueue:
             self._sync()
         self.flushed_where = self.committed_where = self.max_offset
 
+    def _file_name(self, offset: int) -> str:
+        return os.path.join(self._name, mapped_file_name(offset))
+
     def _empty(self, offset: int) -> bool:
-        with self._directory as directory_fd, own_errors(self.folder, "asking for sizes"):
-            return os.stat(mapped_file_name(offset), dir_fd=directory_fd).st_size == 0
+        with own_errors(self.folder, "asking for sizes"):
+            return os.stat(self._file_name(offset), dir_fd=self._directory.fd).st_size == 0
 
     def _open(self, offset: int, buffer: Buffer | None = None) -> MappedFile:
         return MappedFile(
-            self.folder,
+            self._name,
             offset,
             self.file_bytes,
             buffer=buffer,
             ahead_bytes=self._ahead_bytes,
-            directory=self._directory,
+            files=self._open_files,
         )
 
     def _sync(self) -> None:
-        with self._directory as directory_fd:
-            sync_directory(directory_fd, self.folder)
+        with self._open_files.change:
+            self._directory.sync(self._name)
 
     def last_file(self, offset: int = 0) -> MappedFile:
         """The one to append to, which is made where there is none or the last one is full.
@@ -148,17 +150,14 @@ class MappedFileQueue:
                 self._ahead = self._make(files[-1].end)
 
     def _make(self, start: int) -> MappedFile:
-        if self._poison is not None:
-            raise PoisonedError(str(self._poison)) from self._poison
-        buffer = self._buffer(start)
-        try:
-            return self._open(start, buffer)
-        except BaseException as error:
-            if buffer is not None:
-                buffer.give_back()
-            if isinstance(error, PoisonedError):
-                self._poison = error
-            raise
+        with self._open_files.change:
+            buffer = self._buffer(start)
+            try:
+                return self._open(start, buffer)
+            except BaseException:
+                if buffer is not None:
+                    buffer.give_back()
+                raise
 
     def find(self, offset: int, *, first_where_below: bool = False) -> MappedFile | None:
         """The file that holds an offset, or None; with `first_where_below` the first file where none is so low."""
@@ -185,13 +184,13 @@ class MappedFileQueue:
             self.committed_where = file.offset + file.commit(least_pages)
         return self.committed_where != before
 
-    def flush(self, least_pages: int = 0, sync: Sync = plain_sync) -> bool:
-        """Flush the file at `flushed_where`; whether that moved it.  One file a call.  sync: as a MappedFile has it."""
+    def flush(self, least_pages: int = 0, sync_to: Sync | None = None) -> bool:
+        """Flush the file at `flushed_where`; whether that moved it.  One file a call.  sync_to: as a MappedFile's."""
         file = self.find(self.flushed_where, first_where_below=self.flushed_where == 0)
         before = self.flushed_where
         if file is not None:
             store_ms = file.store_ms
-            self.flushed_where = file.offset + file.flush(least_pages, sync)
+            self.flushed_where = file.offset + file.flush(least_pages, sync_to)
             if self.flushed_where != before:
                 self.flushed_ms = store_ms
         return self.flushed_where != before
@@ -225,60 +224,34 @@ class MappedFileQueue:
     def remove_first(self, wanted: Callable[[MappedFile], bool], count_max: int, pause: float = 0.0) -> int:
         """Remove files from the first one on for as long as they are `wanted`, never the last one; how many were.
 
-        A file that is held stays, and ends the run; its removal is tried again by `remove_left`.
+        Who reads one of them goes on.
         count_max: so many at most.  pause: seconds between two, so that the disk has time for others.
         """
         count = 0
         for file in self._files[:-1]:
-            if count == count_max or file in self._leaving or not wanted(file):
+            if count == count_max or not wanted(file):
                 break
             if count and pause:
                 time.sleep(pause)
-            if not self._destroy(file):
-                break
+            self._remove(file)
             count += 1
         return count
 
     def _remove(self, file: MappedFile) -> None:
-        """Remove it; who holds it goes on with what it has."""
-        with self._mutex:
+        with self._mutex, self._open_files.change:
             file.shut_down()
-            self._forget(file)
-
-    def remove_left(self) -> int:
-        """Remove files that were held when they should have gone, and are no more, or for too long; how many went."""
-        count = 0
-        with self._mutex:
-            due = [file for file, since in self._leaving.items() if time.monotonic() - since >= FORCED_SECONDS]
-            for file in list(self._leaving):
-                if file.shut_down() or file in due:
-                    self._forget(file)
-                    count += 1
-        return count
-
-    def _destroy(self, file: MappedFile) -> bool:
-        with self._mutex:
-            if not file.shut_down():
-                self._leaving.setdefault(file, time.monotonic())
-                return False
-            self._forget(file)
-            return True
-
-    def _forget(self, file: MappedFile) -> None:
-        file.remove()
-        # Each name for itself: a power cut that brought back one before the others' would leave a gap between files.
-        self._sync()
-        self._leaving.pop(file, None)
-        self._files = tuple(each for each in self._files if each is not file)
+            file.remove()
+            # Each name for itself: a power cut that brought back one before the others would leave a gap between files.
+            self._sync()
+            self._files = tuple(each for each in self._files if each is not file)
 
     def close(self) -> None:
-        """Unmap all files, those that are held with their last hold; one made ahead is removed."""
+        """Unmap all files; one made ahead is removed."""
         if self._ahead is not None:
             self._ahead.remove()
             self._ahead.shut_down()
         for file in self._files:
             file.shut_down()
-        self._directory.close()
 
     def __iter__(self) -> Iterator[MappedFile]:
         return iter(self._files)

@@ -217,7 +217,7 @@ class QueuesCheck:
             folder = os.path.join(self._folder, key[0], str(key[1]))
             try:
                 self._open[key] = FilesReader(folder, open_max=_OPEN_FILES_MAX)
-            except AccessError:
+            except (AccessError, NotFoundError):
                 if os.path.isdir(folder):
                     raise
                 self._open[key] = None

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 from binlog.commitlog.commit_log import CommitLog
 from binlog.commitlog.consume_queues import ConsumeQueues
 from binlog.commitlog.dispatch import Dispatcher
@@ -11,10 +9,10 @@ from binlog.commitlog.flush_services import Pace, Pacing
 from binlog.commitlog.key_index import KeyIndex
 from binlog.commitlog.service import Service
 from binlog.commitlog.store_state import read_checkpoint
-from binlog.errors import NotFoundError
 from binlog.format.commitlog.checkpoint import StoreCheckpoint
 from binlog.format.commitlog.names import CHECKPOINT_FILE
-from binlog.storage.files import create_file, open_file, sync, sync_directory, write_at
+from binlog.storage.directory import Directory, OpenFile
+from binlog.storage.files import sync, write_at
 
 
 class QueuesFlushing:
@@ -29,8 +27,7 @@ class QueuesFlushing:
         queues: ConsumeQueues,
         index: KeyIndex,
         dispatcher: Dispatcher,
-        directory_fd: int,
-        path: str,
+        directory: Directory,
         pace: Pace,
         concerns: set[str] | None = None,
     ) -> None:
@@ -38,23 +35,14 @@ class QueuesFlushing:
         self._queues = queues
         self._index = index
         self._dispatcher = dispatcher
-        self._directory_fd = directory_fd
-        self._path = os.path.join(path, CHECKPOINT_FILE)
+        self._directory = directory
         self._pacing = Pacing(pace)
-        self._service = Service("queues", pace.seconds, self._work, concerns=concerns)
-
-    def start(self) -> None:
-        """Begin."""
-        self._service.start()
-
-    def check(self) -> None:
-        """Raises: what flushing raised, after which nothing more is done."""
-        self._service.check()
+        self.service = Service("queues", pace.seconds, self._work, concerns=concerns)
 
     def stop(self) -> None:
         """Flush all, write the checkpoint, and end.  Raises: what flushing raised."""
-        self._service.stop()
-        self.check()
+        self.service.stop()
+        self.service.check()
         self.flush(0)
 
     def _work(self) -> None:
@@ -73,20 +61,17 @@ class QueuesFlushing:
 
     def read(self) -> StoreCheckpoint:
         """What the file says; zeros where there is none."""
-        return read_checkpoint(self._directory_fd, self._path) or StoreCheckpoint()
+        return read_checkpoint(self._directory) or StoreCheckpoint()
 
     def forget(self) -> None:
         """Have the checkpoint say that nothing is on the disk, durably: queues and key index are to be made anew."""
         self._write(StoreCheckpoint())
 
     def _write(self, checkpoint: StoreCheckpoint) -> None:
-        try:
-            fd = open_file(self._directory_fd, CHECKPOINT_FILE, self._path, writable=True)
-        except NotFoundError:
-            fd = create_file(self._directory_fd, CHECKPOINT_FILE, self._path)
-            sync_directory(self._directory_fd, self._path)
-        try:
-            write_at(fd, checkpoint.pack(), 0, self._path)
-            sync(fd, self._path)
-        finally:
-            os.close(fd)
+        path = self._directory.file_path(CHECKPOINT_FILE)
+        if not self._directory.has(CHECKPOINT_FILE):
+            self._directory.make(CHECKPOINT_FILE)
+            self._directory.sync()
+        with OpenFile(self._directory, CHECKPOINT_FILE, writable=True) as fd:
+            write_at(fd, checkpoint.pack(), 0, path)
+            sync(fd, path)

@@ -8,6 +8,7 @@ appended.
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -64,17 +65,14 @@ class Cleaner:
         self._told = told
         self._removed = removed
         self._full: float | None = None
+        self._running = threading.Lock()
         self._concerns = set[str]() if concerns is None else concerns
-        self._service = Service("retention", retention.seconds, self._work, concerns=concerns)
-
-    def start(self) -> None:
-        """Begin."""
-        self._service.start()
+        self.service = Service("retention", retention.seconds, self._work, concerns=concerns)
 
     def stop(self) -> None:
         """End.  Raises: what removing raised."""
-        self._service.stop()
-        self._service.check()
+        self.service.stop()
+        self.service.check()
 
     def check(self) -> None:
         """Raises: FullError while the disk is so full that nothing may be appended."""
@@ -86,13 +84,17 @@ class Cleaner:
 
     def run(self, *, manual: bool) -> int:
         """Remove what is due; how many files of the commit log went.  manual: whatever the hour."""
+        with self._running:
+            return self._run(manual=manual)
+
+    def _run(self, *, manual: bool) -> int:
         retention = self._retention
         ratio = self._ratio()
         self._full = ratio if ratio >= retention.full_ratio else None
         (self._concerns.discard if self._full is None else self._concerns.add)("full")
         now = time.time()
         timely = retention.at_hour is None or time.localtime(now).tm_hour == retention.at_hour
-        count = self._log.files.remove_left()
+        count = 0
         if manual or timely or ratio >= retention.expire_ratio:
             before = now - 3600 * retention.hours
             forced = ratio >= retention.force_ratio

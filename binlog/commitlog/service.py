@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
-import threading
 import time
 from collections.abc import Callable
 
 from binlog.errors import BinlogError, FullError, InternalError
+from binlog.storage.worker import Worker
 
 
 class Service:
     """Calls `work` every `seconds`, and sooner after `wake`; what it returns says otherwise for the next time.
 
-    stopping: the call that goes on, or comes, is the last one.
+    stopping: the call that goes on is the last one.
     pause_seconds: it sleeps so long after each call, so that what comes meanwhile is one call's work.
     concerns: has its name once it has failed, and while it has no room; who shares it among many looks at one thing.
     failure: what `work` raised, after which it is not called again; None while all is well.
@@ -35,22 +34,24 @@ class Service:
         self._work = work
         self._pause_seconds = pause_seconds
         self._concerns = set[str]() if concerns is None else concerns
-        # Held but for when it was woken.  Not an `Event`, which takes three locks to set, and to wait for.
-        self._bell = threading.Lock()
-        self._bell.acquire()
-        self.stopping = False
-        # A process that ends without closing its store must not wait for it.
-        self._thread = threading.Thread(target=self._run, name=f"binlog {name}", daemon=True)
+        self._name = name
+        self._worker = Worker(self._run)
+        self._is_woken = False
+
+    @property
+    def stopping(self) -> bool:
+        """See above."""
+        return self._worker.stopping.is_set()
 
     def start(self) -> None:
-        """Begin."""
-        self._thread.start()
+        """Begin.  Raises: StateError if no thread can be made."""
+        self._worker.start()
+        self._worker.ring()  # for good: its work ends with it
 
     def wake(self) -> None:
         """Have it work now."""
-        if self._bell.locked():
-            with contextlib.suppress(RuntimeError):  # somebody else did, just now
-                self._bell.release()
+        self._is_woken = True  # for a thread that has not begun yet, and was rung for
+        self._worker.ring()
 
     def check(self) -> None:
         """Raises: what `work` raised; FullError while it has no room."""
@@ -60,38 +61,35 @@ class Service:
             raise FullError(str(full), limit=full.limit, size=full.size) from full
 
     def stop(self) -> None:
-        """Have it work once more, and end; waits for that.  Does nothing where it never began, or has ended."""
-        self.stopping = True
-        self.wake()
-        if self._thread.is_alive():
-            self._thread.join()
+        """End; waits for what goes on.  Does nothing where it never began, or has ended."""
+        self._worker.stop()
 
     def _has_room(self) -> None:
         if self.full is not None:
             self.full = None
-            self._concerns.discard(self._thread.name)
+            self._concerns.discard(self._name)
 
     def _run(self) -> None:
         seconds = self._seconds
         while self.failure is None:
-            stopping = self.stopping
-            if not stopping:
-                self._bell.acquire(timeout=max(seconds, 0.0))
+            if not self._is_woken:
+                self._worker.pause(max(seconds, 0.0))
+            if self.stopping:
+                return
+            self._is_woken = False
             try:
                 found = self._work()
                 seconds = self._seconds if found is None else found
                 self._has_room()
             except FullError as error:
                 self.full = error
-                self._concerns.add(self._thread.name)
+                self._concerns.add(self._name)
             except BinlogError as error:
                 self.failure = error
             except Exception as error:  # noqa: BLE001 - nobody sees what a thread raises, and all ask for its failure
-                self.failure = InternalError(f"{self._thread.name}: {error!r}")
+                self.failure = InternalError(f"{self._name}: {error!r}")
                 self.failure.__cause__ = error
             if self.failure is not None:
-                self._concerns.add(self._thread.name)
-            if stopping:
-                return
+                self._concerns.add(self._name)
             if self._pause_seconds:
                 time.sleep(self._pause_seconds)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 
-from binlog.errors import NotFoundError
 from binlog.format.commitlog.names import LOCK_FILE
 from binlog.format.commitlog.sidecar import (
     DOORBELL_OFFSET,
@@ -16,9 +15,10 @@ from binlog.format.commitlog.sidecar import (
     pack_sidecar,
     parse_sidecar,
 )
+from binlog.storage.directory import Directory, OpenFile
 from binlog.storage.doorbell import Doorbell
 from binlog.storage.failures import own_errors
-from binlog.storage.files import create_file, open_file, read_at, write_at
+from binlog.storage.files import read_at, write_at
 
 _LOOKS_MAX = 100  # a look may meet a write that is half done
 
@@ -26,20 +26,15 @@ _LOOKS_MAX = 100  # a look may meet a write that is half done
 class Sidecar:
     """The owner's: publishes news, and wakes those who wait for them."""
 
-    def __init__(self, directory_fd: int, path: str, news: News) -> None:
-        self._path = os.path.join(path, SIDECAR_FILE)
-        try:
-            self._fd = open_file(directory_fd, SIDECAR_FILE, self._path, writable=True)
-        except NotFoundError:
-            self._fd = create_file(directory_fd, SIDECAR_FILE, self._path)
-        try:
-            found = parse_sidecar(read_at(self._fd, SIDECAR_BYTES, 0, self._path))
-            self._bell = (found[1] if found else 0) + 1 & 0xFFFFFFFF
-            write_at(self._fd, pack_sidecar(news, doorbell=self._bell), 0, self._path)
-            self._doorbell = Doorbell(self._fd, DOORBELL_OFFSET)
-        except BaseException:
-            os.close(self._fd)
-            raise
+    def __init__(self, directory: Directory, news: News) -> None:
+        self._path = directory.file_path(SIDECAR_FILE)
+        self._directory = directory
+        is_there = directory.has(SIDECAR_FILE)
+        self._fd = directory.open(SIDECAR_FILE, writable=True) if is_there else directory.create(SIDECAR_FILE)
+        found = parse_sidecar(read_at(self._fd, SIDECAR_BYTES, 0, self._path))
+        self._bell = (found[1] if found else 0) + 1 & 0xFFFFFFFF
+        write_at(self._fd, pack_sidecar(news, doorbell=self._bell), 0, self._path)
+        self._doorbell = Doorbell(self._fd, DOORBELL_OFFSET)
         self._doorbell.wake()
 
     def publish(self, news: News) -> None:
@@ -52,28 +47,26 @@ class Sidecar:
     def close(self) -> None:
         """Give its descriptor back."""
         self._doorbell.close()
-        fd, self._fd = self._fd, -1
-        if fd >= 0:
-            os.close(fd)
+        self._directory.close_file(self._fd)
 
 
 class SidecarReader:
     """A reader's.  Raises, in making one: NotFoundError where there is none; AccessError."""
 
-    def __init__(self, directory_fd: int, path: str) -> None:
-        self._directory_fd = directory_fd
-        self._path = os.path.join(path, SIDECAR_FILE)
-        self._fd = open_file(directory_fd, SIDECAR_FILE, self._path, writable=False)
-        self._doorbell = Doorbell(self._fd, DOORBELL_OFFSET)
+    def __init__(self, directory: Directory) -> None:
+        self._directory = directory
+        self._path = directory.file_path(SIDECAR_FILE)
+        self._file = OpenFile(directory, SIDECAR_FILE, writable=False)
+        self._doorbell = Doorbell(self._file.fd, DOORBELL_OFFSET)
         self._seen = 0
 
     def news(self) -> News | None:
         """What was published last; None where the file is of another kind or version, or from before RocketMQ came."""
         with own_errors(self._path, "asking who had the store last"):
-            if os.stat(LOCK_FILE, dir_fd=self._directory_fd).st_size > 0:
+            if os.stat(LOCK_FILE, dir_fd=self._directory.fd).st_size > 0:
                 return None
         for _ in range(_LOOKS_MAX):
-            found = parse_sidecar(read_at(self._fd, SIDECAR_BYTES, 0, self._path))
+            found = parse_sidecar(read_at(self._file.fd, SIDECAR_BYTES, 0, self._path))
             if found is not None:
                 news, self._seen = found
                 return news
@@ -86,6 +79,4 @@ class SidecarReader:
     def close(self) -> None:
         """Give its descriptor back."""
         self._doorbell.close()
-        fd, self._fd = self._fd, -1
-        if fd >= 0:
-            os.close(fd)
+        self._file.close()

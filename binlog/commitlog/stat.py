@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 
 from binlog.commitlog.files_reader import FilesReader
@@ -15,7 +15,7 @@ from binlog.errors import CorruptError, NotFoundError
 from binlog.format.commitlog.checkpoint import StoreCheckpoint
 from binlog.format.commitlog.key_index import KEY_INDEX_HEADER
 from binlog.format.commitlog.names import COMMIT_LOG_FOLDER, INDEX_FOLDER, QUEUES_FOLDER
-from binlog.storage.files import open_named_directory
+from binlog.storage.directory import Directory
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,11 +111,8 @@ def stat_store(path: str | os.PathLike[str], *, key_slots: int | None = None) ->
     Raises: AccessError, CorruptError; NotFoundError where the folder is no store.
     """
     path = os.path.abspath(path)
-    directory_fd = open_named_directory(path)
-    try:
-        state = look(directory_fd, path)
-    finally:
-        os.close(directory_fd)
+    with closing(Directory(path)) as directory:
+        state = look(directory)
     check_is_store(path)
     slots = slots_of(key_slots, state.news)
     with StoreReader(path) as reader:

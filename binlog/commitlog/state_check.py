@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
 from binlog.commitlog.log_check import LogCheck
@@ -12,31 +11,31 @@ from binlog.format.commitlog.checkpoint import CHECKPOINT_FILE_BYTES, STORE_CHEC
 from binlog.format.commitlog.names import ABORT_FILE, CHECKPOINT_FILE
 from binlog.format.commitlog.sidecar import SIDECAR_BYTES, SIDECAR_FILE, STORE_SIDECAR
 from binlog.format.problem import Problem
-from binlog.storage.files import open_file, read_at
+from binlog.storage.directory import Directory
 
 _ABORT_BYTES_MAX = 64
 
 
-def check_state(directory_fd: int, path: str, state: StoreState, log_start: int, log: LogCheck) -> Iterator[Problem]:
+def check_state(directory: Directory, state: StoreState, log_start: int, log: LogCheck) -> Iterator[Problem]:
     """What is wrong with it.  log: which has gone through the commit log, that starts at `log_start`."""
-    yield from _check_abort(directory_fd, path)
+    yield from _check_abort(directory)
     if not state.clean:
         return  # the rest is being written, or was when somebody died
-    yield from _check_checkpoint(directory_fd, path, state, log)
-    yield from _check_sidecar(directory_fd, path, state, log_start, log)
+    yield from _check_checkpoint(directory, state, log)
+    yield from _check_sidecar(directory, state, log_start, log)
 
 
-def _check_abort(directory_fd: int, path: str) -> Iterator[Problem]:
-    data = _read(directory_fd, path, ABORT_FILE, _ABORT_BYTES_MAX)
+def _check_abort(directory: Directory) -> Iterator[Problem]:
+    data = _read(directory, ABORT_FILE, _ABORT_BYTES_MAX)
     # The id of the process; nothing, for a moment, and in older versions of RocketMQ.
     if data and not data.isdigit():
-        where = os.path.join(path, ABORT_FILE)
+        where = directory.file_path(ABORT_FILE)
         yield Problem(where, 0, "abort", "the abort marker has something else in it than the id of a process")
 
 
-def _check_checkpoint(directory_fd: int, path: str, state: StoreState, log: LogCheck) -> Iterator[Problem]:
-    where = os.path.join(path, CHECKPOINT_FILE)
-    data = _read(directory_fd, path, CHECKPOINT_FILE, CHECKPOINT_FILE_BYTES + 1)
+def _check_checkpoint(directory: Directory, state: StoreState, log: LogCheck) -> Iterator[Problem]:
+    where = directory.file_path(CHECKPOINT_FILE)
+    data = _read(directory, CHECKPOINT_FILE, CHECKPOINT_FILE_BYTES + 1)
     if data is None or state.checkpoint is None:
         if log.last_ms:
             yield Problem(where, 0, "checkpoint", "there is none, though the store was stopped as it should be")
@@ -58,9 +57,9 @@ def _check_checkpoint(directory_fd: int, path: str, state: StoreState, log: LogC
         yield Problem(where, at, "checkpoint", "something else than zeros lies behind the times")
 
 
-def _check_sidecar(directory_fd: int, path: str, state: StoreState, log_start: int, log: LogCheck) -> Iterator[Problem]:
-    where = os.path.join(path, SIDECAR_FILE)
-    data = _read(directory_fd, path, SIDECAR_FILE, SIDECAR_BYTES + 1)
+def _check_sidecar(directory: Directory, state: StoreState, log_start: int, log: LogCheck) -> Iterator[Problem]:
+    where = directory.file_path(SIDECAR_FILE)
+    data = _read(directory, SIDECAR_FILE, SIDECAR_BYTES + 1)
     if data is None:
         return  # as in a store that RocketMQ has written
     if len(data) != SIDECAR_BYTES or state.news is None:
@@ -76,13 +75,8 @@ def _check_sidecar(directory_fd: int, path: str, state: StoreState, log_start: i
         yield Problem(where, at, "sidecar", "something else than zeros lies behind its fields")
 
 
-def _read(directory_fd: int, path: str, name: str, size: int) -> bytes | None:
-    where = os.path.join(path, name)
+def _read(directory: Directory, name: str, size: int) -> bytes | None:
     try:
-        fd = open_file(directory_fd, name, where, writable=False)
+        return directory.read(name, size)
     except NotFoundError:
         return None
-    try:
-        return read_at(fd, size, 0, where)
-    finally:
-        os.close(fd)

@@ -6,9 +6,9 @@ import contextlib
 import operator
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from types import TracebackType
-from typing import Self, TypeVar
+from typing import TypeVar
 
+from binlog.commitlog.abort_marker import mark_begun, mark_ended
 from binlog.commitlog.commit_log import CommitLog
 from binlog.commitlog.consume_queues import ConsumeQueues
 from binlog.commitlog.delay_offsets import DelayOffsets
@@ -24,7 +24,6 @@ from binlog.commitlog.key_chain import messages_with_key
 from binlog.commitlog.key_index import KeyIndex
 from binlog.commitlog.message import Appended, Message
 from binlog.commitlog.options import Flush, StoreOptions
-from binlog.commitlog.ownership import Ownership
 from binlog.commitlog.queues_flushing import QueuesFlushing
 from binlog.commitlog.recovery import recover
 from binlog.commitlog.retention import Cleaner
@@ -34,13 +33,15 @@ from binlog.commitlog.sidecar import Sidecar
 from binlog.commitlog.survey import refuse_features, refuse_files
 from binlog.commitlog.transactions import Transactions
 from binlog.commitlog.transient_pool import TransientStorePool
-from binlog.errors import BinlogError, ClosedError, FullError, GoneError, NotFoundError, StateError
+from binlog.errors import ClosedError, FullError, GoneError, NotFoundError
 from binlog.format.commitlog.consume_queue import QueueUnit, parse_units
 from binlog.format.commitlog.message import MESSAGE_BYTES_MAX, StoredMessage
 from binlog.format.commitlog.names import COMMIT_LOG_FOLDER, INDEX_FOLDER, LOCK_FILE, QUEUES_FOLDER, is_topic
 from binlog.format.commitlog.sidecar import News
 from binlog.format.commitlog.topics import is_waiting_topic
-from binlog.storage.files import make_directory, make_subfolder, open_directory, sync_directory, sync_parent
+from binlog.storage.handle import Handle
+from binlog.storage.native import fork_generation
+from binlog.storage.open_files import OpenFiles
 
 _DEFAULTS = StoreOptions()
 # Messages that went on and have the same unique key, of which one is looked for.
@@ -53,102 +54,87 @@ _ALWAYS_MS = 2**62
 _ALLOCATION_SECONDS = 60.0
 
 
-class MessageStore:
+class MessageStore(Handle):
     """The store in the folder `path`, which is made where it is missing.  Use as a context manager.
 
     Any thread of this process may use it, no other process may write to it, and a forked child must not.
     Opening recovers: what was promised to be on the disk is there, and the queues have all that the commit log has.
     Raises, opening: BusyError where another process has it (`.holder`), AccessError, FullError; and, before it changes
     anything, VersionError if the store has what this engine does not know, CorruptError if files are missing or have
-    another size than the options give.
+    another size than the options give; StateError where no thread can be made.
+
+    If an exception of a signal handler comes in the middle of a change, all that follows is refused (PoisonedError)
+    until the store is opened anew.  If it comes while a call waits for the disk, what was appended stays: it is on the
+    disk, and for all to see, with the next append or with `close`, at the latest.
 
     transactions: messages that nobody is given until they are committed.
     """
 
+    what = "store"
+    lock_name = LOCK_FILE
+
     def __init__(self, path: str | os.PathLike[str], options: StoreOptions = _DEFAULTS) -> None:
-        self.path = os.path.abspath(path)
+        super().__init__(path)
         self._options = options
+        self._is_synced = options.flush is Flush.SYNC
+        self._generation = fork_generation()
         self._half_bytes = options.file_bytes // 2
-        self._closed = self._clean = False
         self._queues_known: set[tuple[str, int]] = set()  # topic and queue of messages that were looked at
         self._concerns: set[str] = set()  # empty while nothing keeps messages from being appended
         if not os.path.lexists(os.path.join(self.path, LOCK_FILE)):
             self._refuse_unknown()  # taking the lock would make its file
-        make_directory(self.path)
-        self._directory_fd = open_directory(self.path)
-        try:
-            self._ownership = Ownership(self.path, self._directory_fd)
-        except BaseException:
-            os.close(self._directory_fd)
-            raise
-        try:
-            self._refuse_unknown()
-            self._ownership.begin()
-            for folder in (COMMIT_LOG_FOLDER, QUEUES_FOLDER, INDEX_FOLDER):
-                make_subfolder(os.path.join(self.path, folder))
-            sync_directory(self._directory_fd, self.path)
-            sync_parent(self._directory_fd, self.path)
-            self._open()
-        except BaseException:
-            self._ownership.release(clean=False)
-            os.close(self._directory_fd)
-            raise
+        self._acquire()
 
     def _refuse_unknown(self) -> None:
         refuse_features(self.path, reading=False)
         refuse_files(self.path, self._options)
 
-    def _open(self) -> None:
-        options = self._options
-        with contextlib.ExitStack() as undoing:  # what was opened is closed where the rest cannot be
-            self._pool = TransientStorePool(self._directory_fd, options.file_bytes, options.pool_buffers)
-            undoing.callback(self._pool.close)
-            self._log = CommitLog(
-                os.path.join(self.path, COMMIT_LOG_FOLDER),
-                options.file_bytes,
-                store_host=options.store_host,
-                record_crc=options.record_crc,
-                body_bytes_max=options.body_bytes_max,
-                buffer=self._pool.borrow,
-            )
-            undoing.callback(self._log.close)
-            self._queues = ConsumeQueues(os.path.join(self.path, QUEUES_FOLDER), options.units_in_file)
-            undoing.callback(self._queues.close)
-            self._index = KeyIndex(os.path.join(self.path, INDEX_FOLDER), options.key_index)
-            undoing.callback(self._index.close)
-            self._dispatcher = Dispatcher(
-                self._log, self._queues, self._index, self._readable_end, self._publish, self._concerns
-            )
-            self._queues_flushing = QueuesFlushing(
-                self._log,
-                self._queues,
-                self._index,
-                self._dispatcher,
-                self._directory_fd,
-                self.path,
-                options.queues_pace,
-                self._concerns,
-            )
-            recover(
-                self._log,
-                self._queues,
-                self._index,
-                self._dispatcher,
-                self._queues_flushing,
-                self._pool,
-                crashed=self._ownership.crashed,
-            )
-            if options.flush is Flush.POOLED:
-                self._pool.fill()
-            self._sidecar = Sidecar(self._directory_fd, self.path, self._news())
-            undoing.callback(self._sidecar.close)
-            delay_offsets = DelayOffsets(self.path)
-            undoing.callback(delay_offsets.close)
-            self._delays = Delays(self._pass_on, self._find_since, self._log, self._queues, delay_offsets)
-            self._start()
-            undoing.pop_all()
+    def _open(self, undoing: contextlib.ExitStack) -> None:
+        self._refuse_unknown()
+        options, directory = self._options, self._directory
+        assert self._lock is not None
+        self._lock.clear_file()  # RocketMQ writes into it when it opens a store: so readers know who had it last
+        crashed = mark_begun(directory)
+        for folder in (COMMIT_LOG_FOLDER, QUEUES_FOLDER, INDEX_FOLDER):
+            directory.make_folder(folder)
+        files = OpenFiles(directory, self._guard)
+        undoing.callback(files.close)
+        self._pool = TransientStorePool(directory, options.file_bytes, options.pool_buffers)
+        undoing.callback(self._pool.close)
+        self._log = CommitLog(
+            files,
+            COMMIT_LOG_FOLDER,
+            options.file_bytes,
+            store_host=options.store_host,
+            record_crc=options.record_crc,
+            body_bytes_max=options.body_bytes_max,
+            buffer=self._pool.borrow,
+        )
+        undoing.callback(self._log.close)
+        self._queues = ConsumeQueues(files, QUEUES_FOLDER, options.units_in_file)
+        undoing.callback(self._queues.close)
+        self._index = KeyIndex(directory, INDEX_FOLDER, options.key_index)
+        self._dispatcher = Dispatcher(
+            self._log, self._queues, self._index, self._readable_end, self._publish, self._concerns
+        )
+        self._queues_flushing = QueuesFlushing(
+            self._log, self._queues, self._index, self._dispatcher, directory, options.queues_pace, self._concerns
+        )
+        recover(
+            self._log, self._queues, self._index, self._dispatcher, self._queues_flushing, self._pool, crashed=crashed
+        )
+        if options.flush is Flush.POOLED:
+            self._pool.fill()
+        self._sidecar = Sidecar(directory, self._news())
+        self._delays = Delays(self._pass_on, self._find_since, self._log, self._queues, DelayOffsets(directory))
+        self._make_services()
+        self._delays.correct()
+        for service in self._services:
+            undoing.callback(service.stop)
+            service.start()
+        self._delays.service.wake()  # for those that wait already
 
-    def _start(self) -> None:
+    def _make_services(self) -> None:
         self._flushing = self._flush_service()
         self._cleaner = Cleaner(
             self._log,
@@ -160,17 +146,11 @@ class MessageStore:
             self._concerns,
         )
         self.transactions = Transactions(
-            self._append_open, self._check_queue, self._find_since, self._log, self._queues
+            self._put, self._wait, self._guard, self._check_queue, self._find_since, self._log, self._queues
         )
         self._allocation = Service("allocation", _ALLOCATION_SECONDS, self._make_ahead)
-        self._services = (self._flushing, self._cleaner, self._dispatcher, self._queues_flushing)
-        self._delays.correct()
-        self._flushing.start()  # from here on nothing may raise: threads would go on in a store that is not open
-        self._dispatcher.start()
-        self._queues_flushing.start()
-        self._cleaner.start()
-        self._allocation.start()
-        self._delays.start()
+        parts = (self._dispatcher, self._queues_flushing, self._cleaner, self._delays)
+        self._services = [*self._flushing.services, self._allocation, *(part.service for part in parts)]
 
     def _flush_service(self) -> FlushService:
         if self._options.flush is Flush.SYNC:
@@ -178,14 +158,14 @@ class MessageStore:
         flushing = FlushRealTimeService(self._log.files, self._flushed, self._options.flush_pace, self._concerns)
         if self._options.flush is Flush.POOLED:
             return CommitRealTimeService(
-                self._log.files, flushing, self._dispatcher.wake, self._options.commit_pace, self._concerns
+                self._log.files, flushing, self._dispatcher.service.wake, self._options.commit_pace, self._concerns
             )
         return flushing
 
     def _flushed(self) -> None:
         """More of the commit log is on the disk."""
         if self._options.flush is Flush.SYNC:
-            self._dispatcher.wake()
+            self._dispatcher.service.wake()
 
     def _news(self) -> News:
         return News(self._log.files.min_offset, self._dispatcher.offset, self._options.key_index.slots)
@@ -218,37 +198,44 @@ class MessageStore:
         if not self._queues_known.issuperset(map(_QUEUE, several)):
             for message in several:
                 self._check_queue(message)
-        return self._append_open(several)
+        appended = self._put(several)
+        self._wait(appended)
+        return appended
 
-    def _append_open(self, messages: Sequence[Message]) -> Appended:
-        """Append, where the store is open, messages of any topic."""
-        if self._closed:
-            raise ClosedError(f"the store {self.path} is closed")
-        if self._options.flush is Flush.SYNC and self._ownership.inherited:
-            raise StateError(f"the store {self.path} is the parent process's, or its descriptors were closed")
+    def _wait(self, appended: Appended) -> None:
+        """Wait until what was appended is as safe as the options promise."""
+        self._flushing.appended(appended.next_offset)
+
+    def _put(self, messages: Sequence[Message]) -> Appended:
+        """Append, where the store is open, messages of any topic, and do not wait."""
+        if self._is_closed or self._is_synced or fork_generation() != self._generation:
+            self._refuse()
         # All at once, which is quicker than one by one; two that only together have it do no harm.
         properties = messages[0].properties if len(messages) == 1 else b"".join(map(_PROPERTIES, messages))
         if DELAY_MARK not in properties:
-            return self._append(messages)
-        self._delays.check()
-        appended = self._append([delayed(message) for message in messages])
-        self._delays.wake()
+            return self._put_any(messages)
+        self._delays.service.check()
+        appended = self._put_any([delayed(message) for message in messages])
+        self._delays.service.wake()
         return appended
 
     def _pass_on(self, messages: Sequence[Message]) -> Appended:
         """Append what waited: it is there, however large a message may be by now."""
-        return self._append(messages, body_bytes_max=MESSAGE_BYTES_MAX)
+        appended = self._put_any(messages, body_bytes_max=MESSAGE_BYTES_MAX)
+        self._wait(appended)
+        return appended
 
-    def _append(self, messages: Sequence[Message], *, body_bytes_max: int | None = None) -> Appended:
+    def _put_any(self, messages: Sequence[Message], *, body_bytes_max: int | None = None) -> Appended:
         if self._concerns:
-            for service in self._services:
-                service.check()
+            self._flushing.check()
+            self._cleaner.check()
+            self._dispatcher.service.check()
+            self._queues_flushing.service.check()
         appended = self._log.append(messages, body_bytes_max=body_bytes_max)
         end = appended.next_offset
         if appended.offset // self._half_bytes != end // self._half_bytes:
             self._allocation.wake()
-        self._dispatcher.wake()
-        self._flushing.appended(end)
+        self._dispatcher.service.wake()
         return appended
 
     def _make_ahead(self) -> None:
@@ -299,8 +286,7 @@ class MessageStore:
         self, topic: str, key: str, *, begin_ms: int = 0, end_ms: int = _ALWAYS_MS, count: int = 64
     ) -> list[StoredMessage]:
         """The messages of a topic that have a key and were stored within these times, so many at most, newest first."""
-        if self._closed:
-            raise ClosedError(f"the store {self.path} is closed")
+        self._refuse()
         return self._find(topic, key, begin_ms, end_ms, count)
 
     def _find(self, topic: str, key: str, begin_ms: int, end_ms: int, count: int) -> list[StoredMessage]:
@@ -328,7 +314,7 @@ class MessageStore:
         try:
             return ask(offset)
         except GoneError:
-            if self._closed:
+            if self._is_closed:
                 raise ClosedError(f"the store {self.path} is closed") from None
         except NotFoundError:
             if offset >= self._log.files.min_offset:
@@ -364,10 +350,7 @@ class MessageStore:
         Their messages are gone from queues and key index too.  Blocks: for a pause between two files.
         Raises: ClosedError; StateError in a forked child.
         """
-        if self._closed:
-            raise ClosedError(f"the store {self.path} is closed")
-        if self._ownership.inherited:
-            raise StateError(f"the store {self.path} is the parent process's, or its descriptors were closed")
+        self._refuse()
         return self._cleaner.run(manual=True)
 
     @property
@@ -375,47 +358,24 @@ class MessageStore:
         """Where in the commit log the next message will lie, or the end of a file before it."""
         return self._log.max_offset
 
-    def close(self) -> None:
-        """Put all that was appended on the disk, and end; a second call does nothing.
+    def _end(self) -> None:
+        """Put all that was appended on the disk."""
+        with contextlib.ExitStack() as stopping:  # goes on whatever one of them raises; the last one stops first
+            for stop in (
+                self._queues_flushing.stop,
+                self._dispatcher.stop,
+                self._flushing.stop,
+                self._allocation.stop,
+                self._log.stop,
+                self._delays.stop,
+                self._cleaner.stop,
+            ):
+                stopping.callback(stop)
+        self._delays.save()
+        self._publish()  # an exception may have ended a removal before it was told
+        if self._dispatcher.offset == self._log.max_offset:
+            mark_ended(self._directory)
 
-        Raises: PoisonedError and others where that fails; it is closed then too, and who opens it next recovers it.
-        """
-        if self._closed:
-            return
-        self._closed = True
-        if self._ownership.inherited:
-            return  # all that there is to put away is the parent's, which goes on with it
-        with contextlib.ExitStack() as ending:  # goes on whatever one of them raises
-            ending.callback(os.close, self._directory_fd)
-            ending.callback(self._release)
-            for part in (self._sidecar, self._delays, self._pool, self._index, self._queues, self._log):
-                ending.callback(part.close)
-            with contextlib.ExitStack() as stopping:
-                # The last one stops first.
-                for stop in (
-                    self._queues_flushing.stop,
-                    self._dispatcher.stop,
-                    self._flushing.stop,
-                    self._allocation.stop,
-                    self._log.stop,
-                    self._delays.stop,
-                    self._cleaner.stop,
-                ):
-                    stopping.callback(stop)
-            self._delays.save()
-            self._clean = self._dispatcher.offset == self._log.max_offset
-
-    def _release(self) -> None:
-        self._ownership.release(clean=self._clean)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            self.close()
-        except BinlogError:
-            if error is None:
-                raise
+    def _let_go(self) -> None:
+        for part in (self._log, self._queues, self._index, self._pool, self._sidecar):
+            part.close()

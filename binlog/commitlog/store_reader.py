@@ -6,8 +6,6 @@ import os
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from types import TracebackType
-from typing import Self
 
 from binlog.commitlog.consume_queue import find_by_time
 from binlog.commitlog.consume_queues import list_queues
@@ -27,7 +25,9 @@ from binlog.format.commitlog.message import DAMAGED_CONTENT, StoredMessage
 from binlog.format.commitlog.names import COMMIT_LOG_FOLDER, INDEX_FOLDER, QUEUES_FOLDER
 from binlog.format.commitlog.properties import TAGS, parse_properties
 from binlog.format.commitlog.sidecar import News
-from binlog.storage.files import is_folder, open_named_directory
+from binlog.storage.directory import Directory
+from binlog.storage.files import is_folder
+from binlog.storage.handle import Closing
 
 _UNITS_AT_ONCE = 256
 _OPEN_QUEUES_MAX = 64
@@ -42,7 +42,7 @@ def check_is_store(path: str) -> None:
         raise NotFoundError(f"{path} is no store: it has no folder {COMMIT_LOG_FOLDER}")
 
 
-class StoreReader:
+class StoreReader(Closing):
     """The store in the folder `path`.  Use as a context manager.  For one thread.
 
     With sync flush it sees only what is on the disk; otherwise what is in the files.  Needs no permission to write.
@@ -58,13 +58,9 @@ class StoreReader:
         self._queues: OrderedDict[tuple[str, int], QueueReader] = OrderedDict()
         self._news: News | None = None
         refuse_features(self.path, reading=True)
-        self._directory_fd = open_named_directory(self.path)
-        try:
-            check_is_store(self.path)
-            self._log = FilesReader(os.path.join(self.path, COMMIT_LOG_FOLDER))
-        except BaseException:
-            os.close(self._directory_fd)
-            raise
+        self._directory = Directory(self.path)
+        check_is_store(self.path)
+        self._log = FilesReader(os.path.join(self.path, COMMIT_LOG_FOLDER))
         self._log_end = LogEnd(self._log)
         self._end: int | None = None  # of the log, where nobody tells; None until it is needed
         self._sidecar: SidecarReader | None = None
@@ -77,7 +73,7 @@ class StoreReader:
         self._end = None
         if self._sidecar is None:
             try:
-                self._sidecar = SidecarReader(self._directory_fd, self.path)
+                self._sidecar = SidecarReader(self._directory)
             except NotFoundError:
                 return
         self._news = self._sidecar.news()
@@ -296,12 +292,4 @@ class StoreReader:
             self._index.close()
         if self._sidecar is not None:
             self._sidecar.close()
-        os.close(self._directory_fd)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+        self._directory.close()

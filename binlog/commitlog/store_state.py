@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 
 from binlog.commitlog.sidecar import SidecarReader
@@ -10,9 +9,8 @@ from binlog.errors import NotFoundError
 from binlog.format.commitlog.checkpoint import CHECKPOINT_FILE_BYTES, StoreCheckpoint, parse_checkpoint
 from binlog.format.commitlog.names import ABORT_FILE, CHECKPOINT_FILE, LOCK_FILE
 from binlog.format.commitlog.sidecar import News
-from binlog.storage.failures import own_errors
-from binlog.storage.files import open_file, read_at
-from binlog.storage.locks import holder, is_locked
+from binlog.storage.directory import Directory
+from binlog.storage.directory_lock import find_owner
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,44 +34,23 @@ class StoreState:
         return not self.owned and not self.aborted
 
 
-def look(directory_fd: int, path: str) -> StoreState:
+def look(directory: Directory) -> StoreState:
     """The state of the store in a folder.  Raises: AccessError."""
-    owned, owner = _owner(directory_fd, path)
-    with own_errors(path, "looking for the abort marker"):
-        aborted = os.path.lexists(os.path.join(path, ABORT_FILE))
-    checkpoint = os.path.join(path, CHECKPOINT_FILE)
-    return StoreState(owned, owner, aborted, _news(directory_fd, path), read_checkpoint(directory_fd, checkpoint))
+    owned, owner = find_owner(directory, LOCK_FILE)
+    return StoreState(owned, owner, directory.has(ABORT_FILE), _news(directory), read_checkpoint(directory))
 
 
-def _owner(directory_fd: int, path: str) -> tuple[bool, str | None]:
+def _news(directory: Directory) -> News | None:
     try:
-        fd = open_file(directory_fd, LOCK_FILE, os.path.join(path, LOCK_FILE), writable=False)
-    except NotFoundError:
-        return False, None
-    try:
-        return (True, holder(fd)) if is_locked(fd) else (False, None)
-    finally:
-        os.close(fd)
-
-
-def _news(directory_fd: int, path: str) -> News | None:
-    try:
-        sidecar = SidecarReader(directory_fd, path)
+        sidecar = SidecarReader(directory)
     except NotFoundError:
         return None
-    try:
-        return sidecar.news()
-    finally:
-        sidecar.close()
+    return sidecar.news()
 
 
-def read_checkpoint(directory_fd: int, path: str) -> StoreCheckpoint | None:
-    """What the checkpoint says, whose path that is; None where there is none.  Raises: AccessError."""
+def read_checkpoint(directory: Directory) -> StoreCheckpoint | None:
+    """What the checkpoint says; None where there is none.  Raises: AccessError."""
     try:
-        fd = open_file(directory_fd, CHECKPOINT_FILE, path, writable=False)
+        return parse_checkpoint(directory.read(CHECKPOINT_FILE, CHECKPOINT_FILE_BYTES))
     except NotFoundError:
         return None
-    try:
-        return parse_checkpoint(read_at(fd, CHECKPOINT_FILE_BYTES, 0, path))
-    finally:
-        os.close(fd)

@@ -19,7 +19,7 @@ from binlog.commitlog.consume_queues import ConsumeQueues
 from binlog.commitlog.half_copies import group_copies
 from binlog.commitlog.message import Appended, Message
 from binlog.commitlog.waiting import Find, own_queue, to_go_on, to_wait, went_on
-from binlog.errors import CorruptError, FullError, GoneError, NotFoundError, StateError
+from binlog.errors import FullError, GoneError, NotFoundError, StateError
 from binlog.format.commitlog.consume_queue import parse_units
 from binlog.format.commitlog.message import COMMIT, PROPERTIES_BYTES_MAX, TRANSACTION, StoredMessage
 from binlog.format.commitlog.properties import (
@@ -31,6 +31,7 @@ from binlog.format.commitlog.properties import (
     parse_properties,
 )
 from binlog.format.commitlog.topics import DELAY_TOPIC, ENDED_TAG, ENDED_TOPIC, HALF_TOPIC
+from binlog.storage.native import Guard
 
 _UNITS_AT_ONCE = 1024
 # At most, what a commit has besides the body and the properties of the half message, and what it adds to these.
@@ -53,18 +54,23 @@ class Half(NamedTuple):
 class Transactions:
     """The half messages of a store.  Any thread may use it.
 
-    append, check, find: the store's; so what an append says of when something is durable holds here.
+    put, wait, check, find: the store's; so what an append says of when something is durable holds here.
+    guard: of the store, which an exception poisons that leaves one of them half prepared, or half ended.
     """
 
     def __init__(
         self,
-        append: Callable[[list[Message]], Appended],
+        put: Callable[[list[Message]], Appended],
+        wait: Callable[[Appended], None],
+        guard: Guard,
         check: Callable[[Message], None],
         find: Find,
         log: CommitLog,
         queues: ConsumeQueues,
     ) -> None:
-        self._append = append
+        self._append = put
+        self._wait = wait
+        self._change = guard.change()
         self._check = check
         self._find = find
         self._log = log
@@ -72,7 +78,7 @@ class Transactions:
         self._mutex = threading.Lock()
         self._looked = False
         self._halves: dict[int, Half] = {}
-        # Those that are being ended; also of which nobody knows whether they were.
+        # Those that are being ended.
         self._ending: dict[int, Half] = {}
         # All of both by queue offset, and some that are in neither any more.
         self._order: list[int] = []
@@ -91,22 +97,20 @@ class Transactions:
         flag = half.system_flag & ~TRANSACTION  # those of a half message are not in the queue of those that wait
         half = half._replace(properties=pack_properties(properties), system_flag=flag)
         self._check_room(half)
-        with self._mutex:
-            self._look()
-            floor = self._log.queue_offsets.get((HALF_TOPIC, 0), 0)
-            self._floors.append(floor)
-        try:
-            appended = self._append([half])
-        except (ValueError, FullError):
-            # Nothing was appended.  After any other error it may be there all the same, for who opens the store next,
-            # and the floor stays.
+        with self._change:
             with self._mutex:
-                self._floors.remove(floor)
-            raise
-        found = Half(appended.queue_offsets[0], appended.offset, appended.store_ms)
-        with self._mutex:
-            self._floors.remove(floor)
-            self._put(found)
+                self._look()
+                floor = self._log.queue_offsets.get((HALF_TOPIC, 0), 0)
+                self._floors.append(floor)
+            try:
+                appended = self._append([half])
+                found = Half(appended.queue_offsets[0], appended.offset, appended.store_ms)
+                with self._mutex:
+                    self._put(found)
+            finally:
+                with self._mutex:
+                    self._floors.remove(floor)
+        self._wait(appended)
         return found
 
     def _check_room(self, half: Message) -> None:
@@ -146,26 +150,27 @@ class Transactions:
         return self._log.read(half.offset)
 
     def _end(self, half: Half, *, committed: bool) -> Appended:
-        with self._mutex:
-            self._look()
-            found = self._halves.get(self._newest.get(half.queue_offset, half.queue_offset))
-            if found is None:
-                raise StateError(f"half message {half.queue_offset} is not pending")
-            if found.offset < self._log.files.min_offset:
-                raise NotFoundError(f"half message {half.queue_offset} has expired")
-            half = self._ending[found.queue_offset] = self._halves.pop(found.queue_offset)
-        try:
-            messages = [self._committed(half)] if committed else []
-            numbers = [*self._older.get(half.queue_offset, []), half.queue_offset]
-            appended = self._append([*messages, *self._ended(numbers)])
-        except (ValueError, FullError, NotFoundError, GoneError, CorruptError):
-            # Nothing was appended.  After any other error that is not known, and it counts as ended until the store is
-            # opened again.
+        with self._change:
             with self._mutex:
-                self._halves[half.queue_offset] = self._ending.pop(half.queue_offset)
-            raise
-        with self._mutex:
-            del self._ending[half.queue_offset]
+                self._look()
+                found = self._halves.get(self._newest.get(half.queue_offset, half.queue_offset))
+                if found is None:
+                    raise StateError(f"half message {half.queue_offset} is not pending")
+                if found.offset < self._log.files.min_offset:
+                    raise NotFoundError(f"half message {half.queue_offset} has expired")
+                half = self._ending[found.queue_offset] = self._halves.pop(found.queue_offset)
+            try:
+                messages = [self._committed(half)] if committed else []
+                numbers = [*self._older.get(half.queue_offset, []), half.queue_offset]
+                appended = self._append([*messages, *self._ended(numbers)])
+            except BaseException:
+                with self._mutex:
+                    self._halves[half.queue_offset] = half  # nothing was appended, or the store is poisoned
+                raise
+            finally:
+                with self._mutex:
+                    del self._ending[half.queue_offset]
+        self._wait(appended)
         return appended
 
     def _committed(self, half: Half) -> Message:

@@ -11,6 +11,7 @@ import threading
 
 from binlog.errors import BinlogError
 from binlog.format.commitlog.pool_buffer import HEAD_BYTES, POOL_BUFFER, pack_head, parse_head
+from binlog.storage.directory import Directory
 from binlog.storage.failures import own_errors
 from binlog.storage.file_access import access_beside
 from binlog.storage.shared_buffer import SharedBuffer, shared_names
@@ -54,15 +55,15 @@ class PoolBuffer:
 class TransientStorePool:
     """So many buffers for the store in a folder, each as large as a file of its commit log.
 
-    directory_fd: of the store's folder; its device and inode are in the buffers' names.
+    directory: the store's; its device and inode are in the buffers' names.
     Where shared memory has no room for one, there is one fewer: without a buffer, messages go to the file's mapping.
     """
 
-    def __init__(self, directory_fd: int, file_bytes: int, count: int) -> None:
-        status = os.fstat(directory_fd)
+    def __init__(self, directory: Directory, file_bytes: int, count: int) -> None:
+        status = os.fstat(directory.fd)
         self._prefix = f"binlog-pool-{status.st_dev:x}-{status.st_ino:x}-"
         with own_errors("the store's folder", "asking whose its files are"):
-            self._access = access_beside(directory_fd)
+            self._access = access_beside(directory.fd)
         self._file_bytes = file_bytes
         self._count = count
         self._free: list[PoolBuffer] = []

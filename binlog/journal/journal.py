@@ -27,8 +27,8 @@ class Journal(JournalLife):
     done when all that was appended up to its call is on the disk, and has PoisonedError where that failed; futures are
     done in the order of their calls.  Their callbacks run in a thread of the journal, one after the other.
 
-    If a signal handler raises while a call waits for the disk, what the call did stays.  It is on the disk with the next
-    record of which a caller waits for that, or with `close`, at the latest.
+    If a signal handler raises while a call waits for the disk, what the call did stays.  It is on the disk with the
+    next record of which a caller waits for that, or with `close`, at the latest.
     """
 
     def new_id(self) -> int:

@@ -27,18 +27,9 @@ from binlog.format.paging.names import (
 )
 from binlog.format.paging.page_file import PageLayout
 from binlog.format.problem import Problem, problem_of
+from binlog.storage.directory import Directory, OpenFile
 from binlog.storage.failures import own_errors
-from binlog.storage.files import (
-    create_file,
-    make_subfolder,
-    open_directory,
-    open_file,
-    read_at,
-    remove_file,
-    sync,
-    sync_directory,
-    write_at,
-)
+from binlog.storage.files import make_subfolder, read_at, sync, write_at
 from binlog.storage.native import Guard
 
 # Syncs a file, given its descriptor and path.
@@ -50,13 +41,14 @@ _COPIED_BYTES = 1 << 20
 class AddressFolder:
     """A folder with the pages of one address.  layout: of the pages that are made in it.
 
+    directory: it, and the files that are open in it, which are closed with it.
     guard: of all that the paging changes.  change: a block that changes something, and poisons the guard if that is
     left half done.
     """
 
-    def __init__(self, path: str, file: AddressFile, guard: Guard, directory_fd: int | None = None) -> None:
-        """directory_fd: where it is open already, and is the folder's from now on.  Raises: AccessError."""
-        self.path = path
+    def __init__(self, directory: Directory, file: AddressFile, guard: Guard) -> None:
+        self.directory = directory
+        self.path = directory.path
         self.address = file.address
         self.layout = file.layout
         self.guard = guard
@@ -64,13 +56,10 @@ class AddressFolder:
         self._syncing = threading.Lock()
         self._syncing_threads: set[int] = set()
         self._is_marked = False
-        self.directory_fd = open_directory(path) if directory_fd is None else directory_fd
 
     def ids(self, end: str) -> list[int]:
         """The ids of the pages that have files whose names end so, the lowest first.  Raises: AccessError."""
-        with own_errors(self.path, "listing the folder"):
-            names = os.listdir(self.directory_fd)
-        return sorted(number for name in names if (number := page_number(name, end)) is not None)
+        return sorted(n for name in self.directory.names() if (n := page_number(name, end)) is not None)
 
     def sync(self) -> None:
         """Have its names be durable.  Raises: PoisonedError, and then nothing in it is any more."""
@@ -78,7 +67,7 @@ class AddressFolder:
             self.check()
             try:
                 with self.change:
-                    sync_directory(self.directory_fd, self.path)
+                    self.directory.sync()
             except PoisonedError as error:
                 self._fail(error)
                 raise
@@ -122,17 +111,17 @@ class AddressFolder:
         """
         if not self._is_marked:
             with suppress(BinlogError):
-                os.close(create_file(self.directory_fd, FAILED_FILE, self.path))
+                self.directory.make(FAILED_FILE)
             self._is_marked = True
 
     @property
     def has_failed(self) -> bool:
         """Whether something had failed, of this process or of one before it."""
-        return os.access(FAILED_FILE, os.F_OK, dir_fd=self.directory_fd)
+        return self.directory.has(FAILED_FILE)
 
     def recovered(self) -> None:
         """All was written anew, and is durable.  Raises: AccessError."""
-        remove_file(self.directory_fd, FAILED_FILE, os.path.join(self.path, FAILED_FILE))
+        self.directory.remove(FAILED_FILE)
 
     def write_anew(self, name: str) -> None:
         """Have a file's bytes be on the disk, of which a sync may have failed.
@@ -140,16 +129,12 @@ class AddressFolder:
         fsync(2): what it did not write is taken for written, and only a write has it be written again.
         Raises: AccessError; FullError; PoisonedError.
         """
-        path = os.path.join(self.path, name)
-        fd = open_file(self.directory_fd, name, path, writable=True)
-        try:
-            place = 0
+        path, place = self.directory.file_path(name), 0
+        with OpenFile(self.directory, name, writable=True) as fd:
             while data := read_at(fd, _COPIED_BYTES, place, path):
                 write_at(fd, data, place, path)
                 place += len(data)
             self.sync_file(fd, path)
-        finally:
-            os.close(fd)
 
     def check(self) -> None:
         """Raises: PoisonedError if something failed, or was left half done, which may hide that a sync failed.
@@ -165,23 +150,16 @@ class AddressFolder:
 
     def set_aside(self, name: str, aside: str, path: str) -> None:
         """Give a file another name, under which nobody looks for it.  Raises: FullError; AccessError."""
-        fd = self.directory_fd
+        fd, taken = self.directory.fd, set(self.directory.names())
         with own_errors(path, "setting it aside"):
-            taken = set(os.listdir(fd))
             # The ids begin anew when an address had no pages for a while, and what is kept must stay.
             names = (aside, *(f"{aside}.{number}" for number in range(1, len(taken) + 2)))
             free = next(each for each in names if each not in taken)
             with suppress(FileNotFoundError):
                 os.rename(name, free, src_dir_fd=fd, dst_dir_fd=fd)
 
-    def close(self) -> None:
-        """Close its descriptor."""
-        fd, self.directory_fd = self.directory_fd, -1
-        if fd >= 0:
-            os.close(fd)
 
-
-def make_folder(root: str, root_fd: int, address: str, layout: PageLayout, guard: Guard) -> AddressFolder:
+def make_folder(root: Directory, address: str, layout: PageLayout, guard: Guard) -> AddressFolder:
     """A folder for an address that has none, durably.  Raises: ValueError; FullError; AccessError; PoisonedError.
 
     It has another name until the address is in it: a folder without one would be nobody's.  After a PoisonedError it
@@ -190,49 +168,28 @@ def make_folder(root: str, root_fd: int, address: str, layout: PageLayout, guard
     check_address(address)
     file = AddressFile(address, layout)
     name = new_folder_name()
-    path = os.path.join(root, name)
-    make_subfolder(path + NEW_END)
-    directory_fd = -1
+    new = root.file_path(name + NEW_END)
     try:
-        directory_fd = open_directory(path + NEW_END)
-        _write_address(directory_fd, file, path)
-        with own_errors(path, "naming the folder"):
-            os.rename(name + NEW_END, name, src_dir_fd=root_fd, dst_dir_fd=root_fd)
+        make_subfolder(root.fd, name + NEW_END, new)
+        root.write_new(os.path.join(name + NEW_END, ADDRESS_FILE), file.pack())
+        root.sync(name + NEW_END)
+        root.rename(name + NEW_END, name)
     except BaseException:
-        if directory_fd >= 0:
-            os.close(directory_fd)
-        shutil.rmtree(path + NEW_END, ignore_errors=True)
+        shutil.rmtree(new, ignore_errors=True)
         raise
-    try:
-        sync_directory(root_fd, root)
-    except BaseException:
-        os.close(directory_fd)
-        raise
-    return AddressFolder(path, file, guard, directory_fd)
+    return AddressFolder(Directory(root.file_path(name), parent=root), file, guard)
 
 
-def _write_address(directory_fd: int, file: AddressFile, path: str) -> None:
-    fd = create_file(directory_fd, ADDRESS_FILE, path)
-    try:
-        write_at(fd, file.pack(), 0, path)
-        sync(fd, path)
-    finally:
-        os.close(fd)
-    sync_directory(directory_fd, path)
-
-
-def find_folders(root: str, problems: list[Problem]) -> Iterator[tuple[str, AddressFile]]:
-    """Each folder of an address, with its path; of those that are nobody's it is told why.  Raises: AccessError."""
-    with own_errors(root, "listing the folder"):
-        names = sorted(os.listdir(root))
+def find_folders(root: Directory, problems: list[Problem]) -> Iterator[tuple[Directory, AddressFile]]:
+    """Each folder of an address; of those that are nobody's it is told why.  Raises: AccessError."""
     seen: dict[str, str] = {}
-    for name in names:
-        path = os.path.join(root, name)
+    for name in sorted(root.names()):
+        path = root.file_path(name)
         if not is_folder_name(name) or not os.path.isdir(path) or os.path.islink(path):
             continue
-        where = os.path.join(path, ADDRESS_FILE)
+        directory, where = Directory(path, parent=root), os.path.join(path, ADDRESS_FILE)
         try:
-            file = _read_address(path, where)
+            file = parse_address_file(directory.read(ADDRESS_FILE, ADDRESS_FILE_BYTES_MAX), where)
         except (CorruptError, VersionError, NotFoundError) as error:
             # Not where it could not be read, for now: another folder would be made for its address.
             problems.append(problem_of(error, where))
@@ -243,29 +200,17 @@ def find_folders(root: str, problems: list[Problem]) -> Iterator[tuple[str, Addr
             problems.append(Problem(where, 0, "address", f"{seen[file.address]} is of the same address"))
         else:
             seen[file.address] = path
-            yield path, file
+            yield directory, file
 
 
-def sweep_folders(root: str) -> None:
+def sweep_folders(root: Directory) -> None:
     """Remove folders that were being made when the process died; nothing was ever in them.  Raises: AccessError."""
-    with own_errors(root, "removing unfinished folders"):
-        for name in os.listdir(root):
-            if name.endswith(NEW_END) and is_folder_name(name.removesuffix(NEW_END)):
-                shutil.rmtree(os.path.join(root, name))
+    for name in root.names():
+        if name.endswith(NEW_END) and is_folder_name(name.removesuffix(NEW_END)):
+            with own_errors(root.path, "removing unfinished folders"):
+                shutil.rmtree(name, dir_fd=root.fd)
 
 
 def last_known_id(folder: AddressFolder) -> int:
     """The highest id that any file in the folder has, also of acknowledgements; 0 for none."""
     return max((*folder.ids(PAGE_END), *folder.ids(ACKS_END)), default=0)
-
-
-def _read_address(path: str, where: str) -> AddressFile | None:
-    directory_fd = open_directory(path)
-    try:
-        fd = open_file(directory_fd, ADDRESS_FILE, where, writable=False)
-        try:
-            return parse_address_file(read_at(fd, ADDRESS_FILE_BYTES_MAX, 0, where), where)
-        finally:
-            os.close(fd)
-    finally:
-        os.close(directory_fd)

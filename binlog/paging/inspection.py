@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import NamedTuple
 
 from binlog.errors import BinlogError, NotFoundError
@@ -19,8 +19,7 @@ from binlog.format.problem import Problem, problem_of
 from binlog.paging.addresses import AddressFolder, find_folders
 from binlog.paging.page import Page
 from binlog.paging.page_deliveries import read_deliveries
-from binlog.storage.failures import own_errors
-from binlog.storage.files import content_bytes, open_file, open_named_directory, read_at
+from binlog.storage.directory import Directory, OpenFile
 from binlog.storage.guards import new_guard
 
 _SET_ASIDE = {
@@ -68,20 +67,12 @@ class PagingLook(NamedTuple):
 def look_at_paging(path: str | os.PathLike[str]) -> PagingLook:
     """All addresses with their pages, each of which is read.  Raises: NotFoundError and AccessError for the folder."""
     root = os.path.abspath(path)
-    os.close(open_named_directory(root))  # raises if it is none
     problems: list[Problem] = []
     addresses = []
-    for where, file in find_folders(root, problems):
-        try:
-            folder = AddressFolder(where, file, new_guard(where))
-        except BinlogError as error:
-            problems.append(problem_of(error, where))
-            continue
-        try:
-            pages = list(_pages(folder, problems))
-            addresses.append(AddressLook(file.address, where, file.layout.value, pages))
-        finally:
-            folder.close()
+    for directory, file in find_folders(Directory(root), problems):
+        folder = AddressFolder(directory, file, new_guard(directory.path))
+        pages = list(_pages(folder, problems))
+        addresses.append(AddressLook(file.address, folder.path, file.layout.value, pages))
     if not addresses and not problems and not os.path.lexists(os.path.join(root, LOCK_FILE)):
         raise NotFoundError(f"{root} is no folder with paging: no folder in it has an address")
     return PagingLook(sorted(addresses), problems)
@@ -98,26 +89,20 @@ def read_given(path: str | os.PathLike[str], address: str) -> dict[tuple[int, in
     Raises: as `read_pages`.
     """
     found: dict[tuple[int, int], int] = {}
-    with _folder_of(path, address) as folder:
-        for page_id in folder.ids(DELIVERIES_END):
-            with suppress(NotFoundError):  # it went meanwhile
-                counts = read_deliveries(Page.found(folder, page_id)).counts
-                found.update(((page_id, number), count) for number, count in counts.items())
+    folder = _folder_of(path, address)
+    for page_id in folder.ids(DELIVERIES_END):
+        with suppress(NotFoundError):  # it went meanwhile
+            counts = read_deliveries(Page.found(folder, page_id)).counts
+            found.update(((page_id, number), count) for number, count in counts.items())
     return found
 
 
-@contextmanager
-def _folder_of(path: str | os.PathLike[str], address: str) -> Iterator[AddressFolder]:
-    for where, file in find_folders(os.path.abspath(path), []):
+def _folder_of(path: str | os.PathLike[str], address: str) -> AddressFolder:
+    """It is closed once nobody has it."""
+    for directory, file in find_folders(Directory(os.path.abspath(path)), []):
         if file.address == address:
-            folder = AddressFolder(where, file, new_guard(where))
-            break
-    else:
-        raise NotFoundError(f"{os.fspath(path)} has no address {address!r}")
-    try:
-        yield folder
-    finally:
-        folder.close()
+            return AddressFolder(directory, file, new_guard(directory.path))
+    raise NotFoundError(f"{os.fspath(path)} has no address {address!r}")
 
 
 def read_pages(path: str | os.PathLike[str], address: str) -> Iterator[tuple[int, int, bytes, int]]:
@@ -125,12 +110,10 @@ def read_pages(path: str | os.PathLike[str], address: str) -> Iterator[tuple[int
 
     Also those that were acknowledged, or that nobody committed.  Raises: NotFoundError; AccessError.
     """
-    with _folder_of(path, address) as folder:
-        for page_id in folder.ids(PAGE_END):
-            try:
-                yield from _messages(Page.found(folder, page_id))
-            except NotFoundError:
-                continue  # it went meanwhile
+    folder = _folder_of(path, address)
+    for page_id in folder.ids(PAGE_END):
+        with suppress(NotFoundError):  # it went meanwhile
+            yield from _messages(Page.found(folder, page_id))
 
 
 def _messages(page: Page) -> Iterator[tuple[int, int, bytes, int]]:
@@ -146,9 +129,7 @@ def _messages(page: Page) -> Iterator[tuple[int, int, bytes, int]]:
 
 
 def _pages(folder: AddressFolder, problems: list[Problem]) -> Iterator[PageLook]:
-    with own_errors(folder.path, "listing the folder"):
-        names = sorted(os.listdir(folder.directory_fd))
-    for name in names:
+    for name in sorted(folder.directory.names()):
         for end, text in _SET_ASIDE.items():
             if end in name:
                 problems.append(Problem(os.path.join(folder.path, name), 0, "set_aside", text))
@@ -180,27 +161,17 @@ def _look(page: Page, acks_data: bytes, problems: list[Problem]) -> PageLook:
         text = f"it says that it has {page.message_count} messages of {page.message_bytes} bytes, not {count} of {size}"
         problems.append(Problem(page.path, 0, "page_end", text))
     acked, tx_acks = _acks(page, acks_data, count, problems, ended=ended)
-    fd = open_file(page.folder.directory_fd, os.path.basename(page.path), page.path, writable=False)
-    try:
-        file_bytes = content_bytes(fd)
-    finally:
-        os.close(fd)
+    file_bytes = OpenFile(page.folder.directory, os.path.basename(page.path), writable=False).size
     given = read_deliveries(page)
     problems += given.problems
     return PageLook(page.page_id, page.path, file_bytes, count, size, acked, ended, tx_counts, tx_acks, given.counts)
 
 
 def _read_acks(folder: AddressFolder, page_id: int) -> bytes:
-    name = acks_name(page_id)
-    path = os.path.join(folder.path, name)
     try:
-        fd = open_file(folder.directory_fd, name, path, writable=False)
+        return folder.directory.read(acks_name(page_id))
     except NotFoundError:
         return b""
-    try:
-        return read_at(fd, content_bytes(fd), 0, path)
-    finally:
-        os.close(fd)
 
 
 def _acks(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import threading
+from contextlib import ExitStack
 from functools import partial
-from types import TracebackType
 from typing import Self
 
 from binlog.errors import BinlogError, ClosedError, FullError, StateError
@@ -23,21 +23,22 @@ from binlog.paging.store import PagingStore
 from binlog.paging.transaction_store import Stored, TransactionStore
 from binlog.paging.transactions import PageTransactions
 from binlog.paging.waits import LOOK_SECONDS
-from binlog.storage.directory import Directory
-from binlog.storage.directory_lock import DirectoryLock
-from binlog.storage.guards import new_guard
+from binlog.storage.handle import Handle
 
 # For full pages, which are synced, and those that go.
 _PAGE_THREADS = 3
 
 
-class PagingManager:
+class PagingManager(Handle):
     """The paging in a folder, for this process, whose threads may share it.
 
     transactions: those whose messages lie in pages.  problems: what was damaged at the start.
     guard: of all that is changed in the folder.  A failed write or sync poisons it, and so does an exception, of a
     signal handler say, that leaves a change half done; then all is refused until it is opened anew.
     """
+
+    what = "paging"
+    lock_name = LOCK_FILE
 
     def __init__(
         self,
@@ -52,10 +53,10 @@ class PagingManager:
         Without one there are no transactions, and no depaging by `depage`.
         Raises: CorruptError for records of the store that are none of paging's.
         """
-        self.path = os.path.abspath(path)
+        super().__init__(path)
         self.options = options or PagingOptions()
         self.problems: list[Problem] = []
-        self.guard = new_guard(f"the paging {self.path}")
+        self.guard = self._guard
         self._change = self.guard.change()
         self.transactions = PageTransactions(self.guard, store, stored)
         self._depaging = Depaging(self.transactions, stored)
@@ -73,10 +74,7 @@ class PagingManager:
         self._settled: list[tuple[int, PageSettled]] = []
         self._made: dict[str, AddressFolder] = {}
         self._forgotten: set[int] = set()
-        self._turning = new_guard(f"a start or stop of the paging {self.path}")
-        self._state = "new"
-        self._directory: Directory
-        self._lock: DirectoryLock | None = None
+        self._is_started = False
         for record in stored.records if stored is not None else ():
             if record.user_type == StoreRecord.PAGE_COMPLETE:
                 self._complete.append((record.record_id, parse_page_place(record.body, record.record_id)))
@@ -90,39 +88,23 @@ class PagingManager:
         Raises: BusyError; AccessError; ClosedError; and then it can be called again; PoisonedError.  Then nothing of it
         is left in this process.  After an exception of a signal handler another manager can be started.
         """
-        with self._turning:
-            if self._state == "started":
-                return
-            self._refuse_stopped()
-            try:
-                self._start()
-                with self._mutex:
-                    self._refuse_stopped()
-                    self._state = "started"
-            except BaseException:
-                self._give_up()
-                raise
+        with self._life:
+            self._refuse()
+            if not self._is_started:
+                self._acquire()
+                self._is_started = True
 
-    def _start(self) -> None:
+    def _open(self, undoing: ExitStack) -> None:
         self.problems.clear()
-        directory = Directory(self.path, make=True)
-        # Both at once, so that there is none or both.
-        self._lock, self._directory = DirectoryLock(directory, LOCK_FILE, "paging"), directory
-        sweep_folders(self.path)
-        for path, file in find_folders(self.path, self.problems):
-            folder = self._made[file.address] = AddressFolder(path, file, self.guard)
+        undoing.callback(self._stores.clear)
+        undoing.callback(self._close_folders)
+        undoing.callback(self._pool.drain)
+        sweep_folders(self._directory)
+        for directory, file in find_folders(self._directory, self.problems):
+            folder = self._made[file.address] = AddressFolder(directory, file, self.guard)
             self._add(folder)
             del self._made[file.address]
         self._forget_gone()
-
-    def _give_up(self) -> None:
-        """It is this process's no longer, and can be started again, unless it was stopped meanwhile."""
-        if self._state == "started":
-            self._state = "new"
-        self._pool.drain()
-        self._release()
-        self._made.clear()
-        self._stores.clear()
 
     def _forget_gone(self) -> None:
         """Records of pages that are gone, and of transactions of which nothing is in any."""
@@ -164,7 +146,7 @@ class PagingManager:
             if found is None:
                 folder = self._made.get(address)
                 if folder is None:
-                    folder = make_folder(self.path, self._directory.fd, address, self.options.layout, self.guard)
+                    folder = make_folder(self._directory, address, self.options.layout, self.guard)
                 self._made[address] = folder  # where what follows fails there is no second one
                 found = self._add(folder)
                 del self._made[address]
@@ -280,7 +262,7 @@ class PagingManager:
     def _may_depage(self, address: str) -> bool:
         """Whether there is room for more of its messages; where not, who releases some looks again."""
         self._held_up.add(address)  # before the look: what is released behind it is told to this address
-        if self._state != "started" or not self._has_room(address):
+        if not self._is_started or self._is_closed or not self._has_room(address):
             return False
         self._held_up.discard(address)
         return True
@@ -331,29 +313,22 @@ class PagingManager:
         Raises: PoisonedError; it is stopped then too.  StateError in a signal handler that broke into a sync of this
         thread: have it raise instead.
         """
-        if self._inherited:
-            self._state = "stopped"
-            return
-        self.refuse_reentry()
-        with self._mutex:
-            self._state = "stopped"
-        with self._turning:
-            if self._lock is not None:
-                self._stop()
+        self.close()
 
-    def _stop(self) -> None:
+    def _end(self) -> None:
+        with self._mutex:  # an address that is being made is there, and no other one is made from here on
+            ends = [cursor.close for cursor in self._cursors.values()] + [each.stop for each in self._stores.values()]
         self.transactions.stop()
         self._depagers.stop()
         self._pool.stop()
         failure = self._background_failure
         first = failure if isinstance(failure, BinlogError) and not isinstance(failure, ClosedError) else None
-        ends = [cursor.close for cursor in self._cursors.values()] + [each.stop for each in self._stores.values()]
         for end in ends:
             try:
                 end()
             except BinlogError as error:
                 first = first or error
-        self._release()
+        self._close_folders()
         if first is not None:
             raise first
 
@@ -362,44 +337,22 @@ class PagingManager:
         for store in list(self._stores.values()):
             store.folder.refuse_reentry()
 
-    def _release(self) -> None:
-        for folder in (*self._made.values(), *(store.folder for store in self._stores.values())):
-            folder.close()
-        if self._lock is not None:
-            self._lock.release()
-            self._directory.close()
-            self._lock = None
+    _refuse_reentry = refuse_reentry
 
-    @property
-    def _inherited(self) -> bool:
-        return self._lock is not None and self._lock.inherited
+    def _close_folders(self) -> None:
+        for folder in (*self._made.values(), *(store.folder for store in self._stores.values())):
+            folder.directory.close()
+        self._made.clear()
 
     def check_owned(self) -> None:
         """Raise StateError in a forked child, and in a process that closed all its descriptors."""
         self._refuse()
 
-    def _refuse(self) -> None:
-        if self._inherited:
-            raise StateError(f"the paging {self.path} is the parent process's, or its descriptors were closed")
-
-    def _refuse_stopped(self) -> None:
-        if self._state == "stopped":
-            raise ClosedError(f"the paging {self.path} was stopped")
-
     def _check(self) -> None:
-        self._refuse_stopped()
-        if self._state != "started":
+        self._refuse()
+        if not self._is_started:
             raise StateError(f"the paging {self.path} was not started")
 
     def __enter__(self) -> Self:
         self.start()
         return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            self.stop()
-        except BinlogError:
-            if error is None:
-                raise

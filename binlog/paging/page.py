@@ -27,16 +27,9 @@ from binlog.format.paging.page_record import (
 )
 from binlog.format.problem import Problem, problem_of
 from binlog.paging.addresses import AddressFolder, Commit
+from binlog.storage.directory import OpenFile
 from binlog.storage.failures import NO_SPACE, own_errors, write_failure
-from binlog.storage.files import (
-    content_bytes,
-    create_file,
-    open_file,
-    read_at,
-    read_soon_at,
-    remove_file,
-    write_at,
-)
+from binlog.storage.files import content_bytes, read_at, read_soon_at, write_at
 from binlog.storage.page_writers import PageWriter, WriterState
 
 READ_BYTES = 1 << 18
@@ -72,7 +65,9 @@ class Page:
     def __init__(self, folder: AddressFolder, page_id: int, header: PageHeader | None) -> None:
         self.folder = folder
         self.page_id = page_id
-        self.path = os.path.join(folder.path, page_name(page_id))
+        self._directory = folder.directory
+        self._name = page_name(page_id)
+        self.path = folder.directory.file_path(self._name)
         self.header = header
         self.writer: PageWriter | None = None
         self.message_count: int | None = None
@@ -82,7 +77,7 @@ class Page:
         self.settled_id = 0
         self.problem: Problem | None = None
         self._fd = -1
-        self._read_fd = -1
+        self._read_file: OpenFile | None = None
         self._end: int | None = None
         self.message_count_max = 0
         self.written_by: PageWriter | None = None
@@ -99,15 +94,15 @@ class Page:
         salt = _new_salt() if folder.layout is PageLayout.NATIVE else b""
         page = cls(folder, page_id, PageHeader(page_id, salt))
         assert page.header is not None
-        page._fd = create_file(folder.directory_fd, page_name(page_id), page.path)
+        page._fd = folder.directory.create(page._name)
         try:
             if header := page.header.pack():
                 write_at(page._fd, header, 0, page.path)
             room = page_bytes - (PAGE_END.size if salt else 0)
             page.writer = page.written_by = PageWriter(page._fd, page_id, salt, page.header.size, room)
         except BaseException:
-            os.close(page._fd)
-            remove_file(folder.directory_fd, page_name(page_id), page.path)
+            page._close_written()
+            folder.directory.remove(page._name)
             raise
         return page
 
@@ -136,14 +131,9 @@ class Page:
         if self.header is not None and self.header.salt:
             return self.header.salt
         try:
-            fd = open_file(self.folder.directory_fd, page_name(self.page_id), self.path, writable=False)
+            return jbm_identity(self._directory.read(self._name, IDENTITY_BYTES))
         except NotFoundError:
             return bytes(SALT_BYTES)
-        try:
-            start = read_at(fd, IDENTITY_BYTES, 0, self.path)
-        finally:
-            os.close(fd)
-        return jbm_identity(start)
 
     def _look_at(self, fd: int) -> None:
         """Read how it begins and ends."""
@@ -339,9 +329,9 @@ class Page:
         Raises: AccessError.
         """
         if self.problem is None:
-            remove_file(self.folder.directory_fd, page_name(self.page_id), self.path)
+            self._directory.remove(self._name)
         else:
-            self.folder.set_aside(page_name(self.page_id), invalid_name(self.page_id), self.path)
+            self.folder.set_aside(self._name, invalid_name(self.page_id), self.path)
         self._is_gone = True
         self.release()
         self._close_gone()
@@ -354,17 +344,15 @@ class Page:
     def release(self) -> None:
         """Close what it is read by; it is opened again where it is needed.  Waits for who reads."""
         with self._reading:
-            fd, self._read_fd = self._read_fd, -1
-            if fd >= 0:
-                os.close(fd)
+            self._read_file = None
 
     def _open(self) -> int:
         """What it is read by: not what it is written by, which is closed once all is synced."""
-        if self._read_fd < 0:
+        if self._read_file is None:
             if self._is_gone:
                 raise NotFoundError(f"{self.path} was removed")
-            self._read_fd = open_file(self.folder.directory_fd, page_name(self.page_id), self.path, writable=False)
-        return self._read_fd
+            self._read_file = OpenFile(self._directory, self._name, writable=False)
+        return self._read_file.fd
 
     def release_written(self) -> None:
         """Close what it was written by, where no sync did: nothing is synced any more."""
@@ -373,8 +361,7 @@ class Page:
 
     def _close_written(self) -> None:
         fd, self._fd = self._fd, -1
-        if fd >= 0:
-            os.close(fd)
+        self._directory.close_file(fd)
 
     def __repr__(self) -> str:
         return f"<Page {self.path}>"

@@ -24,8 +24,9 @@ from binlog.paging.addresses import AddressFolder, Commit
 from binlog.paging.open_files import OpenFiles
 from binlog.paging.page import Page
 from binlog.paging.page_transaction import Outcome
+from binlog.storage.directory import OpenFile
 from binlog.storage.failures import NO_SPACE, own_errors, write_failure
-from binlog.storage.files import content_bytes, create_file, open_file, read_at, remove_file, write_at
+from binlog.storage.files import content_bytes, read_at, write_at
 from binlog.storage.native import fork_generation
 from binlog.storage.page_writers import AckWriter, Mark, Refusal
 
@@ -49,7 +50,9 @@ class PageAcks:
         self.problems: list[Problem] = []
         self._folder = page.folder
         self._guard = page.folder.guard
-        self._path = os.path.join(page.folder.path, acks_name(page.page_id))
+        self._directory = page.folder.directory
+        self._name = acks_name(page.page_id)
+        self._path = self._directory.file_path(self._name)
         self._salt = page.identity()
         self._message_count = page.message_count_max if page.message_count is None else page.message_count
         self._writer = AckWriter(self._salt)
@@ -182,20 +185,18 @@ class PageAcks:
 
     def _close_descriptor(self) -> None:
         fd, self._fd = self._fd, -1
-        if fd >= 0:
-            os.close(fd)
+        self._directory.close_file(fd)
 
     def _load(self, outcome: Callable[[int], Outcome]) -> None:
         found = self._read() if self.page.header is not None else None
         if found is None:
             return
         self.problems += found.problems
-        name = acks_name(self.page.page_id)
         if found.end == 0:
             if found.problems:
-                self._folder.set_aside(name, invalid_acks_name(self.page.page_id), self._path)
+                self._folder.set_aside(self._name, invalid_acks_name(self.page.page_id), self._path)
             else:
-                remove_file(self._folder.directory_fd, name, self._path)
+                self._directory.remove(self._name)
             return
         self._is_there = self._is_named = True  # the store has synced the names that it found
         self._synced_at = found.end
@@ -205,15 +206,12 @@ class PageAcks:
 
     def _read(self) -> FoundAcks | None:
         try:
-            fd = open_file(self._folder.directory_fd, acks_name(self.page.page_id), self._path, writable=False)
+            with OpenFile(self._directory, self._name, writable=False) as fd:
+                data = read_at(fd, content_bytes(fd), 0, self._path)
+                if data:
+                    self._folder.sync_file(fd, self._path)  # who wrote it may have died before
         except NotFoundError:
             return None
-        try:
-            data = read_at(fd, content_bytes(fd), 0, self._path)
-            if data:
-                self._folder.sync_file(fd, self._path)  # who wrote it may have died before
-        finally:
-            os.close(fd)
         return parse_acks(data, self.page.page_id, self._salt, self._path)
 
     def _count(self, ack: Ack, outcome: Callable[[int], Outcome]) -> None:
@@ -246,13 +244,12 @@ class PageAcks:
 
     def _open(self, at: int) -> None:
         if self._is_there:
-            name = acks_name(self.page.page_id)
-            fd = open_file(self._folder.directory_fd, name, self._path, writable=True)
+            fd = self._directory.open(self._name, writable=True)
             try:
                 if content_bytes(fd) != at:
                     self._cut(fd, at)
             except BaseException:
-                os.close(fd)
+                self._directory.close_file(fd)
                 raise
         else:
             fd, at = self._create(), ACKS_HEADER.size
@@ -261,14 +258,13 @@ class PageAcks:
         self._open_files.opened(self)
 
     def _create(self) -> int:
-        directory_fd, name = self._folder.directory_fd, acks_name(self.page.page_id)
-        fd = create_file(directory_fd, name, self._path)
+        fd = self._directory.create(self._name)
         try:
             write_at(fd, pack_acks_header(self.page.page_id, self._salt), 0, self._path)
         except BaseException:
-            os.close(fd)
+            self._directory.close_file(fd)
             with suppress(BinlogError):
-                remove_file(directory_fd, name, self._path)
+                self._directory.remove(self._name)
             raise
         self._is_there = True
         return fd
@@ -291,18 +287,13 @@ def is_made_later(page: Page) -> bool:
     """
     if page.folder.layout is not PageLayout.JBM:
         return False
-    name = acks_name(page.page_id)
-    path = os.path.join(page.folder.path, name)
     try:
-        fd = open_file(page.folder.directory_fd, name, path, writable=False)
+        header = page.folder.directory.read(acks_name(page.page_id), ACKS_HEADER.size)
     except NotFoundError:
         return True
-    try:
-        return read_at(fd, ACKS_HEADER.size, 0, path) != pack_acks_header(page.page_id, page.identity())
-    finally:
-        os.close(fd)
+    return header != pack_acks_header(page.page_id, page.identity())
 
 
 def remove_acks(folder: AddressFolder, page_id: int) -> None:
     """Remove the acknowledgements of a page that is gone.  Raises: AccessError."""
-    remove_file(folder.directory_fd, acks_name(page_id), os.path.join(folder.path, acks_name(page_id)))
+    folder.directory.remove(acks_name(page_id))

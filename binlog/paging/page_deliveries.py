@@ -23,8 +23,9 @@ from binlog.format.paging.deliveries_file import (
 from binlog.format.paging.names import deliveries_name
 from binlog.paging.addresses import AddressFolder
 from binlog.paging.page import Page
+from binlog.storage.directory import OpenFile
 from binlog.storage.failures import NO_SPACE, write_failure
-from binlog.storage.files import content_bytes, create_file, open_file, read_at, remove_file, write_at
+from binlog.storage.files import write_at
 from binlog.storage.native import write_delivery
 
 _OPEN_MAX = 16
@@ -40,7 +41,7 @@ class PageDeliveries:
         self._folder = folder
         self._find = find
         self._mutex = threading.Lock()
-        self._open: OrderedDict[int, tuple[int, bytes]] = OrderedDict()
+        self._open: OrderedDict[int, tuple[OpenFile, bytes]] = OrderedDict()
         self._counts: tuple[int, Mapping[int, int]] = (0, _NO_COUNTS)
 
     def counts(self, page_id: int) -> Mapping[int, int]:
@@ -66,9 +67,9 @@ class PageDeliveries:
                     found = self._open_file(page_id)
             if found is None:
                 return
-            fd, salt = found
+            file, salt = found
             # It keeps the interpreter's lock: see docs/decisions/0023-threads-take-turns.md.
-            failure = write_delivery(fd, salt, number, min(count, COUNT_MAX))
+            failure = write_delivery(file.fd, salt, number, min(count, COUNT_MAX))
             if failure and failure not in NO_SPACE:
                 with self._folder.change:
                     raise write_failure(failure, self._path(page_id))
@@ -76,46 +77,40 @@ class PageDeliveries:
     def forget(self, page_id: int) -> None:
         """A page has gone."""
         with self._mutex:
-            self._close_file(page_id)
+            self._open.pop(page_id, None)
 
     def close(self) -> None:
         """Close all files; what was counted is with the kernel."""
         with self._mutex:
-            for page_id in list(self._open):
-                self._close_file(page_id)
+            self._open.clear()
 
-    def _open_file(self, page_id: int) -> tuple[int, bytes] | None:
+    def _open_file(self, page_id: int) -> tuple[OpenFile, bytes] | None:
         """The file of a page; None if the page is gone, or there is no room for one."""
         page = self._find(page_id)
         if page is None or page.is_complete:
             return None
         while len(self._open) >= _OPEN_MAX:
-            self._close_file(next(iter(self._open)))
+            self._open.popitem(last=False)
         try:
-            fd = self._open_whole(page, deliveries_name(page_id), self._path(page_id))
+            file = self._open_whole(page, deliveries_name(page_id), self._path(page_id))
         except (FullError, AccessError):
             return None
-        self._open[page_id] = fd, page.identity()
+        self._open[page_id] = file, page.identity()
         return self._open[page_id]
 
-    def _open_whole(self, page: Page, name: str, path: str) -> int:
-        directory_fd = self._folder.directory_fd
+    def _open_whole(self, page: Page, name: str, path: str) -> OpenFile:
+        directory = self._folder.directory
         if read_deliveries(page).is_whole:
-            return open_file(directory_fd, name, path, writable=True)
-        remove_file(directory_fd, name, path)
-        fd = create_file(directory_fd, name, path)
+            return OpenFile(directory, name, writable=True)
+        directory.remove(name)
+        directory.make(name)
+        file = OpenFile(directory, name, writable=True)
         try:
-            write_at(fd, pack_deliveries_header(page.page_id, page.identity()), 0, path)
+            write_at(file.fd, pack_deliveries_header(page.page_id, page.identity()), 0, path)
         except BaseException:
-            os.close(fd)
-            remove_file(directory_fd, name, path)
+            directory.remove(name)
             raise
-        return fd
-
-    def _close_file(self, page_id: int) -> None:
-        found = self._open.pop(page_id, None)
-        if found is not None:
-            os.close(found[0])
+        return file
 
     def _path(self, page_id: int) -> str:
         return os.path.join(self._folder.path, deliveries_name(page_id))
@@ -123,20 +118,14 @@ class PageDeliveries:
 
 def read_deliveries(page: Page) -> FoundDeliveries:
     """How often the messages of a page were given.  Raises: AccessError."""
-    folder, name = page.folder, deliveries_name(page.page_id)
-    path = os.path.join(folder.path, name)
+    directory, name = page.folder.directory, deliveries_name(page.page_id)
     try:
-        fd = open_file(folder.directory_fd, name, path, writable=False)
+        data = directory.read(name)
     except NotFoundError:
         return FoundDeliveries({}, False, [])
-    try:
-        data = read_at(fd, content_bytes(fd), 0, path)
-    finally:
-        os.close(fd)
-    return parse_deliveries(data, page.page_id, page.identity(), path)
+    return parse_deliveries(data, page.page_id, page.identity(), directory.file_path(name))
 
 
 def remove_deliveries(folder: AddressFolder, page_id: int) -> None:
     """Remove the deliveries of a page that is gone.  Raises: AccessError."""
-    name = deliveries_name(page_id)
-    remove_file(folder.directory_fd, name, os.path.join(folder.path, name))
+    folder.directory.remove(deliveries_name(page_id))

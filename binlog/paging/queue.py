@@ -11,8 +11,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from functools import partial
-from types import TracebackType
-from typing import Self
 
 from binlog.errors import BinlogError, FullError, StateError
 from binlog.format.problem import Problem
@@ -25,6 +23,7 @@ from binlog.paging.shared_sync import SharedSync
 from binlog.paging.waits import LOOK_SECONDS
 from binlog.storage.delayed import check_delay, retry_delay
 from binlog.storage.group_commit import Mode
+from binlog.storage.handle import Closing
 from binlog.storage.native import fork_generation
 
 ADDRESS = "queue"
@@ -32,7 +31,7 @@ DEAD_ADDRESS = "queue.dead"
 MEMORY_BYTES = 16 << 20
 
 
-class Queue(QueueMemory):
+class Queue(QueueMemory, Closing):
     """A queue in a folder, for this process, whose threads may share it; `binlog.open_queue` opens one.
 
     What was put and not acknowledged is given again, in its order, after the queue was opened anew.  It is a context
@@ -262,18 +261,6 @@ class Queue(QueueMemory):
             self._close()
         if failure is not None:
             raise failure
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            self.close()
-        except BinlogError:
-            if error is None:
-                raise
 
     def _put(self, message: bytes) -> bool:
         """Put a message; False where there may be no page for it.  The mutex is held.  Raises: as `put`."""

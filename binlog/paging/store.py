@@ -94,6 +94,7 @@ class PagingStore:
         self._due: deque[Callable[[], None]] = deque()
         self._is_paging = False
         self._state = "new"
+        self._is_ended = False
         self._next_id = 1
 
     def start(self) -> None:
@@ -294,7 +295,7 @@ class PagingStore:
 
         Raises: PoisonedError, also where something failed before that had it refuse all; it is stopped then too.
         """
-        if fork_generation() != self._generation or self.folder.directory_fd < 0:
+        if fork_generation() != self._generation or self._is_ended:
             return
         with self._mutex:
             self._state = "stopped"
@@ -314,7 +315,8 @@ class PagingStore:
             page.release()
         for page in unsynced:
             page.release_written()
-        self.folder.close()
+        self.folder.directory.close()
+        self._is_ended = True
         if failure is not None:
             raise failure
 

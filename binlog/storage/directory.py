@@ -13,7 +13,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from binlog.errors import AccessError, NotFoundError
+from binlog.errors import AccessError, GoneError, NotFoundError
 from binlog.storage.failures import failure, own_errors
 from binlog.storage.file_access import (
     DIRECTORY_MODE,
@@ -31,7 +31,6 @@ from binlog.storage.files import (
     opening_failure,
     read_at,
     remove_file,
-    rename_file,
     sync,
     sync_directory,
     write_at,
@@ -39,11 +38,45 @@ from binlog.storage.files import (
 from binlog.storage.identity import AT_FDCWD
 from binlog.storage.native import ffi, lib
 
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
-class Directory:
-    """It, by its path, and by its descriptor `fd`, which leads to it also after it was moved."""
 
-    __slots__ = ("_open", "fd", "path")
+class _Open:
+    """A descriptor, and others that were opened with it, which are closed with the object, however its users end.
+
+    A block that uses it is to have it as `with ... as fd`: a variable stays in the frames of an exception that somebody
+    keeps.
+    """
+
+    __slots__ = ("_open", "fd")
+
+    def __init__(self, directory_fd: int, name: str, flags: int) -> None:
+        """fd: or the negative errno."""
+        self._open = ffi.gc(lib.binlog_descriptors_new(), lib.binlog_descriptors_free)
+        self.fd = self._open_at(directory_fd, name, flags)
+
+    def _open_at(self, directory_fd: int, name: str, flags: int, mode: int = 0) -> int:
+        """A descriptor, or the negative errno."""
+        return int(lib.binlog_descriptors_open(self._open, directory_fd, os.fsencode(name), flags, mode))
+
+    def close(self) -> None:
+        """Close it, and what was opened with it and is open still."""
+        lib.binlog_descriptors_clear(self._open)
+
+    def __enter__(self) -> int:
+        return self.fd
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+class Directory(_Open):
+    """It, by its path, and by its descriptor `fd`, which leads to it also after it was moved.
+
+    The name of a file in it may lead through folders in it.
+    """
+
+    __slots__ = ("path",)
 
     def __init__(self, path: str, *, make: bool = False, parent: Directory | None = None) -> None:
         """Open it.  make: make it first if it is not there, in a directory that is.  parent: if it lies in that.
@@ -52,12 +85,10 @@ class Directory:
         """
         self.path = path
         is_new = make and _made(path)
-        self._open = ffi.gc(lib.binlog_descriptors_new(), lib.binlog_descriptors_free)
-        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
         if parent is None:
-            self.fd = self._open_at(AT_FDCWD, path, flags)
+            super().__init__(AT_FDCWD, path, _FOLDER)
         else:
-            self.fd = self._open_at(parent.fd, os.path.basename(path), flags | os.O_NOFOLLOW)
+            super().__init__(parent.fd, os.path.basename(path), _FOLDER | os.O_NOFOLLOW)
         if self.fd < 0:
             if self.fd == -errno.ENOENT:
                 raise NotFoundError(f"{path}: there is no such directory")
@@ -68,23 +99,37 @@ class Directory:
         if make:
             self.sync_parent()
 
+    def check(self) -> None:
+        """Raise GoneError if its path leads elsewhere by now: what is made in it would be lost."""
+        try:
+            with own_errors(self.path, "asking what it is"):
+                is_there = os.path.samestat(os.stat(self.path), os.fstat(self.fd))
+        except AccessError as error:
+            if error.errno not in (errno.ENOENT, errno.ENOTDIR):
+                raise
+            is_there = False
+        if not is_there:
+            raise GoneError(f"{self.path} was moved or removed")
+
     def file_path(self, name: str) -> str:
         """The path of a file in it, for errors."""
-        return os.path.join(self.path, name)
+        return os.path.join(self.path, name) if name else self.path
+
+    def make_folder(self, name: str) -> None:
+        """Make a folder in it, durably, if it is not there.  Raises: AccessError; PoisonedError."""
+        make_subfolder(self.fd, name, self.file_path(name))
+        self.sync(os.path.dirname(name))
 
     def subfolder(self, name: str) -> Directory:
-        """Open a folder in it, which is made, durably, if it is not there.  Raises: AccessError; PoisonedError."""
-        path = self.file_path(name)
-        make_subfolder(path, parent_fd=self.fd)
-        self.sync()
-        return Directory(path, parent=self)
+        """Open a folder in it, as `make_folder` makes it.  Raises: AccessError; PoisonedError."""
+        self.make_folder(name)
+        return Directory(self.file_path(name), parent=self)
 
-    def names(self) -> list[str]:
-        """All names in it.  Raises: AccessError."""
+    def names(self, folder: str = "") -> list[str]:
+        """All names in it, or in a folder in it.  Raises: AccessError."""
         # A descriptor of its own: another thread that lists would share this one's position.
-        with own_errors(self.path, "listing the directory"), self._folder(os.curdir) as fd:
-            names = os.listdir(fd)
-        return names  # noqa: RET504 - outside of the block, which an exception after the call leaves by its end
+        with own_errors(self.file_path(folder), "listing the directory"), self._folder(folder) as fd:
+            return os.listdir(fd)
 
     def has(self, name: str) -> bool:
         """Tell whether anything in it has the name.  Raises: AccessError."""
@@ -116,8 +161,8 @@ class Directory:
         path = self.file_path(name)
         with own_errors(path, "making the file"):
             if access is None:
-                with self._folder(os.curdir) as listed:
-                    access = access_of_newest(listed)
+                with self._folder(os.path.dirname(name)) as folder_fd:
+                    access = access_of_newest(folder_fd)
             check_can_give(self.fd, access, path)
             flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
             # Until it is given to its owner and group, nobody else opens it.
@@ -131,6 +176,16 @@ class Directory:
                 os.unlink(name, dir_fd=self.fd)
                 raise
         return fd
+
+    def make(self, name: str) -> bool:
+        """As `create`, and leave it closed; False if there is one."""
+        try:
+            self.close_file(self.create(name))
+        except AccessError as error:
+            if error.errno != errno.EEXIST:
+                raise
+            return False
+        return True
 
     @contextmanager
     def opened(self, name: str, *, writable: bool = False) -> Iterator[int]:
@@ -162,15 +217,21 @@ class Directory:
 
     def rename(self, old: str, new: str) -> None:
         """Give a file another name, in place of whatever had it, durably.  Raises: AccessError; PoisonedError."""
-        rename_file(self.fd, old, new, self.file_path(new))
+        with own_errors(self.file_path(new), "naming the file"):
+            os.rename(old, new, src_dir_fd=self.fd, dst_dir_fd=self.fd)
+        self.sync(os.path.dirname(new))
 
     def remove(self, name: str) -> None:
         """Remove a name; that it is gone already is as good.  Raises: AccessError."""
         remove_file(self.fd, name, self.file_path(name))
 
-    def sync(self) -> None:
-        """Make the names in it durable.  Raises: PoisonedError."""
-        sync_directory(self.fd, self.path)
+    def sync(self, folder: str = "") -> None:
+        """Make the names in it durable, or in a folder in it.  Raises: PoisonedError; AccessError."""
+        if not folder:
+            sync_directory(self.fd, self.path)
+        else:
+            with own_errors(self.file_path(folder), "opening the directory"), self._folder(folder) as fd:
+                sync_directory(fd, self.file_path(folder))
 
     def close_file(self, fd: int) -> None:
         """Close a file that was opened here; nothing if it is closed.  Raises: AccessError."""
@@ -178,30 +239,35 @@ class Directory:
         if result < 0:
             raise AccessError(f"{self.path}: closing a file: {os.strerror(-result)}", errno=-result, path=self.path)
 
-    def close(self) -> None:
-        """Close it, and all files that were opened here and are open still."""
-        lib.binlog_descriptors_clear(self._open)
-
     def sync_parent(self) -> None:
         """Make the directory's own name durable.  Raises: AccessError; PoisonedError."""
         # By way of the directory: what the kernel takes for its parent, whatever links its path goes through.
         with own_errors(self.path, "opening the parent directory"), self._folder(os.pardir) as parent:
             sync_directory(parent, self.path)
 
-    @contextmanager
-    def _folder(self, name: str) -> Iterator[int]:
-        """Open a folder for a block.  Raises: OSError."""
-        fd = self._open_at(self.fd, name, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        if fd < 0:
-            raise OSError(-fd, os.strerror(-fd))
-        try:
-            yield fd
-        finally:
-            self.close_file(fd)
+    def _folder(self, name: str) -> _Open:
+        """A directory by its name, which is closed once nobody has it.  Raises: OSError."""
+        folder = _Open(self.fd, name or os.curdir, _FOLDER)
+        if folder.fd < 0:
+            raise OSError(-folder.fd, os.strerror(-folder.fd))
+        return folder
 
-    def _open_at(self, directory_fd: int, name: str, flags: int, mode: int = 0) -> int:
-        """A descriptor, or the negative errno."""
-        return int(lib.binlog_descriptors_open(self._open, directory_fd, os.fsencode(name), flags, mode))
+
+class OpenFile(_Open):
+    """A regular file that is there; it is closed once nobody has the object.  size: in bytes, as it was opened."""
+
+    __slots__ = ("size",)
+
+    def __init__(self, directory: Directory, name: str, *, writable: bool) -> None:
+        """Raises: NotFoundError; AccessError."""
+        super().__init__(directory.fd, name, flags_to_open(writable=writable))
+        path = directory.file_path(name)
+        if self.fd < 0:
+            raise opening_failure(-self.fd, path)
+        with own_errors(path, "opening the file"):
+            status = os.fstat(self.fd)
+        check_regular(status, path)
+        self.size = status.st_size
 
 
 def _made(path: str) -> bool:

@@ -97,6 +97,13 @@ class DirectoryLock:
         """
         return self.is_forked or self._is_lost
 
+    def clear_file(self) -> None:
+        """Empty the lock file, which another program may have written to.  Raises: AccessError."""
+        # By the descriptor that has the lock: closing another one would give it up (fcntl(2)).
+        assert self._file is not None
+        with own_errors(self._path, "emptying the lock file"):
+            os.ftruncate(self._file.lockfile.fileno(), 0)
+
     def release(self) -> None:
         """Give it up; in a forked child, and a second time, it does nothing."""
         if self._is_released or self.is_forked:
@@ -145,11 +152,7 @@ class DirectoryLock:
         if os.path.islink(path):
             raise AccessError(f"{path} is a symbolic link", errno=errno.ELOOP, path=path)
         if not directory.has(name):
-            try:
-                directory.close_file(directory.create(name))
-            except AccessError as error:
-                if error.errno != errno.EEXIST:  # another process was quicker
-                    raise
+            directory.make(name)
         self._file = file = fasteners.InterProcessLock(path)
         with own_errors(path, "locking"):
             is_taken = file.acquire(blocking=False)

@@ -98,12 +98,8 @@ def make_directory(path: str) -> None:
     _make_directory(path, path, parent_fd=None, inner=False)
 
 
-def make_subfolder(path: str, *, parent_fd: int | None = None) -> None:
-    """As `make_directory`, for a folder inside an engine's: it gets the owner, group and mode of its parent.
-
-    parent_fd: the engine's folder, if that is open: another program may have moved it, and then `path` leads elsewhere.
-    """
-    name = path if parent_fd is None else os.path.basename(path)
+def make_subfolder(parent_fd: int, name: str, path: str) -> None:
+    """As `make_directory`, for a folder inside an engine's: it gets the owner, group and mode of its parent."""
     _make_directory(name, path, parent_fd=parent_fd, inner=True)
 
 

@@ -18,6 +18,7 @@ from binlog.format.commitlog.checkpoint import parse_checkpoint
 from binlog.format.commitlog.host import pack_host
 from binlog.format.commitlog.key_index import KEY_INDEX_ENTRY, KEY_INDEX_HEADER, tag_hash
 from binlog.format.commitlog.message import StoredMessage, pack_message
+from binlog.storage.open_files import OpenFiles
 from tests.interop.rocketmq import golden
 from tests.interop.rocketmq.exchange import OPTIONS
 from tests.interop.rocketmq.expected import as_said, said
@@ -55,7 +56,7 @@ def _log_bytes(path: Path, size: int) -> bytes:
 
 
 def _stored(real: _Golden) -> list[StoredMessage]:
-    with closing(CommitLog(str(real.path / "commitlog"), OPTIONS.file_bytes)) as log:
+    with closing(CommitLog(OpenFiles.of(real.path), "commitlog", OPTIONS.file_bytes)) as log:
         log.files.load()
         return list(log.scan(0))
 
@@ -187,7 +188,7 @@ def test_ours_write_the_bytes_that_the_real_one_wrote(real: _Golden, tmp_path: P
     folder = tmp_path / "ours" / "commitlog"
     folder.mkdir(parents=True)
     (host,) = {message.store_host for message in stored.values()}
-    made = CommitLog(str(folder), OPTIONS.file_bytes, store_host=host, record_crc=record_crc, clock=clock)
+    made = CommitLog(OpenFiles.of(folder), "", OPTIONS.file_bytes, store_host=host, record_crc=record_crc, clock=clock)
     with closing(made) as log:
         for call in real.calls:
             now = call[0]["store_ms"]

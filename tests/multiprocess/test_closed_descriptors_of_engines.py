@@ -19,13 +19,20 @@ from binlog.commitlog import Flush, Message, MessageStore, StoreOptions
 from binlog.errors import StateError
 from binlog.journal import Journal
 from binlog.pagestore import PageStore
+from binlog.storage import worker
 
 folder, other = sys.argv[1:]
 
 
-def waits(thread):
-    frame = sys._current_frames().get(thread.ident)
-    return frame is None or (frame.f_code.co_name == "wait" and frame.f_code.co_filename == threading.__file__)
+def waits(frame):
+    code = frame.f_code
+    return (code.co_filename, code.co_name) in [
+        (threading.__file__, "wait"), (worker.__file__, "pause"), (worker.__file__, "_run")
+    ]
+
+
+def others():
+    return [frame for ident, frame in sys._current_frames().items() if ident != threading.get_ident()]
 
 
 def journal():
@@ -62,7 +69,7 @@ opened, put = make()
 put()
 # A thread that has a file open for a moment closes a number that is ours by then, which nothing can save.
 deadline = time.monotonic() + 2
-while time.monotonic() < deadline and not all(map(waits, threading.enumerate()[1:])):
+while time.monotonic() < deadline and not all(map(waits, others())):
     pass
 os.closerange(3, 256)
 mine = [os.open(other, os.O_RDWR | os.O_CREAT) for _ in range(80)]

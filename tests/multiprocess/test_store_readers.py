@@ -103,7 +103,7 @@ def test_with_sync_flush_a_reader_sees_what_is_flushed_and_nothing_else(tmp_path
     with MessageStore(tmp_path, _OPTIONS) as store, StoreReader(tmp_path) as reader:
         store.append(Message("t", b"first"))
         assert [message.body for message in reader.follow("t", 0, 0, timeout=1)] == [b"first"]
-        held = store._log.files.last_file()._mutex  # a flush waits for it
+        held = store._log.files.last_file()._putting  # a flush waits for it
         with held, ThreadPoolExecutor(1) as pool:
             wait = pool.submit(store.append, Message("t", b"second"))
             while store._log.max_offset == store._log.files.flushed_where:

@@ -16,14 +16,14 @@ MISTAKES = (
     ),
     in_function(
         "store-marker-removed-first", "store-power", "the marker of a crash goes before all is flushed",
-        "binlog/commitlog/store.py", "MessageStore.close",
-        "with contextlib.ExitStack() as ending:",
-        'os.unlink(os.path.join(self.path, "abort"))\nwith contextlib.ExitStack() as ending:',
+        "binlog/commitlog/store.py", "MessageStore._end",
+        "with contextlib.ExitStack() as stopping:",
+        'os.unlink(os.path.join(self.path, "abort"))\nwith contextlib.ExitStack() as stopping:',
     ),
     in_function(
         "store-name-not-synced", "store-power", "a new file's name is not synced",
         _MAPPED, "MappedFile._make",
-        "sync_directory(directory_fd, self.path)",
+        "self._files.directory.sync(os.path.dirname(self._name))",
         "",
     ),
     Mistake(
@@ -67,12 +67,11 @@ MISTAKES = (
     in_function(
         "store-sync-tried-again", "store-faults", "a sync that failed is made again, and does nothing",
         _MAPPED, "MappedFile.flush",
-        "with self._poisoning(), self._file as fd:\n"
-        "    sync(fd, self.path, self.offset + stop)",
-        "with self._file as fd:\n"
-        "    try:\n"
-        "        sync(fd, self.path, self.offset + stop)\n"
-        "    except PoisonedError:\n"
-        "        sync(fd, self.path, self.offset + stop)",
+        "with self._files.change:\n"
+        "    sync(fd, self.path)",
+        "try:\n"
+        "    sync(fd, self.path)\n"
+        "except Exception:\n"
+        "    sync(fd, self.path)",
     ),
 )  # fmt: skip

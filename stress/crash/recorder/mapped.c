@@ -29,6 +29,9 @@ static void remember(const char *start, size_t bytes, int fd, int64_t offset)
     uint64_t inode = inode_of(fd);
     int i = 0;
     pthread_mutex_lock(&maps_lock);
+    for (int j = 0; j < MAPS_MAX; j++) /* one that the parent has, and a forked child has not */
+        if (maps[j].start && start < maps[j].start + maps[j].bytes && maps[j].start < start + bytes)
+            maps[j].start = NULL;
     while (i < MAPS_MAX && maps[i].start)
         i++;
     if (i == MAPS_MAX)

@@ -253,7 +253,6 @@ class CommitLogSystem(System[Expectation, Contents]):
     recovers = "open"
     storm = Storm(_append_for_ever, kills=12)
     faulted = ("open", "append", "roll")
-    after_deaths = 0.0
     fault_stride = 1
     harmless = frozenset({Kind.MEMORY})
     full_errors = frozenset({"FullError"})

@@ -23,6 +23,7 @@ from binlog.format.commitlog.message import (
     parse_message,
 )
 from binlog.format.commitlog.message_id import message_id
+from binlog.storage.open_files import OpenFiles
 
 _FILE_BYTES = 1 << 14
 
@@ -32,7 +33,7 @@ def make(tmp_path: Path) -> Iterator[Callable[..., CommitLog]]:
     made: list[CommitLog] = []
 
     def new(**options: object) -> CommitLog:
-        made.append(CommitLog(str(tmp_path), _FILE_BYTES, **options))  # type: ignore[arg-type]
+        made.append(CommitLog(OpenFiles.of(tmp_path), "", _FILE_BYTES, **options))  # type: ignore[arg-type]
         return made[-1]
 
     yield new

@@ -8,6 +8,7 @@ import pytest
 from binlog.commitlog.consume_queue import ConsumeQueue
 from binlog.errors import CorruptError
 from binlog.format.commitlog.consume_queue import BLANK_UNIT, QueueUnit, parse_units
+from binlog.storage.open_files import OpenFiles
 
 _UNITS_IN_FILE = 300
 _BYTES = 100  # of each message in the commit log
@@ -18,7 +19,7 @@ def make(tmp_path: Path) -> Iterator[Callable[[], ConsumeQueue]]:
     made: list[ConsumeQueue] = []
 
     def new() -> ConsumeQueue:
-        made.append(ConsumeQueue(str(tmp_path), _UNITS_IN_FILE))
+        made.append(ConsumeQueue(OpenFiles.of(tmp_path), "", _UNITS_IN_FILE))
         return made[-1]
 
     yield new

@@ -100,9 +100,9 @@ def test_the_file_of_rocketmq_is_read(tmp_path: Path) -> None:
 
 def test_a_message_that_says_not_where_it_goes_ends_it_with_a_word(tmp_path: Path) -> None:
     with MessageStore(tmp_path, _OPTIONS) as store:
-        store._append([Message(DELAY_TOPIC, b"", b"DELAY\x011\x02")])
+        store._pass_on([Message(DELAY_TOPIC, b"", b"DELAY\x011\x02")])
         store.append(Message.of("t", b"", delay_level=2))
-        until(lambda: store._delays._service.failure is not None)
+        until(lambda: store._delays.service.failure is not None)
         with pytest.raises(CorruptError, match="does not say for which queue"):
             store.append(Message.of("t", b"", delay_level=1))
         store.append(Message("t", b"at once"))
@@ -247,7 +247,7 @@ def test_more_than_a_file_holds_goes_on_in_several_appends(tmp_path: Path) -> No
     with MessageStore(tmp_path, _OPTIONS) as store:
         store._delays.stop()
         for number in range(40):
-            store._append_open([Message.of("t", b"%d" % number + bytes(4000), delay_level=1)])
+            store.append([Message.of("t", b"%d" % number + bytes(4000), delay_level=1)])
         until(lambda: _count(store, DELAY_TOPIC) == 40)
     time.sleep(1.1)  # all are due together
     with MessageStore(tmp_path, _OPTIONS) as store:
@@ -273,9 +273,9 @@ def test_where_no_message_can_go_none_is_sent(tmp_path: Path, topic: str, queue_
     for round_ in range(2):
         store = MessageStore(tmp_path, _OPTIONS)
         if round_ == 0:
-            store._append([Message(DELAY_TOPIC, b"", pack_properties(properties))])
-            store._delays.wake()
-        until(lambda store=store: store._delays._service.failure is not None)  # type: ignore[misc]
+            store._pass_on([Message(DELAY_TOPIC, b"", pack_properties(properties))])
+            store._delays.service.wake()
+        until(lambda store=store: store._delays.service.failure is not None)  # type: ignore[misc]
         with pytest.raises(CorruptError, match="does not say for which queue"):
             store.close()
 
@@ -325,7 +325,7 @@ def test_a_store_is_closed_while_much_is_due(tmp_path: Path) -> None:
     with MessageStore(tmp_path, options) as store:
         store._delays.stop()
         for _ in range(100):
-            store._append_open([Message.of("t", b"", delay_level=1)] * 200)
+            store.append([Message.of("t", b"", delay_level=1)] * 200)
     time.sleep(1.1)
     with MessageStore(tmp_path, options) as store:
         store.append(Message.of("u", b"", delay_level=2))

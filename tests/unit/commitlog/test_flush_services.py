@@ -74,7 +74,7 @@ def _append(queue: MappedFileQueue, data: bytes) -> int:
 def _break(queue: MappedFileQueue) -> None:
     """Have every sync of the last file fail: /dev/null has none (EINVAL)."""
     null = os.open("/dev/null", os.O_WRONLY)
-    os.dup2(null, queue.files[-1]._file.fd)
+    os.dup2(null, queue.files[-1]._file.open().fd)
     os.close(null)
 
 
@@ -129,7 +129,6 @@ def test_a_failed_flush_is_told_to_all_who_wait_and_to_all_who_come(queue: Mappe
 
 def test_who_waits_while_the_service_stops_is_answered(queue: MappedFileQueue) -> None:
     service = GroupCommitService(queue, lambda: None)
-    service.start()
     offset = _append(queue, b"data")
     service.stop()
     assert queue.flushed_where == offset

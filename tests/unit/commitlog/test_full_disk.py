@@ -19,6 +19,7 @@ from binlog.commitlog.options import Flush, StoreOptions
 from binlog.commitlog.retention import Retention
 from binlog.commitlog.store import MessageStore
 from binlog.errors import FullError
+from binlog.format.commitlog.names import ABORT_FILE
 from tests.support.namespaces import on_a_small_disk
 from tests.support.waiting import until
 
@@ -47,7 +48,7 @@ def _append_until_full(store: MessageStore, make: Callable[[int], Message], star
                     store.append(make(number))
             return number
         # One by one: queues are made more slowly than messages appended, and then all those would need room.
-        until(lambda made=number + 1: _told_of(store, made) or store._dispatcher._service.full is not None)
+        until(lambda made=number + 1: _told_of(store, made) or store._dispatcher.service.full is not None)
     raise AssertionError("the disk is never full")
 
 
@@ -149,11 +150,10 @@ def _open_and_close(disk: Path) -> None:
     with pytest.raises(FullError):
         MessageStore(disk / "another", _LOG_GROWS)
     filler.unlink()
+    assert (disk / "store" / ABORT_FILE).exists()
     with MessageStore(disk / "store", _LOG_GROWS) as store:
-        assert store._ownership.crashed
         _check(store, _large, 20)
-    with MessageStore(disk / "store", _LOG_GROWS) as store:
-        assert not store._ownership.crashed
+    assert not (disk / "store" / ABORT_FILE).exists()
 
 
 def test_a_store_is_not_opened_on_a_full_disk_and_is_whole_afterwards(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ class _Broker:
 
     def _append(self, *messages: Message) -> tuple[int, int]:
         with MessageStore(self._path, _OPTIONS) as store:
-            appended = store._append_open(list(messages))
+            appended = store._pass_on(list(messages))
             return appended.queue_offsets[0], appended.offset
 
     def put(self, key: str, *, checks: int = 0) -> tuple[int, int]:

@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 
 from binlog.commitlog.key_index import KeyIndex, KeyIndexSize
-from binlog.errors import CorruptError
+from binlog.errors import CorruptError, FullError
 from binlog.format.commitlog.key_index import KEY_INDEX_HEADER, key_hash
+from binlog.storage.directory import Directory
 from tests.support.checked_stores import overwrite
+from tests.support.descriptors import count_descriptors, descriptors_before
 
 _SIZE = KeyIndexSize(slots=7, entries=20)
 _BEGIN_MS = 1_700_000_000_000
@@ -23,7 +25,7 @@ def make(tmp_path: Path) -> Iterator[Callable[[], KeyIndex]]:
     made: list[KeyIndex] = []
 
     def new() -> KeyIndex:
-        made.append(KeyIndex(str(tmp_path), _SIZE))
+        made.append(KeyIndex(Directory(str(tmp_path)), "", _SIZE))
         return made[-1]
 
     yield new
@@ -43,7 +45,7 @@ def _keys(*numbers: int, topic: str = "t", apart_ms: int = 1000) -> memoryview:
 
 def test_a_file_that_a_crash_left_empty_is_removed(tmp_path: Path) -> None:
     (tmp_path / "20260101000000000").touch()
-    index = KeyIndex(str(tmp_path), KeyIndexSize(3, 5))
+    index = KeyIndex(Directory(str(tmp_path)), "", KeyIndexSize(3, 5))
     assert index.load(believed_ms=0) is None
     assert list(tmp_path.iterdir()) == []
     index.close()
@@ -123,6 +125,21 @@ def test_after_a_crash_files_with_later_messages_are_made_anew(make: _Make, tmp_
     assert again.end_offset == 1800
     again.put(_keys(*range(19, 50)))
     assert [again.find("t", f"key {number}") for number in range(50)] == [[100 * number] for number in range(50)]
+
+
+def test_a_load_that_fails_leaves_no_descriptor_open(tmp_path: Path) -> None:
+    before = descriptors_before()
+    directory = Directory(str(tmp_path))
+    with contextlib.closing(KeyIndex(directory, "", _SIZE)) as index:
+        index.put(_keys(*range(50)))
+
+    def fails() -> None:
+        raise FullError("there is no room to say so")
+
+    with contextlib.closing(KeyIndex(directory, "", _SIZE)) as index, pytest.raises(FullError):
+        index.load(believed_ms=0, removing=fails)
+    directory.close()
+    assert count_descriptors() == before
 
 
 def test_a_count_that_a_crash_has_taken_back_loses_no_older_key(make: _Make, tmp_path: Path) -> None:
@@ -211,7 +228,7 @@ def test_other_files_are_left_alone(make: _Make, tmp_path: Path) -> None:
 
 def test_the_first_key_takes_little_of_the_disk(tmp_path: Path) -> None:
     """RocketMQ's files are of 420 MB; what no key has come to is a hole."""
-    with contextlib.closing(KeyIndex(str(tmp_path), KeyIndexSize())) as index:
+    with contextlib.closing(KeyIndex(Directory(str(tmp_path)), "", KeyIndexSize())) as index:
         index.put(_keys(1))
         (path,) = tmp_path.iterdir()
         assert path.stat().st_size > 400_000_000
@@ -226,7 +243,7 @@ def test_the_first_key_takes_little_of_the_disk(tmp_path: Path) -> None:
 @pytest.mark.parametrize("value", [-1, 0, 1, 3, 12_345, 19_999_999, 2**31 - 1])
 def test_a_header_that_the_entries_contradict_is_not_believed(tmp_path: Path, field: str, value: int) -> None:
     """A count beyond what is there would cost seconds and hundreds of megabytes."""
-    with contextlib.closing(KeyIndex(str(tmp_path), KeyIndexSize())) as index:
+    with contextlib.closing(KeyIndex(Directory(str(tmp_path)), "", KeyIndexSize())) as index:
         index.put(_keys(*range(1, 9)))
         (file,) = index._files
         header = file.header | {field: value}
@@ -234,7 +251,7 @@ def test_a_header_that_the_entries_contradict_is_not_believed(tmp_path: Path, fi
     overwrite(path, 0, KEY_INDEX_HEADER.pack(header))
     tracemalloc.start()
     try:
-        with contextlib.closing(KeyIndex(str(tmp_path), KeyIndexSize())) as index:
+        with contextlib.closing(KeyIndex(Directory(str(tmp_path)), "", KeyIndexSize())) as index:
             assert index.load(believed_ms=2**62) == 0  # its keys are to be put again
         assert tracemalloc.get_traced_memory()[1] < 1 << 20
     finally:
@@ -244,10 +261,10 @@ def test_a_header_that_the_entries_contradict_is_not_believed(tmp_path: Path, fi
 
 @pytest.mark.parametrize("newest", [9, 100, 2**31 - 1])
 def test_slots_that_lead_to_no_entry_cost_little(tmp_path: Path, newest: int) -> None:
-    with contextlib.closing(KeyIndex(str(tmp_path), KeyIndexSize(slots=200_000, entries=1000))) as index:
+    with contextlib.closing(KeyIndex(Directory(str(tmp_path)), "", KeyIndexSize(slots=200_000, entries=1000))) as index:
         index.put(_keys(*range(1, 9)))
     (path,) = tmp_path.iterdir()
     overwrite(path, KEY_INDEX_HEADER.size, newest.to_bytes(4, "big") * 200_000)
-    with contextlib.closing(KeyIndex(str(tmp_path), KeyIndexSize(slots=200_000, entries=1000))) as index:
+    with contextlib.closing(KeyIndex(Directory(str(tmp_path)), "", KeyIndexSize(slots=200_000, entries=1000))) as index:
         assert index.load(believed_ms=2**62) == _BEGIN_MS + 1000
     assert list(tmp_path.iterdir()) == []

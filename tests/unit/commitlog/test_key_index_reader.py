@@ -56,7 +56,7 @@ def test_with_sync_flush_a_key_is_found_once_its_message_is_flushed(tmp_path: Pa
     with MessageStore(tmp_path, OPTIONS) as owner, StoreReader(tmp_path) as reader:
         first = owner.append(Message.of("t", b"first", keys=["k"]))
         assert next(reader.follow("t", 0, 0, timeout=30)).body == b"first"
-        held = owner._log.files.last_file()._mutex  # a flush waits for it
+        held = owner._log.files.last_file()._putting  # a flush waits for it
         with held, ThreadPoolExecutor(1) as pool:
             wait = pool.submit(owner.append, Message.of("t", b"second", keys=["k"]))
             while owner._log.max_offset == owner._log.files.flushed_where:

@@ -11,20 +11,12 @@ import pytest
 
 from binlog.commitlog.mapped_file import PAGE_BYTES, MappedFile
 from binlog.errors import ClosedError, CorruptError, GoneError, PoisonedError, StateError
-from binlog.storage.files import open_directory
 
 _FILE_BYTES = 16 * PAGE_BYTES
 
 
 @pytest.fixture
-def directory_fd(tmp_path: Path) -> Iterator[int]:
-    fd = open_directory(str(tmp_path))
-    yield fd
-    os.close(fd)
-
-
-@pytest.fixture
-def file(directory_fd: int, tmp_path: Path) -> Iterator[MappedFile]:
+def file(tmp_path: Path) -> Iterator[MappedFile]:
     made = MappedFile(str(tmp_path), 3 * _FILE_BYTES, _FILE_BYTES)
     yield made
     made.shut_down()
@@ -100,7 +92,7 @@ def test_a_flush_is_due_after_so_many_pages_or_when_the_file_is_full(file: Mappe
     assert file.modified == modified
 
 
-def test_what_is_in_a_buffer_is_in_the_file_once_it_is_committed(directory_fd: int, tmp_path: Path) -> None:
+def test_what_is_in_a_buffer_is_in_the_file_once_it_is_committed(tmp_path: Path) -> None:
     buffer = _Buffer()
     file = MappedFile(str(tmp_path), 0, _FILE_BYTES, buffer=buffer)
     path = tmp_path / f"{0:020d}"
@@ -120,29 +112,27 @@ def test_what_is_in_a_buffer_is_in_the_file_once_it_is_committed(directory_fd: i
     file.shut_down()
 
 
-def test_a_file_in_use_is_not_unmapped(file: MappedFile) -> None:
+def test_who_reads_a_file_that_is_removed_goes_on_and_nobody_begins_to(file: MappedFile, tmp_path: Path) -> None:
     file.append(b"data")
-    assert file.hold()
-    assert not file.shut_down()
-    assert not file.hold()
+    in_use = file._file.open()
+    file.remove()
+    file.shut_down()
+    assert os.pread(in_use.fd, 9, 0)[:4] == b"data"
+    assert list(tmp_path.iterdir()) == []
     with pytest.raises(GoneError):
         file.read(4, 0)
-    file.append(b"more")  # who holds it still may
-    assert not file.shut_down()
-    file.release()
-    assert file.shut_down()
     with pytest.raises(ClosedError):
         file.append(b"data")
 
 
-def test_a_file_of_another_size_is_refused(directory_fd: int, tmp_path: Path) -> None:
+def test_a_file_of_another_size_is_refused(tmp_path: Path) -> None:
     (tmp_path / f"{0:020d}").write_bytes(bytes(100))
     with pytest.raises(CorruptError, match="100 bytes") as caught:
         MappedFile(str(tmp_path), 0, _FILE_BYTES)
     assert caught.value.rule == "file_bytes"
 
 
-def test_an_empty_file_of_that_name_is_taken_for_a_new_one(directory_fd: int, tmp_path: Path) -> None:
+def test_an_empty_file_of_that_name_is_taken_for_a_new_one(tmp_path: Path) -> None:
     """A crash between making the file and sizing it leaves one."""
     (tmp_path / f"{0:020d}").touch()
     file = MappedFile(str(tmp_path), 0, _FILE_BYTES)
@@ -187,7 +177,7 @@ def test_a_forked_child_cannot_write(file: MappedFile, tmp_path: Path) -> None:
 def test_a_failed_flush_is_the_files_last_and_moves_nothing(file: MappedFile) -> None:
     """A second sync would say that all is well, and the kernel has dropped the pages (fsync(2))."""
     file.append(b"data")
-    os.dup2(os.open("/dev/null", os.O_WRONLY), file._file.fd)  # of which no sync can be had: EINVAL
+    os.dup2(os.open("/dev/null", os.O_WRONLY), file._file.open().fd)  # of which no sync can be had: EINVAL
     with pytest.raises(PoisonedError):
         file.flush()
     assert file.flushed == 0
@@ -215,7 +205,7 @@ except FullError as error:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_sync_writes_the_pages_that_were_stored_to_and_few_others(directory_fd: int, tmp_path: Path) -> None:
+def test_a_sync_writes_the_pages_that_were_stored_to_and_few_others(tmp_path: Path) -> None:
     file = MappedFile(str(tmp_path), 0, 8 << 20)
     file.append(b"with this one the pages ahead become due as well")
     file.flush()

@@ -172,34 +172,6 @@ def test_a_run_removes_so_many_files_at_most_and_never_the_last(tmp_path: Path, 
     assert _names(tmp_path) == [5]
 
 
-def test_a_file_that_is_held_is_removed_once_it_is_released(tmp_path: Path, queue: MappedFileQueue) -> None:
-    _fill(queue, 3)
-    held = queue.files[0]
-    assert held.hold()
-    assert queue.remove_first(lambda file: True, 10) == 0
-    queue.remove_left()
-    assert _names(tmp_path) == [0, 1, 2]
-    held.release()
-    queue.remove_left()
-    assert _names(tmp_path) == [1, 2]
-
-
-def test_a_file_that_is_held_for_two_minutes_goes_all_the_same(tmp_path: Path, queue: MappedFileQueue) -> None:
-    _fill(queue, 2)
-    held = queue.files[0]
-    assert held.hold()
-    assert queue.remove_first(lambda file: True, 10) == 0
-    queue.remove_left()
-    assert _names(tmp_path) == [0, 1]
-    queue._leaving[held] -= 60
-    queue.remove_left()
-    assert _names(tmp_path) == [0, 1]
-    queue._leaving[held] -= 60  # as if it were due since then: 120 seconds
-    queue.remove_left()
-    assert _names(tmp_path) == [1]
-    held.release()  # it was mapped until now
-
-
 def test_a_buffer_is_given_back_where_no_file_can_be_made(tmp_path: Path) -> None:
     """Otherwise a full disk would use up the buffers of a pool."""
     given_back: list[int] = []

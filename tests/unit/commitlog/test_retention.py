@@ -103,7 +103,7 @@ def test_files_that_queues_were_not_told_of_stay(tmp_path: Path) -> None:
         told = store._dispatcher.offset
         (tmp_path / "consumequeue" / "u").write_text("where a folder should be")
         store.append(Message("u", b"first"))
-        until(lambda: store._dispatcher._service.failure is not None)
+        until(lambda: store._dispatcher.service.failure is not None)
         for _ in range(30):
             store._log.append([Message("u", bytes(2000))])
         _age(tmp_path, range(6), 100)

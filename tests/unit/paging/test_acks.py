@@ -19,6 +19,7 @@ from binlog.paging.addresses import AddressFolder, Commit
 from binlog.paging.inspection import check_paging
 from binlog.paging.manager import PagingManager
 from binlog.paging.options import PagingOptions
+from binlog.storage import directory as directory_module
 from tests.support.descriptors import count_descriptors, descriptors_before
 from tests.support.namespaces import on_a_small_disk
 from tests.support.paging import ADDRESS, SMALL, MemoryStore, crashed, numbered, page_all, page_files, paging
@@ -83,7 +84,7 @@ def _fail_directory(path: Path, fail_at: str) -> None:
         page_all(store, _ONE_A_PAGE[:4])
         store.sync()
         opened.manager.drain()
-        sync_directory = addresses_module.sync_directory
+        sync_directory = directory_module.sync_directory
         calls = 0
 
         def fail_once(fd: int, where: str) -> None:
@@ -93,7 +94,7 @@ def _fail_directory(path: Path, fail_at: str) -> None:
                 raise PoisonedError("a sync of the directory failed")
             sync_directory(fd, where)
 
-        patch.setattr(addresses_module, "sync_directory", fail_once)
+        patch.setattr(directory_module, "sync_directory", fail_once)
         if fail_at == "the end of page mode":
             for _ in range(4):
                 assert opened.manager.depage(ADDRESS, lambda *_: None)

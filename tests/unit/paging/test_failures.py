@@ -23,7 +23,10 @@ from binlog.paging.inspection import check_paging
 from binlog.paging.options import PagingOptions
 from binlog.paging.queue import Queue
 from binlog.paging.transactions import PageTransactions
+from binlog.storage import directory
+from binlog.storage.directory import Directory
 from binlog.storage.failures import write_failure
+from binlog.storage.files import remove_file
 from binlog.storage.guards import new_guard
 from tests.support.children import Child
 from tests.support.descriptors import count_descriptors, descriptors_before
@@ -138,7 +141,7 @@ def test_an_address_that_cannot_be_read_for_now_gets_no_second_folder(
 ) -> None:
     with open_queue(tmp_path / "queue") as queue:
         queue.put(b"message")
-    read_at = addresses.read_at
+    read_at = directory.read_at
 
     def fails(fd: int, size: int, offset: int, path: str) -> bytes:
         if path.endswith(ADDRESS_FILE):
@@ -146,7 +149,7 @@ def test_an_address_that_cannot_be_read_for_now_gets_no_second_folder(
         return read_at(fd, size, offset, path)
 
     with monkeypatch.context() as patched:
-        patched.setattr(addresses, "read_at", fails)
+        patched.setattr(directory, "read_at", fails)
         with pytest.raises(AccessError):
             open_queue(tmp_path / "queue")
     with open_queue(tmp_path / "queue") as queue:
@@ -154,7 +157,9 @@ def test_an_address_that_cannot_be_read_for_now_gets_no_second_folder(
 
 
 def _file_that_stays(directory_fd: int, name: str, path: str) -> None:
-    raise AccessError("Input/output error", errno=errno.EIO, path=path)
+    if name.endswith(PAGE_END):
+        raise AccessError("Input/output error", errno=errno.EIO, path=path)
+    remove_file(directory_fd, name, path)
 
 
 def test_a_depaged_page_whose_file_could_not_be_removed_is_not_depaged_again(
@@ -169,7 +174,7 @@ def test_a_depaged_page_whose_file_could_not_be_removed_is_not_depaged_again(
         store.start_paging()
         store.page(b"message")
         with monkeypatch.context() as patched:
-            patched.setattr(page_module, "remove_file", _file_that_stays)
+            patched.setattr(directory, "remove_file", _file_that_stays)
             assert depage(), "what was delivered is told as that"
             while store.is_paging:
                 with suppress(AccessError):
@@ -194,7 +199,7 @@ def test_a_depaged_page_that_stayed_goes_before_what_says_that_it_was_depaged(
                 store.start_paging()
                 store.page(b"message")
                 with monkeypatch.context() as patched:
-                    patched.setattr(page_module, "remove_file", _file_that_stays)
+                    patched.setattr(directory, "remove_file", _file_that_stays)
                     opened.manager.depage(store.address, lambda _, messages, __: found.extend(messages))
             while opened.manager.depage(store.address, lambda _, messages, __: found.extend(messages)):
                 pass
@@ -211,7 +216,7 @@ def test_pages_whose_files_could_not_be_removed_leave_no_descriptor_open(
     with paging(tmp_path / "paging") as (opened, store):
         store.start_paging()
         store.page(b"message")
-        monkeypatch.setattr(page_module, "remove_file", _file_that_stays)
+        monkeypatch.setattr(directory, "remove_file", _file_that_stays)
         opened.manager.depage(store.address, lambda *_: None)
         with pytest.raises(AccessError):
             opened.manager.depage(store.address, lambda *_: None)
@@ -239,13 +244,13 @@ def test_where_the_last_page_cannot_be_ended_nothing_more_is_paged(
 def test_who_is_told_of_a_failed_sync_while_another_thread_notes_it_finds_all_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    create, noting, noted = addresses.create_file, threading.Event(), threading.Event()
+    make, noting, noted = Directory.make, threading.Event(), threading.Event()
 
-    def slowly(directory_fd: int, name: str, path: str) -> int:
+    def slowly(where: Directory, name: str) -> bool:
         if name == FAILED_FILE and not noting.is_set():
             noting.set()
             noted.wait()
-        return create(directory_fd, name, path)
+        return make(where, name)
 
     with paging_that_fails(tmp_path / "paging") as (_, store):
         store.start_paging()
@@ -255,7 +260,7 @@ def test_who_is_told_of_a_failed_sync_while_another_thread_notes_it_finds_all_re
             with suppress(PoisonedError):
                 store.sync()
 
-        monkeypatch.setattr(addresses, "create_file", slowly)
+        monkeypatch.setattr(Directory, "make", slowly)
         with syncs_that_fail(monkeypatch, PAGE_END):
             other = threading.Thread(target=sync)
             other.start()
@@ -392,8 +397,7 @@ def test_a_page_that_is_removed_while_a_thread_syncs_it_is_closed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, is_written: bool
 ) -> None:
     """Who removed it left the closing to the thread that synced it, which did not close it if the sync failed."""
-    root_fd = os.open(tmp_path, os.O_RDONLY | os.O_DIRECTORY)
-    folder = addresses.make_folder(str(tmp_path), root_fd, "a", PageLayout.NATIVE, new_guard("a test"))
+    folder = addresses.make_folder(Directory(str(tmp_path)), "a", PageLayout.NATIVE, new_guard("a test"))
     before = descriptors_before()
     page = page_module.Page.create(folder, 1, 1024)
     begun, removed = threading.Event(), threading.Event()
@@ -419,5 +423,3 @@ def test_a_page_that_is_removed_while_a_thread_syncs_it_is_closed(
         removed.set()
         thread.join()
     assert count_descriptors() == before
-    folder.close()
-    os.close(root_fd)

@@ -10,7 +10,6 @@ from binlog.paging import inspection
 from binlog.paging.addresses import AddressFolder
 from binlog.paging.inspection import check_paging, look_at_paging, read_pages
 from binlog.paging.page import Page
-from binlog.storage.content import Content
 from tests.support.journals import flip
 from tests.support.paging import ADDRESS, crashed, numbered, page_all, page_files, paging, texts
 
@@ -74,23 +73,22 @@ def test_what_is_put_and_acknowledged_while_a_page_is_looked_at_is_no_problem(
         page_all(store, MESSAGES[:3])
         cursor = opened.manager.cursor(ADDRESS)
         left = list(MESSAGES[3:6])
-        measure = inspection.content_bytes
-        found = Page.found
+        read_acks, found = inspection._read_acks, Page.found
 
         def put_and_acknowledge() -> None:
             if left:
                 cursor.ack(store.append(left.pop()) or 0)
 
-        def measure_meanwhile(content: Content) -> int:
+        def read_meanwhile(folder: AddressFolder, page_id: int) -> bytes:
             put_and_acknowledge()
-            return measure(content)
+            return read_acks(folder, page_id)
 
         def find_meanwhile(folder: AddressFolder, page_id: int) -> Page:
             put_and_acknowledge()
             return found(folder, page_id)
 
         put_and_acknowledge()
-        monkeypatch.setattr(inspection, "content_bytes", measure_meanwhile)
+        monkeypatch.setattr(inspection, "_read_acks", read_meanwhile)
         monkeypatch.setattr(Page, "found", find_meanwhile)
         look = look_at_paging(tmp_path)
         assert left == []

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from binlog.errors import AccessError, BusyError, ClosedError, FullError, PoisonedError, StateError
-from binlog.paging import addresses as addresses_module
 from binlog.paging.inspection import check_paging
 from binlog.paging.manager import PagingManager
 from binlog.paging.memory import Held
 from binlog.paging.options import PagingOptions, Policy
 from binlog.paging.page import Page
 from binlog.paging.store import PagingStore
+from binlog.storage import directory as directory_module
 from binlog.storage.page_writers import WriterState
 from tests.support.children import Child
 from tests.support.paging import ADDRESS, PAGE_BYTES, depaged, numbered, page_all, paging
@@ -259,7 +259,7 @@ def test_to_stop_waits_for_the_page_that_is_depaged_and_leaves_the_others(tmp_pa
         assert delivered.begun.acquire(timeout=_SECONDS)
         stopping = threading.Thread(target=manager.stop)
         stopping.start()
-        while manager._state == "started":
+        while not manager._is_closed:
             time.sleep(0)
         delivered.go_on.set()
         stopping.join()
@@ -376,7 +376,7 @@ def test_an_address_whose_folder_was_made_and_not_started_has_no_second_one(
 def test_an_address_whose_folder_s_name_may_not_be_durable_has_no_second_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sync_directory = addresses_module.sync_directory
+    sync_directory = directory_module.sync_directory
 
     def fail(directory_fd: int, path: str) -> None:
         if path == str(tmp_path):
@@ -385,7 +385,7 @@ def test_an_address_whose_folder_s_name_may_not_be_durable_has_no_second_one(
 
     with PagingManager(tmp_path) as manager:
         manager.store("there").start_paging()
-        monkeypatch.setattr(addresses_module, "sync_directory", fail)
+        monkeypatch.setattr(directory_module, "sync_directory", fail)
         for _ in range(3):
             with pytest.raises(PoisonedError):
                 manager.store("a")
@@ -407,7 +407,7 @@ def test_a_folder_that_could_not_be_made_leaves_nothing(tmp_path: Path, monkeypa
 
     with PagingManager(tmp_path) as manager:
         before = sorted(os.listdir(tmp_path))
-        monkeypatch.setattr(addresses_module, "create_file", full)
+        monkeypatch.setattr(directory_module.Directory, "create", full)
         with pytest.raises(FullError):
             manager.store("a")
         assert sorted(os.listdir(tmp_path)) == before
