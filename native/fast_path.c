@@ -15,13 +15,14 @@
 
 #include <structmember.h>
 
+#include "guard.h"
 #include "binlog.h"
 #include "pairs.h"
 
 #include <stddef.h>
 
 static PyObject *no_wait;     /* the arguments of an acquire() that does not wait */
-static PyObject *state_error; /* binlog.errors.StateError */
+PyObject *state_error;
 
 struct fast_path {
     PyObject_HEAD

@@ -26,16 +26,69 @@ void binlog_futex_wake(uint32_t *word, int count)
     syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, count, NULL, NULL, 0);
 }
 
+int binlog_futex_sleep(uint32_t *word, uint32_t seen, const struct timespec *timeout)
+{
+    int reason;
+
+    Py_BEGIN_ALLOW_THREADS
+    reason = syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, seen, timeout, NULL, 0) == 0 ? 0 : errno;
+    Py_END_ALLOW_THREADS
+    return reason;
+}
+
 int binlog_futex_wait(uint32_t *word)
 {
     uint32_t seen = __atomic_load_n(word, __ATOMIC_ACQUIRE);
-    int result, reason;
 
-    Py_BEGIN_ALLOW_THREADS
-    result = (int)syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);
-    reason = errno;
-    Py_END_ALLOW_THREADS
-    return result != 0 && reason == EINTR ? PyErr_CheckSignals() : 0;
+    return binlog_futex_sleep(word, seen, NULL) == EINTR ? PyErr_CheckSignals() : 0;
+}
+
+static void wake_one(struct mutex *self)
+{
+    if (self->held || self->woken || !self->waiting)
+        return;
+    self->woken = 1;
+    binlog_futex_wake(&self->word, 1);
+}
+
+int mutex_is_held_here(const struct mutex *self)
+{
+    return self->held && pthread_equal(self->owner, pthread_self());
+}
+
+int mutex_take(struct mutex *self)
+{
+    while (self->held) {
+        self->waiting++;
+        int result = binlog_futex_wait(&self->word);
+        self->waiting--;
+        self->woken = 0;
+        if (result != 0) {
+            wake_one(self);
+            return -1;
+        }
+    }
+    self->owner = pthread_self();
+    self->held = 1;
+    return 0;
+}
+
+void mutex_take_back(struct mutex *self)
+{
+    while (self->held) {
+        self->waiting++;
+        binlog_futex_sleep(&self->word, self->word, NULL);
+        self->waiting--;
+        self->woken = 0;
+    }
+    self->owner = pthread_self();
+    self->held = 1;
+}
+
+void mutex_release(struct mutex *self)
+{
+    self->held = 0;
+    wake_one(self);
 }
 
 static int guard_init(PyObject *object, PyObject *args, PyObject *named)
@@ -56,11 +109,6 @@ static int guard_init(PyObject *object, PyObject *args, PyObject *named)
     self->reentered = Py_NewRef(reentered);
     self->harmless = Py_NewRef(harmless);
     return 0;
-}
-
-static int is_held_here(const struct guard *self)
-{
-    return self->held && pthread_equal(self->owner, pthread_self());
 }
 
 /* Raises PoisonedError, caused by the failure. */
@@ -99,44 +147,20 @@ void guard_poison(struct guard *self, PyObject *failure)
         self->failure = Py_NewRef(failure);
 }
 
-static void wake_one(struct guard *self)
-{
-    if (self->held || self->woken || !self->waiting)
-        return;
-    self->woken = 1;
-    binlog_futex_wake(&self->word, 1);
-}
-
-static void guard_release(struct guard *self)
-{
-    self->held = 0;
-    wake_one(self);
-}
-
 static PyObject *guard_enter(PyObject *object, PyObject *unused)
 {
     struct guard *self = (struct guard *)object;
 
     (void)unused;
-    if (!self->made || is_held_here(self)) {
+    if (!self->made || mutex_is_held_here(&self->mutex)) {
         guard_raise_reentered(self);
         return NULL;
     }
-    while (self->held) {
-        self->waiting++;
-        int result = binlog_futex_wait(&self->word);
-        self->waiting--;
-        self->woken = 0;
-        if (result != 0) {
-            wake_one(self);
-            return NULL;
-        }
-    }
-    self->owner = pthread_self();
-    self->held = 1;
+    if (mutex_take(&self->mutex) != 0)
+        return NULL;
     self->changing = 0;
     if (guard_check(self) != 0) {
-        guard_release(self);
+        mutex_release(&self->mutex);
         return NULL;
     }
     return Py_NewRef(object);
@@ -151,7 +175,7 @@ static PyObject *guard_exit(PyObject *object, PyObject *args)
         return NULL;
     if (error != Py_None && self->changing)
         guard_poison(self, error);
-    guard_release(self);
+    mutex_release(&self->mutex);
     Py_RETURN_FALSE;
 }
 
@@ -254,7 +278,7 @@ static PyObject *guard_get_failure(PyObject *object, void *unused)
 static PyObject *guard_get_held(PyObject *object, void *unused)
 {
     (void)unused;
-    return PyBool_FromLong(is_held_here((struct guard *)object));
+    return PyBool_FromLong(mutex_is_held_here(&((struct guard *)object)->mutex));
 }
 
 static int guard_traverse(PyObject *object, visitproc visit, void *arg)

@@ -4,14 +4,29 @@
 #include <Python.h>
 #include <pthread.h>
 #include <stdint.h>
+#include <time.h>
+
+/* Taken and given back only with the interpreter's lock. */
+struct mutex {
+    pthread_t owner; /* if `held` */
+    char held;
+    char woken;       /* a waiter was woken, and has not run yet */
+    uint32_t waiting; /* threads that wait */
+    uint32_t word;    /* what they sleep on */
+};
+
+/* Takes it; 0, or -1 with what a signal handler raised. */
+int mutex_take(struct mutex *self);
+/* Takes it, whatever signals come meanwhile. */
+void mutex_take_back(struct mutex *self);
+void mutex_release(struct mutex *self);
+/* Whether this thread has it. */
+int mutex_is_held_here(const struct mutex *self);
 
 struct guard {
     PyObject_HEAD
-    pthread_t owner; /* if `held` */
-    char held, made, changing;
-    char woken;        /* a waiter was woken, and has not run yet */
-    uint32_t waiting;  /* threads that wait */
-    uint32_t word;     /* what they sleep on */
+    struct mutex mutex;
+    char made, changing;
     PyObject *what;     /* its name in errors: "the journal PATH" */
     PyObject *poisoned; /* the classes of errors */
     PyObject *reentered;
@@ -26,12 +41,15 @@ void guard_poison(struct guard *self, PyObject *failure);
 /* Raises what a call gets whose thread is within another one. */
 void guard_raise_reentered(struct guard *self);
 
-/* Sleeps until the word changes, without the interpreter's lock; 0, or -1 with what a signal handler raised.  It may return
- * early, so the caller looks again. */
+/* Sleeps while the word is `seen`, without the interpreter's lock, and `timeout` at most; the errno.  It may return early, so
+ * the caller looks again. */
+int binlog_futex_sleep(uint32_t *word, uint32_t seen, const struct timespec *timeout);
+/* Sleeps until the word changes; 0, or -1 with what a signal handler raised. */
 int binlog_futex_wait(uint32_t *word);
 /* Changes the word, and wakes some of those who sleep on it. */
 void binlog_futex_wake(uint32_t *word, int count);
 
+extern PyObject *state_error; /* binlog.errors.StateError */
 extern PyTypeObject *guard_type, *change_type, *turn_type; /* of the one module there is */
 
 #endif

@@ -30,7 +30,7 @@ from binlog.format.problem import Problem, problem_of
 from binlog.storage.directory import Directory, OpenFile
 from binlog.storage.failures import own_errors
 from binlog.storage.files import make_subfolder, read_at, sync, write_at
-from binlog.storage.native import Guard
+from binlog.storage.native import Guard, Monitor
 
 # Syncs a file, given its descriptor and path.
 Commit = Callable[[int, str], None]
@@ -53,7 +53,7 @@ class AddressFolder:
         self.layout = file.layout
         self.guard = guard
         self.change = guard.change()
-        self._syncing = threading.Lock()
+        self._syncing = Monitor()
         self._syncing_threads: set[int] = set()
         self._is_marked = False
 

@@ -8,7 +8,6 @@ written for a message that is given, and 24 bytes for one that is acknowledged.
 from __future__ import annotations
 
 import sys
-import threading
 from collections import deque
 from contextlib import suppress
 from typing import NamedTuple
@@ -26,7 +25,7 @@ from binlog.paging.settling import PageSettling, outcome_in
 from binlog.paging.sifting import sift
 from binlog.paging.store import PagingStore
 from binlog.paging.transactions import PageTransactions
-from binlog.storage.native import fork_generation
+from binlog.storage.native import Monitor, fork_generation
 from binlog.storage.page_writers import Mark
 
 _NUMBER = (1 << 32) - 1
@@ -65,8 +64,8 @@ class PageCursor:
         self._change = store.folder.change
         self._transactions = transactions
         self._generation = fork_generation()
-        self._reading = threading.Lock()
-        self._mutex = threading.Lock()
+        self._reading = Monitor()
+        self._mutex = Monitor()
         self._runs: tuple[Run, ...] = ()
         self._position: _Position | None = None
         self._returned: deque[tuple[PageAcks, int, int]] = deque()
@@ -75,7 +74,7 @@ class PageCursor:
         self.deliveries = PageDeliveries(store.folder, store.find)
         self._open_files = OpenFiles(_OPEN_FILES_MAX)
         self._touched: dict[PageAcks, None] = {}
-        self._syncing = threading.Lock()
+        self._syncing = Monitor()
         self._is_closed = False
         self._settling = PageSettling(store, transactions)
         self._removal = PageRemoval(store, self._settling, transactions, self._acks, self._mutex, self._forget)

@@ -6,7 +6,6 @@ It goes once page mode has ended: ids of pages begin anew then, with the next st
 
 from __future__ import annotations
 
-import threading
 from collections import defaultdict
 from collections.abc import Callable
 from contextlib import suppress
@@ -20,6 +19,7 @@ from binlog.paging.page_transaction import Outcome
 from binlog.paging.store import PagingStore
 from binlog.paging.transaction_store import Stored, give_up
 from binlog.paging.transactions import PageTransactions
+from binlog.storage.native import Monitor
 
 Deliver = Callable[[str, list[bytes], int], None]
 
@@ -34,7 +34,7 @@ class Depaging:
         self._change = transactions.guard.change()
         self._last: dict[str, tuple[int, PagePlace]] = {}
         self._processed: defaultdict[str, list[Page]] = defaultdict(list)
-        self._locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
+        self._locks: defaultdict[str, Monitor] = defaultdict(Monitor)
         for record in stored.records if stored is not None else ():
             if record.user_type == StoreRecord.LAST_PAGE:
                 place = parse_page_place(record.body, record.record_id)

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 
 from binlog.paging.waits import LOOK_SECONDS
+from binlog.storage.native import Monitor
 
 
 class Joining:
     """Those who wait.  `changed` is to be called behind whatever may end a wait."""
 
-    def __init__(self, mutex: threading.Lock) -> None:
+    def __init__(self, mutex: Monitor) -> None:
         """mutex: the queue's."""
         self._mutex = mutex
-        self._changed = threading.Condition(mutex)
         self._change_count = 0
         self.waiting_count = 0
 
@@ -34,7 +33,7 @@ class Joining:
                     if is_done():
                         return
                     if seen == self._change_count:  # else there may be more to be read
-                        self._changed.wait(LOOK_SECONDS)
+                        self._mutex.wait(LOOK_SECONDS)
         finally:
             with self._mutex:
                 self.waiting_count -= 1
@@ -47,4 +46,4 @@ class Joining:
     def changed_held(self) -> None:
         """Likewise; the mutex is held."""
         self._change_count += 1
-        self._changed.notify_all()
+        self._mutex.notify()

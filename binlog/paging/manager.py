@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from contextlib import ExitStack
 from functools import partial
 from typing import Self
@@ -24,6 +23,7 @@ from binlog.paging.transaction_store import Stored, TransactionStore
 from binlog.paging.transactions import PageTransactions
 from binlog.paging.waits import LOOK_SECONDS
 from binlog.storage.handle import Handle
+from binlog.storage.native import Monitor
 
 # For full pages, which are synced, and those that go.
 _PAGE_THREADS = 3
@@ -64,7 +64,7 @@ class PagingManager(Handle):
         # Their own: a depage waits for transactions, whose commit may wait for a page to be synced.
         self._depagers = Pool(self.options.depaging_threads)
         self._held_up: set[str] = set()
-        self._mutex = threading.Lock()
+        self._mutex = Monitor()
         self._stores: dict[str, PagingStore] = {}
         self._cursors: dict[str, PageCursor] = {}
         self._memory = Memory(self.options.memory_bytes_max)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
+
+from binlog.storage.native import Monitor
 
 
 class Held:
@@ -34,8 +35,7 @@ class Memory:
     def __init__(self, bytes_max: int | None = None) -> None:
         self.bytes_max = bytes_max
         self.used_bytes = 0
-        self.mutex = threading.Lock()
-        self.freed = threading.Condition(self.mutex)
+        self.mutex = Monitor()
 
 
 class AddressMemory:
@@ -62,7 +62,7 @@ class AddressMemory:
         """Wait until there is room for a message of so many bytes, or maybe is."""
         with self._memory.mutex:
             if not self._fits(message_bytes):
-                self._memory.freed.wait(timeout)
+                self._memory.mutex.wait(timeout)
 
     def change(self, held: Held, by: int) -> None:
         """More or less refer to a message."""
@@ -74,7 +74,7 @@ class AddressMemory:
                 return
             self._memory.used_bytes -= len(held.message)
             self.used_bytes -= len(held.message)
-            self._memory.freed.notify_all()
+            self._memory.mutex.notify()
         self._released()
 
     def _hold(self, message: bytes, references: int, *, within: bool) -> Held | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import secrets
 import sys
-import threading
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -30,6 +29,7 @@ from binlog.paging.addresses import AddressFolder, Commit
 from binlog.storage.directory import OpenFile
 from binlog.storage.failures import NO_SPACE, own_errors, write_failure
 from binlog.storage.files import content_bytes, read_at, read_soon_at, write_at
+from binlog.storage.native import Monitor
 from binlog.storage.page_writers import PageWriter, WriterState
 
 READ_BYTES = 1 << 18
@@ -85,8 +85,8 @@ class Page:
         self._named = False
         self.is_complete = False
         self._is_gone = False
-        self._syncing = threading.Lock()
-        self._reading = threading.Lock()
+        self._syncing = Monitor()
+        self._reading = Monitor()
 
     @classmethod
     def create(cls, folder: AddressFolder, page_id: int, page_bytes: int) -> Page:
@@ -338,7 +338,7 @@ class Page:
 
     def _close_gone(self) -> None:
         """Close what a page that was removed is written by.  If a thread is syncing it, that does it after the sync."""
-        if not self._syncing.locked():  # one that begins to sync it after that finds that it has gone
+        if not self._syncing.held:  # one that begins to sync it after that finds that it has gone
             self.release_written()
 
     def release(self) -> None:

@@ -10,7 +10,6 @@ Invariants
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -27,7 +26,7 @@ from binlog.paging.page_transaction import Outcome
 from binlog.storage.directory import OpenFile
 from binlog.storage.failures import NO_SPACE, own_errors, write_failure
 from binlog.storage.files import content_bytes, read_at, write_at
-from binlog.storage.native import fork_generation
+from binlog.storage.native import Monitor, fork_generation
 from binlog.storage.page_writers import AckWriter, Mark, Refusal
 
 
@@ -58,7 +57,7 @@ class PageAcks:
         self._writer = AckWriter(self._salt)
         self._append = self._writer.append
         self._open_files = open_files
-        self._mutex = threading.Lock()
+        self._mutex = Monitor()
         self._generation = fork_generation()
         self._is_there = False
         self._fd = -1

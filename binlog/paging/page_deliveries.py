@@ -9,7 +9,6 @@ Invariants
 from __future__ import annotations
 
 import os
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 
@@ -26,7 +25,7 @@ from binlog.paging.page import Page
 from binlog.storage.directory import OpenFile
 from binlog.storage.failures import NO_SPACE, write_failure
 from binlog.storage.files import write_at
-from binlog.storage.native import write_delivery
+from binlog.storage.native import Monitor, write_delivery
 
 _OPEN_MAX = 16
 _NUMBER = (1 << 32) - 1
@@ -40,7 +39,7 @@ class PageDeliveries:
         """find: gives a page that is there, by its id."""
         self._folder = folder
         self._find = find
-        self._mutex = threading.Lock()
+        self._mutex = Monitor()
         self._open: OrderedDict[int, tuple[OpenFile, bytes]] = OrderedDict()
         self._counts: tuple[int, Mapping[int, int]] = (0, _NO_COUNTS)
 

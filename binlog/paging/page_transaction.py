@@ -8,7 +8,6 @@ exception in the middle of a step: then it is neither committed nor rolled back 
 from __future__ import annotations
 
 import enum
-import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -17,7 +16,7 @@ from typing import Protocol, Self
 from binlog.errors import NotFoundError, PoisonedError, StateError
 from binlog.format.paging.store_records import StoreRecord, pack_page_transaction
 from binlog.paging.transaction_store import NOTHING_DONE, TransactionStore, give_up
-from binlog.storage.native import Guard
+from binlog.storage.native import Guard, Monitor
 
 
 class Outcome(enum.Enum):
@@ -63,7 +62,7 @@ class PageTransaction:
         self._written: dict[Synced, None] = {}
         self._ended: deque[Callable[[bool], None]] = deque()
         self._prepared = False
-        self.step = threading.Lock()
+        self.step = Monitor()
         self._record_id = 0
 
     def write_to(self, to: Synced) -> None:

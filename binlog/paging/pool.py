@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from _thread import start_new_thread
 from collections import deque
 from collections.abc import Callable, Hashable
+
+from binlog.storage.native import Monitor
 
 
 class Pool:
@@ -19,8 +20,7 @@ class Pool:
 
     def __init__(self, thread_count: int) -> None:
         self._thread_count = thread_count
-        self._mutex = threading.Lock()
-        self._changed = threading.Condition(self._mutex)
+        self._mutex = Monitor()
         self._work: deque[tuple[Hashable, Callable[[], None]]] = deque()
         self._waiting: set[Hashable] = set()
         self._going_on: set[Hashable] = set()
@@ -54,24 +54,26 @@ class Pool:
             self._threads += 1
         self._waiting.add(key)
         self._work.append((key, work))
-        self._changed.notify()
+        self._mutex.notify()
 
     def drain(self) -> None:
         """Wait until nothing waits or goes on."""
         with self._mutex:
-            self._changed.wait_for(lambda: not self._busy and not self._work)
+            while self._busy or self._work:
+                self._mutex.wait()
 
     def stop(self) -> None:
         """Do what waits, and end."""
         with self._mutex:
             self._stopping = True
-            self._changed.notify_all()
+            self._mutex.notify()
         self.drain()
 
     def _run(self) -> None:
         while True:
             with self._mutex:
-                self._changed.wait_for(lambda: self._stopping or self._work)
+                while not self._stopping and not self._work:
+                    self._mutex.wait()
                 if not self._work:
                     return
                 key, work = self._work.popleft()
@@ -89,4 +91,4 @@ class Pool:
                     again = self._again.pop(key, None)
                     if again is not None:
                         self._add(key, again)
-                    self._changed.notify_all()
+                    self._mutex.notify()

@@ -7,7 +7,6 @@ room in memory it is given from there; what is beyond is read from its page, man
 from __future__ import annotations
 
 import queue
-import threading
 import time
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -24,7 +23,7 @@ from binlog.paging.waits import LOOK_SECONDS
 from binlog.storage.delayed import check_delay, retry_delay
 from binlog.storage.group_commit import Mode
 from binlog.storage.handle import Closing
-from binlog.storage.native import fork_generation
+from binlog.storage.native import Monitor, fork_generation
 
 ADDRESS = "queue"
 DEAD_ADDRESS = "queue.dead"
@@ -69,7 +68,7 @@ class Queue(QueueMemory, Closing):
         self._mode = mode
         self._dead_of = dead_of
         self._dead: Queue | None = None
-        self._burying = threading.Lock()
+        self._burying = Monitor()
         self._deliveries_max = deliveries_max
         self._close = close
         self._append = self._store.append
@@ -170,7 +169,7 @@ class Queue(QueueMemory, Closing):
                 self._delayed.add(seconds, again)
             else:
                 self._ready.appendleft(again)
-            self._arrived.notify()
+            self._notify(1)
 
     @property
     def dead_letters(self) -> Queue:
@@ -245,7 +244,7 @@ class Queue(QueueMemory, Closing):
             self._is_closed = True
             self._ready.clear()
             self._delayed.clear()
-            self._arrived.notify_all()
+            self._mutex.notify()
             self._joining.changed_held()
         if self._dead_of is not None:
             return  # whose manager goes on
@@ -278,7 +277,7 @@ class Queue(QueueMemory, Closing):
                     self._read_from_last()
             raise
         if self._waiting:
-            self._arrived.notify()
+            self._notify(1)
         return place is not None
 
     def _put_later(self, message: bytes, block: bool, timeout: float | None) -> None:
@@ -316,7 +315,7 @@ class Queue(QueueMemory, Closing):
                 self._waiting += 1
                 try:
                     if not self._ready and (self._is_direct or self._committing) and not self._is_closed:
-                        self._arrived.wait(LOOK_SECONDS if wait is None else min(wait, LOOK_SECONDS))
+                        self._mutex.wait(LOOK_SECONDS if wait is None else min(wait, LOOK_SECONDS))
                 finally:
                     self._waiting -= 1
 
@@ -369,7 +368,7 @@ class Queue(QueueMemory, Closing):
         finally:
             with into._mutex:
                 into._committing -= 1
-                into._arrived.notify_all()
+                into._mutex.notify()
             self._joining.changed()
 
 

@@ -9,7 +9,6 @@ Invariants
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from itertools import count
 from typing import NamedTuple
@@ -18,7 +17,7 @@ from binlog.errors import AccessError, ClosedError, GoneError, StateError
 from binlog.paging.joining import Joining
 from binlog.paging.manager import PagingManager
 from binlog.storage.delayed import Delayed
-from binlog.storage.native import fork_generation
+from binlog.storage.native import Monitor, fork_generation
 
 # What a message takes in memory besides its bytes: its object, their object, its place.
 _AROUND_BYTES = 160
@@ -55,9 +54,8 @@ class QueueMemory:
         self._memory_bytes = self._room = memory_bytes
         self._ready: deque[Message] = deque()
         self._delayed: Delayed[Message] = Delayed()
-        self._mutex = threading.Lock()
-        self._reading = threading.Lock()
-        self._arrived = threading.Condition(self._mutex)
+        self._mutex = Monitor()
+        self._reading = Monitor()
         self._joining = Joining(self._mutex)
         self._waiting = 0
         self._committing = 0
@@ -103,7 +101,11 @@ class QueueMemory:
         with self._change, self._mutex:
             due = self._delayed.take_due()
             self._ready.extendleft(reversed(due))
-            self._arrived.notify(len(due))
+            self._notify(len(due))
+
+    def _notify(self, count: int) -> None:
+        """Wake so many of those who wait for messages; those who join wait too, and look again.  The mutex is held."""
+        self._mutex.notify(count + self._joining.waiting_count)
 
     def _refill(self) -> None:
         """Read more messages from pages, where they do not come from memory."""
@@ -137,7 +139,7 @@ class QueueMemory:
             self._forget_if_closed()
         if self._waiting:
             with self._mutex:
-                self._arrived.notify(len(run.messages))
+                self._notify(len(run.messages))
 
     def _forget_if_closed(self) -> None:
         if self._is_closed:

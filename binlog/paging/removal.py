@@ -7,7 +7,6 @@ the page's file is removed, durably; then its acknowledgements; then the record,
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -21,6 +20,7 @@ from binlog.paging.page_deliveries import remove_deliveries
 from binlog.paging.settling import PageSettling
 from binlog.paging.store import PagingStore
 from binlog.paging.transactions import PageTransactions
+from binlog.storage.native import Monitor
 
 
 class PageRemoval:
@@ -32,7 +32,7 @@ class PageRemoval:
         settling: PageSettling,
         transactions: PageTransactions,
         acks: Mapping[int, PageAcks],
-        mutex: threading.Lock,
+        mutex: Monitor,
         forget: Callable[[Page], None],
     ) -> None:
         """acks: of the pages, by their ids; mutex: under which they change.  forget: told of a page that has gone."""

@@ -6,7 +6,6 @@ A page is settled once nothing is added to it any more, and all have ended that 
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 
 from binlog.errors import FullError
@@ -16,6 +15,7 @@ from binlog.paging.page import Page
 from binlog.paging.page_transaction import Outcome
 from binlog.paging.store import PagingStore
 from binlog.paging.transactions import PageTransactions
+from binlog.storage.native import Monitor
 
 # The body of a record is to be small, whatever its store is; a page in which more were rolled back is not settled.
 _ROLLED_BACK_MAX = 64
@@ -41,7 +41,7 @@ class PageSettling:
     """
 
     def __init__(self, store: PagingStore, transactions: PageTransactions) -> None:
-        self.mutex = threading.Lock()
+        self.mutex = Monitor()
         self._store = store
         self._transactions = transactions
         self._waiting: dict[Page, frozenset[int]] = {}

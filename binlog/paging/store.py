@@ -9,7 +9,6 @@ Invariants
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
@@ -26,7 +25,7 @@ from binlog.paging.page import Page
 from binlog.paging.page_transaction import PageTransaction
 from binlog.paging.unsynced import UnsyncedPages
 from binlog.paging.waits import wait_until
-from binlog.storage.native import fork_generation
+from binlog.storage.native import Monitor, fork_generation
 
 Later = Callable[[Callable[[], None]], None]
 
@@ -84,8 +83,7 @@ class PagingStore:
         self._settled = settled or {}
         self._later = later
         self._generation = fork_generation()
-        self._mutex = threading.Lock()
-        self._room = threading.Condition(self._mutex)
+        self._mutex = Monitor()
         self._pages: deque[Page] = deque()
         self._by_id: dict[int, Page] = {}
         self._unsynced = UnsyncedPages()
@@ -233,7 +231,7 @@ class PagingStore:
         page = self._pages.popleft()
         self._by_id.pop(page.page_id, None)
         # It stays among those to be synced: a transaction of which it has messages may be committed before it goes.
-        self._room.notify_all()
+        self._mutex.notify()
         return page
 
     def put_back(self, page: Page) -> None:
@@ -250,7 +248,7 @@ class PagingStore:
                 self._pages.remove(page)
             self._by_id.pop(page.page_id, None)
             self._unsynced.forget(page)
-            self._room.notify_all()
+            self._mutex.notify()
 
     def following(self, page_id: int) -> Page | None:
         """The first page whose id is larger, or None."""
@@ -270,7 +268,7 @@ class PagingStore:
         """Wait until there may be another page; whether there may.  Raises: ClosedError; PoisonedError; StateError."""
         self._refuse()
         with self._mutex:
-            wait_until(self._room, lambda: self.has_room or self._state != "started" or self._guard.failure, timeout)
+            wait_until(self._mutex, lambda: self.has_room or self._state != "started" or self._guard.failure, timeout)
             self._check()
             return self.has_room
 
@@ -302,7 +300,7 @@ class PagingStore:
             self._append = _append_nothing
             pages, current = list(self._pages), self._current
             unsynced = self._unsynced.all()
-            self._room.notify_all()
+            self._mutex.notify()
         failure = None
         try:
             if current is not None:
@@ -390,7 +388,7 @@ class PagingStore:
         page, self._current = self._current, None
         self._append = _append_nothing
         self._is_paging = False
-        self._room.notify_all()
+        self._mutex.notify()
         if page is not None:
             page.close()
             if page.message_count:  # who appended had not come to the mutex yet

@@ -11,7 +11,6 @@ Ids are taken at random, so that no later transaction is taken for one of which 
 from __future__ import annotations
 
 import secrets
-import threading
 from collections.abc import Callable, Iterable, Mapping
 
 from binlog.errors import ClosedError, StateError
@@ -19,7 +18,7 @@ from binlog.format.paging.store_records import StoreRecord, pack_page_transactio
 from binlog.paging.page_transaction import Outcome, PageTransaction
 from binlog.paging.transaction_store import NOTHING_DONE, Stored, TransactionStore, give_up
 from binlog.paging.waits import wait_until
-from binlog.storage.native import Guard
+from binlog.storage.native import Guard, Monitor
 
 
 class _Left:
@@ -44,9 +43,8 @@ class PageTransactions:
         self.guard = guard
         self._store = store
         self.in_doubt: dict[int, tuple[PageTransaction, bytes]] = {}
-        self._mutex = threading.Lock()
-        self._changed = threading.Condition(self._mutex)
-        self._lowering = threading.Lock()
+        self._mutex = Monitor()
+        self._lowering = Monitor()
         self._open: dict[int, PageTransaction] = {}
         self._left: dict[int, _Left] = {}
         self._listeners: list[Callable[[], None]] = []
@@ -121,7 +119,7 @@ class PageTransactions:
         Raises: ClosedError once `stop` was called; PoisonedError where it cannot end any more.
         """
         with self._mutex:
-            wait_until(self._changed, lambda: self._stopped or self.guard.failure or tx_id not in self._open, timeout)
+            wait_until(self._mutex, lambda: self._stopped or self.guard.failure or tx_id not in self._open, timeout)
             if self._stopped:
                 raise ClosedError("the paging was closed, and a transaction had not ended")
             self.guard.check()
@@ -135,7 +133,7 @@ class PageTransactions:
         """Let nobody wait any more."""
         with self._mutex:
             self._stopped = True
-            self._changed.notify_all()
+            self._mutex.notify()
 
     def lower(self, store_tx_id: int, counts: Mapping[int, int]) -> None:
         """Commit a transaction of the store, and with it that so many less of each are in pages.
@@ -215,6 +213,6 @@ class PageTransactions:
     def tell(self) -> None:
         """A transaction has ended."""
         with self._mutex:
-            self._changed.notify_all()
+            self._mutex.notify()
         for listener in self._listeners:
             listener()

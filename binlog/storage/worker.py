@@ -20,6 +20,30 @@ from binlog.errors import StateError
 _Rings = SimpleQueue[Callable[[], None] | None]
 
 
+class _Stop:
+    """Whether it is to stop.  `threading.Event` would stay locked if an exception of a handler came out of its `set`."""
+
+    def __init__(self) -> None:
+        self._told: SimpleQueue[None] = SimpleQueue()
+        self._is_set = False
+
+    def set(self) -> None:
+        """From here on it is."""
+        self._is_set = True
+        self._told.put(None)
+
+    def is_set(self) -> bool:
+        """Whether it is."""
+        return self._is_set
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for that, as the work, for so long; whether it is."""
+        if not self._is_set:
+            with suppress(Empty):
+                self._told.get(timeout=seconds)
+        return self._is_set
+
+
 class Worker:
     """It, from `start` on; it does not keep the interpreter from ending, nor, without work, its owner from going."""
 
@@ -28,7 +52,7 @@ class Worker:
         self._work = work
         self._rings: _Rings = SimpleQueue()  # the work, so that its owner is there until it is done
         self._running = threading.Lock()  # held by the thread
-        self.stopping = threading.Event()
+        self.stopping = _Stop()
         self.ident = 0
 
     def start(self) -> None:
@@ -64,7 +88,7 @@ class Worker:
             self._rings.put(None)
 
 
-def _run(rings: _Rings, stopping: threading.Event, running: threading.Lock) -> None:
+def _run(rings: _Rings, stopping: _Stop, running: threading.Lock) -> None:
     """Work; while it waits it has nothing of the worker's owner."""
     with running:
         while not stopping.is_set():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dis
 import gc
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
@@ -58,7 +59,7 @@ class Interruption:
         return self.passed > self._at
 
     def _trace(self, frame: FrameType, event: str, argument: object) -> Any:
-        if self._within not in frame.f_code.co_filename:
+        if not self._counts(frame):
             return None
         frame.f_trace_opcodes = True
         if event == "call":
@@ -72,8 +73,15 @@ class Interruption:
         return self._trace
 
     def _profile(self, frame: FrameType, event: str, argument: object) -> None:
-        if event == "c_return" and self._within in frame.f_code.co_filename:
+        if event == "c_return" and self._counts(frame):
             self._step()
+
+    def _counts(self, frame: FrameType) -> bool:
+        """Whether it is the package's, or one of threading that the package has called."""
+        caller: FrameType | None = frame
+        while caller and caller.f_code.co_filename == threading.__file__:
+            caller = caller.f_back
+        return caller is not None and self._within in caller.f_code.co_filename
 
     def _step(self) -> None:
         self.passed += 1
