@@ -21,7 +21,7 @@ _Rings = SimpleQueue[Callable[[], None] | None]
 
 
 class _Stop:
-    """Whether it is to stop.  `threading.Event` would stay locked if an exception of a handler came out of its `set`."""
+    """Whether it is to stop.  A `threading.Event` stays locked if a handler's exception comes out of its `set`."""
 
     def __init__(self) -> None:
         self._told: SimpleQueue[None] = SimpleQueue()
