@@ -5,10 +5,14 @@ which it keeps as well, at once.  If it meets an error, such as a full disk, a f
 removed, it tries again, and no record is staged meanwhile: so the writer's next call meets the same error, and raises
 it.  The interpreter prints an error at its end.  As it has the time, the thread also sweeps away the shared memory of
 writers that were killed.
+
+`threading.Event` and `threading.Thread` are written in Python, and their locks stay locked if a signal handler raises within
+them.  So the thread is started by one call of C, waits at a lock until it is stopped, and has another one until it ends.
 """
 
 from __future__ import annotations
 
+import _thread
 import atexit
 import sys
 import threading
@@ -33,9 +37,12 @@ class BackgroundThread:
     def __init__(self, session: Session, intervals: Background) -> None:
         self._session = weakref.ref(session)
         self._intervals = intervals
-        self._stopped = threading.Event()
+        self._is_stopped = False
+        self._until_stopped = threading.Lock()
+        self._until_stopped.acquire()
+        self._running = threading.Lock()
+        self._ident = 0
         self._generation = fork_generation()
-        self._thread = threading.Thread(target=self._run, name="binlog-background", daemon=True)
         self._start()
         _running.add(self)
 
@@ -45,16 +52,19 @@ class BackgroundThread:
             text = "Python 3.11 aborts the process if a subinterpreter ends with a thread.  All but Mode.SYNC needs one"
             raise StateError(f"{text}, and so do limits on the open file; use Mode.SYNC without limits, or Python 3.12")
         try:
-            self._thread.start()
+            self._ident = _thread.start_new_thread(self._run, ())
         except RuntimeError as error:
             raise StateError(f"all but Mode.SYNC needs a thread, and so do limits on the open file: {error}") from error
 
     def stop(self) -> None:
         """End the thread, once it has finished what it is at."""
         if self._generation == fork_generation():
-            self._stopped.set()
-            if self._thread is not threading.current_thread():
-                self._thread.join()
+            self._is_stopped = True
+            with suppress(RuntimeError):  # it was stopped before
+                self._until_stopped.release()
+            if self._ident != threading.get_ident():
+                with self._running:
+                    pass
 
     def finish(self) -> None:
         """Stop, and put everything into the file and have it synced: the interpreter ends."""
@@ -64,12 +74,21 @@ class BackgroundThread:
             session.drain(confirm=True)
 
     def _run(self) -> None:
+        with self._running:
+            if not self._is_stopped:
+                self._work()
+
+    def _wait(self, seconds: float) -> bool:
+        """Wait until it is stopped, or for so long; whether it is."""
+        return self._until_stopped.acquire(timeout=seconds) or self._is_stopped
+
+    def _work(self) -> None:
         sweep()
         intervals = self._intervals
         limits_due = time.monotonic()
         flush_due, sync_due = limits_due + intervals.flush_seconds, limits_due + intervals.sync_seconds
         much, seen = False, 0  # waits for a sync
-        while not self._stopped.wait(self._seconds_to(min(flush_due, sync_due, limits_due), much=much)):
+        while not self._wait(self._seconds_to(min(flush_due, sync_due, limits_due), much=much)):
             session = self._session()
             if session is None:
                 return

@@ -20,14 +20,14 @@ one, two, other = sys.argv[1:4]
 mode = Mode[sys.argv[4]]
 
 
-def waits(thread):
-    frame = sys._current_frames().get(thread.ident)
-    return frame is not None and frame.f_code.co_name == "wait" and frame.f_code.co_filename == threading.__file__
+def others_wait():
+    frames = [frame for ident, frame in sys._current_frames().items() if ident != threading.get_ident()]
+    return all(frame.f_code.co_name == "_wait" for frame in frames)
 
 
 def close_all(kind):
     # A thread of ours that lists a folder at this moment has a descriptor of its own for it, which nothing can save.
-    while not all(waits(thread) for thread in threading.enumerate() if thread.name.startswith("binlog")):
+    while not others_wait():
         pass
     if kind == "twice forked":
         if os.fork():

@@ -27,7 +27,7 @@ folder, other = sys.argv[1:]
 def waits(frame):
     code = frame.f_code
     return (code.co_filename, code.co_name) in [
-        (threading.__file__, "wait"), (worker.__file__, "pause"), (worker.__file__, "_run")
+        (worker.__file__, name) for name in ("wait", "pause", "_run")
     ]
 
 
