@@ -6,8 +6,8 @@ removed, it tries again, and no record is staged meanwhile: so the writer's next
 it.  The interpreter prints an error at its end.  As it has the time, the thread also sweeps away the shared memory of
 writers that were killed.
 
-`threading.Event` and `threading.Thread` are written in Python, and their locks stay locked if a signal handler raises within
-them.  So the thread is started by one call of C, waits at a lock until it is stopped, and has another one until it ends.
+`threading.Event` and `threading.Thread` are written in Python, and a lock of theirs stays locked if a signal handler
+raises within them.  So one call of C starts the thread, and locks of C tell it to stop and others that it has ended.
 """
 
 from __future__ import annotations
