@@ -32,16 +32,13 @@ PyObject *binlog_write_brief(PyObject *module, PyObject *args)
     int fd;
     Py_buffer data;
     long long offset;
-    ssize_t done;
 
     (void)module;
     if (!PyArg_ParseTuple(args, "iy*L:write_brief", &fd, &data, &offset))
         return NULL;
-    do
-        done = pwrite(fd, data.buf, (size_t)data.len, (off_t)offset);
-    while (done < 0 && errno == EINTR);
+    int result = binlog_write(fd, data.buf, (size_t)data.len, offset);
     PyBuffer_Release(&data);
-    return PyLong_FromLong(done < 0 ? errno : done == data.len ? 0 : ENOSPC);
+    return PyLong_FromLong(result);
 }
 
 /* write_delivery(fd, salt, number, count): how often a message of a page was given, in its file of deliveries, as
@@ -53,7 +50,6 @@ PyObject *binlog_write_delivery(PyObject *module, PyObject *args)
     Py_ssize_t salt_bytes;
     unsigned int number, count;
     uint8_t counted[PAGE_SALT_BYTES + 8], record[DELIVERY_BYTES];
-    ssize_t done;
 
     (void)module;
     if (!PyArg_ParseTuple(args, "iy#II:write_delivery", &fd, &salt, &salt_bytes, &number, &count))
@@ -67,10 +63,8 @@ PyObject *binlog_write_delivery(PyObject *module, PyObject *args)
     put_u32(counted + PAGE_SALT_BYTES + 4, count);
     put_u32(record + DELIVERY_COUNT, count);
     put_u32(record + DELIVERY_CRC, binlog_crc32c(0, counted, sizeof counted));
-    do
-        done = pwrite(fd, record, sizeof record, DELIVERIES_HEADER_BYTES + (off_t)number * DELIVERY_BYTES);
-    while (done < 0 && errno == EINTR);
-    return PyLong_FromLong(done < 0 ? errno : done == sizeof record ? 0 : ENOSPC);
+    return PyLong_FromLong(
+        binlog_write(fd, record, sizeof record, DELIVERIES_HEADER_BYTES + (int64_t)number * DELIVERY_BYTES));
 }
 
 /* store_mapped(map, file_bytes, generation, offset, data): all of `data` at `offset` of the map at that address; 0, or why
