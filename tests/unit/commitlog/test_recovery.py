@@ -171,6 +171,7 @@ def _append(store: MessageStore, told: list[int], raised: list[BaseException]) -
         raised.append(error)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flush", list(Flush))
 def test_threads_that_append_while_it_is_closed_are_told_so(tmp_path: Path, flush: Flush) -> None:
     options = StoreOptions(file_bytes=1 << 25, key_index=KeyIndexSize(100, 1000), flush=flush)
@@ -301,6 +302,7 @@ def test_queues_that_were_removed_do_not_have_the_log_cut_at_old_damage(tmp_path
     assert [file.read_bytes() for file in sorted((path / "commitlog").iterdir())] == before
 
 
+@pytest.mark.slow
 def test_a_key_index_that_was_removed_does_not_have_the_log_cut_at_old_damage(tmp_path: Path) -> None:
     path = make(tmp_path, OPTIONS, count=600)
     messages = stored(path)
@@ -311,6 +313,7 @@ def test_a_key_index_that_was_removed_does_not_have_the_log_cut_at_old_damage(tm
         assert len(store.find("b", "key-599")) == len(store.find("b", "key-101")) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("crashed", [False, True])
 def test_a_key_index_that_contradicts_itself_is_made_again(tmp_path: Path, *, crashed: bool) -> None:
     path = make(tmp_path, OPTIONS, count=600)

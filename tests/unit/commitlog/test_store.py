@@ -267,6 +267,7 @@ def test_while_queues_were_not_told_of_all_the_abort_marker_stays(tmp_path: Path
     assert not (tmp_path / "abort").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("zeros", [slice(0, 8), slice(8, 12), slice(12, 20), slice(0, 20)])
 @pytest.mark.parametrize("number", [0, 50, 74])
 def test_after_a_crash_units_are_put_again_that_a_power_cut_left_half_of(
@@ -402,6 +403,7 @@ os._exit(0)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("count", "committed"), [(10, -1), (10, 5), (150, -1), (150, 20), (150, 70), (400, 10)])
 def test_what_a_dead_process_left_in_memory_is_written(tmp_path: Path, count: int, committed: int) -> None:
     """A file has some sixty of them, and two files at once have buffers: without one, they are written at once.
@@ -423,6 +425,7 @@ def test_without_shared_memory_messages_go_to_the_file(tmp_path: Path) -> None:
         until(lambda: sum(map(len, _ranges(store))) == 100)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("crashed", [False, True])
 @pytest.mark.parametrize("lost", ["", "a", "a/1", "b/0"])
 def test_queues_that_somebody_removed_are_made_anew(tmp_path: Path, lost: str, crashed: bool) -> None:

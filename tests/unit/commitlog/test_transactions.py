@@ -214,6 +214,7 @@ def test_a_half_message_that_expired_cannot_be_ended_any_more(tmp_path: Path) ->
                 end(old)
 
 
+@pytest.mark.slow
 def test_what_could_not_be_committed_is_not_prepared(tmp_path: Path) -> None:
     with MessageStore(tmp_path, _OPTIONS) as store:
         refused = 0

@@ -213,6 +213,7 @@ def _peak(work: Callable[[], object]) -> int:
         tracemalloc.stop()
 
 
+@pytest.mark.slow
 def test_bodies_are_not_held_all_together(tmp_path: Path) -> None:
     options = JournalOptions(file_bytes=1 << 16, compact_files_min=0)
     with journal(tmp_path, options) as (opened, _):

@@ -183,6 +183,7 @@ def test_file_ids_around_two_to_the_31st(tmp_path: Path, layout: JournalLayout) 
     assert max(header_of(file, layout).file_id for file in files(tmp_path)) > 2**31 + 20
 
 
+@pytest.mark.slow
 def test_there_is_one_owner(tmp_path: Path) -> None:
     with journal(tmp_path) as (opened, _):
         with pytest.raises(BusyError):

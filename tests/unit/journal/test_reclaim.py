@@ -201,6 +201,7 @@ def test_what_says_that_a_file_is_dead_is_on_the_disk_before_it_is_freed(
     assert synced.index(last) < synced.index(dead)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("pool", "count"), [(5, 5), (None, 201), (0, 2)])
 def test_so_many_files_stay_as_were_asked_for(tmp_path: Path, pool: int | None, count: int) -> None:
     options = replace(SMALL, file_bytes=1024, pool_files=pool)

@@ -19,6 +19,7 @@ from binlog.journal.check import check_journal
 from binlog.journal.options import FILE_BYTES_MIN
 from binlog.journal.record import Deleted, Record, TransactionContent
 from binlog.journal.record_states import Event, RecordState, RecordStates, StatesInput, record_states
+from tests.support.examples import examples
 from tests.support.journals import files, header_of, reload, write_file
 from tests.support.plain_journal import PlainReplay, Row, rows_of
 
@@ -98,7 +99,7 @@ _LAYOUTS = st.sampled_from([JournalLayout.NATIVE, JournalLayout.JBM])
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(_LAYOUTS, journals())
 def test_the_states_are_what_the_plainest_replay_says(layout: JournalLayout, items: list[list[JournalRecord]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -134,7 +135,7 @@ def test_the_states_are_what_the_plainest_replay_says(layout: JournalLayout, ite
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None)
 @given(_LAYOUTS, journals())
 def test_a_load_and_a_check_say_what_the_plainest_replay_says(
     layout: JournalLayout, items: list[list[JournalRecord]]

@@ -95,6 +95,7 @@ def test_deaths_and_rollbacks_are_counted_together(tmp_path: Path) -> None:
     assert [message.delivery_count for message in read_queue(path, "q")] == [4]
 
 
+@pytest.mark.slow
 def test_a_delay_is_waited_for_and_others_are_got_meanwhile(tmp_path: Path) -> None:
     path = _filled(tmp_path / "s", b"poison", b"other")
     with PageStore(path, OPTIONS) as store:

@@ -95,6 +95,7 @@ def test_a_path_that_leads_elsewhere_by_now_is_told(tmp_path: Path, *, replaced:
         each.close()
 
 
+@pytest.mark.slow
 def test_threads_share_one_descriptor(tmp_path: Path) -> None:
     (tmp_path / "mine").write_bytes(b"mine")
     file = _file(tmp_path / "mine")

@@ -71,6 +71,7 @@ def test_a_table_is_printed(tmp_path: Path) -> None:
     assert "What was aimed at" in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
