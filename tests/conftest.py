@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import shutil
 import signal
 import sys
@@ -56,6 +57,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("slow")
     # Begun last, they would leave the other workers idle at the end.
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
+def pytest_collection_finish() -> None:
+    """Have garbage collections, of which some tests need hundreds, not look at what stays: modules, and the tests."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture
