@@ -135,10 +135,10 @@ def test_a_damaged_header_is_told(tmp_path: Path, at: int) -> None:
 def test_another_size_of_blocks_is_told(tmp_path: Path) -> None:
     file = write_file(tmp_path, FileHeader(JournalLayout.NATIVE, 1, bytes(8)), [JournalRecord(Kind.ADD, record_id=1)])
     data = bytearray(file.read_bytes())
-    data[12:16] = (4096).to_bytes(4)
+    data[12:16] = (32768).to_bytes(4)
     data[60:64] = crc32c(bytes(data[:60])).to_bytes(4)
     file.write_bytes(data)
-    with pytest.raises(CorruptError, match="blocks of 4096 bytes"):
+    with pytest.raises(CorruptError, match="blocks of 32768 bytes"):
         reload(tmp_path)
 
 
