@@ -10,7 +10,7 @@ import pytest
 
 from binlog.commitlog.mapped_file import PAGE_BYTES
 from binlog.commitlog.mapped_file_queue import MappedFileQueue
-from binlog.errors import AccessError, CorruptError
+from binlog.errors import CorruptError
 from binlog.format.commitlog.names import mapped_file_name
 
 _FILE_BYTES = 4 * PAGE_BYTES
@@ -198,29 +198,6 @@ def test_a_file_that_is_held_for_two_minutes_goes_all_the_same(tmp_path: Path, q
     queue.remove_left()
     assert _names(tmp_path) == [1]
     held.release()  # it was mapped until now
-
-
-def test_a_buffer_is_given_back_where_no_file_can_be_made(tmp_path: Path) -> None:
-    """Otherwise a full disk would use up the buffers of a pool."""
-    given_back: list[int] = []
-
-    class Buffer:
-        def write(self, data: bytes | bytearray | memoryview, offset: int) -> None:
-            raise AssertionError("nothing was appended")
-
-        def view(self, start: int, stop: int) -> memoryview:
-            raise AssertionError("nothing was appended")
-
-        def give_back(self) -> None:
-            given_back.append(1)
-
-    queue = MappedFileQueue(str(tmp_path), _FILE_BYTES, buffer=lambda offset: Buffer())
-    (tmp_path / f"{0:020d}").mkdir()  # where the file should be
-    for count in (1, 2):
-        with pytest.raises(AccessError):
-            queue.last_file()
-        assert len(given_back) == count
-    queue.close()
 
 
 def test_a_file_is_found_by_when_it_was_written(tmp_path: Path, queue: MappedFileQueue) -> None:

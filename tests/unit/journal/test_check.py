@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -147,14 +145,6 @@ def with_gap(path: Path) -> None:
     flip(path / "journal-1.jnl", 88 + len(pack_record(_ADD, _SALTED, 88)) + HEAD_BYTES)
 
 
-def with_forged(path: Path) -> None:
-    """A record inside of another's body, whose outer one is damaged."""
-    at = 88 + len(pack_record(_ADD, _SALTED, 88))
-    body = pack_record(JournalRecord(Kind.ADD, 0, 66, 7, b"forged"), _SALTED, at + HEAD_BYTES + 9)
-    write_journal(path, [_ADD, JournalRecord(Kind.ADD, 0, 3, 7, body), _ADD._replace(record_id=2)])
-    flip(path / "journal-1.jnl", at + HEAD_BYTES)
-
-
 def with_lacking(path: Path) -> None:
     write_journal(path, [_JOINED, commit(5, (1, 2))])
 
@@ -191,7 +181,6 @@ def with_overwritten(path: Path) -> None:
 
 _DAMAGES: dict[str, tuple[Callable[[Path], None], list[str]]] = {
     "gap": (with_gap, ["gap"]),
-    "forged": (with_forged, ["gap"]),
     "lacking": (with_lacking, ["transaction"]),
     "lacking in a prepare": (with_lacking_prepare, ["transaction"]),
     "update": (with_update, ["update"]),
@@ -209,12 +198,6 @@ def test_each_kind_of_damage_is_told(tmp_path: Path, name: str) -> None:
     before = {each: each.read_bytes() for each in tmp_path.iterdir()}
     assert rules(tmp_path) == expected
     assert {each: each.read_bytes() for each in tmp_path.iterdir()} == before
-
-
-def test_a_forged_record_is_not_taken_for_one(tmp_path: Path) -> None:
-    with_forged(tmp_path)
-    found = inspect_journal(tmp_path, JournalNames())
-    assert [found.files[0].columns.id_of(index) for index in range(found.files[0].columns.record_count)] == [1, 2]
 
 
 def test_what_a_gone_file_explains_is_not_told(tmp_path: Path) -> None:
@@ -241,72 +224,6 @@ def test_a_transaction_in_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> 
     assert rules(tmp_path) == ["header_crc", "transaction"]
     found = inspect_journal(tmp_path, JournalNames())
     assert set(found.states.states[0]) == {RecordState.FAILED}
-
-
-_OWNER = """
-import sys
-from binlog.format.journal.file_header import JournalLayout
-from binlog.journal.journal import Journal
-from binlog.journal.options import JournalOptions, Sync
-
-path, layout = sys.argv[1], JournalLayout(sys.argv[2])
-options = JournalOptions(
-    file_bytes=4096, layout=layout, buffer_bytes=1500, flush_seconds=0.0005,
-    compact_files_min=6, compact_ratio=0.5, pool_files=8,
-)
-with Journal(path, options) as journal:
-    journal.load()
-    print("ready", flush=True)
-    journal.append_add(1, 1, b"stays")
-    for number in range(10, 10**9, 10):
-        journal.append_add_tx(number, number, 1, bytes(number % 700), sync=Sync.LATER)
-        journal.append_add_tx(number, number + 1, 1, bytes(number % 900), sync=Sync.LATER)
-        journal.commit(number, sync=Sync.LATER if number % 70 else Sync.WAIT)
-        journal.append_update(number, 2, b"u", sync=Sync.LATER)
-        if number > 300:
-            old = number - 200
-            journal.append_delete_tx(number + 5, old)
-            journal.append_delete_tx(number + 5, old + 1)
-            journal.commit(number + 5, sync=Sync.LATER)
-        if number % 500 == 0:
-            journal.compact()
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("layout", [JournalLayout.NATIVE])  # no other one is compacted
-def test_nothing_is_told_beside_an_owner_that_appends_reclaims_and_compacts(
-    tmp_path: Path, layout: JournalLayout
-) -> None:
-    """Nor once it was killed.  Each look is of one moment: of two records that come and go together none is alone."""
-    command = [sys.executable, "-c", _OWNER, str(tmp_path / "j"), layout.value]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as owner:
-        try:
-            assert owner.stdout is not None
-            assert owner.stdout.readline() == "ready\n"
-            newest: list[int] = []
-            while len(newest) < 150:
-                newest.append(look_once(tmp_path / "j"))
-        finally:
-            owner.kill()
-            owner.wait()
-    assert newest == sorted(newest)
-    assert newest[-1] > newest[0]
-    assert look_once(tmp_path / "j") >= newest[-1]
-
-
-def look_once(path: Path) -> int:
-    """The newest record that is there."""
-    assert check_journal(path) == []
-    found = inspect_journal(path, JournalNames())
-    there: set[int] = set()
-    for file, states in zip(found.files, found.states.states, strict=True):
-        for index, state in enumerate(states):
-            if state == RecordState.LIVE or state == RecordState.UPDATED:
-                there.add(file.columns.id_of(index))
-    for record_id in there - {1}:
-        assert (record_id ^ 1 if record_id % 2 == 0 else record_id - 1) in there
-    return max(there, default=0)
 
 
 @pytest.mark.parametrize("begins", [64, 512, 530])

@@ -50,13 +50,6 @@ def _places(file: Path) -> list[int]:
     return found
 
 
-def _load(path: Path, options: object) -> Loaded | None:
-    try:
-        return reload(path, options)  # type: ignore[arg-type]
-    except CorruptError:
-        return None
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("layout", "mask"),
@@ -81,11 +74,9 @@ def test_whatever_byte_is_damaged_all_of_a_transaction_is_there_or_nothing_each_
             path = tmp_path / f"{number}-{at}"
             shutil.copytree(tmp_path / "sound", path)
             flip(path / file.name, at, mask)
-            told = [_load(path, options) for _ in range(3)]
-            first = told[0]
-            assert first is not None, (file.name, at)
+            first, *later = [reload(path, options) for _ in range(3)]
             assert _parts(first) in (set(), _PARTS), (file.name, at)
-            assert [each and each.records for each in told] == [first.records] * 3, (file.name, at)
+            assert [each.records for each in later] == [first.records] * 2, (file.name, at)
             lost += not _parts(first)
             shutil.rmtree(path)
     assert lost > 60

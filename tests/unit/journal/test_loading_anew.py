@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from binlog.errors import BinlogError, PoisonedError
+from binlog.errors import PoisonedError
 from binlog.journal import compaction
 from binlog.journal import files as files_module
 from binlog.journal.journal import Journal
@@ -82,42 +82,6 @@ def test_the_name_of_a_control_file_is_durable_before_a_load_does_what_it_says(
     renames = [at for at, (call, name) in enumerate(spy.calls) if call == "rename" and name.endswith(".jnl")]
     assert renames
     assert ("fsync", "journal") in spy.calls[max(0, renames[0] - 2) : renames[0]]
-
-
-def test_whatever_sync_of_a_load_fails_no_descriptor_stays_open(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with journal(tmp_path / "0") as (opened, _):
-        opened.append_add(1, 1, b"")
-        opened.append_add_tx(7, 2, 1, b"")  # which the load is to roll back
-    calls = 0
-    for name in ("fsync", "fdatasync"):
-        plain = getattr(os, name)
-
-        def failing(fd: int, plain: Callable[[int], None] = plain) -> None:
-            nonlocal calls
-            calls -= 1
-            if calls == 0:
-                raise OSError(errno.EIO, "a fault")
-            plain(fd)
-
-        monkeypatch.setattr(os, name, failing)
-    before = descriptors_before()
-    failed = 0
-    for fault in range(1, 100):
-        calls = fault
-        opened = Journal(tmp_path / "0", SMALL)
-        try:
-            opened.start()
-            opened.load()
-        except BinlogError:
-            failed += 1
-        with suppress(BinlogError):
-            opened.close()
-        assert count_descriptors() == before, fault
-        if calls > 0:
-            break
-    assert failed >= 5
 
 
 def _fill(opened: Journal, count: int) -> None:

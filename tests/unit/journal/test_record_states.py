@@ -234,15 +234,6 @@ def test_what_asking_for_the_next_file_raises_is_raised() -> None:
         journal_states(given(), (), ())
 
 
-def test_a_transaction_with_records_in_a_file_that_cannot_be_read_fails(tmp_path: Path) -> None:
-    records = [JournalRecord(Kind.ADD_TX, 5, 1, 7, b""), JournalRecord(Kind.COMMIT, 5, counts=((0, 2), (1, 1)))]
-    [columns] = both(tmp_path, JournalLayout.NATIVE, [records]).columns
-    assert set(record_states([StatesInput(1, columns)]).states[0]) == {RecordState.LIVE, RecordState.DONE}
-    found = record_states([StatesInput(1, columns)], [0])
-    assert set(found.states[0]) == {RecordState.FAILED}
-    assert [odd.other for odd in found.odd] == [-1]
-
-
 def test_a_commit_may_count_records_in_a_file_that_lost_its_header(tmp_path: Path) -> None:
     records = [JournalRecord(Kind.ADD_TX, 5, 1, 7, b""), JournalRecord(Kind.COMMIT, 5, counts=((3, 2), (4, 1)))]
     file = write_file(tmp_path, header_for(JournalLayout.NATIVE, 4), records)

@@ -6,28 +6,20 @@ from pathlib import Path
 
 import pytest
 
-from binlog.compose import Paging
 from binlog.errors import AccessError, FullError, PoisonedError
 from binlog.format.paging.names import PAGE_END
 from binlog.paging.page_transaction import Outcome
 from binlog.paging.store import PagingStore
 from tests.support.failing import paging_that_fails, syncs_that_fail
-from tests.support.paging import ADDRESS, crashed, paging
+from tests.support.paging import crashed, depage_all, paging
 
 _OF_A_USER = 200
-
-
-def _depage(opened: Paging) -> list[bytes]:
-    found: list[bytes] = []
-    while opened.manager.depage(ADDRESS, lambda _, messages, __: found.extend(messages)):
-        pass
-    return found
 
 
 def _left(path: Path) -> tuple[list[bytes], list[int]]:
     """What the next process finds: messages, and the transactions that nobody had ended."""
     with paging(crashed(path)) as (opened, _):
-        return _depage(opened), [each.tx_id for each in opened.loaded.failed]
+        return depage_all(opened), [each.tx_id for each in opened.loaded.failed]
 
 
 def _page_two(store: PagingStore) -> None:
@@ -51,7 +43,7 @@ def test_a_block_whose_commit_did_nothing_rolls_back_so_that_nobody_waits(
         assert transaction.state is Outcome.UNKNOWN
         assert opened.manager.transactions.open_ids == frozenset()
         assert _left(tmp_path / "paging") == ([b"message"], [])
-        assert _depage(opened) == [b"message"]
+        assert depage_all(opened) == [b"message"]
 
 
 def test_a_commit_that_did_nothing_can_be_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,7 +59,7 @@ def test_a_commit_that_did_nothing_can_be_tried_again(tmp_path: Path, monkeypatc
             with pytest.raises(FullError):
                 transaction.commit()
         transaction.commit()
-        assert _depage(opened) == [b"message", b"mine"]
+        assert depage_all(opened) == [b"message", b"mine"]
 
 
 def test_a_block_whose_page_was_not_synced_is_not_committed_whatever_the_store_does(
@@ -100,7 +92,7 @@ def test_a_commit_that_may_be_durable_says_so_and_is_not_rolled_back(
             with pytest.raises(PoisonedError, match="may be committed"):
                 call()
         with pytest.raises(PoisonedError):  # who depages does not wait for it
-            _depage(opened)
+            depage_all(opened)
         assert transaction.state is Outcome.OPEN
         assert _left(tmp_path / "paging") == ([b"message", b"mine"], [])
 

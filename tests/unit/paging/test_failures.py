@@ -339,24 +339,6 @@ def test_a_rollback_that_cannot_be_recorded_lets_nobody_wait_for_it(
         assert opened.manager.transactions.counts == {}
 
 
-def test_a_transaction_that_cannot_end_any_more_is_not_waited_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fails(_: int) -> None:
-        raise PoisonedError("a sync of the journal failed")
-
-    with paging_that_fails(tmp_path / "paging") as (opened, store):
-        store.start_paging()
-        with monkeypatch.context() as patched:
-            patched.setattr(opened.journal, "commit", fails)
-            transaction = opened.manager.begin()
-            store.page(b"never", transaction)
-            with pytest.raises(PoisonedError):
-                transaction.commit()
-            with pytest.raises(PoisonedError):
-                opened.manager.depage(store.address, lambda *_: None)
-
-
 def test_a_failed_sync_makes_the_queue_refuse_all_that_follows(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     q = open_queue(folder, mode=Mode.FLUSH)
     for body in bodies(3):

@@ -20,7 +20,7 @@ from binlog.paging.page import Page
 from binlog.paging.store import PagingStore
 from binlog.storage.page_writers import WriterState
 from tests.support.children import Child
-from tests.support.paging import ADDRESS, PAGE_BYTES, depaged, numbered, page_all, paging
+from tests.support.paging import ADDRESS, PAGE_BYTES, depage_all, depaged, numbered, page_all, paging, read_run
 
 _SECONDS = 20
 _A_MOMENT = 0.2
@@ -267,9 +267,7 @@ def test_to_stop_waits_for_the_page_that_is_depaged_and_leaves_the_others(tmp_pa
     assert given == numbered(200)[: len(given)]
     assert 0 < len(given) < 40
     with paging(tmp_path) as (opened, store):
-        rest: list[bytes] = []
-        while opened.manager.depage(ADDRESS, lambda _, messages, __: rest.extend(messages)):
-            pass
+        rest = depage_all(opened)
     assert rest == numbered(200)[len(given) :]
 
 
@@ -334,8 +332,7 @@ def test_without_a_transactional_store_there_are_no_transactions(tmp_path: Path)
         with pytest.raises(StateError):
             manager.depage(ADDRESS, lambda *_: None)
         cursor = manager.cursor(ADDRESS)
-        run = cursor.read()
-        assert run is not None
+        run = read_run(cursor)
         cursor.ack(run.place)
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
-import os
 import queue
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +12,7 @@ import pytest
 from binlog import Mode
 from binlog.compose import open_queue
 from binlog.errors import BusyError, GoneError, StateError
+from tests.support.children import Child
 from tests.support.queues import SMALL, bodies, copied, page_count, taken
 
 
@@ -120,28 +119,27 @@ def test_a_queue_is_one_process_s_and_not_its_child_s(folder: Path) -> None:
         for body in bodies(3):
             q.put(body)
         got = q.get()
+        empty = q.transaction()
         calls: list[Callable[[], object]] = [
             q.get_nowait,  # two messages are in memory, also in the child's
             lambda: q.get(timeout=1),
             lambda: q.put(b"child's"),
             lambda: q.ack(got),
             lambda: q.nack(got),
-            lambda: q.transaction().commit(),
             q.qsize,
             q.empty,
             q.full,
             q.join,
             q.sync,
         ]
-        child = os.fork()
-        if child == 0:
-            given = []
-            for number, call in enumerate(calls):
-                with contextlib.suppress(StateError):
+
+        def use_it() -> None:
+            for call in calls:
+                with pytest.raises(StateError):
                     call()
-                    given.append(number)
+            empty.commit()  # a transaction of nothing does nothing
             q.close()
-            os._exit(0 if given == [5] else 1)  # a transaction of nothing does nothing
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+        Child(use_it).join()
         q.nack(got)
         assert taken(q) == bodies(3)
