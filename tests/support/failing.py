@@ -56,6 +56,15 @@ def paging_that_fails(path: Path, options: PagingOptions = SMALL) -> Iterator[tu
         ending.close()
 
 
+def raising(error: BaseException) -> Callable[..., Any]:
+    """A function that raises it, in place of one that fails so."""
+
+    def raises(*_: object, **__: object) -> Any:
+        raise error
+
+    return raises
+
+
 class FailingCalls:
     """Has one of the calls of `os` that are named, or one that opens a file, fail with an errno, and counts them.
 

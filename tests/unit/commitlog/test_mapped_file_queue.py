@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import os
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +11,7 @@ from binlog.commitlog.mapped_file import PAGE_BYTES
 from binlog.commitlog.mapped_file_queue import MappedFileQueue
 from binlog.errors import CorruptError
 from binlog.format.commitlog.names import mapped_file_name
+from stress.crash.together import at_once
 
 _FILE_BYTES = 4 * PAGE_BYTES
 
@@ -237,12 +237,7 @@ def test_an_append_that_needs_the_file_waits_while_it_is_made_ahead(tmp_path: Pa
     queue = MappedFileQueue(str(tmp_path), _FILE_BYTES)
     for _ in range(50):
         queue.last_file().append(bytes(_FILE_BYTES))
-        makers = [threading.Thread(target=queue.make_ahead) for _ in range(3)]
-        for maker in makers:
-            maker.start()
-        queue.last_file()
-        for maker in makers:
-            maker.join()
+        at_once(*[queue.make_ahead] * 3, queue.last_file)
     assert [file.offset for file in queue] == [number * _FILE_BYTES for number in range(51)]
     queue.close()
     assert len(list(tmp_path.iterdir())) == 51

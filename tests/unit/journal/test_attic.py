@@ -14,7 +14,6 @@ from binlog.journal import loading
 from binlog.journal.attic import keep_copy, move_file
 from binlog.journal.check import check_journal
 from binlog.journal.journal import Journal
-from binlog.journal.journal_file import JournalFile
 from binlog.storage.directory import Directory
 from tests.support.journals import FILE_BYTES, SMALL, files, ids, journal, records_in, reload
 
@@ -143,34 +142,3 @@ def test_a_link_in_its_place_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BinlogError):
         reload(path, _OPTIONS)
     assert not list((tmp_path / "elsewhere").iterdir())
-
-
-def test_a_file_whose_next_use_has_just_begun_has_no_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with journal(tmp_path) as (opened, _):
-        for number in range(20):
-            opened.append_add(number, 1, bytes(300))
-            if number:
-                opened.append_delete(number)
-        writes: list[tuple[bytes, int]] = []
-        states: list[bytes] = []
-        file = opened._files.data[0]
-        plain = JournalFile.write
-
-        def noted(self: JournalFile, data: bytes, offset: int) -> None:
-            plain(self, data, offset)
-            if self.name == file.name:
-                writes.append((bytes(data), offset))
-                states.append(Path(file.path).read_bytes())
-
-        monkeypatch.setattr(JournalFile, "write", noted)
-        opened.append_delete(0)
-        opened.reclaim()
-        monkeypatch.undo()
-    assert len(writes) == 1
-    for state in states:
-        Path(file.path).write_bytes(state)
-        assert check_journal(tmp_path) == []
-    Path(file.path).write_bytes(states[0])
-    loaded = reload(tmp_path)
-    assert (loaded.records, loaded.problems) == ([], [])
-    assert not _kept(tmp_path)

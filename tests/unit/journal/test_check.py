@@ -16,10 +16,9 @@ from binlog.journal.check import check_journal
 from binlog.journal.inspection import inspect_journal
 from binlog.journal.options import Sync
 from binlog.journal.record_states import RecordState
-from tests.support.journals import SMALL, files, flip, journal, records_in, reload, write_file
+from tests.support.journals import LAYOUTS, SMALL, files, flip, header_for, journal, records_in, reload, write_file
 
-LAYOUTS = [JournalLayout.NATIVE, JournalLayout.JBM]
-_SALTED = FileHeader(JournalLayout.NATIVE, 1, b"saltsalt")
+_SALTED = header_for(JournalLayout.NATIVE, 1)
 _ADD = JournalRecord(Kind.ADD, 0, 1, 7, b"body")
 
 
@@ -114,7 +113,7 @@ def test_each_bit_of_the_last_record_matters_too(tmp_path: Path, body_bytes: int
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("written", [512, 1024, 1536])
 def test_a_record_that_was_being_written_is_not_told(tmp_path: Path, layout: JournalLayout, written: int) -> None:
-    file = write_file(tmp_path, replace_layout(layout), [_ADD, JournalRecord(Kind.ADD, 0, 2, 7, b"x" * 1600)])
+    file = write_file(tmp_path, header_for(layout, 1), [_ADD, JournalRecord(Kind.ADD, 0, 2, 7, b"x" * 1600)])
     whole = file.read_bytes()
     assert rules(tmp_path) == []
     for before in (bytes(2048), b"\x0bold" * 512):
@@ -122,10 +121,6 @@ def test_a_record_that_was_being_written_is_not_told(tmp_path: Path, layout: Jou
         assert rules(tmp_path) == []
         journal_ = inspect_journal(tmp_path, JournalNames())
         assert journal_.files[0].columns.record_count == 1
-
-
-def replace_layout(layout: JournalLayout) -> FileHeader:
-    return _SALTED if layout is JournalLayout.NATIVE else FileHeader(layout, 1)
 
 
 def write_journal(path: Path, *items: list[JournalRecord | bytes], first: int = 1) -> None:
@@ -238,9 +233,7 @@ def test_holes_that_jboss_messaging_left_in_a_file_it_used_again_are_no_damage(t
     assert check_journal(tmp_path) == []
     loaded = reload(tmp_path, replace(SMALL, layout=JournalLayout.JBM))
     assert ([record.record_id for record in loaded.records], loaded.problems) == ([1, 2, 3], [])
-    data = bytearray(file.read_bytes())
     for at, mask in ((4, 0x40), (4 + len(first) - 1, 1), (8, 1)):  # the kind, the check, the file's id
-        data[at] ^= mask
-        file.write_bytes(data)
-        assert [problem.rule for problem in check_journal(tmp_path)] == ["gap"]
-        data[at] ^= mask
+        flip(file, at, mask)
+        assert rules(tmp_path) == ["gap"]
+        flip(file, at, mask)

@@ -18,6 +18,7 @@ from binlog.journal.journal import Journal
 from binlog.journal.journal_file import JournalFile
 from binlog.storage.directory import Directory
 from tests.support.descriptors import count_descriptors, descriptors_before
+from tests.support.failing import raising
 from tests.support.journals import SMALL, files, header_of, ids, journal, reload
 
 
@@ -60,12 +61,8 @@ def test_the_name_of_a_control_file_is_durable_before_a_load_does_what_it_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "journal"
-
-    def dies(*_: object) -> None:
-        raise PoisonedError("the process ends here")
-
     with monkeypatch.context() as patched:
-        patched.setattr(compaction, "rename_all", dies)
+        patched.setattr(compaction, "rename_all", raising(PoisonedError("the process ends here")))
         opened = Journal(folder, SMALL)
         opened.start()
         opened.load()
@@ -95,14 +92,10 @@ def test_a_file_that_cannot_be_renewed_is_not_left_open(tmp_path: Path, monkeypa
     with closing(Directory(str(tmp_path))) as directory:
         file = JournalFile(directory, files(tmp_path)[0].name, header_of(files(tmp_path)[0]), 2048)
         before = descriptors_before()
-        monkeypatch.setattr(os, "fdatasync", _fails)
+        monkeypatch.setattr(os, "fdatasync", raising(OSError(errno.EIO, "a fault")))
         with pytest.raises(PoisonedError):
             file.renew(file.header)
         assert count_descriptors() == before
-
-
-def _fails(fd: int) -> None:
-    raise OSError(errno.EIO, "a fault")
 
 
 def test_after_a_new_file_could_not_be_synced_nothing_is_appended(

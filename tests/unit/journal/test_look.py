@@ -18,9 +18,7 @@ from binlog.format.journal.record import JournalRecord, Kind
 from binlog.journal.control_file import FileMoves, header_crc, name_control, write_control
 from binlog.journal.look import Look, look, read_seen
 from binlog.storage.directory import Directory
-from tests.support.journals import SMALL, files, flip, header_of, journal, reload, write_file
-
-LAYOUTS = [JournalLayout.NATIVE, JournalLayout.JBM]
+from tests.support.journals import LAYOUTS, SMALL, files, flip, header_of, journal, reload, write_file
 
 
 def seen(path: Path) -> Look:

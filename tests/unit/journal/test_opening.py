@@ -22,6 +22,7 @@ from tests.support.journals import (
     FILE_BYTES,
     SMALL,
     files,
+    header_for,
     header_of,
     ids,
     journal,
@@ -153,7 +154,7 @@ def test_a_file_without_a_header_is_no_hindrance(tmp_path: Path, layout: Journal
 @pytest.mark.slow
 @pytest.mark.parametrize("layout", [JournalLayout.NATIVE, JournalLayout.JBM])
 def test_file_ids_around_two_to_the_31st(tmp_path: Path, layout: JournalLayout) -> None:
-    header = FileHeader(layout, 2**31 - 5, b"saltsalt" if layout is JournalLayout.NATIVE else b"")
+    header = header_for(layout, 2**31 - 5)
     write_file(tmp_path, header, [JournalRecord(Kind.ADD, 0, 1, 7, b"first")])
     options = replace(SMALL, layout=layout)
     for number in range(2, 102):

@@ -19,7 +19,7 @@ from binlog.journal.check import check_journal
 from binlog.journal.options import FILE_BYTES_MIN
 from binlog.journal.record import Deleted, Record, TransactionContent
 from binlog.journal.record_states import Event, RecordState, RecordStates, StatesInput, record_states
-from tests.support.journals import files, header_of, reload, write_file
+from tests.support.journals import files, header_for, header_of, reload, write_file
 from tests.support.plain_journal import PlainReplay, Row, rows_of
 
 _FILES = 3
@@ -42,10 +42,6 @@ class Both:
 
     def place(self, row: Row) -> tuple[int, int]:
         return self.places[row["file_id"], row["offset"]]
-
-
-def header_for(layout: JournalLayout, file_id: int) -> FileHeader:
-    return FileHeader(layout, file_id, b"saltsalt" if layout is JournalLayout.NATIVE else b"")
 
 
 def write_files(path: Path, layout: JournalLayout, items: list[list[JournalRecord]]) -> None:

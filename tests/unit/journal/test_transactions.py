@@ -15,9 +15,20 @@ from binlog.format.journal.file_header import FileHeader, JournalLayout
 from binlog.format.journal.record import JOURNAL_COUNT, JournalRecord, Kind
 from binlog.journal.journal import Journal
 from binlog.journal.record import Deleted, Record, TransactionContent
-from tests.support.journals import SMALL, files, flip, header_of, ids, journal, records_in, reload, write_file
+from tests.support.journals import (
+    LAYOUTS,
+    SMALL,
+    files,
+    flip,
+    header_for,
+    header_of,
+    ids,
+    journal,
+    records_in,
+    reload,
+    write_file,
+)
 
-LAYOUTS = [JournalLayout.NATIVE, JournalLayout.JBM]
 LARGE = bytes(900)  # two to a file
 
 
@@ -271,7 +282,7 @@ def test_a_prepared_transaction_with_a_damaged_record_is_not_offered(tmp_path: P
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_commit_or_rollback_of_what_is_gone_means_nothing(tmp_path: Path, layout: JournalLayout) -> None:
-    header = FileHeader(layout, 9, b"saltsalt" if layout is JournalLayout.NATIVE else b"")
+    header = header_for(layout, 9)
     kept = [
         JournalRecord(Kind.COMMIT, 5, counts=((3, 2), (4, 1))),
         JournalRecord(Kind.ROLLBACK, 6),

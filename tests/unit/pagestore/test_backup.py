@@ -10,6 +10,7 @@ import pytest
 
 from binlog.errors import CorruptError, StateError
 from binlog.pagestore import PageStore, check_page_store
+from tests.support.journals import flip
 from tests.support.pagestores import QUEUE, SMALL, drain, page_store, put
 
 
@@ -62,9 +63,7 @@ def test_a_damaged_page_is_told_and_no_backup_made_of_it(tmp_path: Path) -> None
         put(store, b"one", b"two")
     path = tmp_path / "damaged"
     shutil.copytree(tmp_path / "store", path)
-    data = bytearray((path / "page.db").read_bytes())
-    data[2 * 2048 + 20] ^= 1
-    (path / "page.db").write_bytes(data)
+    flip(path / "page.db", 2 * 2048 + 20)
     with PageStore(path, SMALL) as store:
         with pytest.raises(CorruptError):
             store.backup(tmp_path / "backup")

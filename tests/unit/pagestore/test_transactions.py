@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import threading
 from functools import partial
 from pathlib import Path
 
@@ -9,6 +8,7 @@ import pytest
 from binlog.errors import NotFoundError, StateError
 from binlog.pagestore import PageStore, PageStoreOptions, Transaction, check_page_store
 from binlog.storage.group_commit import Mode
+from stress.crash.together import at_once
 from tests.support.pagestores import QUEUE, after_kill, drain, page_store, peek, put, take
 
 
@@ -152,12 +152,7 @@ def test_threads_move_messages_between_queues_and_none_is_lost_or_doubled(tmp_pa
                         transaction.put("paid", message.body)
                         moved.append(message.body)
 
-        threads = [threading.Thread(target=produce, args=(part,)) for part in range(4)]
-        threads += [threading.Thread(target=move) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        at_once(*(partial(produce, part) for part in range(4)), *[move] * 4)
         assert sorted(drain(store, "paid")) == sorted(bodies)
 
 

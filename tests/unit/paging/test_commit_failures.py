@@ -10,7 +10,7 @@ from binlog.errors import AccessError, FullError, PoisonedError
 from binlog.format.paging.names import PAGE_END
 from binlog.paging.page_transaction import Outcome
 from binlog.paging.store import PagingStore
-from tests.support.failing import paging_that_fails, syncs_that_fail
+from tests.support.failing import paging_that_fails, raising, syncs_that_fail
 from tests.support.paging import crashed, depage_all, paging
 
 _OF_A_USER = 200
@@ -31,13 +31,10 @@ def _page_two(store: PagingStore) -> None:
 def test_a_block_whose_commit_did_nothing_rolls_back_so_that_nobody_waits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    def refuses(_: int) -> None:
-        raise error
-
     with paging(tmp_path / "paging") as (opened, store):
         _page_two(store)
         with monkeypatch.context() as patched:
-            patched.setattr(opened.journal, "commit", refuses)
+            patched.setattr(opened.journal, "commit", raising(error))
             with pytest.raises(type(error)), opened.manager.begin() as transaction:
                 store.page(b"never", transaction)
         assert transaction.state is Outcome.UNKNOWN
@@ -47,15 +44,12 @@ def test_a_block_whose_commit_did_nothing_rolls_back_so_that_nobody_waits(
 
 
 def test_a_commit_that_did_nothing_can_be_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuses(_: int) -> None:
-        raise FullError("no space")
-
     with paging(tmp_path) as (opened, store):
         _page_two(store)
         transaction = opened.manager.begin()
         store.page(b"mine", transaction)
         with monkeypatch.context() as patched:
-            patched.setattr(opened.journal, "commit", refuses)
+            patched.setattr(opened.journal, "commit", raising(FullError("no space")))
             with pytest.raises(FullError):
                 transaction.commit()
         transaction.commit()

@@ -15,6 +15,7 @@ from binlog.compose import open_queue
 from binlog.errors import FullError, StateError
 from binlog.paging.page_transaction import PageTransaction
 from binlog.paging.queue import Queue
+from tests.support.failing import raising
 from tests.support.queues import SECONDS, SMALL, bodies, copied, taken
 
 
@@ -86,11 +87,8 @@ def test_a_transaction_for_which_there_is_no_room_can_be_tried_again(
         transaction.ack(got)
         transaction.put(b"after")
 
-        def full(*_: object) -> None:
-            raise FullError("no space left")
-
         with monkeypatch.context() as patched:
-            patched.setattr(q._store, "append", full)
+            patched.setattr(q._store, "append", raising(FullError("no space left")))
             with pytest.raises(FullError):
                 transaction.commit()
         assert q.empty()

@@ -13,6 +13,7 @@ from binlog.format.paging.page_file import PageLayout
 from binlog.paging.options import PagingOptions, Policy
 from binlog.paging.page import Page
 from binlog.paging.store import PagingStore
+from tests.support.failing import raising
 from tests.support.journals import flip
 from tests.support.namespaces import on_a_small_disk
 from tests.support.paging import (
@@ -292,11 +293,7 @@ def test_a_folder_that_takes_no_page_is_told_and_nothing_is_lost(tmp_path: Path)
     with paging(tmp_path) as (_, store):
         store.start_paging()
         with pytest.MonkeyPatch.context() as patch:
-
-            def refuse(*_: object) -> Page:
-                raise AccessError("Permission denied", errno=13)
-
-            patch.setattr(Page, "create", refuse)
+            patch.setattr(Page, "create", raising(AccessError("Permission denied", errno=13)))
             with pytest.raises(AccessError):
                 page_all(store, numbered(100))
         kept = joined(list(map(texts, store.pages)))

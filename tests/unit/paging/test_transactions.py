@@ -15,7 +15,7 @@ from binlog.paging import addresses as addresses_module
 from binlog.paging.addresses import Commit
 from binlog.paging.options import PagingOptions
 from binlog.paging.page import Page
-from tests.support.failing import paging_that_fails
+from tests.support.failing import paging_that_fails, raising
 from tests.support.paging import crashed, depage_all, numbered, page_all, page_files, paging, read_all, read_run
 
 
@@ -346,10 +346,7 @@ def test_where_a_sync_failed_nothing_is_committed_or_paged_and_the_end_says_so(t
         transaction = opened.manager.begin()
         store.page(b"mine", transaction)
 
-        def fail(_: Page, commit: Commit | None) -> None:
-            raise PoisonedError("a sync failed")
-
-        patch.setattr(Page, "sync", fail)
+        patch.setattr(Page, "sync", raising(PoisonedError("a sync failed")))
         with pytest.raises(PoisonedError):
             transaction.commit()
         assert opened.manager.transactions.counts == {}
@@ -359,17 +356,13 @@ def test_where_a_sync_failed_nothing_is_committed_or_paged_and_the_end_says_so(t
 
 def test_a_sync_of_a_page_that_failed_is_not_tried_again_by_another_transaction(tmp_path: Path) -> None:
     """The kernel tells of it once: the second would be committed on a disk that lacks its messages."""
-
-    def fail(*_: object) -> None:
-        raise PoisonedError("a sync failed")
-
     closing = contextlib.ExitStack()
     _, store = closing.enter_context(paging(tmp_path))
     store.start_paging()
     store.page(b"mine")
     (page,) = store.pages
     with pytest.MonkeyPatch.context() as failing:
-        failing.setattr(addresses_module, "sync", fail)
+        failing.setattr(addresses_module, "sync", raising(PoisonedError("a sync failed")))
         with pytest.raises(PoisonedError):
             page.sync()
     with pytest.raises(PoisonedError):
