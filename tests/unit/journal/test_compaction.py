@@ -155,36 +155,6 @@ def test_what_it_wrote_counts_as_it_does_for_a_load(tmp_path: Path) -> None:
             assert any(each[2] for each in found.values())
 
 
-def test_deletes_stay_where_files_before_are_not_compacted(tmp_path: Path) -> None:
-    """What they delete lies in a file that a transaction keeps as it is."""
-    with journal(tmp_path) as (opened, _):
-        for number in range(5):
-            opened.append_add(number, 1, b"outer")
-        opened.append_add_tx(50, 5, 1, b"goes on")
-        opened.prepare(50)
-        opened.append_add(6, 1, bytes(1500))
-        opened.append_update(3, 1, b"in the run")
-        opened.append_delete(3)
-        opened.append_delete_tx(51, 4)
-        opened.commit(51)
-        opened.append_delete(2)
-        opened.append_add(2, 1, b"again")
-        for number in range(10, 30):
-            opened.append_add(number, 1, BODY * 4, sync=Sync.LATER)
-            opened.append_delete(number, sync=Sync.LATER)
-        assert opened.compact() > 0
-    for _ in range(2):
-        loaded = reload(tmp_path)
-        assert ids(loaded) == [0, 1, 6, 2]
-        assert loaded.records[-1].body == b"again"
-    with journal(tmp_path) as (opened, _):
-        opened.commit(50)
-        opened.append_delete(6)
-        opened.compact()
-        opened.reclaim()
-    assert ids(reload(tmp_path)) == [0, 1, 5, 2] or ids(reload(tmp_path)) == [0, 1, 2, 5]
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("times", [1, 2])
 def test_of_a_transaction_that_was_compacted_all_is_there_or_nothing(tmp_path: Path, times: int) -> None:

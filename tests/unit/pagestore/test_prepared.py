@@ -163,3 +163,19 @@ def test_shared_messages_that_one_transaction_removes(tmp_path: Path) -> None:
                 transaction.put_shared(wrong, b"")
         with pytest.raises(NotFoundError):
             transaction.put_shared([QUEUE, "another"], b"")
+
+
+def test_shared_messages_of_a_prepared_transaction(tmp_path: Path) -> None:
+    with page_store(tmp_path) as store:
+        store.create_queue("other")
+        transaction = store.transaction()
+        transaction.put_shared([QUEUE, "other"], b"shared")
+        transaction.prepare(XID)
+        copy = killed(store)
+        store.commit_prepared(XID)
+        assert drain(store) == drain(store, "other") == [b"shared"]
+    with PageStore(copy, SMALL) as store:
+        store.rollback_prepared(XID)
+        assert drain(store) == drain(store, "other") == []
+        assert _used(store) == 1 + 3
+    assert check_page_store(copy) == []
