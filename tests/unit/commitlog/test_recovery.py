@@ -139,13 +139,6 @@ def test_queues_follow_a_file_that_was_held_when_it_was_to_go(tmp_path: Path) ->
         assert store.queue_range("t", 0) == range(3, 10)
 
 
-def test_a_store_that_is_closed_removes_nothing(tmp_path: Path) -> None:
-    with MessageStore(tmp_path, replace(SMALL, retention=_NO_PAUSE)) as store:
-        store.append(Message("t", b""))
-    with pytest.raises(ClosedError):
-        store.remove_expired()
-
-
 def _append(store: MessageStore, told: list[int], raised: list[BaseException]) -> None:
     try:
         while True:

@@ -320,8 +320,9 @@ def test_a_closed_store_refuses(tmp_path: Path) -> None:
     store = MessageStore(tmp_path, _OPTIONS)
     store.close()
     store.close()
-    with pytest.raises(ClosedError):
-        store.append(Message("a", b""))
+    for call in (lambda: store.append(Message("a", b"")), store.remove_expired):
+        with pytest.raises(ClosedError):
+            call()
 
 
 def test_a_store_with_files_of_another_size_is_refused_and_left_alone(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ from tests.support.paging import (
     read_all,
     read_run,
 )
-from tests.support.queues import bodies, copied, taken
+from tests.support.queues import bodies, taken
 
 _ONE_A_PAGE = [b"%d " % number + bytes(1000) for number in range(100)]
 
@@ -327,7 +327,7 @@ def test_acknowledgements_of_what_a_power_cut_took_count_for_no_other_message(tm
         messages = [opened.get_nowait() for _ in range(10)]
         for message in messages[5:]:
             opened.ack(message, mode=Mode.SYNC)
-        died = copied(tmp_path / "queue")
+        died = crashed(tmp_path / "queue")
     (page,) = died.glob(f"*/*{PAGE_END}")
     os.truncate(page, page.read_bytes().index(bodies(1, first=5)[0]))
     for _ in range(2):

@@ -13,7 +13,8 @@ from binlog import Mode
 from binlog.compose import open_queue
 from binlog.errors import BusyError, GoneError, StateError
 from tests.support.children import Child
-from tests.support.queues import SMALL, bodies, copied, page_count, taken
+from tests.support.paging import crashed
+from tests.support.queues import SMALL, bodies, page_count, taken
 
 
 @pytest.mark.parametrize("memory_bytes", [0, 2000, 1 << 20])
@@ -56,7 +57,7 @@ def test_what_was_not_acknowledged_comes_back_after_a_kill_in_its_order(folder: 
         for message in got[:50:2]:
             q.ack(message)
         left = [message.body for message in got[1:50:2] + got[50:]] + bodies(40, first=60)
-        with open_queue(copied(folder)) as again:
+        with open_queue(crashed(folder)) as again:
             assert again.qsize() == again.unacknowledged_count == len(left)
             assert taken(again) == left
     with open_queue(folder) as again:
@@ -108,6 +109,8 @@ def test_modes_and_messages_that_are_none_are_refused(folder: Path) -> None:
             q.put(b"", mode=Mode.STAGE)
         with pytest.raises(TypeError):
             q.put("text")  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match="timeout"):
+            q.get(timeout=-1)
         q.put(bytearray(b"bytes"))  # type: ignore[arg-type]
         assert taken(q) == [b"bytes"]
 

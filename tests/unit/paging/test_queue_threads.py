@@ -129,8 +129,3 @@ def test_a_put_that_a_signal_handler_ends_leaves_no_message_behind(
         q._append = append
         q.put(b"four")
         assert taken(q) == [b"two", b"three", b"four"]
-
-
-def test_waits_of_less_than_no_time_are_refused(folder: Path) -> None:
-    with open_queue(folder, mode=Mode.FLUSH) as q, pytest.raises(ValueError, match="timeout"):
-        q.get(timeout=-1)

@@ -32,7 +32,8 @@ from binlog.storage.delayed import retry_delay
 from binlog.storage.native import write_delivery
 from tests.support.children import killed_after
 from tests.support.journals import flip
-from tests.support.queues import SECONDS, SMALL, bodies, copied, taken
+from tests.support.paging import crashed
+from tests.support.queues import SECONDS, SMALL, bodies, taken
 
 
 def _dies(folder: Path, work: Callable[[Queue], object]) -> None:
@@ -165,7 +166,7 @@ def test_a_message_is_dead_when_it_is_given_back_for_the_last_time(folder: Path)
         q.nack(q.get())
         assert q.get().body == b"other"
         assert q.dead_letters.qsize() == 1
-        died = copied(folder)
+        died = crashed(folder)
     with open_queue(died, deliveries_max=2) as q:
         dead = q.dead_letters
         assert taken(dead) == [b"poison"]
