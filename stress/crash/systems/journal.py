@@ -44,7 +44,7 @@ from stress.crash.together import at_once
 _SMALL = JournalOptions(file_bytes=2048, buffer_bytes=1024, flush_seconds=0.002, compact_files_min=0, pool_files=4)
 OPTIONS: dict[str, JournalOptions] = {
     "native": _SMALL,
-    "blocks": replace(_SMALL, file_bytes=3 * BLOCK_BYTES, buffer_bytes=1 << 16),
+    "blocks": replace(_SMALL, file_bytes=16 * BLOCK_BYTES, buffer_bytes=1 << 16),
     "tiny": replace(_SMALL, file_bytes=1024, buffer_bytes=600, pool_files=3),
     "jbm": replace(_SMALL, file_bytes=2560, layout=JournalLayout.JBM),
 }

@@ -25,10 +25,8 @@ from binlog.journal.record_reader import StoredRecord, read_records
 from binlog.journal.record_states import RecordState
 from tests.support.examples import examples
 from tests.support.journal_programs import programs, run
-from tests.support.journals import SMALL, flip, ids, journal, reload, write_file
+from tests.support.journals import LAYOUTS, SMALL, flip, ids, journal, reload, write_file
 from tests.unit.journal.test_check import fill
-
-LAYOUTS = [JournalLayout.NATIVE, JournalLayout.JBM]
 
 
 def exported(path: Path) -> list[bytes]:

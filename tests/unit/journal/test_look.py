@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from binlog.errors import GoneError, NotFoundError
+from binlog.errors import GoneError
 from binlog.format.crc import crc32c
 from binlog.format.journal.file_header import FileHeader, JournalLayout
 from binlog.format.journal.names import COMPACTED_END, CONTROL_FILE, JournalNames
@@ -18,9 +18,7 @@ from binlog.format.journal.record import JournalRecord, Kind
 from binlog.journal.control_file import FileMoves, header_crc, name_control, write_control
 from binlog.journal.look import Look, look, read_seen
 from binlog.storage.directory import Directory
-from tests.support.journals import SMALL, files, flip, header_of, journal, reload, write_file
-
-LAYOUTS = [JournalLayout.NATIVE, JournalLayout.JBM]
+from tests.support.journals import LAYOUTS, SMALL, files, flip, header_of, journal, reload, write_file
 
 
 def seen(path: Path) -> Look:
@@ -51,11 +49,6 @@ def test_files_come_in_the_order_of_their_ids_beside_an_owner_too(tmp_path: Path
         assert [file.path for file in found.files] == list(map(str, files(tmp_path)))
         assert [read_seen(file) for file in found.files] == [file.read_bytes() for file in files(tmp_path)]
         assert not found.problems
-
-
-def test_a_folder_that_is_no_journal_is_told(tmp_path: Path) -> None:
-    with pytest.raises(NotFoundError, match="is no journal"):
-        look(tmp_path, JournalNames())
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

@@ -27,11 +27,12 @@ from binlog.storage.failures import write_failure
 from binlog.storage.guards import new_guard
 from tests.support.children import Child
 from tests.support.descriptors import count_descriptors, descriptors_before
-from tests.support.failing import paging_that_fails, syncs_that_fail
+from tests.support.failing import paging_that_fails, raising, syncs_that_fail
 from tests.support.paging import numbered, page_all, page_files, paging, texts
 from tests.support.queues import bodies
 
 _SMALL = PagingOptions(page_bytes=1024)
+_STAYS = AccessError("Input/output error", errno=errno.EIO, path="a page")
 
 
 def failed(path: Path, monkeypatch: pytest.MonkeyPatch, end: str) -> list[bytes]:
@@ -123,11 +124,8 @@ def test_a_journal_that_failed_meanwhile_makes_a_queue_refuse_all(
 ) -> None:
     queue = open_queue(tmp_path / "queue", mode=Mode.FLUSH, options=_SMALL)
 
-    def fails(_: PageTransactions) -> None:
-        raise PoisonedError("a sync of the journal failed")
-
     with monkeypatch.context() as patched:
-        patched.setattr(PageTransactions, "begin", fails)
+        patched.setattr(PageTransactions, "begin", raising(PoisonedError("a sync of the journal failed")))
         with pytest.raises(PoisonedError), queue.transaction() as transaction:
             transaction.put(b"message")
     _refuses_all(queue)
@@ -153,10 +151,6 @@ def test_an_address_that_cannot_be_read_for_now_gets_no_second_folder(
         assert queue.get_nowait().body == b"message"
 
 
-def _file_that_stays(directory_fd: int, name: str, path: str) -> None:
-    raise AccessError("Input/output error", errno=errno.EIO, path=path)
-
-
 def test_a_depaged_page_whose_file_could_not_be_removed_is_not_depaged_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -169,7 +163,7 @@ def test_a_depaged_page_whose_file_could_not_be_removed_is_not_depaged_again(
         store.start_paging()
         store.page(b"message")
         with monkeypatch.context() as patched:
-            patched.setattr(page_module, "remove_file", _file_that_stays)
+            patched.setattr(page_module, "remove_file", raising(_STAYS))
             assert depage(), "what was delivered is told as that"
             while store.is_paging:
                 with suppress(AccessError):
@@ -194,7 +188,7 @@ def test_a_depaged_page_that_stayed_goes_before_what_says_that_it_was_depaged(
                 store.start_paging()
                 store.page(b"message")
                 with monkeypatch.context() as patched:
-                    patched.setattr(page_module, "remove_file", _file_that_stays)
+                    patched.setattr(page_module, "remove_file", raising(_STAYS))
                     opened.manager.depage(store.address, lambda _, messages, __: found.extend(messages))
             while opened.manager.depage(store.address, lambda _, messages, __: found.extend(messages)):
                 pass
@@ -211,7 +205,7 @@ def test_pages_whose_files_could_not_be_removed_leave_no_descriptor_open(
     with paging(tmp_path / "paging") as (opened, store):
         store.start_paging()
         store.page(b"message")
-        monkeypatch.setattr(page_module, "remove_file", _file_that_stays)
+        monkeypatch.setattr(page_module, "remove_file", raising(_STAYS))
         opened.manager.depage(store.address, lambda *_: None)
         with pytest.raises(AccessError):
             opened.manager.depage(store.address, lambda *_: None)
@@ -221,13 +215,10 @@ def test_pages_whose_files_could_not_be_removed_leave_no_descriptor_open(
 def test_where_the_last_page_cannot_be_ended_nothing_more_is_paged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fails(fd: int, data: bytes, offset: int, path: str) -> None:
-        raise write_failure(errno.EIO, path)
-
     with paging(tmp_path / "paging") as (_, store):
         store.start_paging()
         with monkeypatch.context() as patched:
-            patched.setattr(page_module, "write_at", fails)
+            patched.setattr(page_module, "write_at", raising(write_failure(errno.EIO, "a page")))
             with pytest.raises(PoisonedError):
                 store.depage()
         for call in (store.start_paging, store.depage, store.stop):
@@ -275,15 +266,12 @@ def test_where_the_next_page_cannot_be_begun_nothing_more_is_paged(
 ) -> None:
     """It was refused once, and then accepted: a write that failed had been forgotten."""
 
-    def fails(fd: int, data: bytes, offset: int, path: str) -> None:
-        raise write_failure(errno.EIO, path)
-
     with paging_that_fails(tmp_path / "paging") as (_, store):
         store.start_paging()
         calls = {"page": partial(page_all, store, numbered(30)), "depage": store.depage}
         store.page(b"message")
         with monkeypatch.context() as patched:
-            patched.setattr(page_module, "write_at", fails)
+            patched.setattr(page_module, "write_at", raising(write_failure(errno.EIO, "a page")))
             with pytest.raises(PoisonedError):
                 calls[call]()
         for again in calls.values():
@@ -320,9 +308,7 @@ def test_a_rollback_that_cannot_be_recorded_lets_nobody_wait_for_it(
 ) -> None:
     found: list[bytes] = []
 
-    def refuses(_: int) -> None:
-        raise FullError("no space") if error is FullError else AccessError("no", errno=errno.EIO, path="")
-
+    refuses = raising(FullError("no space") if error is FullError else AccessError("no", errno=errno.EIO, path=""))
     with paging(tmp_path / "paging") as (opened, store):
         store.start_paging()
         store.page(b"message")
@@ -337,24 +323,6 @@ def test_a_rollback_that_cannot_be_recorded_lets_nobody_wait_for_it(
     assert found == [b"message"]
     with paging(tmp_path / "paging") as (opened, store):
         assert opened.manager.transactions.counts == {}
-
-
-def test_a_transaction_that_cannot_end_any_more_is_not_waited_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fails(_: int) -> None:
-        raise PoisonedError("a sync of the journal failed")
-
-    with paging_that_fails(tmp_path / "paging") as (opened, store):
-        store.start_paging()
-        with monkeypatch.context() as patched:
-            patched.setattr(opened.journal, "commit", fails)
-            transaction = opened.manager.begin()
-            store.page(b"never", transaction)
-            with pytest.raises(PoisonedError):
-                transaction.commit()
-            with pytest.raises(PoisonedError):
-                opened.manager.depage(store.address, lambda *_: None)
 
 
 def test_a_failed_sync_makes_the_queue_refuse_all_that_follows(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
