@@ -19,6 +19,8 @@
 /* fork.c: what a child must not inherit */
 int binlog_fork_setup(void);
 uint32_t binlog_fork_generation(void);
+void binlog_fork_hold(void);
+void binlog_fork_release(void);
 int binlog_fd_open(int directory, const char *name, int flags, int64_t *opened);
 uint64_t binlog_fd_serial(int fd);
 int binlog_fd_close(int fd);
