@@ -14,7 +14,7 @@ from binlog.errors import NotFoundError
 from binlog.format.journal.names import ATTIC_FOLDER, NEW_END
 from binlog.storage.directory import Directory
 from binlog.storage.failures import own_errors
-from binlog.storage.files import link_file, read_at, sync
+from binlog.storage.files import read_at, sync
 
 
 def move_file(directory: Directory, name: str, new: str) -> None:
@@ -44,7 +44,7 @@ def keep_copy(directory: Directory, name: str, data: bytes) -> None:
             if _is_copy(attic, new, data):
                 attic.remove(unfinished)
                 return
-            if link_file(attic.fd, unfinished, new, attic.file_path(new)):
+            if attic.link(unfinished, new):
                 return
 
 

@@ -104,21 +104,18 @@ def verify_archive(fd: int, source: tuple[int, LogHeader, str], index: Index, *,
     """
     source_fd, header, source_path = source
     forget(fd)  # so that it is read from the disk
-    content = ArchiveContent(os.dup(fd), path)
-    try:
-        _ = content.end
-        if content.faults:
-            raise CorruptError(path, 0, "archive", content.faults[0])
-        found_header = read_header(content, header.number, path)
-        # The doorbell means nothing, and may have been rung since.
-        if replace(found_header, doorbell=header.doorbell) != header:
-            raise CorruptError(path, 0, "archive", f"it has not the header of {source_path}")
-        at = header.first_offset
-        for found in verified(index, content, header, path):
-            _compare(found.data, at, source_fd, source_path, path)
-            at += len(found.data)
-    finally:
-        content.close()
+    content = ArchiveContent(fd, path)
+    _ = content.end
+    if content.faults:
+        raise CorruptError(path, 0, "archive", content.faults[0])
+    found_header = read_header(content, header.number, path)
+    # The doorbell means nothing, and may have been rung since.
+    if replace(found_header, doorbell=header.doorbell) != header:
+        raise CorruptError(path, 0, "archive", f"it has not the header of {source_path}")
+    at = header.first_offset
+    for found in verified(index, content, header, path):
+        _compare(found.data, at, source_fd, source_path, path)
+        at += len(found.data)
 
 
 def _compare(data: bytes, at: int, source_fd: int, source_path: str, path: str) -> None:

@@ -35,7 +35,7 @@ class RecordCounts:
         total = 0
         while self._directory.exists(number - 1):
             number -= 1
-            with self._directory.opened(number) as file:
+            with self._directory.log_file(number) as file:
                 header = settled_header(file.content, number, file.path)
                 total += self._end(header, file.content)
             if header.ours:
@@ -50,7 +50,7 @@ class RecordCounts:
             start, known = header.own_tail, header.first_sequence + header.record_count
         elif header.number in self._known:
             start, known = self._known[header.number]
-        more, end = walk(content, start, header.tail, header.tail, self._directory.file_path(header.number))
+        more, end = walk(content, start, header.tail, header.tail, self._directory.log_path(header.number))
         if not header.ours:
             self._known[header.number] = (end, known + more)
         return known + more

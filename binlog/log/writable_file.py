@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from contextlib import suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 
 from binlog.errors import (
@@ -32,13 +32,12 @@ from binlog.format.ref import OFFSET_MAX
 from binlog.log.directory import LogDirectory
 from binlog.log.evidence import FileEvidence
 from binlog.log.header_reading import check_size, read_header
-from binlog.log.index_building import CATCH_UP_BYTES_MAX, IndexWriting, open_index_writing
+from binlog.log.index_building import CATCH_UP_BYTES_MAX, IndexWriting
 from binlog.log.once import Turn, Turns
 from binlog.log.recovery import Recovery
 from binlog.log.recovery_table import Action, decide
 from binlog.log.witnesses import heal
 from binlog.storage.boot import boot_id
-from binlog.storage.descriptor import Descriptor
 from binlog.storage.doorbell import Doorbell
 from binlog.storage.failures import failure
 from binlog.storage.file_access import FileAccess, access_like
@@ -77,10 +76,10 @@ class WritableFile:
 
     def __init__(self, directory: LogDirectory, number: int, *, prepare_bytes: int, strict: bool) -> None:
         self.number = number
-        self.path = directory.file_path(number)
+        self.path = directory.log_path(number)
         self._directory = directory
         self._prepare_bytes = prepare_bytes
-        self._descriptor = Descriptor(directory.fd, log_file_name(number), self.path)
+        self._descriptor = directory.descriptor(log_file_name(number))
         self._doorbell = Doorbell(self.fd, _BELL)
         self._vouched = False
         self._index: IndexWriting | None = None
@@ -190,17 +189,11 @@ class WritableFile:
             # last change, which must not be before others could see the records.
             with suppress(OSError):
                 os.utime(self.fd)
-        index = open_index_writing(self._directory.fd, self.number, self.path, self.fd)
-        if index is None:
-            return
-        try:
+        with suppress(BinlogError, OSError), ExitStack() as opened:  # else it stays behind, or is of no use
+            index = opened.enter_context(closing(IndexWriting(self._directory, self.number, self.fd)))
             if index.cut(header, tail):
-                self._index, index = index, None
-        except (BinlogError, OSError):
-            pass  # it stays behind, or is of no use
-        finally:
-            if index is not None:
-                index.close()
+                self._index = index
+                opened.pop_all()
 
     def _follow_with_index(self, header: LogHeader) -> None:
         """Bring the index up to date, and have commits go on with it."""
@@ -246,11 +239,8 @@ class WritableFile:
         once, and the one that commits must hear of it (fsync(2)).
         Raises: AccessError; NotFoundError.
         """
-        descriptor = Descriptor(self._directory.fd, log_file_name(self.number), self.path)
-        try:
-            result = lib.binlog_write_out(descriptor.fd, first, end - first, wait)
-        finally:
-            descriptor.close()
+        with self._directory.opened(log_file_name(self.number), writable=True) as fd:
+            result = lib.binlog_write_out(fd, first, end - first, wait)
         if result != 0:
             raise failure(-result, self.path, "writing")
 

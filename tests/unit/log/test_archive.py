@@ -18,7 +18,6 @@ from binlog.errors import BusyError, CorruptError, FullError, GoneError
 from binlog.log import archive_writing, closed_files
 from binlog.log.directory import LogDirectory
 from binlog.log.late import KEEP_SECONDS
-from binlog.log.opened_file import OpenedFile
 from binlog.storage.ownership import only_owner
 from tests.support.archives import archive_path, archived, fill, names, small_frames, unpacked
 from tests.support.children import Child
@@ -318,19 +317,19 @@ def test_a_file_that_becomes_an_archive_while_it_is_looked_for_is_found(log: Pat
     raw = (log / "00000001.dat").read_bytes()
     archived(log)
     directory = LogDirectory(log)
-    opening = directory._opened
+    opening = directory.open_regular
     archive_path(log).rename(log / "aside")
     calls = []
 
-    def late(number: int) -> OpenedFile:
-        calls.append(number)
-        if len(calls) == 2:  # it was put back since
+    def late(name: str, *, writable: bool = False) -> tuple[int, os.stat_result]:
+        calls.append(name)
+        if len(calls) == 3:  # it was put back since
             (log / "00000001.dat").write_bytes(raw)
-        return opening(number)
+        return opening(name, writable=writable)
 
-    directory._opened = late  # type: ignore[method-assign]
-    directory.opened(1).close()
-    assert calls == [1, 1]
+    directory.open_regular = late  # type: ignore[method-assign]
+    directory.log_file(1).close()
+    assert calls == ["00000001.dat", "00000001.dat.zst", "00000001.dat"]
     (log / "aside").unlink()
 
 
