@@ -31,7 +31,7 @@ int binlog_fd_close_serial(int fd, uint64_t serial);
 struct binlog_descriptors;
 struct binlog_descriptors *binlog_descriptors_new(void);
 int binlog_descriptors_open(struct binlog_descriptors *self, int directory, const char *name, int flags, int mode);
-int binlog_descriptors_close(struct binlog_descriptors *self, int fd);
+int binlog_descriptors_close(struct binlog_descriptors *self, int fd, uint64_t device, uint64_t inode);
 void binlog_descriptors_clear(struct binlog_descriptors *self);
 void binlog_descriptors_free(struct binlog_descriptors *self);
 

@@ -70,16 +70,19 @@ int binlog_descriptors_open(struct binlog_descriptors *self, int directory, cons
     return result;
 }
 
-/* Closes one of them; nothing if it is none of them any more. */
-int binlog_descriptors_close(struct binlog_descriptors *self, int fd)
+/* Closes one of them; nothing if it is none of them any more, or is not the file with this device and inode.
+ *
+ * inode: 0 for any. */
+int binlog_descriptors_close(struct binlog_descriptors *self, int fd, uint64_t device, uint64_t inode)
 {
     int result = 0;
 
     binlog_fork_hold();
     for (size_t i = 0; self && i < self->count; i++) {
-        if (self->all[i].fd == fd) {
-            result = binlog_fd_close_own(fd, self->all[i].device, self->all[i].inode);
+        struct own own = self->all[i];
+        if (own.fd == fd && (!inode || (own.device == device && own.inode == inode))) {
             self->all[i] = self->all[--self->count];
+            result = binlog_fd_close_own(fd, own.device, own.inode);
             break;
         }
     }

@@ -182,9 +182,8 @@ def complete_index(
         directory.remove(index_file_name(header.number))
     with closing(IndexWriting(directory, header.number, fd, content=content)) as writing:
         if not writing.cut(header, header.tail):
-            raise CorruptError(
-                writing.path, 0, "index", "the file's index cannot be completed: something else has its name"
-            )
+            text = "the file's index cannot be completed: something else has its name"
+            raise CorruptError(writing.path, 0, "index", text)
         writing.catch_up(header, header.tail, bytes_max=None)
         sync(writing.fd, writing.path)
 

@@ -67,9 +67,11 @@ from binlog.log.ingest_record import (
 from binlog.log.once import Turn
 from binlog.log.prepared_file import new_header, new_log_uuid
 from binlog.log.writable_file import WritableFile
+from binlog.storage.descriptor import Descriptor
 from binlog.storage.failures import own_errors
 from binlog.storage.file_access import FileAccess, check_can_give, give_access
 from binlog.storage.files import read_at, sync, write_at
+from binlog.storage.identity import AT_FDCWD
 from binlog.storage.locks import lock
 
 _NONCE_BYTES = 4
@@ -229,7 +231,7 @@ class Ingest:
     def _take(self, draft: Drafted, name: str, header: LogHeader, access: FileAccess) -> None:
         """Write the draft's header, durably, and move the file into the log's directory under a hidden name."""
         directory, path = self._directory, draft.path
-        with closing(directory.descriptor(path)) as descriptor:
+        with closing(Descriptor(AT_FDCWD, path, path)) as descriptor:
             fd = descriptor.fd
             # Two writers may have been given the same draft: the second one finds that its name is gone.
             lock(fd, path, 0)

@@ -53,9 +53,8 @@ class OpenedFile:
 
     def close(self) -> None:
         """Give it back; a second call does nothing."""
-        if self.intact:  # else its number may be that of another file of the directory
-            self._directory.close_file(self.fd)
-        self.fd = -1
+        fd, self.fd = self.fd, -1
+        self._directory.close_file(fd, self.identity)
 
     def __enter__(self) -> Self:
         return self

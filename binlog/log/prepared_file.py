@@ -71,11 +71,10 @@ class PreparedFile:
 
     def discard(self) -> None:
         """Close the file, and remove it where it did not get its name."""
-        if self._fd < 0:
+        fd, self._fd = self._fd, -1
+        if fd < 0:
             return
-        if self.intact:  # else its number may be that of another file of the directory
-            self._directory.close_file(self._fd)
-        self._fd = -1
+        self._directory.close_file(fd, self._identity)
         if not self._named and self._generation == fork_generation():
             self._directory.remove(self._name)
 

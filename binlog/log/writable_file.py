@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from contextlib import ExitStack, closing, suppress
+from contextlib import suppress
 from dataclasses import replace
 
 from binlog.errors import (
@@ -189,11 +189,10 @@ class WritableFile:
             # last change, which must not be before others could see the records.
             with suppress(OSError):
                 os.utime(self.fd)
-        with suppress(BinlogError, OSError), ExitStack() as opened:  # else it stays behind, or is of no use
-            index = opened.enter_context(closing(IndexWriting(self._directory, self.number, self.fd)))
+        with suppress(BinlogError, OSError):  # else it stays behind, or is of no use, and is closed again
+            index = IndexWriting(self._directory, self.number, self.fd)
             if index.cut(header, tail):
                 self._index = index
-                opened.pop_all()
 
     def _follow_with_index(self, header: LogHeader) -> None:
         """Bring the index up to date, and have commits go on with it."""

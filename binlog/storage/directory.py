@@ -38,7 +38,7 @@ from binlog.storage.files import (
     rename_file,
     sync_directory,
 )
-from binlog.storage.identity import AT_FDCWD
+from binlog.storage.identity import ANY_FILE, AT_FDCWD, Identity
 from binlog.storage.native import ffi, lib
 
 _REMOTE = {0x6969: "NFS", 0xFF534D42: "CIFS", 0xFE534D42: "SMB2", 0x517B: "SMB", 0x65735546: "FUSE"}
@@ -52,7 +52,7 @@ class Directory:
     A forked child may go on with its copy.
     """
 
-    __slots__ = ("_open", "fd", "path")
+    __slots__ = ("_open", "_prefix", "fd", "path")
 
     def __init__(self, path: str, *, make: bool = False, parent: Directory | None = None) -> None:
         """Open it.  make: make it first if it is not there, in a directory that is.  parent: if it lies in that.
@@ -60,6 +60,7 @@ class Directory:
         Raises: NotFoundError if it is not there; AccessError.
         """
         self.path = path
+        self._prefix = os.path.join(path, "")
         is_new = make and _made(path)
         self._open = ffi.gc(lib.binlog_descriptors_new(), lib.binlog_descriptors_free)
         if parent is None:
@@ -78,7 +79,7 @@ class Directory:
 
     def file_path(self, name: str) -> str:
         """The path of a file in it, for errors."""
-        return os.path.join(self.path, name)
+        return self._prefix + name
 
     def subfolder(self, name: str) -> Directory:
         """Open a folder in it, which is made, durably, if it is not there.  Raises: AccessError; PoisonedError."""
@@ -90,9 +91,12 @@ class Directory:
     def names(self) -> list[str]:
         """All names in it.  Raises: AccessError."""
         # A descriptor of its own: another thread that lists would share this one's position.
-        with own_errors(self.path, "listing the directory"), self._folder(os.curdir) as fd:
-            names = os.listdir(fd)
-        return names  # noqa: RET504 - outside of the block, which an exception after the call leaves by its end
+        with own_errors(self.path, "listing the directory"):
+            fd = self._open_folder(os.curdir)
+            try:
+                return os.listdir(fd)
+            finally:
+                self.close_file(fd)
 
     def has(self, name: str) -> bool:
         """Tell whether anything in it has the name.  Raises: AccessError."""
@@ -106,7 +110,7 @@ class Directory:
 
         Raises: AccessError.
         """
-        with own_errors(self.path, f"looking for {name}"):
+        with own_errors(self.path, "looking for a file"):
             try:
                 return os.stat(name, dir_fd=self.fd, follow_symlinks=False)
             except FileNotFoundError:
@@ -140,8 +144,11 @@ class Directory:
         path = self.file_path(name)
         with own_errors(path, "making the file"):
             if access is None:
-                with self._folder(os.curdir) as listed:
+                listed = self._open_folder(os.curdir)
+                try:
                     access = access_of_newest(listed)
+                finally:
+                    self.close_file(listed)
             check_can_give(self.fd, access, path)
             flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
             # Until it is given to its owner and group, nobody else opens it.
@@ -217,9 +224,12 @@ class Directory:
         """Make the names in it durable.  Raises: PoisonedError."""
         sync_directory(self.fd, self.path)
 
-    def close_file(self, fd: int) -> None:
-        """Close a file that was opened here; nothing if it is closed.  Raises: AccessError."""
-        result = lib.binlog_descriptors_close(self._open, fd)
+    def close_file(self, fd: int, identity: Identity = ANY_FILE) -> None:
+        """Close a file that was opened here; nothing if it is closed.  Raises: AccessError.
+
+        identity: which file it is, if other ones were opened here since, and may have its number.
+        """
+        result = lib.binlog_descriptors_close(self._open, fd, *identity)
         if result < 0:
             raise AccessError(f"{self.path}: closing a file: {os.strerror(-result)}", errno=-result, path=self.path)
 
@@ -246,23 +256,23 @@ class Directory:
     def sync_parent(self) -> None:
         """Make the directory's own name durable.  Raises: AccessError; PoisonedError."""
         # By way of the directory: what the kernel takes for its parent, whatever links its path goes through.
-        with own_errors(self.path, "opening the parent directory"), self._folder(os.pardir) as parent:
+        with own_errors(self.path, "opening the parent directory"):
+            parent = self._open_folder(os.pardir)
+        try:
             sync_directory(parent, self.path)
+        finally:
+            self.close_file(parent)
 
-    @contextmanager
-    def _folder(self, name: str) -> Iterator[int]:
-        """Open a folder for a block.  Raises: OSError."""
+    def _open_folder(self, name: str) -> int:
+        """Open the folder itself, or the one that it lies in.  Raises: OSError."""
         fd = self._open_at(self.fd, name, FOLDER_FLAGS)
         if fd < 0:
             raise OSError(-fd, os.strerror(-fd))
-        try:
-            yield fd
-        finally:
-            self.close_file(fd)
+        return fd
 
     def _open_at(self, directory_fd: int, name: str, flags: int, mode: int = 0) -> int:
         """A descriptor, or the negative errno."""
-        return int(lib.binlog_descriptors_open(self._open, directory_fd, os.fsencode(name), flags, mode))
+        return lib.binlog_descriptors_open(self._open, directory_fd, os.fsencode(name), flags, mode)
 
 
 def _made(path: str) -> bool:

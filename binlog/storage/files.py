@@ -30,6 +30,10 @@ from binlog.storage.file_access import (
 )
 from binlog.storage.native import CommitGroup, ffi, lib, read_cached
 
+# O_NONBLOCK: a FIFO under the name must not hang the opener; it changes nothing for a regular file.
+_FLAGS_TO_READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+_FLAGS_TO_WRITE = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+
 # A copy of so much takes less than the five milliseconds after which threads take turns.
 _SOON_BYTES_MAX = 1 << 20
 
@@ -127,8 +131,7 @@ def open_file(directory_fd: int, name: str, path: str, *, writable: bool) -> int
 
 def flags_to_open(*, writable: bool) -> int:
     """How a file of ours is opened."""
-    # O_NONBLOCK: a FIFO under the name must not hang the opener; it changes nothing for a regular file.
-    return (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    return _FLAGS_TO_WRITE if writable else _FLAGS_TO_READ
 
 
 def opening_failure(number: int, path: str) -> BinlogError:
