@@ -92,7 +92,7 @@ def archive(
         directory.log_numbers()
         if dry_run:
             return [_told(each) for each in _wanted(directory, keep_last, keep_seconds)[0]]
-        with only_owner(directory.file_path(LOCK_NAME), "archives or repairs the log", directory.access()):
+        with only_owner(directory, LOCK_NAME, "archives or repairs the log", directory.access()):
             _sweep(directory)
             done = []
             wanted, mixed = _wanted(directory, keep_last, keep_seconds)

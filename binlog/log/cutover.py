@@ -159,8 +159,5 @@ class Cutover:
 
     def log_uuid(self, header: LogHeader) -> bytes | None:
         """The log's identity: that of the nearest file of ours; None if another program made them all."""
-        number = header.number
-        while not header.ours and self._directory.exists(number - 1):
-            number -= 1
-            header = self._directory.read_header(number)
+        header = self._directory.nearest_own(header)
         return header.uuid if header.ours else None

@@ -223,6 +223,15 @@ class LogDirectory(Directory):
         with self.log_file(number) as file:
             return self.believe(settled_header(file.content, number, file.path))
 
+    def nearest_own(self, header: LogHeader) -> LogHeader:
+        """The header of the nearest file of ours, at a file or before it; the first file's if others made them all.
+
+        Raises: as `read_header`.
+        """
+        while not header.ours and self.exists(header.number - 1):
+            header = self.read_header(header.number - 1)
+        return header
+
     def believe(self, header: LogHeader) -> LogHeader:
         """The header of a file of this log, with the status and the next number that are believed.
 

@@ -239,10 +239,8 @@ class FileReader:
         else:
             self._records = Verification(
                 self._directory,
+                self._opened,
                 self.header,
-                self.content,
-                self.identity,
-                self.path,
                 seed=self.known.seed,
                 record_bytes_max=self._record_bytes_max,
                 verify=self._verify,

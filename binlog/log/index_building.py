@@ -166,12 +166,7 @@ def _end(header: LogHeader, last: IndexEntry | None) -> tuple[int, int]:
 
 
 def complete_index(
-    directory: LogDirectory,
-    header: LogHeader,
-    fd: int,
-    *,
-    content: Content | None = None,
-    anew: bool = False,
+    directory: LogDirectory, header: LogHeader, fd: int, *, content: Content | None = None, anew: bool = False
 ) -> None:
     """Have the index of a file tell of everything up to the tail, and of nothing beyond it, durably.
 

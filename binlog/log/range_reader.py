@@ -8,7 +8,6 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Self
 
 from binlog.format.index_file import entry_columns
@@ -168,7 +167,5 @@ class RangeReader:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()

@@ -93,7 +93,7 @@ def _alone(directory: LogDirectory, *, dry_run: bool) -> AbstractContextManager[
     """Exclude other repairs, and archiving.  A dry run makes no lock file: a read-only mount would not take it."""
     if dry_run:
         return nullcontext()
-    return only_owner(directory.file_path(LOCK_NAME), "repairs the log", directory.access())
+    return only_owner(directory, LOCK_NAME, "repairs the log", directory.access())
 
 
 def _repair_archive(directory: LogDirectory, number: int, *, dry_run: bool) -> list[Repair]:

@@ -24,11 +24,8 @@ class RecordCounts:
 
     def knows(self, header: LogHeader) -> bool:
         """Whether every record before the file can be counted: files that are gone were not another program's."""
-        number = header.number
-        while not header.ours and self._directory.exists(number - 1):
-            number -= 1
-            header = self._directory.read_header(number)
-        return header.ours or number == NUMBER_FIRST
+        first = self._directory.nearest_own(header)
+        return first.ours or first.number == NUMBER_FIRST
 
     def _before(self, number: int) -> int:
         """The records before another program's file: from the nearest file of ours, or the lowest that is there."""

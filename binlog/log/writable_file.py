@@ -122,7 +122,10 @@ class WritableFile:
         self._directory.check_there()
         if not self._directory.leads_to(self.number, self.identity):
             raise GoneError(f"{self.path} was removed, or moved away")
-        self.commits.watch(self.identity, self._directory.fd, self._directory.identity, *self._place())
+        directory = self._directory
+        self.commits.watch(
+            self.identity, directory.fd, directory.identity, *directory.place_of(log_file_name(self.number))
+        )
         found, header = self._directory.believed_header(self.fd, self.number)
         same_boot = header.boot_id == boot_id()
         verdict = decide(header, FileEvidence(self.fd, self.path), same_boot=same_boot, vouched=self._vouched)
@@ -150,9 +153,6 @@ class WritableFile:
             self.commits.know(header, self._doorbell)
             self._follow_with_index(header)
         return header
-
-    def _place(self) -> tuple[int, str]:
-        return self._directory.place_of(log_file_name(self.number))
 
     def _settle_turns(self, header: LogHeader, recovery: Recovery) -> LogHeader:
         """Settle the turn that a dead writer was appending, and only then clear the flag.
@@ -378,11 +378,6 @@ class WritableFile:
     def sync(self) -> None:
         """Put on stable storage what any program wrote here.  Raises: PoisonedError."""
         sync(self.fd, self.path)
-
-    def name_next(self, next_number: int) -> None:
-        """Name the next file, durably, with the file still open.  Raises: PoisonedError; FullError."""
-        write_at(self.fd, next_number.to_bytes(4, "big"), _NEXT, self.path)
-        self.sync()
 
     def close_at(self, header: LogHeader, next_number: int) -> None:
         """The end of a cutover, once file `next_number` has its name: name it here, close, sync, cut to the tail."""

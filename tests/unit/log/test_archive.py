@@ -223,7 +223,7 @@ def test_two_at_once_and_a_repair_exclude_each_other(log: Path) -> None:
             with pytest.raises(BusyError):
                 attempt(log)
 
-    with only_owner(str(log / ".repair.lock"), "is a test"):
+    with LogDirectory(log) as directory, only_owner(directory, ".repair.lock", "is a test"):
         Child(refused).join()
     assert archived(log) == [1]
 
