@@ -158,11 +158,13 @@ class LogDirectory(Directory):
 
     def listed(self) -> list[int]:
         """The numbers in one listing."""
-        numbers = ((log_file_number(name) or archive_file_number(name)) for name in self.names())
-        return sorted({number for number in numbers if number is not None})
+        names = self.names()
+        return sorted({number for name in names if (number := log_file_number(name) or archive_file_number(name))})
 
     def _missed(self, found: list[int]) -> bool:
         """Whether a file is there that belongs among those found, or before them."""
+        if found[-1] == len(found):
+            return False  # they are 1, 2, 3 and so on: none is lacking
         # One by one: of a log with files 1 and 99999999 all numbers in between are lacking.
         among = (number for before, after in pairwise(found) for number in range(before + 1, after))
         return any(self.exists(number) for number in (found[0] - 1, *islice(among, _LOOK_FOR_MAX)) if number)
