@@ -194,7 +194,7 @@ class _RawFile:
             name = archive_draft_name(self._number)
             try:
                 with directory.created(name, access_like(os.fstat(self._fd))) as draft:
-                    write_archive(draft.content, source, index, level=level, path=draft.path)
+                    write_archive(draft, source, index, level=level)
                     verify_archive(draft.content, source, index, path=draft.path)
                     self._take_the_place(header, name, mixed=mixed)
                     return os.fstat(draft.content).st_size

@@ -18,6 +18,7 @@ from binlog.errors import BusyError, CorruptError, FullError, GoneError
 from binlog.log import archive_writing, closed_files
 from binlog.log.directory import LogDirectory
 from binlog.log.late import KEEP_SECONDS
+from binlog.storage.files import DiskFile
 from binlog.storage.ownership import only_owner
 from tests.support.archives import archive_path, archived, fill, names, small_frames, unpacked
 from tests.support.children import Child
@@ -195,9 +196,9 @@ def test_an_archive_that_reads_back_otherwise_costs_no_file(log: Path, monkeypat
     fill(log, files=1)
     write = archive_writing.write_archive
 
-    def and_spoil(fd: int, *args: object, **options: object) -> None:
-        write(fd, *args, **options)  # type: ignore[arg-type]
-        os.pwrite(fd, bytes([os.pread(fd, 1, 400)[0] ^ 1]), 400)
+    def and_spoil(draft: DiskFile, *args: object, **options: object) -> None:
+        write(draft, *args, **options)  # type: ignore[arg-type]
+        draft.write(bytes([os.pread(draft.content, 1, 400)[0] ^ 1]), 400)
 
     monkeypatch.setattr("binlog.log.archive_writing.write_archive", and_spoil)
     [left] = binlog.archive(log)
@@ -234,7 +235,7 @@ def test_a_full_disk_leaves_the_file(log: Path, monkeypatch: pytest.MonkeyPatch)
     def full(*_: object) -> None:
         raise FullError("no space")
 
-    monkeypatch.setattr("binlog.log.archive_writing.write_at", full)
+    monkeypatch.setattr(DiskFile, "write", full)
     with pytest.raises(FullError):
         binlog.archive(log)
     assert names(log) == ["00000001.dat", "00000001.idx", "00000002.dat", "00000002.idx"]
