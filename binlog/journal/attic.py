@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 
 from binlog.errors import NotFoundError
 from binlog.format.journal.names import ATTIC_FOLDER, NEW_END
@@ -69,6 +69,6 @@ def _is_copy(attic: Directory, name: str, data: bytes) -> bool:
 @contextmanager
 def _attic(directory: Directory) -> Iterator[Directory]:
     """The attic, which is there durably before anything comes into it, and has durably what came."""
-    with closing(directory.subfolder(ATTIC_FOLDER)) as attic:
+    with directory.subfolder(ATTIC_FOLDER) as attic:
         yield attic
         attic.sync()

@@ -80,9 +80,7 @@ class LogDirectory(Directory):
 
     def _leads_here(self) -> bool:
         """Whether the path leads here, or cannot be followed from where this process is by now."""
-        if (there := self._at_path()) is None:
-            return not os.path.samestat(os.stat("/"), self._root)
-        return there == self.identity or not os.path.samestat(os.stat("/"), self._root)
+        return self._at_path() == self.identity or not os.path.samestat(os.stat("/"), self._root)
 
     def _at_path(self) -> Identity | None:
         try:
