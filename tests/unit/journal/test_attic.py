@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -90,7 +89,7 @@ def test_a_load_that_fails_behind_it_does_not_do_it_twice(tmp_path: Path, monkey
 
 
 def test_nothing_in_it_is_replaced(tmp_path: Path) -> None:
-    with closing(Directory(str(tmp_path))) as directory:
+    with Directory(str(tmp_path)) as directory:
         for data in (b"one", b"two", b"one", b"three", b"two"):
             keep_copy(directory, "copy", data)
         for data in (b"first", b"second"):
@@ -116,7 +115,7 @@ def test_the_attic_is_there_durably_before_anything_comes_into_it(
     monkeypatch.setattr(Directory, "sync", lambda directory: done.append(os.path.basename(directory.path)))
     monkeypatch.setattr(os, "rename", noted)
     (tmp_path / "file").write_bytes(b"x")
-    with closing(Directory(str(tmp_path))) as directory:
+    with Directory(str(tmp_path)) as directory:
         move_file(directory, "file", "file")
     assert done == [tmp_path.name, "rename", "attic", tmp_path.name]
 

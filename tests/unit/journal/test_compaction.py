@@ -7,7 +7,6 @@ import shutil
 import threading
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -282,7 +281,7 @@ def _moments(before: Path, after: Path, at: Path) -> Iterator[str]:
 
 
 def _control(folder: Path, moves: FileMoves) -> bytes:
-    with closing(Directory(str(folder))) as directory:
+    with Directory(str(folder)) as directory:
         write_control(directory, moves)
         name_control(directory)
     whole = (folder / CONTROL_FILE).read_bytes()

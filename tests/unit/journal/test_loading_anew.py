@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -89,7 +89,7 @@ def _fill(opened: Journal, count: int) -> None:
 def test_a_file_that_cannot_be_renewed_is_not_left_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with journal(tmp_path):
         pass
-    with closing(Directory(str(tmp_path))) as directory:
+    with Directory(str(tmp_path)) as directory:
         file = JournalFile(directory, files(tmp_path)[0].name, header_of(files(tmp_path)[0]), 2048)
         before = descriptors_before()
         monkeypatch.setattr(os, "fdatasync", raising(OSError(errno.EIO, "a fault")))

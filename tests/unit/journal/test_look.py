@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -77,7 +76,7 @@ def test_an_interrupted_compaction_says_which_files_count(tmp_path: Path, rename
     shutil.move(new, old if renamed else tmp_path / (new.name + COMPACTED_END))
     moves = FileMoves(((old.name, crc32c(data)),), (("journal-2.jnl", 2),), replaced)
     shutil.rmtree(tmp_path / "new")
-    with closing(Directory(str(tmp_path))) as directory:
+    with Directory(str(tmp_path)) as directory:
         write_control(directory, moves)
         name_control(directory)
     found = seen(tmp_path)

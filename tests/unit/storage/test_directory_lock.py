@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -35,7 +35,7 @@ else:
 @contextmanager
 def owner(path: Path) -> Iterator[DirectoryLock]:
     """The directory, owned for the block."""
-    with closing(Directory(str(path))) as directory:
+    with Directory(str(path)) as directory:
         own = DirectoryLock(directory, LOCK, "thing")
         try:
             yield own
@@ -103,7 +103,7 @@ def test_a_copy_is_a_directory_of_its_own_and_one_of_hard_links_is_not(tmp_path:
 def test_a_path_that_leads_elsewhere_by_now_is_refused_and_nothing_is_kept(tmp_path: Path) -> None:
     path = tmp_path / "thing"
     path.mkdir()
-    with closing(Directory(str(path))) as directory:
+    with Directory(str(path)) as directory:
         path.rename(tmp_path / "moved")
         path.mkdir()
         (tmp_path / "moved" / LOCK).touch()
