@@ -15,9 +15,9 @@ from binlog.pagestore import PageStore, PageStoreOptions
 from binlog.storage.files import forget
 from stress.bench.contestant import BODY_BYTES, Measure
 from stress.bench.loops import in_threads
-from stress.bench.measuring import Prepare, Prepared
+from stress.bench.measuring import Prepare, preparing
 from stress.bench.peers.queue_work import QueueCalls, QueueWork, queue_loop
-from stress.bench.processes import Loop, die_with_parent
+from stress.bench.processes import die_with_parent
 from stress.bench.sample import Sample
 
 _QUEUE = "queue"
@@ -27,21 +27,16 @@ OPTIONS = PageStoreOptions(mode=Mode.FLUSH)
 _LEFT_BYTES = 8192
 
 
+@contextmanager
+def _with_queue(directory: Path) -> Iterator[PageStore]:
+    with PageStore(directory / "store") as store:
+        store.create_queue(_QUEUE)
+        yield store
+
+
 def working(work: QueueWork, threads: int) -> Prepare:
     """Transactions of so many threads, each on the disk when its commit returns."""
-
-    @contextmanager
-    def prepare(directory: Path, processes: int) -> Iterator[Prepared]:
-        @contextmanager
-        def opener(index: int) -> Iterator[Loop]:
-            with PageStore(directory / "store") as store:
-                store.create_queue(_QUEUE)
-                loop = queue_loop(_calls(store), work)
-                yield in_threads(loop, threads) if threads > 1 else loop
-
-        yield Prepared(opener, None)
-
-    return prepare
+    return preparing(_with_queue, lambda store: in_threads(queue_loop(_calls(store), work), threads))
 
 
 def opening(*, from_disk: bool) -> Measure:
