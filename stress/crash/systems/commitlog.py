@@ -65,6 +65,7 @@ class MarkKind(enum.IntEnum):
     REMOVING = 4  # files may go, up to this offset
     REMOVED = 5  # they are gone, up to this offset
     REFUSED = 6  # an error said that this message was not appended
+    ENDED = 7  # here the log ended when it was opened after a power cut
 
 
 class Mark(NamedTuple):
@@ -111,6 +112,10 @@ class Expectation:
                 self.removing = max(self.removing, offset)
             case MarkKind.REMOVED:
                 self.removed = max(self.removed, offset)
+            case MarkKind.ENDED:
+                # What lay there or behind it, and was not promised, is gone: others will lie in its place.
+                end = max(offset, self.durable)
+                self.placed = {which: place for which, place in self.placed.items() if place.offset < end}
 
     def died(self) -> None:
         """All that calls had returned for is promised."""
@@ -277,6 +282,8 @@ class CommitLogSystem(System[Expectation, Contents]):
         if who.life in (AFTER_DEATH, AFTER_POWER_CUT):
             contents = inspect(store)
             who.wrong.extend(contents.problems)
+            if who.life == AFTER_POWER_CUT:
+                actor.mark(offset_mark(MarkKind.ENDED, store.max_offset))
             for identity, place in contents.messages.items():
                 actor.mark(Mark(MarkKind.APPENDED, *identity, place))
             actor.mark(offset_mark(MarkKind.DURABLE, store.max_offset))
