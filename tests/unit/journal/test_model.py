@@ -1,6 +1,8 @@
-"""A journal against the plainest account of what it should hold: see stress/journal/machine.py."""
+"""A journal against the plainest account of what it should hold: see stress/journal/machine.py (`make stress`: more)."""
 
 from __future__ import annotations
+
+import os
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -9,5 +11,8 @@ from stress.journal.machine import JournalMachine
 
 TestJournal = pytest.mark.slow(JournalMachine.TestCase)
 TestJournal.settings = settings(
-    max_examples=60, stateful_step_count=60, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=int(os.environ.get("PROGRAMS", "60")),
+    stateful_step_count=60,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
 )

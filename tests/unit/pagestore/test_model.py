@@ -5,6 +5,7 @@ Beside it there is a swap store, which has what was put since it was opened.
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -242,5 +243,7 @@ class PageStoreMachine(RuleBasedStateMachine):
             shutil.rmtree(self.folder)
 
 
-PageStoreMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
+PageStoreMachine.TestCase.settings = settings(
+    max_examples=int(os.environ.get("PROGRAMS", "40")), stateful_step_count=40, deadline=None
+)
 test_programs_of_chance = pytest.mark.slow(PageStoreMachine.TestCase)
