@@ -184,7 +184,7 @@ class Observation:
     """What came of a state.
 
     problems: what is wrong whatever was promised.  found: what was got, in its order.
-    damage: what `check` told before it was opened and after it was used, which only a power cut may have done.
+    damage: what `check` told before it was opened and after it was used: a mere death leaves none.
     """
 
     problems: list[str] = field(default_factory=list)
@@ -220,7 +220,7 @@ class MessagesSystem(System[Expectation, Observation]):
         """Get all, put more, and look whether that is there; then nothing is to be left."""
         seen = Observation()
         with Observing(seen.problems):
-            if path.exists():
+            if path.exists() and not stays:
                 _check(path, seen, "before it was opened")
             seen.found = self.look(path)
             if not stays:
