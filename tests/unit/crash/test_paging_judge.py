@@ -10,7 +10,7 @@ import pytest
 
 from binlog.errors import PoisonedError
 from stress.crash.marks import values_of
-from stress.crash.system import Who
+from stress.crash.system import Crash, Who
 from stress.crash.systems.depage import DepageSystem, Refusals, Used
 from stress.crash.systems.message_marks import Identity, Mark, What, mark_of
 from stress.crash.systems.messages import Expectation, MessagesSystem, Observation
@@ -176,6 +176,21 @@ def test_what_processes_were_given_before_they_died_is_judged_too(
     wrong = compare(found, expected, expected)
     assert wrong if told else not wrong
     assert all(told in line for line in wrong[:1])
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_damage_is_told_where_only_a_process_died(tmp_path: Path, name: str) -> None:
+    system = SYSTEMS[name]
+    expected = system.expect(_lived(system, tmp_path / "it", "all"))
+    system.put(tmp_path / "it", [_ONE, _TWO])
+    page = max((tmp_path / "it").glob("*/*.page"), key=lambda path: path.stat().st_size)
+    data = bytearray(page.read_bytes())
+    data[60] ^= 1
+    page.write_bytes(data)
+    seen = system.observe(tmp_path / "it")
+    told = [line for line in system.compare(seen, expected, expected, Crash.KILL) if "before it was opened" in line]
+    assert told
+    assert set(told).isdisjoint(system.compare(seen, expected, expected, Crash.POWER))
 
 
 def test_what_is_opened_and_is_none_is_told(tmp_path: Path) -> None:
