@@ -35,7 +35,7 @@ help:
 	@echo 'make flips        every bit beside the records flipped, one at a time (half an hour or more; ARGS="--help")'
 	@echo 'make canaries     the mistakes that are planted for "make crash", each from five seeds (an hour or two)'
 	@echo 'make soak         an hour of work, after which nothing may have grown (DURATION_S=)'
-	@echo 'make stress       Spark follows what processes append, and is killed again and again; programs of chance over a journal; a queue that is killed'
+	@echo 'make stress       Spark follows what processes append, and is killed again and again; programs of chance over a journal and a page store'
 	@echo 'make cluster-test a Spark master and two workers here, killed in the middle of jobs (some minutes; ARGS="--help")'
 	@echo 'make model        the models of the protocol: the randomised one (ARGS="--help"), then Spin, which must be installed'
 	@echo 'make commitlog-golden  stores of ours for the real RocketMQ, and back (needs Maven; ARGS=--write: golden files anew)'
@@ -90,8 +90,7 @@ soak:
 stress:
 	$(set_up) spark test
 	@.venv/bin/python -m stress.pipeline $(ARGS)
-	@.venv/bin/python -m stress.journal
-	@.venv/bin/python -m stress.paging
+	@$(pytest) -m "" --hypothesis-profile stress tests/unit/journal/test_model.py tests/unit/pagestore/test_model.py
 
 cluster-test:
 	$(set_up) spark

@@ -13,6 +13,7 @@ import random
 import shutil
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -30,7 +31,6 @@ from stress.crash.records import Identity
 from stress.crash.striker import Kind
 from stress.crash.system import AFTER_DEATH, AFTER_POWER_CUT, Actor, Crash, Observing, Scenario, Storm, System, Who
 from stress.crash.systems.commitlog_contents import Contents, Place, inspect, message_of
-from stress.crash.together import at_once
 
 POOL = "binlog-pool-"
 """What the names of a store's shared memory begin with."""
@@ -228,7 +228,8 @@ class StoreActor(Actor):
 
 
 def _two_threads(actor: StoreActor) -> None:
-    at_once(*(each.few for each in (actor, actor.beside(1))))
+    with ThreadPoolExecutor() as threads:
+        _ = [*threads.map(StoreActor.few, (actor, actor.beside(1)))]
 
 
 def _append_for_ever(path: Path, who: Who, kept: str) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from stress.crash.together import at_once
 
 from binlog.errors import CorruptError
 from binlog.format.crc import crc32c
@@ -26,7 +27,6 @@ from binlog.journal.journal_file import JournalFile
 from binlog.journal.options import Sync
 from binlog.journal.record import Loaded, Record
 from binlog.storage.directory import Directory
-from stress.crash.together import at_once
 from tests.support.journals import FILE_BYTES, SMALL, files, flip, header_of, ids, journal, records_in, reload
 
 BODY = bytes(200)

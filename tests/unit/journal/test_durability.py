@@ -9,9 +9,9 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from stress.crash.together import at_once
 
 from binlog.journal.options import Sync
-from stress.crash.together import at_once
 from tests.support.children import run_script
 from tests.support.journals import SMALL, files, ids, journal, records_in, reload
 

@@ -1,4 +1,4 @@
-"""A journal against the plainest account of what it should hold: see stress/journal/machine.py."""
+"""A journal against the plainest account of what it should hold, stress/journal/machine.py; more by `make stress`."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from stress.crash.together import at_once
 
 from binlog.errors import FullError, NotFoundError, StateError
 from binlog.format.journal.block import HEAD_BYTES
@@ -14,7 +15,6 @@ from binlog.format.journal.file_header import JournalLayout
 from binlog.format.journal.record import JournalRecord, Kind, pack_record, record_bytes, record_end
 from binlog.journal.options import Sync
 from binlog.journal.record import Record
-from stress.crash.together import at_once
 from tests.support.journals import (
     FILE_BYTES,
     LAYOUTS,

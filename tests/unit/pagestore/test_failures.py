@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
+from stress.crash.together import at_once
 
 from binlog.errors import AccessError, CorruptError, FullError, PoisonedError
 from binlog.format.pagestore.index import QueueEntry
@@ -21,7 +22,6 @@ from binlog.storage.directory import Directory
 from binlog.storage.failures import failure, write_failure
 from binlog.storage.files import sync, write_at
 from binlog.storage.native import CommitGroup
-from stress.crash.together import at_once
 from tests.support.pagestores import QUEUE, SMALL, drain, killed, page_store, peek, put
 
 _LOG, _PAGES, _MAP = "transaction.log", "page.db", ".free"

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from stress.crash.together import at_once
 
 from binlog.errors import CorruptError, FullError, NotFoundError
 from binlog.format.pagestore.swap import SWAP_RECORD
 from binlog.pagestore import SwappingQueue, SwapStore
 from binlog.pagestore import swap as swap_module
-from stress.crash.together import at_once
 from tests.support.failing import raising
 from tests.support.journals import flip
 

@@ -4,11 +4,11 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from stress.crash.together import at_once
 
 from binlog.errors import NotFoundError, StateError
 from binlog.pagestore import PageStore, PageStoreOptions, Transaction, check_page_store
 from binlog.storage.group_commit import Mode
-from stress.crash.together import at_once
 from tests.support.pagestores import QUEUE, after_kill, drain, page_store, peek, put, take
 
 

@@ -9,11 +9,11 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from stress.crash.together import at_once
 
 from binlog import Mode
 from binlog.compose import open_queue
 from binlog.errors import ClosedError
-from stress.crash.together import at_once
 from tests.support.queues import SMALL, bodies, taken
 
 
