@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from stress.crash.together import at_once
 
 from binlog.commitlog.mapped_file import PAGE_BYTES
 from binlog.commitlog.mapped_file_queue import MappedFileQueue
 from binlog.errors import CorruptError
 from binlog.format.commitlog.names import mapped_file_name
+from tests.support.threads import at_once
 
 _FILE_BYTES = 4 * PAGE_BYTES
 

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from stress.crash.together import at_once
 
 from binlog.errors import CorruptError
 from binlog.format.crc import crc32c
@@ -28,6 +27,7 @@ from binlog.journal.options import Sync
 from binlog.journal.record import Loaded, Record
 from binlog.storage.directory import Directory
 from tests.support.journals import FILE_BYTES, SMALL, files, flip, header_of, ids, journal, records_in, reload
+from tests.support.threads import at_once
 
 BODY = bytes(200)
 

@@ -9,11 +9,11 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from stress.crash.together import at_once
 
 from binlog.journal.options import Sync
 from tests.support.children import run_script
 from tests.support.journals import SMALL, files, ids, journal, records_in, reload
+from tests.support.threads import at_once
 
 _HEAD = """
 import os, signal, sys, time

@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from stress.crash.together import at_once
 
 from binlog.errors import FullError, NotFoundError, StateError
 from binlog.format.journal.block import HEAD_BYTES
@@ -28,6 +27,7 @@ from tests.support.journals import (
     reload,
     write_file,
 )
+from tests.support.threads import at_once
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

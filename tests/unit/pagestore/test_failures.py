@@ -10,7 +10,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
-from stress.crash.together import at_once
 
 from binlog.errors import AccessError, CorruptError, FullError, PoisonedError
 from binlog.format.pagestore.index import QueueEntry
@@ -23,6 +22,7 @@ from binlog.storage.failures import failure, write_failure
 from binlog.storage.files import sync, write_at
 from binlog.storage.native import CommitGroup
 from tests.support.pagestores import QUEUE, SMALL, drain, killed, page_store, peek, put
+from tests.support.threads import at_once
 
 _LOG, _PAGES, _MAP = "transaction.log", "page.db", ".free"
 

@@ -5,11 +5,11 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from stress.crash.together import at_once
 
 from binlog.errors import BusyError, ClosedError, CorruptError, NotFoundError
 from binlog.format.pagestore.swap import is_swap_name, swap_name
 from binlog.pagestore import SwapAddress, SwapStore
+from tests.support.threads import at_once
 
 
 def _files(path: Path) -> list[str]:

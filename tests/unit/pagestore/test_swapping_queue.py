@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from stress.crash.together import at_once
 
 from binlog.errors import CorruptError, FullError, NotFoundError
 from binlog.format.pagestore.swap import SWAP_RECORD
@@ -17,6 +16,7 @@ from binlog.pagestore import SwappingQueue, SwapStore
 from binlog.pagestore import swap as swap_module
 from tests.support.failing import raising
 from tests.support.journals import flip
+from tests.support.threads import at_once
 
 
 def _files(path: Path) -> list[str]:

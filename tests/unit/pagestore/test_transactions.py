@@ -4,12 +4,12 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from stress.crash.together import at_once
 
 from binlog.errors import NotFoundError, StateError
 from binlog.pagestore import PageStore, PageStoreOptions, Transaction, check_page_store
 from binlog.storage.group_commit import Mode
 from tests.support.pagestores import QUEUE, after_kill, drain, page_store, peek, put, take
+from tests.support.threads import at_once
 
 
 def test_what_was_put_is_there_once_it_is_committed_and_comes_in_its_order(tmp_path: Path) -> None:

@@ -9,12 +9,12 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from stress.crash.together import at_once
 
 from binlog import Mode
 from binlog.compose import open_queue
 from binlog.errors import ClosedError
 from tests.support.queues import SMALL, bodies, taken
+from tests.support.threads import at_once
 
 
 def test_who_waits_is_given_what_is_put(folder: Path) -> None:
