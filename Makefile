@@ -5,7 +5,7 @@ PYTHON ?= python3
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo bench test quick crash flips canaries soak stress cluster-test model commitlog-golden jpos asan ubsan tsan lint format-docs clean
+.PHONY: help demo bench test quick install-test crash flips canaries soak stress cluster-test model commitlog-golden jpos asan ubsan tsan lint format-docs clean
 MAKEFLAGS += --no-builtin-rules
 
 # They would lead .venv's Python to another one's modules.
@@ -22,19 +22,20 @@ set_up = @command -v $(PYTHON) >/dev/null || \
 # No worker is replaced: with groups pytest-xdist 3.8 then waits for ever for the new one, and tells nothing.
 # Compiled before: each of hundreds of processes would do that anew, which is half of the time of a command, or write what
 # it has compiled in the middle of what a test watches.
-pytest = .venv/bin/python -m compileall -q binlog pyspark_binlog stress tests && PYTHONDONTWRITEBYTECODE=1 \
+pytest = .venv/bin/python -m compileall -q -j 0 binlog pyspark_binlog stress tests && PYTHONDONTWRITEBYTECODE=1 \
 	.venv/bin/python -m pytest --numprocesses auto --dist loadgroup --max-worker-restart 0
 
 help:
 	@echo 'make demo         the main job, end to end (ARGS="--help" shows its options)'
 	@echo 'make bench        us and what one would otherwise use, measured side by side (ARGS="--help" shows its options)'
-	@echo 'make test         every test, on as many workers as there are cores (ARGS= goes to pytest)'
-	@echo 'make quick        the tests without Spark and without the slow ones, in a minute (ARGS= goes to pytest)'
+	@echo 'make test         every test but those of "make install-test", on as many workers as there are cores (ARGS= goes to pytest)'
+	@echo 'make quick        the tests without Spark and without the slow ones (ARGS= goes to pytest)'
+	@echo 'make install-test the README in a fresh clone, the wheel and the source archive (some minutes)'
 	@echo 'make crash        power cuts, kills, faults and damage, by the thousand (DURATION_S=60 SEED= ARGS="--help")'
 	@echo 'make flips        every bit beside the records flipped, one at a time (half an hour or more; ARGS="--help")'
 	@echo 'make canaries     the mistakes that are planted for "make crash", each from five seeds (an hour or two)'
 	@echo 'make soak         an hour of work, after which nothing may have grown (DURATION_S=)'
-	@echo 'make stress       Spark follows what processes append, and is killed again and again; programs of chance over a journal; a queue that is killed'
+	@echo 'make stress       Spark follows what processes append, and is killed again and again; programs of chance over a journal and a page store'
 	@echo 'make cluster-test a Spark master and two workers here, killed in the middle of jobs (some minutes; ARGS="--help")'
 	@echo 'make model        the models of the protocol: the randomised one (ARGS="--help"), then Spin, which must be installed'
 	@echo 'make commitlog-golden  stores of ours for the real RocketMQ, and back (needs Maven; ARGS=--write: golden files anew)'
@@ -55,12 +56,16 @@ bench:
 
 test:
 	$(set_up) test lint spark bench
-	@$(pytest) $(ARGS)
+	@$(pytest) -m 'not install' $(ARGS)
+
+install-test:
+	$(set_up) test lint spark bench
+	@$(pytest) -m install $(ARGS)
 
 quick:
 	$(set_up) test lint bench
 	@echo 'binlog: this is the part without Spark and without the slow tests; "make test" runs them all'
-	@$(pytest) -m 'not spark and not slow' --hypothesis-profile quick $(ARGS)
+	@$(pytest) -m 'not spark and not slow and not install' --in-memory --hypothesis-profile quick $(ARGS)
 
 # DURATION_S and SEED reach it through the environment.
 crash: export DURATION_S := $(DURATION_S)
@@ -85,8 +90,7 @@ soak:
 stress:
 	$(set_up) spark test
 	@.venv/bin/python -m stress.pipeline $(ARGS)
-	@.venv/bin/python -m stress.journal
-	@.venv/bin/python -m stress.paging
+	@$(pytest) -m "" --hypothesis-profile stress tests/unit/journal/test_model.py tests/unit/pagestore/test_model.py
 
 cluster-test:
 	$(set_up) spark

@@ -19,6 +19,8 @@
 /* fork.c: what a child must not inherit */
 int binlog_fork_setup(void);
 uint32_t binlog_fork_generation(void);
+void binlog_fork_hold(void);
+void binlog_fork_release(void);
 int binlog_fd_open(int directory, const char *name, int flags, int64_t *opened);
 uint64_t binlog_fd_serial(int fd);
 int binlog_fd_close(int fd);
@@ -29,7 +31,7 @@ int binlog_fd_close_serial(int fd, uint64_t serial);
 struct binlog_descriptors;
 struct binlog_descriptors *binlog_descriptors_new(void);
 int binlog_descriptors_open(struct binlog_descriptors *self, int directory, const char *name, int flags, int mode);
-int binlog_descriptors_close(struct binlog_descriptors *self, int fd);
+int binlog_descriptors_close(struct binlog_descriptors *self, int fd, uint64_t device, uint64_t inode);
 void binlog_descriptors_clear(struct binlog_descriptors *self);
 void binlog_descriptors_free(struct binlog_descriptors *self);
 

@@ -11,7 +11,7 @@
  * it is told by a page with MADV_WIPEONFORK (madvise(2)), which reads as zeros
  * in a child; the child then closes on its first call here.
  *
- * Invariant: the table is read and changed under the mutex, which the forking
+ * Invariant: the table, and each list of descriptors.c, is read and changed under the mutex, which the forking
  * thread holds across the fork, so a child never sees it half-changed.
  */
 #include "binlog.h"
@@ -87,6 +87,18 @@ uint32_t binlog_fork_generation(void)
         start_generation();
     }
     return generation;
+}
+
+/* Keeps forks off, so that a child finds whole what is changed until `binlog_fork_release`. */
+void binlog_fork_hold(void)
+{
+    (void)binlog_fork_generation();
+    pthread_mutex_lock(&table_mutex);
+}
+
+void binlog_fork_release(void)
+{
+    pthread_mutex_unlock(&table_mutex);
 }
 
 /* Forgets a descriptor that was closed behind our back, and whose number was given to another file. */

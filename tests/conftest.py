@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import shutil
 import signal
 import sys
@@ -23,9 +24,23 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 # How long an example takes says what else runs on the machine.
 settings.register_profile("untimed", deadline=None)
-# `make quick` asks for this one; tests that set a number of examples of their own keep it.
+# `make quick` asks for this one; tests that want another number take it from tests/support/examples.py.
 settings.register_profile("quick", deadline=None, max_examples=15)
+settings.register_profile("stress", deadline=None, max_examples=1_000)
 settings.load_profile("untimed")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--in-memory", action="store_true", help="put what tests write into memory, if that has room")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Give the workers of pytest-xdist folders in that of the process that starts them."""
+    memory = folder_in_memory() if config.option.in_memory else None
+    if memory and config.option.basetemp is None:
+        config.option.basetemp = tempfile.mkdtemp(prefix="binlog-tests-", dir=memory)
+        config.add_cleanup(lambda: shutil.rmtree(config.option.basetemp))
+
 
 # pytest keeps test modules as it rewrites them, which takes longer than anything else before the first test; the
 # processes that tests start go by the environment, and write nothing.
@@ -42,6 +57,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("slow")
     # Begun last, they would leave the other workers idle at the end.
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
+def pytest_collection_finish() -> None:
+    """Have garbage collections, of which some tests need hundreds, not look at what stays: modules, and the tests."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.fixture
+def on_disk(tmp_path: Path, pytestconfig: pytest.Config) -> Iterator[Path]:
+    """An empty folder that does not share the memory of which a test takes all."""
+    if not pytestconfig.option.in_memory:
+        yield tmp_path
+        return
+    with tempfile.TemporaryDirectory(prefix="binlog-test-") as folder:
+        yield Path(folder)
 
 
 @pytest.fixture

@@ -113,8 +113,8 @@ class Status(enum.IntEnum):
     CLOSED = 1
 
 
-class Flag(enum.IntFlag):
-    """What is special about a file, in the header's `flags`."""
+class Flag(enum.IntEnum):
+    """What is special about a file, in the header's `flags`: bits that are combined as plain integers."""
 
     POISON = 1
     MIXED = 2

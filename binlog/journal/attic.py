@@ -8,13 +8,13 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 
 from binlog.errors import NotFoundError
 from binlog.format.journal.names import ATTIC_FOLDER, NEW_END
 from binlog.storage.directory import Directory
 from binlog.storage.failures import own_errors
-from binlog.storage.files import link_file, read_at, sync
+from binlog.storage.files import read_at, sync
 
 
 def move_file(directory: Directory, name: str, new: str) -> None:
@@ -44,7 +44,7 @@ def keep_copy(directory: Directory, name: str, data: bytes) -> None:
             if _is_copy(attic, new, data):
                 attic.remove(unfinished)
                 return
-            if link_file(attic.fd, unfinished, new, attic.file_path(new)):
+            if attic.link(unfinished, new):
                 return
 
 
@@ -69,6 +69,6 @@ def _is_copy(attic: Directory, name: str, data: bytes) -> bool:
 @contextmanager
 def _attic(directory: Directory) -> Iterator[Directory]:
     """The attic, which is there durably before anything comes into it, and has durably what came."""
-    with closing(directory.subfolder(ATTIC_FOLDER)) as attic:
+    with directory.subfolder(ATTIC_FOLDER) as attic:
         yield attic
         attic.sync()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator, Mapping
-from contextlib import closing
 from typing import Any
 
 from binlog._codec import gather_bodies
@@ -57,7 +56,7 @@ class PartReader:
 
 
 def _read_part(part: FilePart) -> bytes:
-    with closing(Directory(part.folder)) as directory:
+    with Directory(part.folder) as directory:
         data = directory.read(part.name, part.end)
     is_same = len(data) == part.end and data.startswith(part.start)
     if not is_same or records_crc(data, part.header, part.end) != part.crc:

@@ -21,7 +21,7 @@ from binlog.journal.attic import move_file
 from binlog.journal.journal_file import JournalFile
 from binlog.journal.options import JournalOptions
 from binlog.storage.directory import Directory
-from binlog.storage.files import link_file, sync, write_at
+from binlog.storage.files import sync, write_at
 
 _SALT_BYTES = 8
 _CHUNK_BYTES = 1 << 20
@@ -185,7 +185,7 @@ class JournalFiles:
         try:
             _fill(fd, header, self._options.file_bytes, path)
             sync(fd, path)
-            if not link_file(directory.fd, unfinished, name, path):
+            if not directory.link(unfinished, name):
                 raise AccessError(f"{path} is there already", errno=errno.EEXIST, path=path)
         except BaseException:
             directory.close_file(fd)

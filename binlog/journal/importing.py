@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterable
-from contextlib import closing
 from dataclasses import dataclass
 
 from binlog.errors import StateError
@@ -57,7 +56,7 @@ def import_journal(path: str | os.PathLike[str], records: Iterable[StoredRecord]
             for record in records:
                 done.put(record)
             imported = done.finish()
-        with closing(Directory(unfinished)) as directory:
+        with Directory(unfinished) as directory:
             with own_errors(path, "naming the folder"):
                 os.rename(unfinished, path)
             directory.sync_parent()

@@ -12,7 +12,6 @@ goes during a listing makes the listing be done again.
 from __future__ import annotations
 
 import os
-from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -59,7 +58,7 @@ def look(path: str | os.PathLike[str], names: JournalNames, layout: JournalLayou
     """
     layout = None if layout is None else member(JournalLayout, layout, "layout")
     path = os.path.abspath(path)
-    with closing(Directory(path)) as directory:
+    with Directory(path) as directory:
         listed, found, problems = _list_settled(directory, names, layout)
         if not found.files and not problems and LOCK_FILE not in listed:
             raise NotFoundError(f"{path} is no journal: it has no file named as {names.file(1)}")
@@ -73,7 +72,7 @@ def look(path: str | os.PathLike[str], names: JournalNames, layout: JournalLayou
 def read_seen(file: SeenFile) -> bytes:
     """All of a file.  Raises: GoneError where this use of it is over; AccessError."""
     try:
-        with closing(Directory(file.folder)) as directory, directory.opened(file.name) as fd:
+        with Directory(file.folder) as directory, directory.opened(file.name) as fd:
             data = read_at(fd, file.file_bytes, 0, file.path)
             # Once more: a next use begins with another header, and what was read after that is no longer of this one.
             start = read_at(fd, len(file.start), 0, file.path)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from contextlib import closing
 from dataclasses import dataclass
 
 from binlog.format.journal.file_header import JournalLayout
@@ -93,7 +92,7 @@ def stat_journal(
     Raises: as `check_journal`.
     """
     path = os.path.abspath(path)
-    with closing(Directory(path)) as directory:
+    with Directory(path) as directory:
         found = inspect_journal(path, JournalNames(prefix, extension), layout)
         kept = _kept(directory, found) if why else {}
         owned, owner = find_owner(directory, LOCK_FILE)

@@ -14,7 +14,8 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
@@ -26,16 +27,14 @@ from binlog.format.values import seconds_of
 from binlog.log.closed_files import ClosedFile, closed_files, is_written, list_files
 from binlog.log.directory import LogDirectory
 from binlog.log.evidence import FileEvidence
-from binlog.log.index import Index, open_index
-from binlog.log.index_building import IndexWriting
+from binlog.log.index import Index, opened_index
+from binlog.log.index_building import complete_index
 from binlog.log.recovery_table import Action, decide
 from binlog.log.repair import LOCK_NAME
 from binlog.log.witnesses import heal
 from binlog.storage.boot import boot_id
-from binlog.storage.descriptor import Descriptor
 from binlog.storage.file_access import access_like
-from binlog.storage.files import create_file, open_file, remove_file, rename_file, sync, sync_directory
-from binlog.storage.locks import lock, unlock
+from binlog.storage.files import sync
 from binlog.storage.ownership import only_owner
 
 LEVEL_DEFAULT = 3
@@ -89,12 +88,11 @@ def archive(
     """
     keep_seconds = None if keep_seconds is None else seconds_of(keep_seconds, "keep_seconds")
     _check_arguments(keep_last, keep_seconds, level)
-    directory = LogDirectory(path)
-    try:
+    with LogDirectory(path) as directory:
         directory.log_numbers()
         if dry_run:
             return [_told(each) for each in _wanted(directory, keep_last, keep_seconds)[0]]
-        with only_owner(os.path.join(directory.path, LOCK_NAME), "archives or repairs the log", directory.access()):
+        with only_owner(directory, LOCK_NAME, "archives or repairs the log", directory.access()):
             _sweep(directory)
             done = []
             wanted, mixed = _wanted(directory, keep_last, keep_seconds)
@@ -104,8 +102,6 @@ def archive(
                 except NotFoundError:
                     continue  # retention removed it since the listing
             return done
-    finally:
-        directory.close()
 
 
 def _check_arguments(keep_last: int, keep_seconds: float | None, level: int) -> None:
@@ -147,20 +143,20 @@ def _told(closed: ClosedFile) -> Archived:
 def _archive(directory: LogDirectory, closed: ClosedFile, *, level: int, mixed: bool) -> Archived:
     if closed.file.header.tail > RAW_BYTES_MAX:
         return replace(_told(closed), problem=f"file {closed.file.header.number} has more than {RAW_BYTES_MAX} bytes")
-    file = _RawFile(directory, closed.file.header.number)
-    try:
-        return replace(_told(closed), archive_bytes=file.archive(level=level, mixed=mixed))
-    except (BusyError, CorruptError, VersionError, GoneError) as error:
-        return replace(_told(closed), problem=str(error))
-    finally:
-        file.close()
+    number = closed.file.header.number
+    with directory.opened(log_file_name(number)) as fd:
+        try:
+            size = _RawFile(directory, number, fd).archive(level=level, mixed=mixed)
+        except (BusyError, CorruptError, VersionError, GoneError) as error:
+            return replace(_told(closed), problem=str(error))
+    return replace(_told(closed), archive_bytes=size)
 
 
 def _sweep(directory: LogDirectory) -> None:
     """Remove what those left that died while they made an archive."""
     for name in directory.names():
         if archive_draft_number(name) is not None:
-            remove_file(directory.fd, name, os.path.join(directory.path, name))
+            directory.remove(name)
 
 
 class _RawFile:
@@ -169,14 +165,13 @@ class _RawFile:
     Open for reading alone while that takes time: where other programs write, whoever has it open for writing counts.
     """
 
-    def __init__(self, directory: LogDirectory, number: int) -> None:
+    def __init__(self, directory: LogDirectory, number: int, fd: int) -> None:
         self._directory = directory
         self._number = number
-        self._path = directory.file_path(number)
+        self._name = log_file_name(number)
+        self._path = directory.log_path(number)
         self._archive_name = archive_file_name(number)
-        self._archive_path = os.path.join(directory.path, self._archive_name)
-        self._index: Index | None = None
-        self._fd = directory.open(number)
+        self._fd = fd
 
     def archive(self, *, level: int, mixed: bool) -> int:
         """Put the archive in the file's place, and return its size.
@@ -187,35 +182,24 @@ class _RawFile:
         # Loaded when used, for zstd is with it.
         from binlog.log.archive_writing import verify_archive, write_archive
 
-        header = self._settled_header()
-        index = self._complete_index(header)
+        directory = self._directory
+        with directory.locked(self._name, _LOCK_SECONDS) as fd:  # once whoever closes it right now is done with that
+            header = self._header(fd)
         source = (self._fd, header, self._path)
-        if self._directory.has(self._archive_name):
-            left = self._verified(source, index)
-            self._take_the_place(header, None, mixed=mixed)
-            return left
-        name = archive_draft_name(self._number)
-        path = os.path.join(self._directory.path, name)
-        fd = create_file(self._directory.fd, name, path, access_like(os.fstat(self._fd)))
-        try:
-            write_archive(fd, source, index, level=level, path=path)
-            verify_archive(fd, source, index, path=path)
-            self._take_the_place(header, name, mixed=mixed)
-            return os.fstat(fd).st_size
-        finally:
-            os.close(fd)
-            remove_file(self._directory.fd, name, path)
-
-    def _settled_header(self) -> LogHeader:
-        """The header, once whoever closes the file right now is done with that."""
-        descriptor = Descriptor(self._directory.fd, log_file_name(self._number), self._path)
-        fd = descriptor.fd
-        try:
-            lock(fd, self._path, _LOCK_SECONDS)
-            return self._header(fd)
-        finally:
-            unlock(fd)
-            descriptor.close()
+        with self._completed_index(header) as index:
+            if directory.has(self._archive_name):
+                left = self._verified(source, index)
+                self._take_the_place(header, None, mixed=mixed)
+                return left
+            name = archive_draft_name(self._number)
+            try:
+                with directory.created(name, access_like(os.fstat(self._fd))) as draft:
+                    write_archive(draft, source, index, level=level)
+                    verify_archive(draft.content, source, index, path=draft.path)
+                    self._take_the_place(header, name, mixed=mixed)
+                    return os.fstat(draft.content).st_size
+            finally:
+                directory.remove(name)
 
     def _header(self, fd: int) -> LogHeader:
         """The header of a file that is as a cutover leaves it.  Raises: GoneError; CorruptError where it is not."""
@@ -229,36 +213,21 @@ class _RawFile:
         heal(fd, found, header, self._path)
         return header
 
-    def _complete_index(self, header: LogHeader) -> Index:
+    @contextmanager
+    def _completed_index(self, header: LogHeader) -> Iterator[Index]:
         """The index, which a death may have left without its last entries, or somebody may have removed."""
-        index = open_index(self._directory.fd, self._number, self._path)
-        if index is None or not _reaches(index, header):
-            if index is not None:
-                index.close()
-            self._write_index(header)
-            index = open_index(self._directory.fd, self._number, self._path)
-        self._index = index
-        if index is None or not _reaches(index, header):
-            text = "the file's index cannot be completed; see `binlog repair`"
-            raise CorruptError(self._path, header.first_offset, "index", text)
-        index.sync()  # nobody does for an append, and once the file is gone it is all that proves the records
-        return index
-
-    def _write_index(self, header: LogHeader) -> None:
-        descriptor = Descriptor(self._directory.fd, log_file_name(self._number), self._path)
-        fd = descriptor.fd
-        try:
-            lock(fd, self._path, _LOCK_SECONDS)
-            writing = IndexWriting(self._directory.fd, self._number, self._path, fd)
-            try:
-                if writing.cut(header, header.tail):
-                    writing.catch_up(header, header.tail, bytes_max=None)
-                    sync(writing.fd, writing.path)
-            finally:
-                writing.close()
-        finally:
-            unlock(fd)
-            descriptor.close()
+        directory, number = self._directory, self._number
+        with opened_index(directory, number) as index:
+            is_complete = index is not None and _reaches(index, header)
+        if not is_complete:
+            with directory.locked(self._name, _LOCK_SECONDS) as fd:
+                complete_index(directory, header, fd)
+        with opened_index(directory, number) as index:
+            if index is None or not _reaches(index, header):
+                text = "the file's index cannot be completed; see `binlog repair`"
+                raise CorruptError(self._path, header.first_offset, "index", text)
+            index.sync()  # nobody does for an append, and once the file is gone it is all that proves the records
+            yield index
 
     def _verified(self, source: tuple[int, LogHeader, str], index: Index) -> int:
         """The size of an archive that has its name already, left by whoever died before the file was gone.
@@ -267,39 +236,26 @@ class _RawFile:
         """
         from binlog.log.archive_writing import verify_archive
 
-        fd = open_file(self._directory.fd, self._archive_name, self._archive_path, writable=False)
-        try:
-            sync(fd, self._archive_path)
-            verify_archive(fd, source, index, path=self._archive_path)
+        path = self._directory.file_path(self._archive_name)
+        with self._directory.opened(self._archive_name) as fd:
+            sync(fd, path)
+            verify_archive(fd, source, index, path=path)
             return os.fstat(fd).st_size
-        finally:
-            os.close(fd)
 
     def _take_the_place(self, header: LogHeader, draft: str | None, *, mixed: bool) -> None:
         """Give the archive its name, and remove the file, each durably.  draft: None where it has its name."""
         directory = self._directory
         if mixed and is_written(directory, self._number):
             raise BusyError(f"{self._path} is open for writing, and other programs write to the log")
-        descriptor = Descriptor(directory.fd, log_file_name(self._number), self._path)
-        fd = descriptor.fd
-        try:
-            lock(fd, self._path, _LOCK_SECONDS)
+        with directory.locked(self._name, _LOCK_SECONDS) as fd:
             if replace(self._header(fd), doorbell=header.doorbell) != header:
                 raise GoneError(f"{self._path} changed while it was archived; archive it anew")
             if draft is not None:
-                rename_file(directory.fd, draft, self._archive_name, self._archive_path)
+                directory.rename(draft, self._archive_name)
             else:
-                sync_directory(directory.fd, directory.path)
-            remove_file(directory.fd, log_file_name(self._number), self._path)
-            sync_directory(directory.fd, directory.path)
-        finally:
-            unlock(fd)
-            descriptor.close()
-
-    def close(self) -> None:
-        if self._index is not None:
-            self._index.close()
-        os.close(self._fd)
+                directory.sync()
+            directory.remove(self._name)
+            directory.sync()
 
 
 def _reaches(index: Index, header: LogHeader) -> bool:

@@ -8,21 +8,19 @@ archive is written again beside itself, synced, and takes its own name.
 from __future__ import annotations
 
 import os
-from contextlib import suppress
 
-from binlog.errors import CorruptError, NotFoundError
 from binlog.format.archive_file import pack_end
 from binlog.format.log_header import LogHeader
-from binlog.format.names import archive_draft_name, archive_file_name, index_file_name
+from binlog.format.names import archive_draft_name, archive_file_name
 from binlog.log.directory import LogDirectory
 from binlog.log.header_reading import settled_header
-from binlog.log.index import index_path, open_index
-from binlog.log.index_building import IndexWriting
+from binlog.log.index import opened_index
+from binlog.log.index_building import complete_index
 from binlog.log.index_check import Contradiction, IndexCheck
 from binlog.log.opened_file import OpenedFile
 from binlog.storage.archive_content import ArchiveContent
 from binlog.storage.file_access import access_like
-from binlog.storage.files import create_file, read_at, remove_file, rename_file, sync, write_at
+from binlog.storage.files import read_at
 
 _COPY_BYTES = 1 << 20
 
@@ -32,7 +30,7 @@ def repair_archive(directory: LogDirectory, number: int, *, dry_run: bool) -> li
 
     Raises: NotFoundError; CorruptError, VersionError where the archive cannot be read.
     """
-    with directory.opened(number) as file:
+    with directory.log_file(number) as file:
         if file.archive is None:
             return []  # it was put back as a file, which the next repair sees to
         header = settled_header(file.content, number, file.path)
@@ -41,10 +39,10 @@ def repair_archive(directory: LogDirectory, number: int, *, dry_run: bool) -> li
         if contradicts is None or next(_archive(file).lost_frames(), None) is not None:
             return done
         if not dry_run:
-            _write_index(directory, file, header, anew=contradicts)
+            complete_index(directory, header, file.fd, content=file.content, anew=contradicts)
             if _contradicts(directory, file, header) is not None:
                 # Its last entries follow one another, so it was completed behind them, and one before them is wrong.
-                _write_index(directory, file, header, anew=True)
+                complete_index(directory, header, file.fd, content=file.content, anew=True)
         text = "the index made anew" if contradicts else "the index completed"
         return [*done, (file.path, header.first_offset, "index", text)]
 
@@ -59,26 +57,22 @@ def _repair_parts(
         return []
     if not dry_run:
         name = archive_draft_name(number)
-        path = os.path.join(directory.path, name)
         status = os.fstat(file.fd)
-        remove_file(directory.fd, name, path)
-        fd = create_file(directory.fd, name, path, access_like(status))
+        directory.remove(name)
         try:
-            write_at(fd, archive.start, 0, path)
-            at, frames_end = len(archive.start), end.table.places[-1]
-            while at < frames_end:
-                data = read_at(file.fd, min(_COPY_BYTES, frames_end - at), at, file.path)
-                write_at(fd, data, at, path)
-                at += len(data)
-            frames = end.table.frames()
-            rest = pack_end(number=end.number, uuid=end.uuid, frames=frames)
-            write_at(fd, rest, at, path)
-            os.utime(fd, ns=(status.st_atime_ns, status.st_mtime_ns))
-            sync(fd, path)
-            rename_file(directory.fd, name, archive_file_name(number), file.path)
+            with directory.created(name, access_like(status)) as draft:
+                draft.write(archive.start, 0)
+                at, frames_end = len(archive.start), end.table.places[-1]
+                while at < frames_end:
+                    data = read_at(file.fd, min(_COPY_BYTES, frames_end - at), at, file.path)
+                    draft.write(data, at)
+                    at += len(data)
+                draft.write(pack_end(number=end.number, uuid=end.uuid, frames=end.table.frames()), at)
+                os.utime(draft.content, ns=(status.st_atime_ns, status.st_mtime_ns))
+                draft.sync()
+                directory.rename(name, archive_file_name(number))
         finally:
-            os.close(fd)
-            remove_file(directory.fd, name, path)
+            directory.remove(name)
     return [(file.path, 0, "archive", f"the archive written again: {'; '.join(faults)}")]
 
 
@@ -89,26 +83,9 @@ def _archive(file: OpenedFile) -> ArchiveContent:
 
 def _contradicts(directory: LogDirectory, file: OpenedFile, header: LogHeader) -> bool | None:
     """Whether the index contradicts the archive, or there is none; None where it is complete."""
-    index = open_index(directory.fd, header.number, file.path)
-    if index is None:
-        return True
-    try:
+    with opened_index(directory, header.number) as index:
+        if index is None:
+            return True
         check = IndexCheck(index, file.content, header, file.path)
         contradicts = index.blank or any(isinstance(found, Contradiction) for found in check.run())
         return None if not contradicts and check.end == header.tail else contradicts
-    finally:
-        index.close()
-
-
-def _write_index(directory: LogDirectory, file: OpenedFile, header: LogHeader, *, anew: bool) -> None:
-    if anew:
-        with suppress(NotFoundError):
-            remove_file(directory.fd, index_file_name(header.number), index_path(file.path))
-    writing = IndexWriting(directory.fd, header.number, file.path, file.fd, content=file.content)
-    try:
-        if not writing.cut(header, header.tail):
-            raise CorruptError(writing.path, 0, "index", "something else has its name")
-        writing.catch_up(header, header.tail, bytes_max=None)
-        sync(writing.fd, writing.path)
-    finally:
-        writing.close()

@@ -21,7 +21,7 @@ from binlog.log.index import Index, index_path
 from binlog.log.index_check import Contradiction, DamagedRange, IndexCheck, Verified
 from binlog.storage.archive_content import ArchiveContent
 from binlog.storage.content import Content
-from binlog.storage.files import forget, read_at, sync, write_at
+from binlog.storage.files import DiskFile, forget, read_at
 from binlog.storage.zstd import Compressor, checksum_of
 
 
@@ -67,10 +67,10 @@ def frames(ranges: Iterator[Verified], skipped: int, frame_bytes: int) -> Iterat
         yield bytes(piece)
 
 
-def write_archive(fd: int, source: tuple[int, LogHeader, str], index: Index, *, level: int, path: str) -> None:
+def write_archive(draft: DiskFile, source: tuple[int, LogHeader, str], index: Index, *, level: int) -> None:
     """Write the archive of a file, and sync it.
 
-    fd, path: of the empty file that it is written to.
+    draft: the empty file that it is written to.
     source: the log file's descriptor, its header and its path.
     Needs memory for a frame, or the largest record, three times.
     Raises: CorruptError where the index does not prove all records; FullError; PoisonedError.
@@ -81,44 +81,41 @@ def write_archive(fd: int, source: tuple[int, LogHeader, str], index: Index, *, 
     compressor = Compressor(level)
     frame = pack_start(start, compressor.frame(start)[-4:])
     written = [(len(frame), len(start), checksum_of(frame))]
-    write_at(fd, frame, 0, path)
+    draft.write(frame, 0)
     at = len(frame)
     records = verified(index, source_fd, header, source_path)
     for piece in frames(records, HEADER_BYTES - header.first_offset, frame_bytes_for(header.tail)):
         frame = compressor.frame(piece)
         written.append((len(frame), len(piece), checksum_of(frame)))
-        write_at(fd, frame, at, path)
+        draft.write(frame, at)
         at += len(frame)
     end = pack_end(number=header.number, uuid=header.uuid, frames=written)
-    write_at(fd, end, at, path)
+    draft.write(end, at)
     status = os.fstat(source_fd)
     # Where nothing else tells, when the file was written last says how old its records are.
-    os.utime(fd, ns=(status.st_atime_ns, status.st_mtime_ns))
-    sync(fd, path)
+    os.utime(draft.content, ns=(status.st_atime_ns, status.st_mtime_ns))
+    draft.sync()
 
 
 def verify_archive(fd: int, source: tuple[int, LogHeader, str], index: Index, *, path: str) -> None:
     """Raise CorruptError where the archive does not hold the file, byte for byte; also VersionError.
 
-    fd, source, path: as for `write_archive`.
+    fd, path: the archive's.  source: as for `write_archive`.
     """
     source_fd, header, source_path = source
     forget(fd)  # so that it is read from the disk
-    content = ArchiveContent(os.dup(fd), path)
-    try:
-        _ = content.end
-        if content.faults:
-            raise CorruptError(path, 0, "archive", content.faults[0])
-        found_header = read_header(content, header.number, path)
-        # The doorbell means nothing, and may have been rung since.
-        if replace(found_header, doorbell=header.doorbell) != header:
-            raise CorruptError(path, 0, "archive", f"it has not the header of {source_path}")
-        at = header.first_offset
-        for found in verified(index, content, header, path):
-            _compare(found.data, at, source_fd, source_path, path)
-            at += len(found.data)
-    finally:
-        content.close()
+    content = ArchiveContent(fd, path)
+    _ = content.end
+    if content.faults:
+        raise CorruptError(path, 0, "archive", content.faults[0])
+    found_header = read_header(content, header.number, path)
+    # The doorbell means nothing, and may have been rung since.
+    if replace(found_header, doorbell=header.doorbell) != header:
+        raise CorruptError(path, 0, "archive", f"it has not the header of {source_path}")
+    at = header.first_offset
+    for found in verified(index, content, header, path):
+        _compare(found.data, at, source_fd, source_path, path)
+        at += len(found.data)
 
 
 def _compare(data: bytes, at: int, source_fd: int, source_path: str, path: str) -> None:

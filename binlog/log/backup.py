@@ -11,7 +11,7 @@ import os
 import secrets
 import shutil
 import stat
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 
 from binlog.errors import AccessError, NotFoundError
@@ -29,18 +29,10 @@ from binlog.log.directory import LogDirectory
 from binlog.log.options import WriterOptions
 from binlog.log.session import Session
 from binlog.log.writable_file import WritableFile
+from binlog.storage.directory import Directory
 from binlog.storage.failures import own_errors
 from binlog.storage.file_access import access_like
-from binlog.storage.files import (
-    FileSystem,
-    create_file,
-    open_file,
-    read_at,
-    sync,
-    sync_directory,
-    sync_parent,
-    write_at,
-)
+from binlog.storage.files import FileSystem, read_at
 
 _COPY_BYTES = 1 << 20
 
@@ -90,21 +82,12 @@ def backup(
     """
     file_system = member(FileSystem, file_system, "file_system")
     target = os.path.abspath(os.fspath(out))
-    directory = LogDirectory(path)
-    try:
+    with LogDirectory(path) as directory:
         directory.log_numbers()
         _check_free(target)
-        session = Session(directory, WriterOptions(lock_timeout=lock_timeout, file_system=file_system))
-        try:
+        with closing(Session(directory, WriterOptions(lock_timeout=lock_timeout, file_system=file_system))) as session:
             moment = session.at_one_moment(lambda file: _look(directory, file))
-        finally:
-            session.close()
-        try:
-            return _copy(directory, moment, target)
-        finally:
-            os.close(moment.fd)
-    finally:
-        directory.close()
+        return _copy(directory, moment, target)
 
 
 def _check_free(target: str) -> None:
@@ -122,18 +105,9 @@ def _look(directory: LogDirectory, file: WritableFile) -> _Moment:
     small = {}
     for name in directory.names():
         if name == INGEST_FILE or is_once_file(name) or name == index_file_name(file.number):
-            small[name] = _content(directory, name)
+            small[name] = directory.read(name)
     data = read_at(file.fd, HEADER_BYTES, 0, file.path)
-    return _Moment(file.number, directory.open(file.number), data, header.tail, small)
-
-
-def _content(directory: LogDirectory, name: str) -> bytes:
-    path = os.path.join(directory.path, name)
-    fd = open_file(directory.fd, name, path, writable=False)
-    try:
-        return read_at(fd, os.fstat(fd).st_size, 0, path)
-    finally:
-        os.close(fd)
+    return _Moment(file.number, directory.open(log_file_name(file.number)), data, header.tail, small)
 
 
 def _copy(directory: LogDirectory, moment: _Moment, target: str) -> Backup:
@@ -142,31 +116,30 @@ def _copy(directory: LogDirectory, moment: _Moment, target: str) -> Backup:
     with own_errors(partial, "making the copy's directory"):
         os.mkdir(partial, 0o700)
     try:
-        copy = LogDirectory(partial)
-        try:
+        with Directory(partial) as copy:
             first, size = _copy_files(directory, moment, copy)
             with own_errors(partial, "setting owner and mode"):
                 if os.geteuid() == 0:
                     os.fchown(copy.fd, source.st_uid, source.st_gid)
                 os.fchmod(copy.fd, stat.S_IMODE(source.st_mode))
-            sync_directory(copy.fd, partial)
+            copy.sync()
             with own_errors(target, "naming the copy"):
                 os.rename(partial, target)
-            sync_parent(copy.fd, target)
-        finally:
-            copy.close()
+            copy.sync_parent()
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)
         raise
     return Backup(path=target, first_number=first, tail=Ref(moment.number, moment.tail), bytes=size)
 
 
-def _copy_files(directory: LogDirectory, moment: _Moment, copy: LogDirectory) -> tuple[int, int]:
+def _copy_files(directory: LogDirectory, moment: _Moment, copy: Directory) -> tuple[int, int]:
     """Copy the files, the newest first: retention removes the oldest ones.  The first number, and bytes."""
     open_name = log_file_name(moment.number)
     size = _copy_range(moment.fd, moment.header, moment.tail, copy, open_name)
     for name, data in moment.small.items():
-        _write(copy, name, data, os.fstat(moment.fd))
+        with copy.created(name, access_like(os.fstat(moment.fd))) as out:
+            out.write(data, 0)
+            out.sync()
     number = moment.number
     while number > 1:
         try:
@@ -181,8 +154,8 @@ def _copy_files(directory: LogDirectory, moment: _Moment, copy: LogDirectory) ->
     return number, size
 
 
-def _copy_closed(directory: LogDirectory, number: int, copy: LogDirectory) -> int:
-    with directory.opened(number) as file:
+def _copy_closed(directory: LogDirectory, number: int, copy: Directory) -> int:
+    with directory.log_file(number) as file:
         if file.archive is not None:
             size = _copy_whole(directory, os.path.basename(file.path), copy)
         else:
@@ -194,38 +167,20 @@ def _copy_closed(directory: LogDirectory, number: int, copy: LogDirectory) -> in
     return size
 
 
-def _copy_whole(directory: LogDirectory, name: str, copy: LogDirectory) -> int:
-    path = os.path.join(directory.path, name)
-    fd = open_file(directory.fd, name, path, writable=False)
-    try:
+def _copy_whole(directory: LogDirectory, name: str, copy: Directory) -> int:
+    with directory.opened(name) as fd:
         return _copy_range(fd, b"", os.fstat(fd).st_size, copy, name)
-    finally:
-        os.close(fd)
 
 
-def _copy_range(fd: int, head: bytes, end: int, copy: LogDirectory, name: str) -> int:
+def _copy_range(fd: int, head: bytes, end: int, copy: Directory, name: str) -> int:
     """Copy a file up to `end`, with `head` as its first bytes; its size then."""
     status = os.fstat(fd)
-    path = os.path.join(copy.path, name)
-    out = create_file(copy.fd, name, path, access_like(status))
-    try:
-        write_at(out, head, 0, path)
+    with copy.created(name, access_like(status)) as out:
+        out.write(head, 0)
         at = len(head)
-        while at < end and (data := read_at(fd, min(_COPY_BYTES, end - at), at, path)):
-            write_at(out, data, at, path)
+        while at < end and (data := read_at(fd, min(_COPY_BYTES, end - at), at, out.path)):
+            out.write(data, at)
             at += len(data)
-        sync(out, path)
-        os.utime(out, ns=(status.st_atime_ns, status.st_mtime_ns))
-    finally:
-        os.close(out)
+        out.sync()
+        os.utime(out.content, ns=(status.st_atime_ns, status.st_mtime_ns))
     return at
-
-
-def _write(copy: LogDirectory, name: str, data: bytes, like: os.stat_result) -> None:
-    path = os.path.join(copy.path, name)
-    fd = create_file(copy.fd, name, path, access_like(like))
-    try:
-        write_at(fd, data, 0, path)
-        sync(fd, path)
-    finally:
-        os.close(fd)

@@ -10,9 +10,8 @@ import os
 import re
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 
-from binlog.errors import BinlogError, CorruptError, NotFoundError, VersionError
+from binlog.errors import BinlogError, CorruptError, NotFoundError
 from binlog.format.log_header import (
     FIRST_OFFSET,
     HEADER_BYTES,
@@ -36,14 +35,13 @@ from binlog.log.chain import walk
 from binlog.log.cutover import gap_error, missing_next_error
 from binlog.log.directory import LogDirectory
 from binlog.log.header_reading import check_size, read_header, settled_header
-from binlog.log.index import index_path, index_times, open_index
+from binlog.log.index import index_path, index_times, opened_index
 from binlog.log.index_check import Contradiction, DamagedRange, IndexCheck
 from binlog.log.ingest_record import look_at_ingest
 from binlog.log.once import damaged_turns
 from binlog.log.opened_file import OpenedFile
 from binlog.log.sequence import missing_between
 from binlog.storage.content import Content, LostFrameError
-from binlog.storage.files import open_file, read_at
 
 # What logrotate and people make of the name of a log file: 00000001.dat.1, 00000001.dat-20261126, 00000001.dat.old.
 _RENAMED = re.compile(r"\d{8}\.dat.+")
@@ -63,11 +61,8 @@ def check(path: str | os.PathLike[str], *, number: int | None = None) -> list[Pr
     those of the log file.  Takes no lock and writes nothing.
     Raises: NotFoundError if there is no such directory, or no log in it; AccessError if it cannot be read.
     """
-    directory = LogDirectory(path)
-    try:
+    with LogDirectory(path) as directory:
         return list(_check(directory, number))
-    finally:
-        directory.close()
 
 
 def file_sizes(path: str | os.PathLike[str]) -> dict[int, int]:
@@ -76,17 +71,14 @@ def file_sizes(path: str | os.PathLike[str]) -> dict[int, int]:
     Opens none of them: they may be damaged.
     Raises: NotFoundError if there is no such directory, or no log in it; AccessError.
     """
-    directory = LogDirectory(path)
-    try:
+    with LogDirectory(path) as directory:
         found: dict[int, int] = {}
         for number in directory.log_numbers():
             for name in (log_file_name(number), archive_file_name(number)):
                 # Neither is there any more where retention removed it since the listing.
-                with suppress(FileNotFoundError):
-                    found.setdefault(number, os.stat(name, dir_fd=directory.fd, follow_symlinks=False).st_size)
+                if (status := directory.status(name)) is not None:
+                    found.setdefault(number, status.st_size)
         return found
-    finally:
-        directory.close()
 
 
 def _check(directory: LogDirectory, only: int | None) -> Iterator[Problem]:
@@ -98,10 +90,10 @@ def _check(directory: LogDirectory, only: int | None) -> Iterator[Problem]:
         numbers = [number for number in numbers if number < only][-1:] + ([only] if only in numbers else [])
     for number in numbers:
         wanted = only in (None, number)
-        path = directory.file_path(number)
+        path = directory.log_path(number)
         header = None
         try:
-            with directory.opened(number) as file:
+            with directory.log_file(number) as file:
                 path = file.path
                 settled = settled_header(file.content, number, path)
                 header = directory.believe(settled)
@@ -134,12 +126,12 @@ def _check_ingest(directory: LogDirectory) -> Iterator[Problem]:
         yield problem_of(error, directory.path)
         return
     if found is not None and found[1]:
-        yield Problem(os.path.join(directory.path, INGEST_FILE), 0, "ingest", FLIPPED)
+        yield Problem(directory.file_path(INGEST_FILE), 0, "ingest", FLIPPED)
 
 
 def _check_turns(directory: LogDirectory) -> Iterator[Problem]:
     for name, error in damaged_turns(directory).items():
-        path = os.path.join(directory.path, name)
+        path = directory.file_path(name)
         yield Problem(path, 0, "once", FLIPPED) if error is None else problem_of(error, path)
 
 
@@ -200,10 +192,9 @@ def _check_index(
 ) -> Iterator[Problem]:
     """lost: what was told already."""
     path = file.path
-    index = open_index(directory.fd, header.number, path)
-    if index is None:
-        return
-    try:
+    with opened_index(directory, header.number) as index:
+        if index is None:
+            return
         for found in IndexCheck(index, file.content, header, path).run():
             if isinstance(found, DamagedRange):
                 if any(each.offset < found.end and found.start < each.end for each in lost):
@@ -212,8 +203,6 @@ def _check_index(
                 yield Problem(path, found.start, "index-crc", text, found.end)
             elif isinstance(found, Contradiction):
                 yield Problem(index_path(path), found.offset, "index", found.text)
-    finally:
-        index.close()
 
 
 def _check_times(directory: LogDirectory, header: LogHeader, path: str) -> Iterator[Problem]:
@@ -221,7 +210,7 @@ def _check_times(directory: LogDirectory, header: LogHeader, path: str) -> Itera
     if not header.ours:
         return
     now_ns = time.time_ns() + _CLOCK_NS
-    times = index_times(directory.fd, header, path)
+    times = index_times(directory, header)
     at = LOG_HEADER.offset("created_ns")
     if header.created_ns > now_ns:
         yield Problem(path, at, "time", "by its header the file was made in the future")
@@ -238,15 +227,10 @@ def _check_set_aside(directory: LogDirectory, header: LogHeader, names: Iterable
         # What recovery sets aside was never acknowledged, and lies behind the tail of the file that it was cut from.
         if start < header.own_tail:
             text = f"the records from {start} to {end} were damaged and are set aside in {name}; fillers stand there"
-            if _is_empty(directory, name):
+            status = directory.status(name)
+            if status is not None and status.st_size == 0:
                 text = f"records are missing, and from {start} to {end} are fillers in their places, as {name} tells"
-            yield Problem(directory.file_path(header.number), start, "set-aside", text, end)
-
-
-def _is_empty(directory: LogDirectory, name: str) -> bool:
-    with suppress(FileNotFoundError):
-        return os.stat(name, dir_fd=directory.fd, follow_symlinks=False).st_size == 0
-    return False
+            yield Problem(directory.log_path(header.number), start, "set-aside", text, end)
 
 
 def _check_blocks(header: LogHeader, path: str) -> Iterator[Problem]:
@@ -304,7 +288,7 @@ def _succession_problems(before: LogHeader, header: LogHeader, directory: LogDir
 def _missing_between(before: LogHeader, header: LogHeader, directory: LogDirectory) -> int:
     if header.number != before.number + 1:
         return 0
-    with directory.opened(before.number) as file:
+    with directory.log_file(before.number) as file:
         return missing_between(directory, before, file.content, header)
 
 
@@ -324,17 +308,11 @@ def _check_moved(directory: LogDirectory) -> Iterator[Problem]:
             or damaged_file_range(name)
         ):
             continue
-        path = os.path.join(directory.path, name)
+        path = directory.file_path(name)
         try:
-            fd = open_file(directory.fd, name, path, writable=False)
+            header = parse_log_header(directory.read(name, HEADER_BYTES), path=path)
         except BinlogError:
-            continue  # no file
-        try:
-            header = parse_log_header(read_at(fd, HEADER_BYTES, 0, path), path=path)
-        except (CorruptError, VersionError):
-            continue
-        finally:
-            os.close(fd)
+            continue  # no log file, or none that can be read
         text = f"it is file {header.number} of a log under another name; its {header.record_count} records are not read"
         yield Problem(path, 0, "moved", text)
 

@@ -55,11 +55,11 @@ def list_files(directory: LogDirectory) -> Iterator[ListedFile]:
     """The files of a log, in order.  Raises: AccessError, CorruptError, VersionError."""
     for number in directory.numbers():
         try:
-            with directory.opened(number) as file:
+            with directory.log_file(number) as file:
                 header = directory.believe(settled_header(file.content, number, file.path))
                 status = os.fstat(file.fd)
                 archived = file.archive is not None
-                times = index_times(directory.fd, header, file.path)
+                times = index_times(directory, header)
         except NotFoundError:
             continue  # somebody else removed it since the listing
         yield ListedFile(header, status.st_mtime_ns, 512 * status.st_blocks, archived, times[1] if times else None)
@@ -85,7 +85,7 @@ def closed_files(files: Sequence[ListedFile], *, mixed: bool, now_ns: int) -> It
 def is_written(directory: LogDirectory, number: int) -> bool:
     """Whether anybody has the file open for writing.  Raises: AccessError where that is not ours to ask."""
     try:
-        return has_writers(directory.fd, log_file_name(number), directory.file_path(number))
+        return has_writers(directory, log_file_name(number))
     except NotFoundError:
         return False
 

@@ -14,20 +14,16 @@ from binlog.errors import BinlogError
 from binlog.format.index_file import INDEX_HEADER
 from binlog.format.log_header import LogHeader, Status, new_log_header
 from binlog.log.directory import LogDirectory
-from binlog.log.index import Index, open_index
+from binlog.log.index import Index, opened_index
 from binlog.log.prepared_file import new_log_uuid
 from binlog.storage.boot import boot_id
 
 
-def header_again(directory: LogDirectory, number: int, path: str) -> tuple[LogHeader, str]:
+def header_again(directory: LogDirectory, number: int) -> tuple[LogHeader, str]:
     """Return a header for the file, which has none, and a text that says how much was lost.  Its lock is held."""
     before, after = _neighbour(directory, number - 1), _neighbour(directory, number + 1)
-    index = open_index(directory.fd, number, path)
-    try:
+    with opened_index(directory, number) as index:
         found = _from_index(index, number)
-    finally:
-        if index is not None:
-            index.close()
     uuid, first, end = found if found is not None else (None, None, None)
     for each in (before, after):
         if each is not None and each.ours:

@@ -16,14 +16,14 @@ from typing import Protocol
 
 from binlog.errors import CorruptError, FullError
 from binlog.format.log_header import FIRST_OFFSET, LOG_HEADER, Flag, LogHeader
-from binlog.format.names import NUMBER_MAX
+from binlog.format.names import NUMBER_MAX, log_file_name
 from binlog.log.directory import LogDirectory
 from binlog.log.header_reading import read_header, settled_header
 from binlog.log.ingest_record import sweep_ingests
 from binlog.log.prepared_file import PreparedFile, new_header, sweep
 from binlog.log.sequence import RecordCounts, missing_between
 from binlog.log.writable_file import WritableFile
-from binlog.storage.files import sync, sync_directory, write_at
+from binlog.storage.files import sync, write_at
 
 
 def gap_error(path: str, number: int, missing: int) -> CorruptError:
@@ -133,9 +133,8 @@ class Cutover:
             raise CorruptError(
                 path, 0, "next-file", f"it is an archive, and cannot be the file that follows {file.path}"
             )
-        sync_directory(self._directory.fd, self._directory.path)
-        fd = self._directory.open(number, writable=True)
-        try:
+        self._directory.sync()
+        with self._directory.opened(log_file_name(number), writable=True) as fd:
             found = self._directory.believe(read_header(fd, number, path))
             if found.closed or (found.ours and header.ours and found.uuid != header.uuid):
                 raise CorruptError(path, 0, "next-file", f"it cannot be the file that follows {file.path}")
@@ -157,13 +156,8 @@ class Cutover:
                 again = replace(again, created_ns=found.created_ns)
                 write_at(fd, again.pack(), 0, path)
                 sync(fd, path)
-        finally:
-            os.close(fd)
 
     def log_uuid(self, header: LogHeader) -> bytes | None:
         """The log's identity: that of the nearest file of ours; None if another program made them all."""
-        number = header.number
-        while not header.ours and self._directory.exists(number - 1):
-            number -= 1
-            header = self._directory.read_header(number)
+        header = self._directory.nearest_own(header)
         return header.uuid if header.ours else None

@@ -8,10 +8,11 @@ other may miss both; so whoever finds neither looks once more.
 from __future__ import annotations
 
 import os
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from itertools import islice, pairwise
 
-from binlog.errors import AccessError, CorruptError, GoneError, NotFoundError, VersionError
+from binlog.errors import CorruptError, GoneError, NotFoundError, VersionError
 from binlog.format.log_header import LogHeader
 from binlog.format.names import (
     NUMBER_FIRST,
@@ -27,24 +28,12 @@ from binlog.log.header_reading import check_header, read_header, settled_header
 from binlog.log.opened_file import OpenedFile
 from binlog.log.witnesses import Following, believe_status, believe_tail
 from binlog.storage.boot import boot_id
+from binlog.storage.descriptor import Descriptor
+from binlog.storage.directory import FOLDER_FLAGS, Directory
 from binlog.storage.file_access import FileAccess, access_like, access_of_directory
-from binlog.storage.files import (
-    DiskFile,
-    content_bytes,
-    create_file,
-    has_name,
-    link_file,
-    list_names,
-    open_directory,
-    open_file,
-    open_named_directory,
-    open_regular,
-    read_at,
-    remove_file,
-    rename_file,
-    sync_directory,
-)
-from binlog.storage.identity import AT_FDCWD, Identity, close_own, identity_of, is_identity
+from binlog.storage.files import content_bytes
+from binlog.storage.identity import AT_FDCWD, Identity, identity_of, is_identity
+from binlog.storage.locks import lock, unlock
 
 # Of the numbers that a listing lacks, so many are looked for: a log has no gaps, so there is hardly ever one.
 _LOOK_FOR_MAX = 64
@@ -53,18 +42,14 @@ _LOOK_FOR_MAX = 64
 _LISTINGS_MAX = 100
 
 
-class LogDirectory:
+class LogDirectory(Directory):
     """A directory held open, so that no name is looked up in another one; see `check_there` for one that was moved.
-
-    A forked child may go on using it: it has no lock, and its one position, that of a listing, is never used.
 
     absolute: the path from the root, where the directory was when it was opened.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = os.fspath(path)
-        self.fd = -1  # what `close` finds where opening fails
-        self.fd = open_named_directory(self.path)
+        super().__init__(os.fspath(path))
         self.identity = identity_of(self.fd)
         # Not normalized: `link/..` is not where the link is.
         self.absolute = self.path if os.path.isabs(self.path) else os.path.join(os.getcwd(), self.path)
@@ -81,12 +66,11 @@ class LogDirectory:
         If the descriptor was closed behind our back, as a daemon does, the directory is opened again.
         """
         if not self.intact:
-            try:
-                fd = open_directory(self.absolute)
-            except AccessError as error:
-                raise GoneError(f"{self.path}: the directory is not there any more") from error
+            fd = self._open_at(AT_FDCWD, self.absolute, FOLDER_FLAGS)
+            if fd < 0:
+                raise GoneError(f"{self.path}: the directory is not there any more ({os.strerror(-fd)})")
             if identity_of(fd) != self.identity:
-                os.close(fd)
+                self.close_file(fd)
                 raise GoneError(f"{self.path}: another directory has this path now")
             self.fd = fd
         elif os.fstat(self.fd).st_nlink == 0:
@@ -96,9 +80,7 @@ class LogDirectory:
 
     def _leads_here(self) -> bool:
         """Whether the path leads here, or cannot be followed from where this process is by now."""
-        if (there := self._at_path()) is None:
-            return not os.path.samestat(os.stat("/"), self._root)
-        return there == self.identity or not os.path.samestat(os.stat("/"), self._root)
+        return self._at_path() == self.identity or not os.path.samestat(os.stat("/"), self._root)
 
     def _at_path(self) -> Identity | None:
         try:
@@ -129,31 +111,25 @@ class LogDirectory:
 
     def leads_to(self, number: int, identity: Identity) -> bool:
         """Whether the name of a log file leads to the file that was opened by it."""
-        with suppress(FileNotFoundError):
-            status = os.stat(log_file_name(number), dir_fd=self.fd, follow_symlinks=False)
-            return Identity(status.st_dev, status.st_ino) == identity
-        return False
+        status = self.status(log_file_name(number))
+        return status is not None and Identity(status.st_dev, status.st_ino) == identity
 
     def access(self) -> FileAccess:
         """Owner, group and mode of the newest log file, or of the first one of a log without files."""
         for number in reversed(self.listed()):
             for name in (log_file_name(number), archive_file_name(number)):
-                with suppress(FileNotFoundError):
-                    return access_like(os.stat(name, dir_fd=self.fd, follow_symlinks=False))
+                if (status := self.status(name)) is not None:
+                    return access_like(status)
         return access_of_directory(self.fd)
 
-    def file_path(self, number: int) -> str:
+    def log_path(self, number: int) -> str:
         """The path of a log file, for messages."""
-        return os.path.join(self.path, log_file_name(number))
+        return self.file_path(log_file_name(number))
 
     def path_of(self, number: int) -> str:
         """The same, or that of its archive where there is only that."""
         archived = not self.is_file(number) and self.has(archive_file_name(number))
-        return os.path.join(self.path, archive_file_name(number)) if archived else self.file_path(number)
-
-    def names(self) -> list[str]:
-        """Every name in the directory."""
-        return list_names(self.fd, self.path)
+        return self.file_path(archive_file_name(number)) if archived else self.log_path(number)
 
     def numbers(self) -> list[int]:
         """The numbers of the log's files, archives among them, in order.  Raises: AccessError."""
@@ -180,11 +156,13 @@ class LogDirectory:
 
     def listed(self) -> list[int]:
         """The numbers in one listing."""
-        numbers = ((log_file_number(name) or archive_file_number(name)) for name in self.names())
-        return sorted({number for number in numbers if number is not None})
+        names = self.names()
+        return sorted({number for name in names if (number := log_file_number(name) or archive_file_number(name))})
 
     def _missed(self, found: list[int]) -> bool:
         """Whether a file is there that belongs among those found, or before them."""
+        if found[-1] == len(found):
+            return False  # they are 1, 2, 3 and so on: none is lacking
         # One by one: of a log with files 1 and 99999999 all numbers in between are lacking.
         among = (number for before, after in pairwise(found) for number in range(before + 1, after))
         return any(self.exists(number) for number in (found[0] - 1, *islice(among, _LOOK_FOR_MAX)) if number)
@@ -197,57 +175,40 @@ class LogDirectory:
                 found.setdefault(taken[0], []).append(name)
         return found
 
-    def opened(self, number: int) -> OpenedFile:
-        """A log file to read, or its archive.  Raises: as `open`; CorruptError for an archive."""
+    def log_file(self, number: int) -> OpenedFile:
+        """A log file to read, or its archive.  Raises: NotFoundError; AccessError; CorruptError for an archive."""
         try:
-            return self._opened(number)
+            return OpenedFile(self, log_file_name(number))
         except NotFoundError:
             pass
-        path = os.path.join(self.path, archive_file_name(number))
         try:
-            fd = open_file(self.fd, archive_file_name(number), path, writable=False)
+            return OpenedFile(self, archive_file_name(number), archived=True)
         except NotFoundError:
-            return self._opened(number)
-        return OpenedFile.of_archive(fd, path)
+            return OpenedFile(self, log_file_name(number))
 
-    def _opened(self, number: int) -> OpenedFile:
-        path = self.file_path(number)
-        fd, status = open_regular(self.fd, log_file_name(number), path, writable=False)
-        return OpenedFile(fd, path, identity=Identity(status.st_dev, status.st_ino))
+    def descriptor(self, name: str, *, writable: bool = True) -> Descriptor:
+        """Open a file that a forked child is not to keep.  Raises: NotFoundError; AccessError."""
+        return Descriptor(self.fd, name, self.file_path(name), writable=writable)
 
-    def open(self, number: int, *, writable: bool = False) -> int:
-        """A descriptor of a log file that is none of an archive.  Raises: NotFoundError; AccessError."""
-        return open_file(self.fd, log_file_name(number), self.file_path(number), writable=writable)
+    @contextmanager
+    def locked(self, name: str, timeout: float | None, *, writable: bool = True) -> Iterator[int]:
+        """Have a file open and locked for a block, once whoever locked it is done, as `lock`.
 
-    def read(self, name: str, size: int) -> bytes:
-        """Up to `size` bytes of a file.  Raises: NotFoundError; AccessError."""
-        path = os.path.join(self.path, name)
-        fd = open_file(self.fd, name, path, writable=False)
+        Raises: NotFoundError; AccessError; BusyError after so many seconds.
+        """
+        descriptor = self.descriptor(name, writable=writable)
+        fd = descriptor.fd
         try:
-            return read_at(fd, size, 0, path)
+            lock(fd, self.file_path(name), timeout)
+            yield fd
         finally:
-            os.close(fd)
+            unlock(fd)
+            descriptor.close()
 
-    def create(self, name: str, access: FileAccess) -> DiskFile:
-        """See `create_file`."""
-        path = os.path.join(self.path, name)
-        return DiskFile(create_file(self.fd, name, path, access), path)
-
-    def link(self, old: str, new: str) -> bool:
-        """See `link_file`."""
-        return link_file(self.fd, old, new, os.path.join(self.path, old))
-
-    def rename(self, old: str, new: str) -> None:
-        """See `rename_file`."""
-        rename_file(self.fd, old, new, os.path.join(self.path, new))
-
-    def remove(self, name: str) -> None:
-        """See `remove_file`."""
-        remove_file(self.fd, name, os.path.join(self.path, name))
-
-    def sync(self) -> None:
-        """See `sync_directory`."""
-        sync_directory(self.fd, self.path)
+    def disk_bytes(self, name: str) -> int:
+        """What a file takes on the disk; 0 if it is not there."""
+        status = self.status(name)
+        return 0 if status is None else 512 * status.st_blocks
 
     def exists(self, number: int) -> bool:
         """Whether the file is there, or its archive."""
@@ -257,14 +218,19 @@ class LogDirectory:
         """Whether it is there as a file, whatever archive there is of it."""
         return self.has(log_file_name(number))
 
-    def has(self, name: str) -> bool:
-        """Whether anything has the name."""
-        return has_name(self.fd, name, self.path)
-
     def read_header(self, number: int) -> LogHeader:
         """The checked header of a log file.  Raises: NotFoundError, CorruptError, VersionError, AccessError."""
-        with self.opened(number) as file:
+        with self.log_file(number) as file:
             return self.believe(settled_header(file.content, number, file.path))
+
+    def nearest_own(self, header: LogHeader) -> LogHeader:
+        """The header of the nearest file of ours, at a file or before it; the first file's if others made them all.
+
+        Raises: as `read_header`.
+        """
+        while not header.ours and self.exists(header.number - 1):
+            header = self.read_header(header.number - 1)
+        return header
 
     def believe(self, header: LogHeader) -> LogHeader:
         """The header of a file of this log, with the status and the next number that are believed.
@@ -278,7 +244,7 @@ class LogDirectory:
 
         Raises: CorruptError, VersionError, AccessError.
         """
-        path = self.file_path(number)
+        path = self.log_path(number)
         found = read_header(fd, number, path)
         same_boot = found.boot_id == boot_id()
         header = believe_tail(
@@ -292,7 +258,7 @@ class LogDirectory:
         if number > NUMBER_MAX:
             return Following.MISSING
         try:
-            with self.opened(number) as file:
+            with self.log_file(number) as file:
                 if file.archive is not None:
                     return Following.IN_USE
                 found = read_header(file.content, number, file.path)
@@ -303,12 +269,3 @@ class LogDirectory:
         if found.ours and header.ours and found.uuid != header.uuid:
             return Following.MISSING  # another log's
         return Following.EMPTY if found.unused else Following.IN_USE
-
-    def close(self) -> None:
-        """Give the directory back."""
-        fd, self.fd = self.fd, -1
-        if fd >= 0:
-            close_own(fd, self.identity)
-
-    def __del__(self) -> None:
-        self.close()

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 
 from binlog.errors import BinlogError
 from binlog.format.crc import crc32c
 from binlog.format.log_header import HEADER_BYTES, parse_log_header
 from binlog.log.chain import good_end, is_blank
-from binlog.log.index import open_index
+from binlog.log.index import opened_index
 from binlog.log.index_check import IndexCheck
 from binlog.storage.content import Content
+from binlog.storage.directory import Directory
 from binlog.storage.files import read_at
 
 _READ_BYTES = 1 << 20
@@ -44,16 +46,14 @@ class FileEvidence:
 
     def proven_end(self, start: int, end: int) -> int:
         """How far the index proves the bytes."""
+        path = self._path
         try:
-            header = parse_log_header(read_at(self._content, HEADER_BYTES, 0, self._path), path=self._path)
+            header = parse_log_header(read_at(self._content, HEADER_BYTES, 0, path), path=path)
+            directory = Directory(os.path.dirname(path) or os.curdir)
         except BinlogError:
             return start
-        index = open_index(None, header.number, self._path)
-        if index is None:
-            return start
-        try:
-            return IndexCheck(index, self._content, replace(header, tail=max(header.tail, end)), self._path).proven_end(
-                start, end
-            )
-        finally:
-            index.close()
+        with directory, opened_index(directory, header.number) as index:
+            if index is None:
+                return start
+            header = replace(header, tail=max(header.tail, end))
+            return IndexCheck(index, self._content, header, path).proven_end(start, end)

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import os
 import time
-from contextlib import suppress
+from contextlib import closing
 from dataclasses import replace
 
-from binlog.errors import CorruptError, FullError, NotFoundError, VersionError
+from binlog.errors import CorruptError, FullError, VersionError
 from binlog.format.crc import crc32c
-from binlog.format.index_file import ENTRY_BYTES, entry_offset, parse_entry
+from binlog.format.index_file import entry_offset
 from binlog.format.log_header import (
     HEADER_BYTES,
     LOG_HEADER,
@@ -32,15 +32,15 @@ from binlog.log.chain import good_end, walk
 from binlog.log.cut_file import header_again
 from binlog.log.directory import LogDirectory
 from binlog.log.evidence import FileEvidence
-from binlog.log.index import index_path, open_index
-from binlog.log.index_building import IndexWriting
+from binlog.log.index import opened_index
+from binlog.log.index_building import IndexWriting, complete_index
 from binlog.log.index_check import Contradiction, DamagedRange, IndexCheck, Unproven
 from binlog.log.recovery import Recovery
 from binlog.log.recovery_table import Action, Verdict
 from binlog.log.sequence import RecordCounts
 from binlog.log.witnesses import heal, is_unproven
 from binlog.storage.boot import boot_id
-from binlog.storage.files import DiskFile, allocate, read_at, remove_file, sync, write_at
+from binlog.storage.files import DiskFile, allocate, read_at, sync, write_at
 
 _FILLED_AT_ONCE = 1 << 20
 _ZERO = LOG_HEADER.offset("zero")
@@ -61,7 +61,7 @@ class FileRepair:
         self._directory = directory
         self._number = number
         self._fd = fd
-        self._path = directory.file_path(number)
+        self._path = directory.log_path(number)
         self._dry_run = dry_run
         self._recovery = Recovery(directory, number, DiskFile(fd, self._path))
 
@@ -108,12 +108,11 @@ class FileRepair:
 
     def _begin_again(self, size: int) -> LogHeader | None:
         """Give a file that was cut below its header one again, and seal it without records."""
-        header, lost = header_again(self._directory, self._number, self._path)
+        header, lost = header_again(self._directory, self._number)
         self.tell(size, "cut", f"the file was cut to {size} bytes: {lost}; it is sealed without any")
         if self._dry_run:
             return None
-        with suppress(NotFoundError):
-            remove_file(self._directory.fd, index_file_name(self._number), index_path(self._path))
+        self._directory.remove(index_file_name(self._number))
         write_at(self._fd, header.pack(), 0, self._path)
         sync(self._fd, self._path)
         if header.closed:
@@ -166,15 +165,14 @@ class FileRepair:
     def salvage(self, header: LogHeader, reason: str) -> None:
         """Keep what is good of a file whose acknowledged records are not all there, seal it, and go on in the next."""
         start = header.first_offset
-        index = open_index(self._directory.fd, self._number, self._path)
         size = os.fstat(self._fd).st_size
         end = min(header.tail, size) if header.tail >= start else size
         good = start
-        if index is not None:
-            check = IndexCheck(index, self._fd, replace(header, tail=end), self._path)
-            found = next(check.run(), None)
-            good = found.start if isinstance(found, DamagedRange) else check.end
-            index.close()
+        with opened_index(self._directory, self._number) as index:
+            if index is not None:
+                check = IndexCheck(index, self._fd, replace(header, tail=end), self._path)
+                found = next(check.run(), None)
+                good = found.start if isinstance(found, DamagedRange) else check.end
         slots = [slot for slot in header.slots() if slot.start >= good]
         limit = min([end, *(slot.start for slot in slots)])
         good = max(good, good_end(self._fd, good, max(limit, good), self._path))
@@ -212,7 +210,7 @@ class FileRepair:
             write_at(fd, filler * min(per_write, count - first), start + first * len(filler), path)
         sync(fd, path)
         # It may be of a later moment than the file, and tell of other records here.
-        self.complete_index(header)
+        complete_index(self._directory, header, fd)
         if header.ours:
             before = RecordCounts(self._directory).sequence_after(header, fd) - header.first_sequence
             header = replace(header, tail=end, own_tail=end, record_count=before + count)
@@ -229,10 +227,9 @@ class FileRepair:
 
     def _by_index(self, header: LogHeader) -> tuple[list[DamagedRange], int, bool]:
         """What the index proves wrong, how far it reaches, and whether it is to be made anew."""
-        index = open_index(self._directory.fd, self._number, self._path)
-        if index is None:
-            return [], header.first_offset, True
-        try:
+        with opened_index(self._directory, self._number) as index:
+            if index is None:
+                return [], header.first_offset, True
             check = IndexCheck(index, self._fd, header, self._path)
             found = list(check.run())
             damaged = [each for each in found if isinstance(each, DamagedRange)]
@@ -245,8 +242,6 @@ class FileRepair:
             ]
             damaged.sort(key=lambda each: each.start)
             return damaged, check.end, any(isinstance(each, Contradiction) for each in found) or index.blank
-        finally:
-            index.close()
 
     def _count(self, damaged: DamagedRange, header: LogHeader) -> int | None:
         """The records that were in a damaged range: the next entry tells, or their lengths, if those are sound."""
@@ -289,22 +284,16 @@ class FileRepair:
 
     def _correct_entry(self, start: int, end: int) -> None:
         """Let the index tell of what is there now."""
-        index = open_index(self._directory.fd, self._number, self._path)
-        if index is None:
-            return
-        number, seed = index.count_before(start), index.seed
-        index.close()
-        path = index_path(self._path)
-        writing = IndexWriting(self._directory.fd, self._number, self._path, self._fd)
-        try:
-            data = read_at(writing.fd, ENTRY_BYTES, entry_offset(number), path)
-            entry = parse_entry(data, seed)
-            if entry is not None and (entry.offset, entry.end) == (start, end):
-                crc = crc32c(read_at(self._fd, end - start, start, self._path))
-                write_at(writing.fd, entry._replace(range_crc=crc).pack(seed), entry_offset(number), path)
-                sync(writing.fd, path)
-        finally:
-            writing.close()
+        with opened_index(self._directory, self._number) as index:
+            if index is None:
+                return
+            number, seed = index.count_before(start), index.seed
+            entry = index.entry(number)
+        if entry is not None and (entry.offset, entry.end) == (start, end):
+            crc = crc32c(read_at(self._fd, end - start, start, self._path))
+            with closing(IndexWriting(self._directory, self._number, self._fd)) as writing:
+                write_at(writing.fd, entry._replace(range_crc=crc).pack(seed), entry_offset(number), writing.path)
+                sync(writing.fd, writing.path)
 
     def _cut(self, header: LogHeader, end: int) -> LogHeader:
         """Set aside everything from `end` on, and close the file there, or leave it closed."""
@@ -361,29 +350,12 @@ class FileRepair:
 
     def _index(self, header: LogHeader, *, contradicts: bool) -> None:
         """A complete index, made anew where the one that is there contradicts."""
-        index = open_index(self._directory.fd, self._number, self._path)
-        if index is not None:
-            complete = not contradicts and IndexCheck(index, self._fd, header, self._path).complete()
-            index.close()
-            if complete:
+        with opened_index(self._directory, self._number) as index:
+            if index is not None and not contradicts and IndexCheck(index, self._fd, header, self._path).complete():
                 return
         self.tell(header.first_offset, "index", "the index made anew" if contradicts else "the index completed")
-        if self._dry_run:
-            return
-        if contradicts:
-            with suppress(NotFoundError):
-                remove_file(self._directory.fd, index_file_name(self._number), index_path(self._path))
-        self.complete_index(header)
-
-    def complete_index(self, header: LogHeader) -> None:
-        """Have the index tell of everything up to the tail, and of nothing beyond it."""
-        writing = IndexWriting(self._directory.fd, self._number, self._path, self._fd)
-        try:
-            writing.cut(header, header.tail)
-            writing.catch_up(header, header.tail, bytes_max=None)
-            sync(writing.fd, writing.path)
-        finally:
-            writing.close()
+        if not self._dry_run:
+            complete_index(self._directory, header, self._fd, anew=contradicts)
 
 
 def _gap_fillers(number: int, start: int, count: int) -> tuple[bytes, int]:

@@ -17,15 +17,14 @@ from binlog.format.names import NUMBER_MAX, log_file_name
 from binlog.log.directory import LogDirectory
 from binlog.log.evidence import FileEvidence
 from binlog.log.file_repair import Done, FileRepair
-from binlog.log.prepared_file import PreparedFile, new_header, new_log_uuid
+from binlog.log.index_building import complete_index
+from binlog.log.prepared_file import make_file, new_header, new_log_uuid
 from binlog.log.recovery import Recovery
 from binlog.log.recovery_table import Action, decide, recovered
 from binlog.log.sequence import RecordCounts, missing_between
 from binlog.log.writable_file import write_close
 from binlog.storage.boot import boot_id
-from binlog.storage.descriptor import Descriptor
 from binlog.storage.files import DiskFile
-from binlog.storage.locks import lock, unlock
 
 # A log with a file 1 and a file 99999999 is not given all those between.
 _FILES_MADE_MAX = 64
@@ -75,17 +74,14 @@ class GapRepair:
             return False
         if not before.closed and (not following.unused or following.number < last):
             return True
-        with suppress(BinlogError), self._directory.opened(before.number) as file:
+        with suppress(BinlogError), self._directory.log_file(before.number) as file:
             return missing_between(self._directory, before, file.content, following) > 0
         return False
 
     def _join(self, number: int, following: LogHeader) -> list[Done]:
         """Fill and close a file that another one follows."""
-        directory, path = self._directory, self._directory.file_path(number)
-        descriptor = Descriptor(directory.fd, log_file_name(number), path, writable=not self._dry_run)
-        fd = descriptor.fd
-        try:
-            lock(fd, path, self._lock_timeout)
+        directory, path = self._directory, self._directory.log_path(number)
+        with directory.locked(log_file_name(number), self._lock_timeout, writable=not self._dry_run) as fd:
             repair = FileRepair(directory, number, fd, dry_run=self._dry_run)
             header = self._settled(fd, number)
             if header is None:
@@ -99,15 +95,12 @@ class GapRepair:
                 write_close(fd, number + 1, path)
                 os.ftruncate(fd, max(header.tail, HEADER_BYTES))
                 with suppress(CorruptError):  # the next repair makes the index anew
-                    repair.complete_index(header)
+                    complete_index(directory, header, fd)
             return repair.done
-        finally:
-            unlock(fd)
-            descriptor.close()
 
     def _settled(self, fd: int, number: int) -> LogHeader | None:
         """The header of a file whose lock is held, once recovery is done; None if it refuses."""
-        directory, path = self._directory, self._directory.file_path(number)
+        directory, path = self._directory, self._directory.log_path(number)
         _, header = directory.believed_header(fd, number)
         verdict = decide(header, FileEvidence(fd, path), same_boot=header.boot_id == boot_id(), vouched=False)
         if verdict.action is Action.REFUSE:
@@ -118,7 +111,7 @@ class GapRepair:
 
     def _tell_made(self, number: int) -> Done:
         text = "the file before it leads here, and it was not there: made again, without the records that it had"
-        return self._directory.file_path(number), 0, "next-file", text
+        return self._directory.log_path(number), 0, "next-file", text
 
     def _make(self, before: LogHeader, number: int) -> LogHeader:
         """Make a file that is missing, empty and open; its header."""
@@ -126,14 +119,13 @@ class GapRepair:
         uuid = self._log_uuid() or new_log_uuid()
         if self._dry_run:
             return new_header(number, log_uuid=uuid, first_sequence=before.first_sequence + before.record_count)
-        with directory.opened(before.number) as file:
+        with directory.log_file(before.number) as file:
             sequence = RecordCounts(directory).sequence_after(before, file.content)
         flags = Flag.MIXED if before.mixed else 0
-        prepared = PreparedFile(directory, number, file_bytes=HEADER_BYTES, access=directory.access())
-        try:
-            prepared.give_name(number, log_uuid=uuid, first_sequence=sequence, epoch=before.epoch, flags=flags)
-        finally:
-            prepared.discard()
+        make_file(
+            directory, number, file_bytes=HEADER_BYTES, access=directory.access(),
+            log_uuid=uuid, first_sequence=sequence, epoch=before.epoch, flags=flags,
+        )  # fmt: skip
         return directory.read_header(number)
 
     def _log_uuid(self) -> bytes | None:

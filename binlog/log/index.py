@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from typing import NamedTuple
 
 from binlog.errors import BinlogError, CorruptError
@@ -33,7 +34,8 @@ from binlog.format.names import index_file_name
 from binlog.format.record import LENGTH_BYTES
 from binlog.log.believed_times import believed_ns
 from binlog.storage.content import Content
-from binlog.storage.files import flags_to_open, read_at, sync
+from binlog.storage.directory import Directory
+from binlog.storage.files import read_at, sync
 from binlog.storage.record_reading import IndexKey, count_through
 
 # So many damaged entries in a row are looked past for a sound one.
@@ -51,12 +53,11 @@ class IndexedPlace(NamedTuple):
 class Index:
     """An index, as long as it was when it was opened.
 
-    fd: its descriptor, from here on this object's, unless it is borrowed.
+    fd: its descriptor, which stays open for as long as this is used.
     """
 
-    def __init__(self, fd: int, path: str, *, borrowed: bool = False) -> None:
+    def __init__(self, fd: int, path: str) -> None:
         self._fd = fd
-        self._borrowed = borrowed
         self._path = path
         self.header = read_at(fd, HEADER_BYTES, 0, path)
         self.file_bytes = os.fstat(fd).st_size
@@ -119,30 +120,15 @@ class Index:
         """How many of the first `count` entries have a key that is not greater than `value`."""
         return count_through(self._fd, key, value, count, seed=self.seed)
 
-    def close(self) -> None:
-        """Give the descriptor back."""
-        fd, self._fd = self._fd, -1
-        if fd >= 0 and not self._borrowed:
-            os.close(fd)
 
-    def __del__(self) -> None:
-        self.close()
-
-
-def open_index(directory_fd: int | None, number: int, path: str) -> Index | None:
-    """The index of a log file, or None where there is none that can be read.
-
-    directory_fd: None finds it beside `path`, the log file's.
-    """
-    try:
-        name = index_path(path) if directory_fd is None else index_file_name(number)
-        fd = os.open(name, flags_to_open(writable=False), dir_fd=directory_fd)
-    except OSError:
-        return None
-    try:
-        return Index(fd, index_path(path))
-    except BinlogError:
-        return None
+@contextmanager
+def opened_index(directory: Directory, number: int) -> Iterator[Index | None]:
+    """Have the index of a log file open for a block, or None where there is none that can be read."""
+    name, index = index_file_name(number), None
+    with ExitStack() as opened:
+        with suppress(BinlogError):
+            index = Index(opened.enter_context(directory.opened(name)), directory.file_path(name))
+        yield index
 
 
 def index_path(path: str) -> str:
@@ -150,17 +136,12 @@ def index_path(path: str) -> str:
     return os.path.splitext(path.removesuffix(".zst"))[0] + ".idx"
 
 
-def index_times(directory_fd: int, header: LogHeader, path: str) -> tuple[int, int] | None:
+def index_times(directory: Directory, header: LogHeader) -> tuple[int, int] | None:
     """The times of the first and the last range of a log file, by its index; None if that does not tell."""
-    index = open_index(directory_fd, header.number, path)
-    if index is None:
-        return None
-    try:
-        count = index.count_before(header.tail) if index.fits(header) else 0
-        first, last = (index.entry(0), index.entry(count - 1)) if count else (None, None)
+    with opened_index(directory, header.number) as index:
+        count = index.count_before(header.tail) if index is not None and index.fits(header) else 0
+        first, last = (index.entry(0), index.entry(count - 1)) if index is not None and count else (None, None)
         return None if first is None or last is None else (first.time_ns, last.time_ns)
-    finally:
-        index.close()
 
 
 class IndexSearch:

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import closing
 
-from binlog.errors import BinlogError, CorruptError, NotFoundError
+from binlog.errors import CorruptError, NotFoundError
 from binlog.format.crc import crc32c
 from binlog.format.index_file import (
     ENTRY_BYTES,
@@ -28,14 +29,14 @@ from binlog.format.index_file import (
 )
 from binlog.format.index_ranges import Ranges
 from binlog.format.log_header import LogHeader
-from binlog.format.names import index_file_name
+from binlog.format.names import archive_file_name, index_file_name, log_file_name
 from binlog.format.record import LENGTH_BYTES, RECORD_BYTES_FORMAT_MAX
-from binlog.log.index import Index, index_path
+from binlog.log.directory import LogDirectory
+from binlog.log.index import Index
 from binlog.storage.boot import boot_id
 from binlog.storage.content import Content
-from binlog.storage.descriptor import Descriptor
 from binlog.storage.file_access import access_like
-from binlog.storage.files import create_file, read_at, sync, write_at
+from binlog.storage.files import read_at, sync, write_at
 
 # What a writer reads at most to bring an index up to date while it holds the lock; `repair` reads whatever it takes.
 CATCH_UP_BYTES_MAX = 16 << 20
@@ -50,21 +51,21 @@ _LOOK_BACK = 1 << 15
 class IndexWriting:
     """The index of one open log file, as its writer has it.
 
-    directory_fd, number, path, fd: the log file's.
+    number, fd: the log file's.
     content: what its bytes are read from, where that is not `fd`.
     """
 
-    def __init__(self, directory_fd: int, number: int, path: str, fd: int, *, content: Content | None = None) -> None:
-        self.path = index_path(path)
+    def __init__(self, directory: LogDirectory, number: int, fd: int, *, content: Content | None = None) -> None:
+        name = index_file_name(number)
+        self.path = directory.file_path(name)
         self._data_fd = fd
         self._content: Content = fd if content is None else content
-        self._data_path = path
-        name = index_file_name(number)
+        self._data_path = directory.file_path((log_file_name if content is None else archive_file_name)(number))
         try:
-            self._descriptor = Descriptor(directory_fd, name, self.path)
+            self._descriptor = directory.descriptor(name)
         except NotFoundError:
-            os.close(create_file(directory_fd, name, self.path, access_like(os.fstat(fd))))
-            self._descriptor = Descriptor(directory_fd, name, self.path)
+            directory.close_file(directory.create(name, access_like(os.fstat(fd))))
+            self._descriptor = directory.descriptor(name)
 
     @property
     def fd(self) -> int:
@@ -81,7 +82,7 @@ class IndexWriting:
 
         header: the log file's.  tail: where its records end, by the verdict on it, which need not be carried out yet.
         """
-        index = Index(self.fd, self.path, borrowed=True)
+        index = Index(self.fd, self.path)
         if not index.fits(header):
             if not (index.blank or index.named):
                 return False  # something else under our name
@@ -164,12 +165,22 @@ def _end(header: LogHeader, last: IndexEntry | None) -> tuple[int, int]:
     return (header.first_offset, header.first_sequence) if last is None else (last.end, last.next_sequence)
 
 
-def open_index_writing(directory_fd: int, number: int, path: str, fd: int) -> IndexWriting | None:
-    """The index, made where there is none; None where that cannot be."""
-    try:
-        return IndexWriting(directory_fd, number, path, fd)
-    except (BinlogError, OSError):
-        return None
+def complete_index(
+    directory: LogDirectory, header: LogHeader, fd: int, *, content: Content | None = None, anew: bool = False
+) -> None:
+    """Have the index of a file tell of everything up to the tail, and of nothing beyond it, durably.
+
+    fd, content: as for IndexWriting.  anew: whatever the index tells now.
+    Raises: CorruptError; FullError; AccessError; PoisonedError.
+    """
+    if anew:
+        directory.remove(index_file_name(header.number))
+    with closing(IndexWriting(directory, header.number, fd, content=content)) as writing:
+        if not writing.cut(header, header.tail):
+            text = "the file's index cannot be completed: something else has its name"
+            raise CorruptError(writing.path, 0, "index", text)
+        writing.catch_up(header, header.tail, bytes_max=None)
+        sync(writing.fd, writing.path)
 
 
 def build_entries(content: Content, ranges: Ranges, tail: int, path: str) -> Iterator[bytes]:

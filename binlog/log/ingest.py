@@ -25,7 +25,7 @@ import secrets
 import stat
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 
 from binlog.errors import (
@@ -55,7 +55,7 @@ from binlog.format.names import INGEST_FILE, NUMBER_MAX, ingest_part, log_file_n
 from binlog.log.cutover import Cutover
 from binlog.log.directory import LogDirectory
 from binlog.log.draft import Drafted
-from binlog.log.index_building import open_index_writing
+from binlog.log.index_building import IndexWriting
 from binlog.log.ingest_record import (
     IngestRecord,
     part_names,
@@ -70,7 +70,8 @@ from binlog.log.writable_file import WritableFile
 from binlog.storage.descriptor import Descriptor
 from binlog.storage.failures import own_errors
 from binlog.storage.file_access import FileAccess, check_can_give, give_access
-from binlog.storage.files import open_file, read_at, remove_file, sync, sync_directory, write_at
+from binlog.storage.files import read_at, sync, write_at
+from binlog.storage.identity import AT_FDCWD
 from binlog.storage.locks import lock
 
 _NONCE_BYTES = 4
@@ -151,7 +152,7 @@ class Ingest:
             for name, draft, new in zip(names, drafts, self._headers(file, header, drafts), strict=True):
                 self._take(draft, name, new, access)
             # Before the record: a hidden name that is not there means that its file is in the log.
-            sync_directory(directory.fd, directory.path)
+            directory.sync()
             write_ingest(directory, record, file.access())
             self._entries = {name: draft.entries for name, draft in zip(names, drafts, strict=True)}
             self._place(file, header, names[0], record)
@@ -176,7 +177,7 @@ class Ingest:
                 remove_ingest(directory)
             except BinlogError:
                 return False  # the record decides, and it is still there
-        sync_directory(directory.fd, directory.path)
+        directory.sync()
         # What cannot be done now is left as after a death, for the next writer and the next cutover.
         with suppress(FullError, AccessError):
             sweep_ingests(directory, directory.names())
@@ -198,7 +199,7 @@ class Ingest:
             if not self._is_placed(name, file.number):
                 self._place(file, header, name, record)
                 return None
-            remove_file(self._directory.fd, name, self._path(name))
+            self._directory.remove(name)
         with suppress(FullError, AccessError):
             self._end(file, record)  # else whoever comes next tries again
         return file.forget_once()
@@ -230,9 +231,8 @@ class Ingest:
     def _take(self, draft: Drafted, name: str, header: LogHeader, access: FileAccess) -> None:
         """Write the draft's header, durably, and move the file into the log's directory under a hidden name."""
         directory, path = self._directory, draft.path
-        descriptor = Descriptor(directory.fd, path, path)
-        fd = descriptor.fd
-        try:
+        with closing(Descriptor(AT_FDCWD, path, path)) as descriptor:
+            fd = descriptor.fd
             # Two writers may have been given the same draft: the second one finds that its name is gone.
             lock(fd, path, 0)
             with own_errors(path, "looking for it again"):
@@ -253,8 +253,6 @@ class Ingest:
                 raise AccessError(text, errno=number or errno.EIO, path=path) from error
             with own_errors(path, "moving it into the log's directory"):
                 os.rename(path, name, dst_dir_fd=directory.fd)
-        finally:
-            descriptor.close()
 
     def _place(self, file: WritableFile, header: LogHeader, name: str, record: IngestRecord) -> None:
         """Cut over from the open file to a file of the ingest, or to what has the next number already."""
@@ -269,21 +267,16 @@ class Ingest:
             if part.named:
                 # Under its lock, so that nobody makes another index meanwhile.
                 part.write_index(self._entries.pop(name, None))
-                remove_file(self._directory.fd, name, self._path(name))
+                self._directory.remove(name)
         finally:
             part.discard()
 
     def _is_placed(self, name: str, open_number: int) -> bool:
         """Whether a file of an ingest is in the log, whose open file has this number."""
-        path = self._path(name)
         try:
-            fd = open_file(self._directory.fd, name, path, writable=False)
+            found = _parse_header(self._directory.read(name, HEADER_BYTES), self._directory.file_path(name))
         except NotFoundError:
             return True
-        try:
-            found = _parse_header(read_at(fd, HEADER_BYTES, 0, path), path)
-        finally:
-            os.close(fd)
         if found.status != Status.OPEN and found.next_number:
             return True  # two witnesses: before it is closed, both are zero
         if found.number > open_number:
@@ -299,9 +292,6 @@ class Ingest:
             file.turns.record(record.turn)
         remove_ingest(self._directory)
 
-    def _path(self, name: str) -> str:
-        return os.path.join(self._directory.path, name)
-
 
 class IngestedFile:
     """A file of an ingest that is decided, to be given its number: what a PreparedFile is to an ordinary cutover."""
@@ -310,15 +300,13 @@ class IngestedFile:
         self.named = False
         self._directory = directory
         self._name = name
-        self._path = os.path.join(directory.path, name)
-        self._descriptor = Descriptor(directory.fd, name, self._path)
-        try:
+        self._path = directory.file_path(name)
+        with ExitStack() as opened:
+            self._descriptor = opened.enter_context(closing(directory.descriptor(name)))
             # From before it has a number until its index is written.  Only a process that is dying can have it still.
             lock(self._descriptor.fd, self._path)
             self._header, self._is_mended = read_unnamed_header(self._descriptor.fd, self._path)
-        except BaseException:
-            self._descriptor.close()
-            raise
+            opened.pop_all()
 
     def give_name(self, number: int, *, log_uuid: bytes | None, first_sequence: int, epoch: int, flags: int) -> bool:
         """Give the file its number, durably; False if the number is taken."""
@@ -339,7 +327,7 @@ class IngestedFile:
             except FileExistsError:
                 return False
         self.named = True
-        sync_directory(directory.fd, directory.path)
+        directory.sync()
         return True
 
     def write_index(self, entries: bytes | None) -> None:
@@ -347,14 +335,9 @@ class IngestedFile:
         directory, number, fd = self._directory, self._header.number, self._descriptor.fd
         with suppress(BinlogError, OSError):
             os.utime(fd)  # entries that are made later have this time, or a later one
-            index = open_index_writing(directory.fd, number, directory.file_path(number), fd)
-            if index is None:
-                return
-            try:
+            with closing(IndexWriting(directory, number, fd)) as index:
                 if index.cut(self._header, FIRST_OFFSET) and entries is not None:
                     index.add(bytearray(entries), first_sequence=self._header.first_sequence, time_ns=time.time_ns())
-            finally:
-                index.close()
 
     def discard(self) -> None:
         """Give the file back, and so its lock.  Its hidden name stays."""

@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -58,7 +57,7 @@ def look_at_ingest(directory: LogDirectory) -> tuple[IngestRecord, bool] | None:
         return None
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         text = f"it is no record of an ingest ({error}); the files `.ingest.*` are what it was about"
-        raise CorruptError(os.path.join(directory.path, INGEST_FILE), 0, "ingest", text) from error
+        raise CorruptError(directory.file_path(INGEST_FILE), 0, "ingest", text) from error
 
 
 def _parse(body: bytes) -> IngestRecord:

@@ -127,7 +127,7 @@ class Turns:
         if turn.number > header.number:
             return False
         try:
-            with self._directory.opened(turn.number) as file:
+            with self._directory.log_file(turn.number) as file:
                 before = settled_header(file.content, turn.number, file.path)
                 return _holds(turn, before, FileEvidence(file.content, file.path))
         except NotFoundError:

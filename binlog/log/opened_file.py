@@ -6,7 +6,8 @@ import os
 from typing import TYPE_CHECKING, Self
 
 from binlog.storage.content import Content
-from binlog.storage.identity import Identity, close_own, identity_of, is_identity
+from binlog.storage.directory import Directory
+from binlog.storage.identity import Identity, is_identity
 
 if TYPE_CHECKING:
     from binlog.storage.archive_content import ArchiveContent
@@ -15,28 +16,30 @@ if TYPE_CHECKING:
 class OpenedFile:
     """What is read of a log file, and what the file system has of it.
 
-    path: of the file, or of its archive.  content: its bytes.  archive: what they are read from; None for a file.
+    name: in the directory, of the file or its archive.
+    path: of it.  content: its bytes.  archive: what they are read from; None for a file.
     fd: of whichever it is, to ask the file system with; offsets in an archive are not those of the log file.
+    Raises: NotFoundError; AccessError; CorruptError for an archive.
     """
 
-    __slots__ = ("archive", "content", "fd", "identity", "path")
+    __slots__ = ("_directory", "archive", "content", "fd", "identity", "path")
 
-    def __init__(
-        self, fd: int, path: str, archive: ArchiveContent | None = None, *, identity: Identity | None = None
-    ) -> None:
-        self.fd = fd
-        self.identity = identity_of(fd) if identity is None else identity
-        self.path = path
-        self.archive = archive
-        self.content: Content = fd if archive is None else archive
+    def __init__(self, directory: Directory, name: str, *, archived: bool = False) -> None:
+        self.path = directory.file_path(name)
+        self._directory = directory
+        self.fd, status = directory.open_regular(name)
+        self.identity = Identity(status.st_dev, status.st_ino)
+        self.archive: ArchiveContent | None = None
+        self.content: Content = self.fd
+        if archived:
+            # Loaded when used: a log without archives has no need of it.
+            from binlog.storage.archive_content import ArchiveContent
 
-    @classmethod
-    def of_archive(cls, fd: int, path: str) -> OpenedFile:
-        """An archive's.  fd: from here on this object's, whatever happens.  Raises: CorruptError."""
-        # Loaded when used: a log without archives has no need of it.
-        from binlog.storage.archive_content import ArchiveContent
-
-        return cls(fd, path, ArchiveContent(fd, path))
+            try:
+                self.content = self.archive = ArchiveContent(self.fd, self.path)
+            except BaseException:
+                self.close()
+                raise
 
     @property
     def modified_ns(self) -> int:
@@ -51,16 +54,10 @@ class OpenedFile:
     def close(self) -> None:
         """Give it back; a second call does nothing."""
         fd, self.fd = self.fd, -1
-        if self.archive is not None:
-            self.archive.close()
-        elif fd >= 0:
-            close_own(fd, self.identity)
+        self._directory.close_file(fd, self.identity)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def __del__(self) -> None:
         self.close()

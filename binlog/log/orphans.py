@@ -80,7 +80,7 @@ def _outcome_in(directory: Directory, note: Note) -> Outcome:
     if note.state == NOTE_GATHERING:
         return Outcome.STAGED_AGAIN
     try:
-        with directory.opened(note.number) as file:
+        with directory.log_file(note.number) as file:
             header = settled_header(file.content, note.number, file.path)
             return outcome(note, header, FileEvidence(file.content, file.path))
     except NotFoundError:

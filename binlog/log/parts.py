@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 from binlog.errors import CorruptError
 from binlog.format.record import LENGTH_BYTES
 from binlog.log.chain import skip, walk
 from binlog.log.directory import LogDirectory
 from binlog.log.file_reader import FileReader
-from binlog.log.index import IndexSearch, open_index
+from binlog.log.index import IndexSearch, opened_index
 from binlog.storage.content import Content
 
 Bounds = tuple[int | None, int | None]
@@ -140,17 +140,9 @@ def forward(
 
 @contextmanager
 def _search(path: str | os.PathLike[str], number: int) -> Iterator[tuple[FileReader, IndexSearch | None]]:
-    directory = LogDirectory(path)
-    try:
-        file = FileReader(directory, number, record_bytes_max=0)
-        try:
-            index = open_index(directory.fd, number, file.path)
-            try:
-                yield file, None if index is None else IndexSearch(index, file.content, file.header, file.path)
-            finally:
-                if index is not None:
-                    index.close()
-        finally:
-            file.close()
-    finally:
-        directory.close()
+    with (
+        LogDirectory(path) as directory,
+        closing(FileReader(directory, number, record_bytes_max=0)) as file,
+        opened_index(directory, number) as index,
+    ):
+        yield file, None if index is None else IndexSearch(index, file.content, file.header, file.path)

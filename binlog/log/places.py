@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
@@ -58,18 +58,13 @@ class LogPlaces:
 
     @contextmanager
     def _file(self, ref: Ref) -> Iterator[FileReader]:
-        directory = LogDirectory(self.path)
-        try:
+        with LogDirectory(self.path) as directory:
             try:
                 file = FileReader(directory, ref.number, record_bytes_max=0)
             except NotFoundError as error:
                 raise GoneError(f"{self.path}: the file of {ref} is not there any more") from error
-            try:
+            with closing(file):
                 yield file
-            finally:
-                file.close()
-        finally:
-            directory.close()
 
 
 @lru_cache(_LOGS_MAX)

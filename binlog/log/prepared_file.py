@@ -7,7 +7,6 @@ maker left that died is only ever removed, never used.
 
 from __future__ import annotations
 
-import os
 import time
 import uuid
 from collections.abc import Iterable
@@ -18,8 +17,8 @@ from binlog.format.names import log_file_name, prepared_file_name, prepared_file
 from binlog.log.directory import LogDirectory
 from binlog.storage.boot import boot_id
 from binlog.storage.file_access import FileAccess
-from binlog.storage.files import allocate, create_file, link_file, remove_file, sync, write_at
-from binlog.storage.identity import close_own, identity_of, is_identity
+from binlog.storage.files import allocate, sync, write_at
+from binlog.storage.identity import identity_of, is_identity
 from binlog.storage.native import fork_generation
 
 
@@ -32,8 +31,8 @@ class PreparedFile:
         self._generation = fork_generation()
         self._directory = directory
         self._name = prepared_file_name(number)
-        self._path = os.path.join(directory.path, self._name)
-        self._fd = create_file(directory.fd, self._name, self._path, access)
+        self._path = directory.file_path(self._name)
+        self._fd = directory.create(self._name, access)
         self._identity = identity_of(self._fd)
         self._named = False
         try:
@@ -60,7 +59,7 @@ class PreparedFile:
         )
         write_at(self._fd, header.pack(), 0, self._path)
         sync(self._fd, self._path)
-        self._named = link_file(self._directory.fd, self._name, log_file_name(self.number), self._path)
+        self._named = self._directory.link(self._name, log_file_name(self.number))
         return self._named
 
     def _allocate(self, file_bytes: int) -> None:
@@ -75,12 +74,31 @@ class PreparedFile:
         fd, self._fd = self._fd, -1
         if fd < 0:
             return
-        close_own(fd, self._identity)
+        self._directory.close_file(fd, self._identity)
         if not self._named and self._generation == fork_generation():
-            remove_file(self._directory.fd, self._name, self._path)
+            self._directory.remove(self._name)
 
     def __del__(self) -> None:
         self.discard()
+
+
+def make_file(
+    directory: LogDirectory,
+    number: int,
+    *,
+    file_bytes: int,
+    access: FileAccess,
+    log_uuid: bytes | None = None,
+    first_sequence: int = 0,
+    epoch: int = 0,
+    flags: int = 0,
+) -> None:
+    """Make an empty file of a log, durably, unless the number is taken.  See PreparedFile."""
+    prepared = PreparedFile(directory, number, file_bytes=file_bytes, access=access)
+    try:
+        prepared.give_name(number, log_uuid=log_uuid, first_sequence=first_sequence, epoch=epoch, flags=flags)
+    finally:
+        prepared.discard()
 
 
 def new_header(number: int, *, log_uuid: bytes, first_sequence: int, epoch: int = 0, flags: int = 0) -> LogHeader:
@@ -104,4 +122,4 @@ def sweep(directory: LogDirectory, open_number: int, names: Iterable[str]) -> No
     for name in names:
         number = prepared_file_number(name)
         if number is not None and number <= open_number:
-            remove_file(directory.fd, name, os.path.join(directory.path, name))
+            directory.remove(name)

@@ -33,9 +33,6 @@ from binlog.format.values import settle
 from binlog.log.closed_files import ClosedFile, ListedFile, closed_files, is_written, list_files
 from binlog.log.directory import LogDirectory
 from binlog.log.header_reading import read_header
-from binlog.storage.descriptor import Descriptor
-from binlog.storage.files import remove_file, sync_directory
-from binlog.storage.locks import lock, unlock
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,8 +110,7 @@ def prune(
         keep_seconds=keep_seconds,  # type: ignore[arg-type]
         before=before,  # type: ignore[arg-type]
     )
-    directory = LogDirectory(path)
-    try:
+    with LogDirectory(path) as directory:
         directory.log_numbers()
         files = list(list_files(directory))
         before = retention.before
@@ -122,7 +118,7 @@ def prune(
             raise ValueError(f"{before}: there is no such file; the newest is {files[-1].header.number}")
         if not dry_run:
             # A file goes only once the name of the one that it leads to is durable.
-            sync_directory(directory.fd, directory.path)
+            directory.sync()
             _sweep(directory, damaged=damaged)
         pruned = []
         set_aside = directory.set_aside() if damaged else {}
@@ -135,8 +131,6 @@ def prune(
                 break
             pruned.append(found)
         return pruned
-    finally:
-        directory.close()
 
 
 def _removable(files: Sequence[ListedFile], retention: Retention, *, mixed: bool, now_ns: int) -> Iterator[ClosedFile]:
@@ -161,42 +155,26 @@ def _told(directory: LogDirectory, closed: ClosedFile, set_aside: list[str]) -> 
         names=(own, *sidecars),
         record_count=file.header.record_count if file.header.ours else None,
         closed_ns=closed.closed_ns,
-        disk_bytes=file.disk_bytes + sum(_disk_bytes(directory, name) for name in sidecars),
+        disk_bytes=file.disk_bytes + sum(map(directory.disk_bytes, sidecars)),
     )
-
-
-def _disk_bytes(directory: LogDirectory, name: str) -> int:
-    try:
-        return 512 * os.stat(name, dir_fd=directory.fd, follow_symlinks=False).st_blocks
-    except FileNotFoundError:
-        return 0
 
 
 def _remove(directory: LogDirectory, file: ListedFile, names: Sequence[str]) -> bool:
     """Remove the file and what goes with it, durably; False where it is not to be had, or has changed."""
-    header = file.header
-    path = os.path.join(directory.path, names[0])
+    header, path = file.header, directory.file_path(names[0])
     try:
-        descriptor = Descriptor(directory.fd, names[0], path)
-    except NotFoundError:
+        with directory.locked(names[0], 0) as fd:
+            if os.fstat(fd).st_nlink == 0:
+                return False
+            # An archive never changes, and was compared with the file under the file's lock.
+            found = header if file.archived else directory.believe(read_header(fd, header.number, path))
+            if not found.closed or found.tail != header.tail:
+                return False
+            for name in names:
+                directory.remove(name)
+            directory.sync()
+    except (NotFoundError, BusyError):
         return False  # others prune, and further than this: what is left is theirs to judge
-    fd = descriptor.fd
-    try:
-        lock(fd, path, 0)
-        if os.fstat(fd).st_nlink == 0:
-            return False
-        # An archive never changes, and was compared with the file under the file's lock.
-        found = header if file.archived else directory.believe(read_header(fd, header.number, path))
-        if not found.closed or found.tail != header.tail:
-            return False
-        for name in names:
-            remove_file(directory.fd, name, os.path.join(directory.path, name))
-        sync_directory(directory.fd, directory.path)
-    except BusyError:
-        return False
-    finally:
-        unlock(fd)
-        descriptor.close()
     return True
 
 
@@ -207,4 +185,4 @@ def _sweep(directory: LogDirectory, *, damaged: bool) -> None:
         taken = damaged_file_range(name) if damaged else None
         number = taken[0] if taken is not None else index_file_number(name) or archive_draft_number(name)
         if number is not None and number < lowest:
-            remove_file(directory.fd, name, os.path.join(directory.path, name))
+            directory.remove(name)

@@ -6,8 +6,8 @@ import os
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Generator, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Self
 
 from binlog.format.index_file import entry_columns
@@ -15,7 +15,7 @@ from binlog.format.record import Stop, scan
 from binlog.log.batch import Batch
 from binlog.log.directory import LogDirectory
 from binlog.log.file_reader import FileReader
-from binlog.log.index import open_index
+from binlog.log.index import opened_index
 from binlog.log.index_check import DamagedRange, IndexCheck, Unproven, Verified
 from binlog.log.large_record import too_large
 from binlog.log.reader import RECORD_BYTES_MAX
@@ -61,17 +61,16 @@ class RangeReader:
         record_bytes_max: int = RECORD_BYTES_MAX,
     ) -> None:
         self._limit = record_bytes_max
-        self._directory = LogDirectory(path)
-        try:
+        with ExitStack() as opened:
+            self._directory = opened.enter_context(LogDirectory(path))
             self._file = FileReader(self._directory, number, record_bytes_max=record_bytes_max)
+            opened.callback(self._file.close)
             header = self._file.header
             self.start = header.first_offset if start is None else start
             self.end = header.tail if end is None else end
             if not header.first_offset <= self.start <= self.end <= header.tail:
                 raise ValueError(f"{self.start} to {self.end} is not in file {number}, which ends at {header.tail}")
-        except BaseException:
-            self.close()
-            raise
+            self._opened = opened.pop_all()
 
     @property
     def file_path(self) -> str:
@@ -116,9 +115,8 @@ class RangeReader:
     def _verified(self, end: int) -> Generator[Stretch | DamagedRange, None, tuple[int, int | None]]:
         """As far as the index goes; returns where that is, and the sequence number there."""
         header, file = self._file.header, self._file
-        index = open_index(self._directory.fd, header.number, file.path)
-        if index is not None:
-            try:
+        with opened_index(self._directory, header.number) as index:
+            if index is not None:
                 check = IndexCheck(index, file.content, header, file.path, record_bytes_max=self._limit)
                 if self.start < end and check.begin(self.start):
                     at = check.end
@@ -135,8 +133,6 @@ class RangeReader:
                             at = found.end
                     if at > self.start:
                         return min(at, end), check.sequence if header.ours else None
-            finally:
-                index.close()
         return self.start, file.sequence_at(self.start)
 
     def _stretch(self, found: Verified, at: int, end: int) -> Stretch:
@@ -166,14 +162,10 @@ class RangeReader:
 
     def close(self) -> None:
         """Close it; a second call does nothing."""
-        if hasattr(self, "_file"):
-            self._file.close()
-        self._directory.close()
+        self._opened.close()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()

@@ -204,20 +204,18 @@ class Recovery:
         # Under a name that nobody sweeps away while this file is the newest.
         name = prepared_file_name(max([self._number, *directory.numbers()]) + 1)
         kept = damaged_file_name(self._number, start, end)
-        copy = directory.create(name, self._file.access())
-        try:
-            for at, data in self._blocks(start, end if copied_end is None else copied_end):
-                copy.write(data, at - start)
-            copy.sync()
-            if not directory.link(name, kept):
+        with directory.created(name, self._file.access()) as copy:
+            try:
+                for at, data in self._blocks(start, end if copied_end is None else copied_end):
+                    copy.write(data, at - start)
+                copy.sync()
+                if not directory.link(name, kept):
+                    directory.remove(name)
+                    if kept not in directory.names():
+                        raise BusyError(f"{copy.path} was removed by a cutover; try again", holder=None)
+            except BaseException:
                 directory.remove(name)
-                if kept not in directory.names():
-                    raise BusyError(f"{copy.path} was removed by a cutover; try again", holder=None)
-        except BaseException:
-            directory.remove(name)
-            raise
-        finally:
-            copy.close()
+                raise
 
 
 def _after(value: int) -> int:

@@ -7,7 +7,7 @@ told.  See docs/decisions/0011-fillers-for-damaged-records.md for why the place 
 from __future__ import annotations
 
 import os
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, closing, nullcontext
 from datetime import timedelta
 from typing import NamedTuple
 
@@ -24,9 +24,7 @@ from binlog.log.options import WriterOptions
 from binlog.log.recovery_table import Action, decide
 from binlog.log.session import Session
 from binlog.storage.boot import boot_id
-from binlog.storage.descriptor import Descriptor
 from binlog.storage.files import FileSystem
-from binlog.storage.locks import lock, unlock
 from binlog.storage.ownership import only_owner
 
 LOCK_NAME = ".repair.lock"
@@ -69,8 +67,7 @@ def repair(
     """
     file_system = member(FileSystem, file_system, "file_system")
     lock_timeout = None if lock_timeout is None else seconds_of(lock_timeout, "lock_timeout")
-    directory = LogDirectory(path)
-    try:
+    with LogDirectory(path) as directory:
         directory.log_numbers()
         with _alone(directory, dry_run=dry_run):
             done = []
@@ -90,15 +87,13 @@ def repair(
                 options = WriterOptions(lock_timeout=lock_timeout, file_system=file_system)
                 done += [_turn_mended(directory, name) for name in _open_and_close(directory, options)]
             return done
-    finally:
-        directory.close()
 
 
 def _alone(directory: LogDirectory, *, dry_run: bool) -> AbstractContextManager[None]:
     """Exclude other repairs, and archiving.  A dry run makes no lock file: a read-only mount would not take it."""
     if dry_run:
         return nullcontext()
-    return only_owner(os.path.join(directory.path, LOCK_NAME), "repairs the log", directory.access())
+    return only_owner(directory, LOCK_NAME, "repairs the log", directory.access())
 
 
 def _repair_archive(directory: LogDirectory, number: int, *, dry_run: bool) -> list[Repair]:
@@ -111,34 +106,24 @@ def _repair_archive(directory: LogDirectory, number: int, *, dry_run: bool) -> l
 def _open_and_close(directory: LogDirectory, options: WriterOptions) -> list[str]:
     """Have a writer finish what recovery, cutovers and ingests began; the files of turns that were written again."""
     try:
-        session = Session(directory, options)
-        try:
+        with closing(Session(directory, options)) as session:
             return session.run(lambda file, header: file.turns.mend())
-        finally:
-            session.close()
     except (CorruptError, VersionError):
         return []  # as `check` tells
 
 
 def _turn_mended(directory: LogDirectory, name: str) -> Repair:
     text = "a flipped bit of the file that tells a turn of a source is put right"
-    return Repair(os.path.join(directory.path, name), 0, "once", text)
+    return Repair(directory.file_path(name), 0, "once", text)
 
 
 def _repair_file(directory: LogDirectory, number: int, *, dry_run: bool, lock_timeout: float | None) -> list[Repair]:
-    path = directory.file_path(number)
-    descriptor = Descriptor(directory.fd, log_file_name(number), path, writable=not dry_run)
-    fd = descriptor.fd
-    try:
-        lock(fd, path, lock_timeout)
+    with directory.locked(log_file_name(number), lock_timeout, writable=not dry_run) as fd:
         file = FileRepair(directory, number, fd, dry_run=dry_run)
         header = file.mend_header()
         if header is not None:
-            _repair_records(header, fd, path, file)
+            _repair_records(header, fd, directory.log_path(number), file)
         return [Repair(*each) for each in file.done]
-    finally:
-        unlock(fd)
-        descriptor.close()
 
 
 def _repair_records(header: LogHeader, fd: int, path: str, file: FileRepair) -> None:

@@ -24,18 +24,15 @@ class RecordCounts:
 
     def knows(self, header: LogHeader) -> bool:
         """Whether every record before the file can be counted: files that are gone were not another program's."""
-        number = header.number
-        while not header.ours and self._directory.exists(number - 1):
-            number -= 1
-            header = self._directory.read_header(number)
-        return header.ours or number == NUMBER_FIRST
+        first = self._directory.nearest_own(header)
+        return first.ours or first.number == NUMBER_FIRST
 
     def _before(self, number: int) -> int:
         """The records before another program's file: from the nearest file of ours, or the lowest that is there."""
         total = 0
         while self._directory.exists(number - 1):
             number -= 1
-            with self._directory.opened(number) as file:
+            with self._directory.log_file(number) as file:
                 header = settled_header(file.content, number, file.path)
                 total += self._end(header, file.content)
             if header.ours:
@@ -50,7 +47,7 @@ class RecordCounts:
             start, known = header.own_tail, header.first_sequence + header.record_count
         elif header.number in self._known:
             start, known = self._known[header.number]
-        more, end = walk(content, start, header.tail, header.tail, self._directory.file_path(header.number))
+        more, end = walk(content, start, header.tail, header.tail, self._directory.log_path(header.number))
         if not header.ours:
             self._known[header.number] = (end, known + more)
         return known + more

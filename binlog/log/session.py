@@ -41,7 +41,7 @@ from binlog.log.options import WriterOptions
 from binlog.log.orphans import settle_of_another_log, settle_orphans
 from binlog.log.succession import Succession
 from binlog.log.writable_file import WritableFile, write_close
-from binlog.storage.files import FileSystem, refuse_remote
+from binlog.storage.files import FileSystem
 from binlog.storage.group_commit import RECORD_BYTES_COPIED, Append, Mode
 from binlog.storage.locks import hold, let_go, lock
 from binlog.storage.native import FastPath, fork_generation
@@ -87,7 +87,7 @@ class Session:
         self._ingest = Ingest(directory, self._cutover, permissions=options.permissions)
         self._succession = Succession(directory, options, self._cutover)
         if options.file_system is FileSystem.LOCAL:
-            refuse_remote(directory.fd, directory.path)
+            directory.refuse_remote()
         self.run(lambda file, header: None)
         self._reopen = False
 

@@ -129,8 +129,7 @@ def stat(path: str | os.PathLike[str]) -> LogStat:
     A directory that holds no log has none.
     Raises: NotFoundError if there is no such directory; AccessError, CorruptError, VersionError.
     """
-    directory = LogDirectory(path)
-    try:
+    with LogDirectory(path) as directory:
         files: list[FileStat] = []
         for number in directory.numbers():
             try:
@@ -143,7 +142,7 @@ def stat(path: str | os.PathLike[str]) -> LogStat:
         beside = dict.fromkeys(FileKind, 0)
         for name in directory.names():
             if (kind := file_kind(name)) is not None:
-                beside[kind] += _disk_bytes(directory, name)
+                beside[kind] += directory.disk_bytes(name)
         uuid = next((file.uuid for file in reversed(files) if file.uuid is not None), None)
         memory = None if uuid is None else look(directory.fd, bytes.fromhex(uuid))
         return LogStat(
@@ -156,19 +155,10 @@ def stat(path: str | os.PathLike[str]) -> LogStat:
             staged_bytes=None if memory is None else memory.staged_bytes,
             memory_bytes=None if memory is None else memory.memory_bytes,
         )
-    finally:
-        directory.close()
-
-
-def _disk_bytes(directory: LogDirectory, name: str) -> int:
-    try:
-        return 512 * os.stat(name, dir_fd=directory.fd, follow_symlinks=False).st_blocks
-    except FileNotFoundError:
-        return 0
 
 
 def _file_stat(directory: LogDirectory, number: int) -> tuple[LogHeader, FileStat]:
-    with directory.opened(number) as file:
+    with directory.log_file(number) as file:
         path, archived = file.path, file.archive is not None
         header = directory.believe(settled_header(file.content, number, path))
         status = os.fstat(file.fd)

@@ -7,15 +7,15 @@ from dataclasses import replace
 
 from binlog.errors import AccessError, CorruptError, GoneError, NotFoundError
 from binlog.format.log_header import LOG_HEADER, Flag, LogHeader
-from binlog.format.names import NUMBER_FIRST
+from binlog.format.names import NUMBER_FIRST, log_file_name
 from binlog.log.cutover import Cutover, missing_next_error
 from binlog.log.directory import LogDirectory
 from binlog.log.header_reading import read_header, settled_header
 from binlog.log.options import WriterOptions
-from binlog.log.prepared_file import PreparedFile, new_log_uuid, sweep
+from binlog.log.prepared_file import make_file, sweep
 from binlog.log.writable_file import WritableFile, write_close
 from binlog.storage.file_access import access_of_directory
-from binlog.storage.files import sync, sync_directory, sync_parent
+from binlog.storage.files import sync
 from binlog.storage.locks import hold, let_go, lock
 
 
@@ -42,7 +42,7 @@ class Succession:
                     continue
                 # Another process may have named the file and not yet synced the directory: what is appended to a file
                 # that loses its name in a power cut is lost with it.
-                sync_directory(directory.fd, directory.path)
+                directory.sync()
                 self._check_newest(numbers[-1])
                 if len(numbers) > 1 and directory.is_file(numbers[-2]):
                     # What is an archive was closed, and its close durable.
@@ -84,15 +84,9 @@ class Succession:
     def _make_first_file(self) -> None:
         options = self._options
         # The directory may be new, made by us or by a process that died before it was durable.
-        sync_parent(self._directory.fd, self._directory.path)
-        prepared = PreparedFile(
-            self._directory, NUMBER_FIRST, file_bytes=options.file_bytes_first,
-            access=access_of_directory(self._directory.fd, options.permissions),
-        )  # fmt: skip
-        try:
-            prepared.give_name(NUMBER_FIRST, log_uuid=new_log_uuid(), first_sequence=0)
-        finally:
-            prepared.discard()
+        self._directory.sync_parent()
+        access = access_of_directory(self._directory.fd, options.permissions)
+        make_file(self._directory, NUMBER_FIRST, file_bytes=options.file_bytes_first, access=access)
 
     def _settle(self, number: int, newest: int, *, reopen: bool) -> None:
         """Finish what a process left that died while it cut over from `number` to `newest`."""
@@ -118,9 +112,8 @@ class Succession:
 
     def _closed_and_cut(self, number: int, newest: int) -> bool:
         """Whether nothing is left to do, which most often is so, and needs no lock."""
-        fd = self._directory.open(number)
-        try:
-            path = self._directory.file_path(number)
+        with self._directory.opened(log_file_name(number)) as fd:
+            path = self._directory.log_path(number)
             found = read_header(fd, number, path)
             header = self._directory.believe(settled_header(fd, number, path))
             if header != replace(found, doorbell=header.doorbell):
@@ -129,8 +122,6 @@ class Succession:
                 return False
             self._keep_closed(fd, header, path)
             return os.fstat(fd).st_size <= header.tail
-        finally:
-            os.close(fd)
 
     def _keep_closed(self, fd: int, header: LogHeader, path: str) -> None:
         """Have the close durable, for the newest file is reachable only through it.
@@ -138,11 +129,11 @@ class Succession:
         Who may not write there can only sync.
         """
         try:
-            writable = self._directory.open(header.number, writable=True)
+            writable = self._directory.open(log_file_name(header.number), writable=True)
         except AccessError:
             sync(fd, path)
             return
         try:
             write_close(writable, header.next_number, path)
         finally:
-            os.close(writable)
+            self._directory.close_file(writable)

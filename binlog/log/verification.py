@@ -15,9 +15,9 @@ from binlog.format.log_header import LogHeader
 from binlog.format.names import index_file_name
 from binlog.format.record import Stop, part_of_records
 from binlog.log.directory import LogDirectory
+from binlog.log.opened_file import OpenedFile
 from binlog.storage.failures import failure
 from binlog.storage.files import content_bytes
-from binlog.storage.identity import Identity
 from binlog.storage.native import read_records
 from binlog.storage.record_reading import FoundAt, ReadOutcome, RecordReading
 
@@ -25,7 +25,7 @@ from binlog.storage.record_reading import FoundAt, ReadOutcome, RecordReading
 class Verification:
     """Reads one log file, range by range.
 
-    header, fd, identity, path: the log file's.  seed: of the checksums of its index's entries.
+    header: the file's.  seed: of the checksums of its index's entries.
     record_bytes_max: a range that one larger record fills is not read.
     verify: False compares nothing.
     """
@@ -33,10 +33,8 @@ class Verification:
     def __init__(
         self,
         directory: LogDirectory,
+        file: OpenedFile,
         header: LogHeader,
-        fd: int,
-        identity: Identity,
-        path: str,
         *,
         seed: int,
         record_bytes_max: int,
@@ -44,10 +42,10 @@ class Verification:
     ) -> None:
         self._directory = directory
         self._header = header
-        self._fd = fd
-        self._path = path
+        self._fd = file.fd
+        self._path = file.path
         self._verify = verify
-        self._records = RecordReading(fd, identity, seed=seed, record_bytes_max=record_bytes_max)
+        self._records = RecordReading(file.fd, file.identity, seed=seed, record_bytes_max=record_bytes_max)
         self._address = self._records.address
         self._record_bytes_max = record_bytes_max
         self._verified = b""  # of which only a part was asked for; it lies at `_start`

@@ -32,13 +32,12 @@ from binlog.format.ref import OFFSET_MAX
 from binlog.log.directory import LogDirectory
 from binlog.log.evidence import FileEvidence
 from binlog.log.header_reading import check_size, read_header
-from binlog.log.index_building import CATCH_UP_BYTES_MAX, IndexWriting, open_index_writing
+from binlog.log.index_building import CATCH_UP_BYTES_MAX, IndexWriting
 from binlog.log.once import Turn, Turns
 from binlog.log.recovery import Recovery
 from binlog.log.recovery_table import Action, decide
 from binlog.log.witnesses import heal
 from binlog.storage.boot import boot_id
-from binlog.storage.descriptor import Descriptor
 from binlog.storage.doorbell import Doorbell
 from binlog.storage.failures import failure
 from binlog.storage.file_access import FileAccess, access_like
@@ -77,10 +76,10 @@ class WritableFile:
 
     def __init__(self, directory: LogDirectory, number: int, *, prepare_bytes: int, strict: bool) -> None:
         self.number = number
-        self.path = directory.file_path(number)
+        self.path = directory.log_path(number)
         self._directory = directory
         self._prepare_bytes = prepare_bytes
-        self._descriptor = Descriptor(directory.fd, log_file_name(number), self.path)
+        self._descriptor = directory.descriptor(log_file_name(number))
         self._doorbell = Doorbell(self.fd, _BELL)
         self._vouched = False
         self._index: IndexWriting | None = None
@@ -123,7 +122,10 @@ class WritableFile:
         self._directory.check_there()
         if not self._directory.leads_to(self.number, self.identity):
             raise GoneError(f"{self.path} was removed, or moved away")
-        self.commits.watch(self.identity, self._directory.fd, self._directory.identity, *self._place())
+        directory = self._directory
+        self.commits.watch(
+            self.identity, directory.fd, directory.identity, *directory.place_of(log_file_name(self.number))
+        )
         found, header = self._directory.believed_header(self.fd, self.number)
         same_boot = header.boot_id == boot_id()
         verdict = decide(header, FileEvidence(self.fd, self.path), same_boot=same_boot, vouched=self._vouched)
@@ -151,9 +153,6 @@ class WritableFile:
             self.commits.know(header, self._doorbell)
             self._follow_with_index(header)
         return header
-
-    def _place(self) -> tuple[int, str]:
-        return self._directory.place_of(log_file_name(self.number))
 
     def _settle_turns(self, header: LogHeader, recovery: Recovery) -> LogHeader:
         """Settle the turn that a dead writer was appending, and only then clear the flag.
@@ -190,17 +189,10 @@ class WritableFile:
             # last change, which must not be before others could see the records.
             with suppress(OSError):
                 os.utime(self.fd)
-        index = open_index_writing(self._directory.fd, self.number, self.path, self.fd)
-        if index is None:
-            return
-        try:
+        with suppress(BinlogError, OSError):  # else it stays behind, or is of no use, and is closed again
+            index = IndexWriting(self._directory, self.number, self.fd)
             if index.cut(header, tail):
-                self._index, index = index, None
-        except (BinlogError, OSError):
-            pass  # it stays behind, or is of no use
-        finally:
-            if index is not None:
-                index.close()
+                self._index = index
 
     def _follow_with_index(self, header: LogHeader) -> None:
         """Bring the index up to date, and have commits go on with it."""
@@ -246,11 +238,8 @@ class WritableFile:
         once, and the one that commits must hear of it (fsync(2)).
         Raises: AccessError; NotFoundError.
         """
-        descriptor = Descriptor(self._directory.fd, log_file_name(self.number), self.path)
-        try:
-            result = lib.binlog_write_out(descriptor.fd, first, end - first, wait)
-        finally:
-            descriptor.close()
+        with self._directory.opened(log_file_name(self.number), writable=True) as fd:
+            result = lib.binlog_write_out(fd, first, end - first, wait)
         if result != 0:
             raise failure(-result, self.path, "writing")
 
@@ -389,11 +378,6 @@ class WritableFile:
     def sync(self) -> None:
         """Put on stable storage what any program wrote here.  Raises: PoisonedError."""
         sync(self.fd, self.path)
-
-    def name_next(self, next_number: int) -> None:
-        """Name the next file, durably, with the file still open.  Raises: PoisonedError; FullError."""
-        write_at(self.fd, next_number.to_bytes(4, "big"), _NEXT, self.path)
-        self.sync()
 
     def close_at(self, header: LogHeader, next_number: int) -> None:
         """The end of a cutover, once file `next_number` has its name: name it here, close, sync, cut to the tail."""

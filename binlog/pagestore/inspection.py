@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from contextlib import closing
 from typing import TypeVar
 
 from binlog.errors import BusyError, CorruptError, NotFoundError
@@ -98,7 +97,7 @@ def look_at(path: str | os.PathLike[str], work: Callable[[StoreLook], _T]) -> _T
     folder = os.path.abspath(path)
     before = None
     for _ in range(_TRIES):
-        with closing(Directory(folder)) as directory:
+        with Directory(folder) as directory:
             look: StoreLook | None = None
             try:
                 look = StoreLook(directory)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import ExitStack
 
 from binlog.errors import NotFoundError
 from binlog.format.pagestore.names import NEW_END
@@ -29,7 +30,7 @@ class DurableSubscribers(Handle):
         super().__init__(path)
         self._acquire()
 
-    def _open(self) -> None:
+    def _open(self, undoing: ExitStack) -> None:
         for name in self._directory.names():
             if name.endswith(SUBSCRIBER_END + NEW_END):
                 self._directory.remove(name)

@@ -7,6 +7,7 @@ messages, also where others would have come into it.
 from __future__ import annotations
 
 import os
+from contextlib import ExitStack
 from itertools import count
 from typing import NamedTuple
 
@@ -69,7 +70,7 @@ class SwapStore(Handle):
         super().__init__(path)
         self._acquire()
 
-    def _open(self) -> None:
+    def _open(self, undoing: ExitStack) -> None:
         for name in filter(is_swap_name, self._directory.names()):
             self._directory.remove(name)
 

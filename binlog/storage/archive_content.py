@@ -33,21 +33,19 @@ from binlog.format.record import LENGTH_BYTES
 from binlog.storage.archive_walk import mended_start, walked_end
 from binlog.storage.content import LostFrameError
 from binlog.storage.files import read_at
-from binlog.storage.identity import close_own, identity_of
 from binlog.storage.zstd import Decompressor, FrameError, checksum_of
 
 
 class ArchiveContent:
     """Reads an archive as if it were the log file.
 
-    fd: the archive's descriptor, from here on this object's.
+    fd: the archive's descriptor, which stays open for as long as this is used.
     faults: what is damaged, and read all the same, as far as it was looked at.
     Raises: CorruptError, VersionError.
     """
 
     def __init__(self, fd: int, path: str) -> None:
         self.fd = fd
-        self._identity = identity_of(fd)
         self.path = path
         self._end: ArchiveEnd | None = None
         self._decompressor = Decompressor()
@@ -231,15 +229,6 @@ class ArchiveContent:
             end += _record_bytes(data, end - first)
         if end != table.starts[frame + 1]:
             raise FrameError("it is larger than one may be that holds more than one record")
-
-    def close(self) -> None:
-        """Give the archive back."""
-        fd, self.fd = self.fd, -1
-        if fd >= 0:
-            close_own(fd, self._identity)
-
-    def __del__(self) -> None:
-        self.close()
 
 
 class _Piece:

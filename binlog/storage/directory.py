@@ -2,6 +2,8 @@
 
 Facts relied on:
 - openat(2): a name relative to a descriptor cannot be led elsewhere by a rename above it.
+- link(2): a name appears whole, and never replaces one that is there; it is used in place of RENAME_NOREPLACE, which
+  not every file system has and Python does not offer.
 - What is still open is closed with the object (native/descriptors.c): an exception of a signal handler, which may come
   between a call that opens a file and the line that stores its descriptor, leaves no descriptor behind.
 """
@@ -12,6 +14,7 @@ import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Self
 
 from binlog.errors import AccessError, GoneError, NotFoundError
 from binlog.storage.failures import failure, own_errors
@@ -24,6 +27,7 @@ from binlog.storage.file_access import (
     give_directory_access,
 )
 from binlog.storage.files import (
+    DiskFile,
     check_regular,
     content_bytes,
     flags_to_open,
@@ -31,22 +35,18 @@ from binlog.storage.files import (
     opening_failure,
     read_at,
     remove_file,
-    sync,
     sync_directory,
-    write_at,
 )
-from binlog.storage.identity import AT_FDCWD
+from binlog.storage.identity import ANY_FILE, AT_FDCWD, Identity
 from binlog.storage.native import ffi, lib
 
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_REMOTE = {0x6969: "NFS", 0xFF534D42: "CIFS", 0xFE534D42: "SMB2", 0x517B: "SMB", 0x65735546: "FUSE"}
+
+FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
-class _Open:
-    """A descriptor, and others that were opened with it, which are closed with the object, however its users end.
-
-    A block that uses it is to have it as `with ... as fd`: a variable stays in the frames of an exception that somebody
-    keeps.
-    """
+class _Opening:
+    """A descriptor, and others that were opened with it, which are closed with the object, however its users end."""
 
     __slots__ = ("_open", "fd")
 
@@ -62,6 +62,16 @@ class _Open:
     def close(self) -> None:
         """Close it, and what was opened with it and is open still."""
         lib.binlog_descriptors_clear(self._open)
+        self.fd = -1
+
+
+class _Opened(_Opening):
+    """One that a block uses.
+
+    The block is to have it as `with ... as fd`: a variable stays in the frames of an exception that somebody keeps.
+    """
+
+    __slots__ = ()
 
     def __enter__(self) -> int:
         return self.fd
@@ -70,13 +80,13 @@ class _Open:
         pass
 
 
-class Directory(_Open):
+class Directory(_Opening):
     """It, by its path, and by its descriptor `fd`, which leads to it also after it was moved.
 
-    The name of a file in it may lead through folders in it.
+    The name of a file in it may lead through folders in it.  A forked child may go on with its copy.
     """
 
-    __slots__ = ("path",)
+    __slots__ = ("_prefix", "path")
 
     def __init__(self, path: str, *, make: bool = False, parent: Directory | None = None) -> None:
         """Open it.  make: make it first if it is not there, in a directory that is.  parent: if it lies in that.
@@ -84,11 +94,12 @@ class Directory(_Open):
         Raises: NotFoundError if it is not there; AccessError.
         """
         self.path = path
+        self._prefix = os.path.join(path, "")
         is_new = make and _made(path)
         if parent is None:
-            super().__init__(AT_FDCWD, path, _FOLDER)
+            super().__init__(AT_FDCWD, path, FOLDER_FLAGS)
         else:
-            super().__init__(parent.fd, os.path.basename(path), _FOLDER | os.O_NOFOLLOW)
+            super().__init__(parent.fd, os.path.basename(path), FOLDER_FLAGS | os.O_NOFOLLOW)
         if self.fd < 0:
             if self.fd == -errno.ENOENT:
                 raise NotFoundError(f"{path}: there is no such directory")
@@ -113,7 +124,7 @@ class Directory(_Open):
 
     def file_path(self, name: str) -> str:
         """The path of a file in it, for errors."""
-        return os.path.join(self.path, name) if name else self.path
+        return self._prefix + name if name else self.path
 
     def make_folder(self, name: str) -> None:
         """Make a folder in it, durably, if it is not there.  Raises: AccessError; PoisonedError."""
@@ -138,19 +149,35 @@ class Directory(_Open):
             raise failure(-result, self.path, f"looking for {name}")
         return bool(result)
 
-    def open(self, name: str, *, writable: bool) -> int:
+    def status(self, name: str) -> os.stat_result | None:
+        """What the file system has of a name, which is not followed if it is a link; None if it is not there.
+
+        Raises: AccessError.
+        """
+        with own_errors(self.path, "looking for a file"):
+            try:
+                return os.stat(name, dir_fd=self.fd, follow_symlinks=False)
+            except FileNotFoundError:
+                return None
+
+    def open(self, name: str, *, writable: bool = False) -> int:
         """Open a regular file that is there; `close_file` closes it.  Raises: NotFoundError; AccessError."""
+        return self.open_regular(name, writable=writable)[0]
+
+    def open_regular(self, name: str, *, writable: bool = False) -> tuple[int, os.stat_result]:
+        """As `open`, and what the file is."""
         fd = self._open_at(self.fd, name, flags_to_open(writable=writable))
         path = self.file_path(name)
         if fd < 0:
             raise opening_failure(-fd, path)
         try:
             with own_errors(path, "opening the file"):
-                check_regular(os.fstat(fd), path)
+                status = os.fstat(fd)
+                check_regular(status, path)
         except BaseException:
             self.close_file(fd)
             raise
-        return fd
+        return fd, status
 
     def create(self, name: str, access: FileAccess | None = None) -> int:
         """Make and open an empty file, which must not be there yet; `close_file` closes it.
@@ -196,6 +223,15 @@ class Directory(_Open):
         finally:
             self.close_file(fd)
 
+    @contextmanager
+    def created(self, name: str, access: FileAccess | None = None) -> Iterator[DiskFile]:
+        """Make a file and have it open for a block, as `create`."""
+        fd = self.create(name, access)
+        try:
+            yield DiskFile(fd, self.file_path(name))
+        finally:
+            self.close_file(fd)
+
     def read(self, name: str, size: int | None = None) -> bytes:
         """Read a file from its start, all of it if no size is given.  Raises: NotFoundError; AccessError."""
         with self.opened(name) as fd:
@@ -206,14 +242,26 @@ class Directory(_Open):
 
         Raises: FullError; AccessError; PoisonedError.
         """
-        path = self.file_path(name)
-        remove_file(self.fd, name, path)
-        fd = self.create(name)
-        try:
-            write_at(fd, data, 0, path)
-            sync(fd, path)
-        finally:
-            self.close_file(fd)
+        self.remove(name)
+        with self.created(name) as file:
+            file.write(data, 0)
+            file.sync()
+
+    def link(self, old: str, new: str, *, durable: bool = True) -> bool:
+        """Give a file the name `new` in place of `old`, durably unless told otherwise, and tell whether it was given.
+
+        It is not where something has that name already, nor where `old` was swept away as a leftover because of that.
+        Raises: AccessError; PoisonedError.
+        """
+        with own_errors(self.file_path(old), "naming the file"):
+            try:
+                os.link(old, new, src_dir_fd=self.fd, dst_dir_fd=self.fd, follow_symlinks=False)
+            except (FileExistsError, FileNotFoundError):
+                return False
+        self.remove(old)
+        if durable:
+            self.sync()
+        return True
 
     def rename(self, old: str, new: str) -> None:
         """Give a file another name, in place of whatever had it, durably.  Raises: AccessError; PoisonedError."""
@@ -233,27 +281,47 @@ class Directory(_Open):
             with own_errors(self.file_path(folder), "opening the directory"), self._folder(folder) as fd:
                 sync_directory(fd, self.file_path(folder))
 
-    def close_file(self, fd: int) -> None:
-        """Close a file that was opened here; nothing if it is closed.  Raises: AccessError."""
-        result = lib.binlog_descriptors_close(self._open, fd)
+    def close_file(self, fd: int, identity: Identity = ANY_FILE) -> None:
+        """Close a file that was opened here; nothing if it is closed.  Raises: AccessError.
+
+        identity: which file it is, if other ones were opened here since, and may have its number.
+        """
+        result = lib.binlog_descriptors_close(self._open, fd, *identity)
         if result < 0:
             raise AccessError(f"{self.path}: closing a file: {os.strerror(-result)}", errno=-result, path=self.path)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def refuse_remote(self) -> None:
+        """Raise AccessError where it lies on a file system that several machines may share."""
+        kind = lib.binlog_filesystem(self.fd)
+        if kind < 0:
+            raise failure(-kind, self.path, "asking for the file system")
+        if kind in _REMOTE:
+            text = "where locks and wake-ups of other machines may not be seen; FileSystem.ANY accepts it"
+            raise AccessError(f"{self.path} is on {_REMOTE[kind]}, {text}", errno=errno.EOPNOTSUPP, path=self.path)
 
     def sync_parent(self) -> None:
         """Make the directory's own name durable.  Raises: AccessError; PoisonedError."""
         # By way of the directory: what the kernel takes for its parent, whatever links its path goes through.
-        with own_errors(self.path, "opening the parent directory"), self._folder(os.pardir) as parent:
-            sync_directory(parent, self.path)
+        with own_errors(self.path, "opening the parent directory"):
+            parent = self._folder(os.pardir)
+        with parent as fd:
+            sync_directory(fd, self.path)
 
-    def _folder(self, name: str) -> _Open:
+    def _folder(self, name: str) -> _Opened:
         """A directory by its name, which is closed once nobody has it.  Raises: OSError."""
-        folder = _Open(self.fd, name or os.curdir, _FOLDER)
+        folder = _Opened(self.fd, name or os.curdir, FOLDER_FLAGS)
         if folder.fd < 0:
             raise OSError(-folder.fd, os.strerror(-folder.fd))
         return folder
 
 
-class OpenFile(_Open):
+class OpenFile(_Opened):
     """A regular file that is there; it is closed once nobody has the object.  size: in bytes, as it was opened."""
 
     __slots__ = ("size",)

@@ -29,6 +29,7 @@ from binlog.storage.directory import Directory
 from binlog.storage.failures import own_errors
 from binlog.storage.locks import holder, is_locked, open_holder
 from binlog.storage.native import fork_generation
+from binlog.storage.ownership import take_lock_file
 
 _Key = tuple[int, int, int]
 
@@ -76,7 +77,10 @@ class DirectoryLock:
         path = directory.path
         self._list(os.fstat(directory.fd))
         self._lock_directory()
-        self._lock_file(directory, lock_name)
+        self._file = take_lock_file(directory, lock_name)
+        if self._file is None:
+            text = f"{directory.file_path(lock_name)} is locked: another process has the {self._what}"
+            raise BusyError(text, holder=None)
         with own_errors(path, "looking for the lock file"):
             self._list(os.stat(lock_name, dir_fd=directory.fd, follow_symlinks=False))
         with own_errors(path, "looking for the directory"):
@@ -146,15 +150,3 @@ class DirectoryLock:
             else:
                 return
         raise BusyError(f"the {self._what} {self._path} belongs to {found or 'another process'}", holder=found)
-
-    def _lock_file(self, directory: Directory, name: str) -> None:
-        path = directory.file_path(name)
-        if os.path.islink(path):
-            raise AccessError(f"{path} is a symbolic link", errno=errno.ELOOP, path=path)
-        if not directory.has(name):
-            directory.make(name)
-        self._file = file = fasteners.InterProcessLock(path)
-        with own_errors(path, "locking"):
-            is_taken = file.acquire(blocking=False)
-        if not is_taken:
-            raise BusyError(f"{path} is locked: another process has the {self._what}", holder=None)

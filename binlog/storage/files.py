@@ -3,8 +3,7 @@
 Facts relied on:
 - openat(2): a name relative to a descriptor cannot be led elsewhere by a rename above it.
 - open(2), O_NOFOLLOW: a symbolic link planted under a file's name is refused.
-- rename(2), link(2): a name appears whole, and link never replaces one that is there; it is used in place of
-  RENAME_NOREPLACE, which not every file system has and Python does not offer.
+- rename(2): a name appears whole.
 - fsync(2): a new name is durable only once its directory is synced.
 - fallocate(2): space given in advance makes a later sync cheaper, for the file's size does not change.
 """
@@ -31,10 +30,12 @@ from binlog.storage.file_access import (
 )
 from binlog.storage.native import CommitGroup, ffi, lib, read_cached
 
+# O_NONBLOCK: a FIFO under the name must not hang the opener; it changes nothing for a regular file.
+_FLAGS_TO_READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+_FLAGS_TO_WRITE = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+
 # A copy of so much takes less than the five milliseconds after which threads take turns.
 _SOON_BYTES_MAX = 1 << 20
-
-_REMOTE = {0x6969: "NFS", 0xFF534D42: "CIFS", 0xFE534D42: "SMB2", 0x517B: "SMB", 0x65735546: "FUSE"}
 
 
 class FileSystem(enum.Enum):
@@ -61,17 +62,6 @@ def open_named_directory(path: str) -> int:
         if error.errno != errno.ENOENT:
             raise
         raise NotFoundError(f"{path}: there is no such directory") from error
-
-
-def list_names(directory_fd: int, path: str) -> list[str]:
-    """Every name in the directory.  Raises: AccessError."""
-    with own_errors(path, "listing the directory"):
-        # A descriptor of its own: a fork or another thread that lists would share this one's position.
-        fd = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=directory_fd)
-        try:
-            return os.listdir(fd)
-        finally:
-            os.close(fd)
 
 
 def list_folder(path: str) -> list[str]:
@@ -117,56 +107,27 @@ def _make_directory(name: str, path: str, *, parent_fd: int | None, inner: bool)
             os.close(fd)
 
 
-def refuse_remote(directory_fd: int, path: str) -> None:
-    """Raise AccessError where the directory lies on a file system that several machines may share."""
-    kind = lib.binlog_filesystem(directory_fd)
-    if kind < 0:
-        raise failure(-kind, path, "asking for the file system")
-    if kind in _REMOTE:
-        raise AccessError(
-            f"{path} is on {_REMOTE[kind]}, where locks and wake-ups of other machines may not be seen; "
-            "FileSystem.ANY accepts it",
-            errno=errno.EOPNOTSUPP,
-            path=path,
-        )
-
-
 def open_file(directory_fd: int, name: str, path: str, *, writable: bool) -> int:
     """A descriptor of a regular file that is there.  Raises: NotFoundError; AccessError.
 
     For one that is to be locked see Descriptor.
     """
-    return open_regular(directory_fd, name, path, writable=writable)[0]
-
-
-def open_regular(directory_fd: int, name: str, path: str, *, writable: bool) -> tuple[int, os.stat_result]:
-    """As `open_file`, and what the file is."""
     try:
         fd = os.open(name, flags_to_open(writable=writable), dir_fd=directory_fd)
     except OSError as error:
         raise opening_failure(error.errno or 0, path) from error
     try:
         with own_errors(path, "opening the file"):
-            status = os.fstat(fd)
-        check_regular(status, path)
-        return fd, status
+            check_regular(os.fstat(fd), path)
+        return fd
     except BaseException:
         os.close(fd)
         raise
 
 
-def has_name(directory_fd: int, name: str, path: str) -> bool:
-    """Whether anything in the directory has the name.  Raises: AccessError."""
-    result = lib.binlog_has_name(directory_fd, name.encode(errors="surrogateescape"))
-    if result < 0:
-        raise failure(-result, path, f"looking for {name}")
-    return bool(result)
-
-
 def flags_to_open(*, writable: bool) -> int:
     """How a file of ours is opened."""
-    # O_NONBLOCK: a FIFO under the name must not hang the opener; it changes nothing for a regular file.
-    return (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    return _FLAGS_TO_WRITE if writable else _FLAGS_TO_READ
 
 
 def opening_failure(number: int, path: str) -> BinlogError:
@@ -205,22 +166,6 @@ def create_file(directory_fd: int, name: str, path: str, access: FileAccess | No
             os.unlink(name, dir_fd=directory_fd)
             raise
         return fd
-
-
-def link_file(directory_fd: int, old: str, new: str, path: str, *, durable: bool = True) -> bool:
-    """Give the file the name `new` in place of `old`, durably unless told otherwise, and tell whether it was given.
-
-    It is not where something has that name already, nor where `old` was swept away as a leftover because of that.
-    """
-    with own_errors(path, "naming the file"):
-        try:
-            os.link(old, new, src_dir_fd=directory_fd, dst_dir_fd=directory_fd, follow_symlinks=False)
-        except (FileExistsError, FileNotFoundError):
-            return False
-    remove_file(directory_fd, old, path)
-    if durable:
-        sync_directory(directory_fd, path)
-    return True
 
 
 def rename_file(directory_fd: int, old: str, new: str, path: str) -> None:
@@ -348,14 +293,10 @@ class DiskFile:
         """Owner, group and mode."""
         return access_like(os.fstat(self.content))
 
-    def write(self, data: bytes, offset: int) -> None:
+    def write(self, data: bytes | bytearray, offset: int) -> None:
         """See `write_at`."""
         write_at(self.content, data, offset, self.path)
 
     def sync(self) -> None:
         """See `sync`."""
         sync(self.content, self.path)
-
-    def close(self) -> None:
-        """Give the descriptor back."""
-        os.close(self.content)

@@ -23,6 +23,10 @@ class Identity(NamedTuple):
     inode: int
 
 
+ANY_FILE = Identity(0, 0)
+"""In place of an identity that does not matter: no file has the inode 0."""
+
+
 def identity_of(fd: int) -> Identity:
     """Return which file a descriptor is open on, right after it was opened."""
     status = os.fstat(fd)

@@ -11,31 +11,29 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import os
 import signal
 
 from binlog.errors import AccessError
+from binlog.storage.directory import Directory
 from binlog.storage.failures import failure
-from binlog.storage.files import open_file
 
 
-def has_writers(directory_fd: int, name: str, path: str) -> bool:
+def has_writers(directory: Directory, name: str) -> bool:
     """Whether anybody, this process included, has the file open for writing.
 
     Raises: NotFoundError; AccessError where that is not ours to ask.
     """
-    fd = open_file(directory_fd, name, path, writable=False)
-    try:
-        fcntl.fcntl(fd, fcntl.F_SETSIG, signal.SIGURG)
-        fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_RDLCK)
-        fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
-    except BlockingIOError:
-        return True
-    except OSError as error:
-        if error.errno in (errno.EACCES, errno.EINVAL):
-            text = "only its owner, on a file system with leases, can tell whether another program has it open"
-            raise AccessError(f"{path}: {text}", errno=error.errno, path=path) from error
-        raise failure(error.errno or 0, path, "asking for a lease") from error
-    finally:
-        os.close(fd)
+    path = directory.file_path(name)
+    with directory.opened(name) as fd:
+        try:
+            fcntl.fcntl(fd, fcntl.F_SETSIG, signal.SIGURG)
+            fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+            fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+        except BlockingIOError:
+            return True
+        except OSError as error:
+            if error.errno in (errno.EACCES, errno.EINVAL):
+                text = "only its owner, on a file system with leases, can tell whether another program has it open"
+                raise AccessError(f"{path}: {text}", errno=error.errno, path=path) from error
+            raise failure(error.errno or 0, path, "asking for a lease") from error
     return False

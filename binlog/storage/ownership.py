@@ -10,39 +10,42 @@ from contextlib import contextmanager
 import fasteners
 
 from binlog.errors import AccessError, BusyError
+from binlog.storage.directory import Directory
 from binlog.storage.failures import own_errors
 from binlog.storage.file_access import FileAccess
-from binlog.storage.files import create_file, open_directory
 
 
 @contextmanager
-def only_owner(path: str, what: str, access: FileAccess | None = None) -> Iterator[None]:
-    """Hold the lock file at `path`, which stays, for the block.  Raises: BusyError, at once; AccessError.
+def only_owner(directory: Directory, name: str, what: str, access: FileAccess | None = None) -> Iterator[None]:
+    """Hold a lock file for the block.  Raises: BusyError, at once; AccessError.
 
-    access: as in `create_file`, so that the next user may lock it too.
+    what: another process does that has it.  access: as for `take_lock_file`.
     """
-    if os.path.islink(path):
-        raise AccessError(f"{path} is a symbolic link", errno=errno.ELOOP, path=path)
-    if not os.path.exists(path):
-        _make(path, access)
-    lock = fasteners.InterProcessLock(path)
-    with own_errors(path, "locking"):
-        taken = lock.acquire(blocking=False)
-    if not taken:
-        raise BusyError(f"{path} is locked: another process {what}", holder=None)
+    lock = take_lock_file(directory, name, access)
+    if lock is None:
+        raise BusyError(f"{directory.file_path(name)} is locked: another process {what}", holder=None)
     try:
         yield
     finally:
         lock.release()
 
 
-def _make(path: str, access: FileAccess | None) -> None:
-    folder, name = os.path.split(path)
-    directory_fd = open_directory(folder)
-    try:
-        os.close(create_file(directory_fd, name, path, access))
-    except AccessError as error:
-        if error.errno != errno.EEXIST:  # another process was quicker
-            raise
-    finally:
-        os.close(directory_fd)
+def take_lock_file(
+    directory: Directory, name: str, access: FileAccess | None = None
+) -> fasteners.InterProcessLock | None:
+    """Lock a file, which is made if it is not there, and stays; None if another process has it.  Raises: AccessError.
+
+    access: as for `Directory.create`, so that the next user may lock it too.
+    """
+    path = directory.file_path(name)
+    if os.path.islink(path):
+        raise AccessError(f"{path} is a symbolic link", errno=errno.ELOOP, path=path)
+    if not directory.has(name):
+        try:
+            directory.close_file(directory.create(name, access))
+        except AccessError as error:
+            if error.errno != errno.EEXIST:  # another process was quicker
+                raise
+    lock = fasteners.InterProcessLock(path)
+    with own_errors(path, "locking"):
+        return lock if lock.acquire(blocking=False) else None

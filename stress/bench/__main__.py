@@ -1,4 +1,4 @@
-"""Measure us and the peers side by side: python -m stress.bench [--only ROW]... [--quick] [--json] [--write].
+"""Measure us and the peers side by side: python -m stress.bench [--only ROW]... [--quick] [--write].
 
 Exit codes: 0 measured, 1 something failed, 2 wrong usage, 130 Ctrl-C.
 """
@@ -12,21 +12,17 @@ import sys
 from pathlib import Path
 
 import click
-from rich.console import Console
 
 from stress.bench.contestant import Row
-from stress.bench.document import Taken, document
-from stress.bench.json_text import to_json
+from stress.bench.document import Taken, document, shown
 from stress.bench.machine import disk, load, machine
 from stress.bench.progress import Progress
 from stress.bench.rounds import Results, run_rounds
 from stress.bench.rows.every import chosen
-from stress.bench.table import show
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "benchmarks.md"
 
 _SECONDS, _ROUNDS = 2.0, 5
-_WIDTH = 120
 _QUICK_SECONDS, _QUICK_ROUNDS = 0.1, 2
 
 
@@ -43,7 +39,6 @@ _QUICK_SECONDS, _QUICK_ROUNDS = 0.1, 2
     type=click.Path(exists=True, file_okay=False, writable=True, path_type=Path),
     help="On the disk to measure; /var/tmp unless told.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON in place of the table.")
 @click.option(
     "--write",
     is_flag=False,
@@ -58,7 +53,6 @@ def bench(
     quick: bool,
     only: tuple[str, ...],
     directory: Path | None,
-    as_json: bool,
     write: Path | None,
 ) -> None:
     """See the module."""
@@ -78,11 +72,7 @@ def bench(
         click.echo("bench: interrupted; every process that it started has ended", err=True)
         sys.exit(130)
     taken = Taken(dt.datetime.now(dt.UTC).date().isoformat(), rounds, seconds, (load_before, load()))
-    if as_json:
-        click.echo(to_json(here, taken, results))
-    else:
-        # In a file or pipe nobody knows how wide it is, and tables that are folded are hard to read.
-        show(Console(highlight=False, width=None if sys.stdout.isatty() else _WIDTH), here, results)
+    click.echo(shown(here, results))
     if write:
         write.write_text(document(here, taken, results))
     _tell_failures(results)

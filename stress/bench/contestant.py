@@ -36,11 +36,6 @@ class Unit(enum.Enum):
     MICROSECONDS = "µs"
     MEBIBYTES = "MiB"
 
-    @property
-    def more_is_better(self) -> bool:
-        """Whether the larger figure is the better one."""
-        return self not in (Unit.SECONDS, Unit.MICROSECONDS, Unit.MEBIBYTES)
-
 
 @dataclass(frozen=True, kw_only=True)
 class Contestant:

@@ -1,16 +1,17 @@
-"""docs/benchmarks.md: the figures, each round of them, and how they were taken."""
+"""The results as Markdown: on a terminal, and in docs/benchmarks.md with each round and how they were taken."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from stress.bench import figures, table
+from stress.bench import figures
 from stress.bench.contestant import BODY_BYTES, RECORD_BYTES, Row
+from stress.bench.goals import goals
 from stress.bench.machine import Machine
 from stress.bench.peers.our_queue import many_count
 from stress.bench.peers.spark_process import MEGABYTES_A_SECOND as SPARK_MEGABYTES
-from stress.bench.rounds import Result, Results
+from stress.bench.rounds import Result, Results, ratio
 
 
 @dataclass(frozen=True)
@@ -31,11 +32,17 @@ def document(machine: Machine, taken: Taken, results: Results) -> str:
         *_goals(results),
         "## Figures",
         "",
-        *(line for row in results.rows for line in _row(row, results.of(row))),
+        *_figures(results),
         *_how(results),
         *_raw(results),
     ]
     return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def shown(machine: Machine, results: Results) -> str:
+    """What a terminal shows of it."""
+    lines = [*(f"{name}: {value}" for name, value in machine.lines()), "", *_figures(results), *_goals(results)]
+    return "\n".join([*lines, f"Take the figures with care: {results.unsteady}."] if results.unsteady else lines)
 
 
 def _opening(taken: Taken) -> list[str]:
@@ -70,20 +77,39 @@ def _machine(machine: Machine, taken: Taken, results: Results) -> list[str]:
 
 
 def _goals(results: Results) -> list[str]:
-    rows = table.goal_cells(results)
+    """What was aimed at, the bound, what was reached and whether that keeps to it; those that were not measured not."""
+    found = [(goal, goal.reached(results)) for goal in goals()]
+    rows = [
+        (goal.what, goal.aim, figures.both(spread), "yes" if goal.met(spread) else "no")
+        for goal, spread in found
+        if spread
+    ]
     return ["## What was aimed at", "", *_table(("", "aim", "reached", "met"), rows)] if rows else []
 
 
-def _row(row: Row, results: list[Result]) -> Iterator[str]:
-    waits = _has_waits(results)
-    heading = ["", *table.headings(row, waits)]
-    yield from (f"### {row.name}", "", f"{row.title}.", "")
-    yield from _table(
-        heading, [[result.contestant.name, *table.cells(result, results[0], waits)] for result in results]
-    )
-    for result in results:
-        if reason := table.why(result):
-            yield from (f"{result.contestant.name}: {reason}.", "")
+def _figures(results: Results) -> Iterator[str]:
+    for row in results.rows:
+        yield from (f"### {row.name}", "", f"{row.title}.", "")
+        found = results.of(row)
+        waits = _has_waits(found)
+        more = ["p50 µs", "p99 µs", "longest µs"] if waits else []
+        heading = ["", row.unit.value, "range", *more, "binlog to it"]
+        yield from _table(heading, [_cells(result, found[0], waits) for result in found])
+        for result in found:
+            if result.missing:
+                yield from (f"{result.contestant.name}: not measured, because {result.missing}.", "")
+            elif result.failure:
+                yield from (f"{result.contestant.name}: failed, because {result.failure}.", "")
+
+
+def _cells(result: Result, first: Result, waits: bool) -> list[str]:
+    """The figures of one contestant, beside those of the first."""
+    cells = [result.contestant.name, figures.median(result.spread), figures.span(result.spread)]
+    if waits:
+        cells += [
+            figures.median(result.wait_ns(name), figures.microseconds) for name in ("p50_ns", "p99_ns", "longest_ns")
+        ]
+    return [*cells, figures.NONE if result is first else figures.times(ratio(first, result))]
 
 
 def _how(results: Results) -> Iterator[str]:
@@ -131,5 +157,11 @@ def _rounds(result: Result) -> Iterator[str]:
 
 
 def _table(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    shown = [list(heading), ["---", *["---:"] * (len(heading) - 1)], *map(list, rows)]
-    return ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in shown] + [""]
+    cells = [[cell.replace("|", "\\|") for cell in row] for row in (heading, *rows)]
+    widths = [max(3, *map(len, column)) for column in zip(*cells, strict=True)]
+    lines = [
+        [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
+        for row in cells
+    ]
+    rule = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
+    return ["| " + " | ".join(row) + " |" for row in (lines[0], rule, *lines[1:])] + [""]

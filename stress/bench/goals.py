@@ -9,7 +9,7 @@ from binlog.commitlog.options import Flush
 from stress.bench.contestant import OURS
 from stress.bench.peers.queue_work import QueueWork
 from stress.bench.rounds import Results, ratio
-from stress.bench.rows import commit_log, durable, journal, pagestore, paging, reading, spark, unsynced, waking
+from stress.bench.rows import alike, commit_log, durable, journal, pagestore, paging, reading, spark, unsynced, waking
 from stress.bench.sample import Spread
 
 
@@ -150,7 +150,7 @@ def _pagestore() -> list[Goal]:
             Goal(
                 f"page store, {work.value}, {threads} threads, to SQLite",
                 bound,
-                _against(pagestore.row_name(work, threads), pagestore.SQLITE),
+                _against(pagestore.row_name(work, threads), alike.SQLITE),
             )
             for work in QueueWork
             for threads, bound in ((8, 1.5), (32, 2))

@@ -37,7 +37,9 @@ def append_many_loop(append_many: Callable[[list[_Item]], object], records: list
 
 
 def in_threads(loop: Loop, threads: int) -> Loop:
-    """The loop in so many threads at once."""
+    """The loop in so many threads at once; of one, it is the process's own."""
+    if threads == 1:
+        return loop
 
     def loops(work: Work) -> int:
         with ThreadPoolExecutor(threads) as pool:

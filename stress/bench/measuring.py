@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from stress.bench.contestant import Measure
-from stress.bench.processes import Opener, run_processes
+from stress.bench.processes import Loop, Opener, run_processes
 from stress.bench.sample import MeasureError, Sample
 
 
@@ -25,6 +26,31 @@ class Prepared:
 
 # Makes a peer ready in an empty directory, for so many processes.
 Prepare = Callable[[Path, int], AbstractContextManager[Prepared]]
+
+_Opened = TypeVar("_Opened")
+
+
+def preparing(
+    open_: Callable[[Path], AbstractContextManager[_Opened]],
+    loop: Callable[[_Opened], Loop],
+    *,
+    make: Callable[[Path], object] = lambda directory: None,
+    stored: Callable[[Path], int] | None = None,
+) -> Prepare:
+    """A peer that each process opens for itself, and then works with, in a directory in which `make` has made it."""
+
+    @contextmanager
+    def prepare(directory: Path, processes: int) -> Iterator[Prepared]:
+        make(directory)
+
+        @contextmanager
+        def opener(index: int) -> Iterator[Loop]:
+            with open_(directory) as opened:
+                yield loop(opened)
+
+        yield Prepared(opener, (lambda: stored(directory)) if stored else None)
+
+    return prepare
 
 
 def measuring(prepare: Prepare, *, processes: int = 1, keep_waits: bool = False) -> Measure:

@@ -40,7 +40,7 @@ class Case:
     """One death, or two.
 
     part: of the system.  scenario: what the process does, or of System.deaths.  place: and on what.
-    kept: how it is kept.  first: at which call it dies.
+    kept: how it is kept.  first: at which call it dies; if it is negative, at each in turn, for who tries it again.
     before: if it is not negative, a process died at that call before, and what dies then is who opens what it left.
     failed: if it is not negative, a process of which this sync failed did the scenario first, and who goes on with
         that dies; then one more dies, at a sync.
@@ -205,16 +205,25 @@ class Kill:
 
 
 def replay(system: System[Any, Any], part: str, folder: Path, scratch: Path) -> list[str]:
-    """Try a kept case again, more than once, and at the calls beside it; what is wrong."""
-    case = kept_case(folder)
+    """Try a kept case again, more than once, and at the calls beside it, or at each call; what is wrong."""
+    kept = kept_case(folder)
     context = Again(scratch)
     kill = Kill(context, system, part)
+    if kept and kept["first"] < 0:
+        _at_each_call(kill, Case(**kept))
+        return context.wrong
     number = 0
     while not context.wrong and not context.done:
-        if case:
-            kept = Case(**case)
-            kill.one(replace(kept, first=max(kept.first + (0, 0, 1, -1, 2, -2)[number % 6], 0)))
+        if kept:
+            case = Case(**kept)
+            kill.one(replace(case, first=max(case.first + (0, 0, 1, -1, 2, -2)[number % 6], 0)))
             number += 1
         else:
             kill.storm()
     return context.wrong
+
+
+def _at_each_call(kill: Kill, case: Case) -> None:
+    calls = itertools.count()
+    deaths = sum(1 for _ in itertools.takewhile(lambda first: kill.one(replace(case, first=first)), calls))
+    print(f"{case.scenario} {case.place}: a kill at each of {deaths} calls")

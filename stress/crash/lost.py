@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from pathlib import Path
 
 from stress.crash.trace import Event, Kind
 
@@ -111,8 +110,3 @@ class LossyDisk:
         result.cache, result.disk = file.cache, bytearray(file.disk)
         result.sync({block for block in file.dirty if chance.random() < kept})
         return bytes(result.disk)
-
-
-def names_in(log: Path) -> dict[str, int]:
-    """The inode of each file in a directory and below it, by its path from there."""
-    return {str(path.relative_to(log)): path.stat().st_ino for path in log.rglob("*") if path.is_file()}

@@ -6,7 +6,6 @@ import ctypes
 import enum
 import functools
 import mmap
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 _EVERY = -1
@@ -125,16 +124,6 @@ def disarm() -> None:
 def other_boot(path: str) -> None:
     """From now on this process reads its boot id from a file."""
     _library().binlog_striker_boot(path.encode())
-
-
-def kinds_but(*left_out: Kind) -> tuple[Kind, ...]:
-    """All the others."""
-    return tuple(set(_CHANGING_OR_READING).difference(left_out))
-
-
-def kinds_of(names: Iterable[str]) -> tuple[Kind, ...]:
-    """By their names."""
-    return tuple(Kind[name] for name in names)
 
 
 @functools.cache

@@ -29,35 +29,17 @@ class DemoError(Exception):
     """Something went wrong that the demo is not about."""
 
 
-@dataclass(frozen=True)
 class Place:
     """The directory of one run, and what lies in it."""
 
-    directory: Path
-
-    @property
-    def log(self) -> Path:
-        return self.directory / "log"
-
-    @property
-    def work(self) -> Path:
-        return self.directory / "work.jsonl"
-
-    @property
-    def journal(self) -> Path:
-        return self.directory / "followed.txt"
-
-    @property
-    def ledger(self) -> Path:
-        return self.directory / "ledger.txt"
-
-    @property
-    def parquet(self) -> Path:
-        return self.directory / "extract.parquet"
-
-    @property
-    def spark_errors(self) -> Path:
-        return self.directory / "spark.log"
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.log = directory / "log"
+        self.work = directory / "work.jsonl"
+        self.journal = directory / "followed.txt"
+        self.ledger = directory / "ledger.txt"
+        self.parquet = directory / "extract.parquet"
+        self.spark_errors = directory / "spark.log"
 
 
 @dataclass

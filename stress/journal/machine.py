@@ -16,7 +16,7 @@ from typing import Any
 
 from hypothesis import note
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from binlog.errors import NotFoundError, StateError
 from binlog.format.journal.file_header import JournalLayout
@@ -37,9 +37,7 @@ _SLOW_SECONDS = 3000.0  # so that what nobody waits for stays in memory
 
 
 class JournalMachine(RuleBasedStateMachine):
-    """See the module.  steps: how many were done in all."""
-
-    steps = 0
+    """See the module."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -96,10 +94,6 @@ class JournalMachine(RuleBasedStateMachine):
     def _opened(self) -> Journal:
         assert self._journal is not None
         return self._journal
-
-    @invariant()
-    def count(self) -> None:
-        type(self).steps += 1
 
     def _did(self, sync: Sync) -> None:
         after = self._expected.copy()

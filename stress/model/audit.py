@@ -186,7 +186,7 @@ class Audit:
         last: dict[int, int] = {}
         for number, file in sorted(self._world.directory.logs.items()):
             try:
-                with self._world.directory.opened(number) as opened:
+                with self._world.directory.log_file(number) as opened:
                     header = settled_header(opened, number, opened.path)
             except CorruptError as error:
                 raise ViolationError(f"the log is refused: {error}") from error

@@ -148,9 +148,6 @@ class SimDescriptor:
             return False
         return True
 
-    def close(self) -> None:
-        pass
-
 
 class SimDirectory:
     """The names, and which changes of them are durable.  For the product, a `binlog.log.disk.Directory`."""
@@ -174,7 +171,7 @@ class SimDirectory:
     def numbers(self) -> list[int]:
         return sorted(self.logs)
 
-    def opened(self, number: int) -> nullcontext[SimDescriptor]:
+    def log_file(self, number: int) -> nullcontext[SimDescriptor]:
         """Raises: NotFoundError."""
         return nullcontext(self._open(log_file_name(number)))
 
@@ -183,11 +180,11 @@ class SimDirectory:
         descriptor = self._open(name)
         return descriptor.read(min(size, descriptor.file.end), 0)
 
-    def create(self, name: str, _: FileAccess) -> SimDescriptor:
+    def created(self, name: str, _: FileAccess) -> nullcontext[SimDescriptor]:
         self._world.step()
         assert name not in self.files
         self.change({name: SimFile(0, torn_lines=False)})
-        return self._open(name)
+        return nullcontext(self._open(name))
 
     def link(self, old: str, new: str) -> bool:
         self._world.step()

@@ -283,7 +283,7 @@ class Process:
             commit_staged(world, file, None, confirm=True)
             header = file.header()
         number = file.number + 1
-        flags = Flag.MIXED if header.mixed else Flag(0)
+        flags = Flag.MIXED if header.mixed else 0
         fresh = new_log_header(
             number=number, uuid=header.uuid, first_sequence=0, created_ns=0,
             boot_id=world.boot_id, epoch=header.epoch, flags=flags,

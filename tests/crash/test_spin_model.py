@@ -1,4 +1,4 @@
-"""The model of group commit: the right one has no error, and every planted mistake is found."""
+"""The model of group commit: the right one has no error, and planted mistakes are found."""
 
 from __future__ import annotations
 
@@ -12,58 +12,28 @@ from stress.model import spin
 from stress.model.spin_variants import MISTAKES, MISTAKES_QUICK, RIGHT, RIGHT_QUICK, Variant
 
 
-def _named(variants: tuple[Variant, ...]) -> pytest.MarkDecorator:
-    """The first is among the quick tests."""
-    first, *others = (pytest.param(variant, id=variant.name) for variant in variants)
-    slow = [pytest.param(*param.values, id=param.id, marks=pytest.mark.slow) for param in others]
-    return pytest.mark.parametrize("variant", [first, *slow])
-
-
-@pytest.fixture
-def installed() -> None:
+@pytest.mark.slow
+def test_the_right_model_has_no_error_and_a_mistake_is_found(tmp_path: Path, figure: Callable[[str], None]) -> None:
+    """The variants that take seconds; `make model` searches all of them."""
     if spin.missing() == "spin":
         pytest.skip("spin is not installed")
-
-
-def _hold(variant: Variant, directory: Path, figure: Callable[[str], None]) -> None:
-    result = spin.search(variant, directory)
-    figure(f"model, {variant.name}: {result.states:,} states, {result.depth} deep")
-    assert variant.is_right(result.found), f'{result.found}; python -m stress.model.spin --trail "{variant.name}"'
-
-
-@_named((*RIGHT_QUICK, *RIGHT))
-@pytest.mark.usefixtures("installed")
-def test_the_right_model_has_no_error(variant: Variant, tmp_path: Path, figure: Callable[[str], None]) -> None:
-    assert variant.finds is None
-    _hold(variant, tmp_path, figure)
-
-
-@_named((*MISTAKES_QUICK, *MISTAKES))
-@pytest.mark.usefixtures("installed")
-def test_a_planted_mistake_is_found(variant: Variant, tmp_path: Path, figure: Callable[[str], None]) -> None:
-    assert variant.finds
-    _hold(variant, tmp_path, figure)
-
-
-@pytest.mark.usefixtures("installed")
-def test_what_was_found_can_be_followed_step_by_step(tmp_path: Path) -> None:
-    (variant,) = (variant for variant in MISTAKES_QUICK if variant.name == "SYNC_RETRIED")
-    spin.search(variant, tmp_path)
-    steps = spin.explain(variant, tmp_path)
-    assert re.search(r"file\.pml:\d+ .*errors_left = \(errors_left-1\)", steps)
-    assert "assertion violated" in steps
-
-
-@pytest.mark.usefixtures("installed")
-def test_a_search_that_was_cut_short_is_no_clean_one(tmp_path: Path) -> None:
+    for variant in (*RIGHT_QUICK, *MISTAKES_QUICK):
+        result = spin.search(variant, tmp_path)
+        figure(f"model, {variant.name}: {result.states:,} states, {result.depth} deep")
+        assert variant.is_right(result.found), f'{result.found}; python -m stress.model.spin --trail "{variant.name}"'
+        if variant.name == "SYNC_RETRIED":
+            steps = spin.explain(variant, tmp_path)
+            assert re.search(r"file\.pml:\d+ .*errors_left = \(errors_left-1\)", steps)
+            assert "assertion violated" in steps
     with pytest.raises(spin.SpinError, match="max search depth too small"):
         spin.search(RIGHT_QUICK[0], tmp_path, depth_max=100)
-
-
-@pytest.mark.usefixtures("installed")
-def test_a_model_that_spin_cannot_read_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(spin.SpinError):
         spin.search(Variant("unreadable", "", "WRITERS=None"), tmp_path)
+
+
+def test_what_is_right_has_nothing_to_find_and_a_mistake_has() -> None:
+    assert [variant.finds for variant in (*RIGHT_QUICK, *RIGHT)] == [None] * len((*RIGHT_QUICK, *RIGHT))
+    assert all(variant.finds for variant in (*MISTAKES_QUICK, *MISTAKES))
 
 
 def test_no_planted_mistake_is_left_out() -> None:

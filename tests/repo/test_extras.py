@@ -64,7 +64,9 @@ def recipe(command: str) -> tuple[set[str], list[str]]:
 def test_quick_collects_all_tests_without_the_extras_that_it_leaves_out() -> None:
     extras, _ = recipe("quick")
     assert {"spark", "java"}.isdisjoint(extras)
-    program = "import pytest; sys.exit(pytest.main(['--collect-only', '-q', '-m', 'not spark and not slow']))"
+    program = (
+        "import pytest; sys.exit(pytest.main(['--collect-only', '-q', '-m', 'not spark and not slow and not install']))"
+    )
     done = without(set(EXTRAS) - extras, program)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr
 
@@ -85,4 +87,4 @@ def test_every_command_of_the_makefile_is_tried() -> None:
     text = (checkout.ROOT / "Makefile").read_text()
     [phony] = re.findall(r"^\.PHONY: (.*)$", text, re.MULTILINE)
     # These run none of our modules, or all of them with every extra.
-    assert set(phony.split()) - set(COMMANDS) == {"help", "test", "lint", "clean"}
+    assert set(phony.split()) - set(COMMANDS) == {"help", "test", "install-test", "lint", "clean"}

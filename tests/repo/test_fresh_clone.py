@@ -15,7 +15,7 @@ from tests.support import checkout
 from tests.support.checkout import Machine
 
 # One clone is made for all of them, so they run on one worker.
-pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.xdist_group("fresh_clone")]
+pytestmark = [pytest.mark.install, pytest.mark.spark, pytest.mark.xdist_group("fresh_clone")]
 
 # Small parts of the real commands: one file of fast tests, of which one starts Spark.
 TESTS = "tests/unit/spark/test_java.py"

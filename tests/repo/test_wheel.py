@@ -13,7 +13,7 @@ import pytest
 
 from tests.support import checkout
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("wheel")]
+pytestmark = [pytest.mark.install, pytest.mark.xdist_group("wheel")]
 
 
 @pytest.fixture(scope="module")

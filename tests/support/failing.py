@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,7 @@ from binlog.journal import appender
 from binlog.paging import shared_sync
 from binlog.paging.options import PagingOptions
 from binlog.paging.store import PagingStore
+from binlog.storage.directory import Directory
 from binlog.storage.files import sync as sync_file
 from binlog.storage.files import write_at
 from binlog.storage.native import CommitGroup
@@ -52,3 +54,54 @@ def paging_that_fails(path: Path, options: PagingOptions = SMALL) -> Iterator[tu
         ending = opening.pop_all()
     with pytest.raises(PoisonedError):
         ending.close()
+
+
+def raising(error: BaseException) -> Callable[..., Any]:
+    """A function that raises it, in place of one that fails so."""
+
+    def raises(*_: object, **__: object) -> Any:
+        raise error
+
+    return raises
+
+
+class FailingCalls:
+    """Has one of the calls of `os` that are named, or one that opens a file, fail with an errno, and counts them.
+
+    at: how many of them are made before it.  is_one: whether a call counts that is made now.
+    """
+
+    def __init__(
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        names: Iterable[str],
+        at: int,
+        number: int,
+        is_one: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self.count = 0
+        self._at = at
+        self._number = number
+        self._is_one = is_one
+        for name in names:
+            monkeypatch.setattr(os, name, self._failing(getattr(os, name)))
+        plain = Directory._open_at
+
+        def open_at(*arguments: Any) -> int:
+            return -number if self._is_due() else plain(*arguments)
+
+        monkeypatch.setattr(Directory, "_open_at", open_at)
+
+    def _failing(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        def failing(*arguments: Any, **named: Any) -> Any:
+            if self._is_due():
+                raise OSError(self._number, os.strerror(self._number))
+            return call(*arguments, **named)
+
+        return failing
+
+    def _is_due(self) -> bool:
+        if not self._is_one():
+            return False
+        self.count += 1
+        return self.count == self._at + 1

@@ -21,6 +21,20 @@ _LOOPS = {"JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT"}
 _PACKAGE = f"{Path(binlog.__file__).parent}/"
 
 
+def at_each_place(interrupt: Callable[[int], bool | None]) -> tuple[int, int]:
+    """Interrupt a call at one place after the other, until it has no more.
+
+    Returns at how many it was interrupted, and after how many of them what was called was usable.
+
+    interrupt: does so at one; whether it was usable then, None if there is no such place.
+    """
+    at = usable = 0
+    while (is_usable := interrupt(at)) is not None:
+        at += 1
+        usable += is_usable
+    return at, usable
+
+
 class Interruption:
     """Raises KeyboardInterrupt at one of the places of a call.  raised: it did, though nobody may have heard of it.
 

@@ -16,6 +16,7 @@ from binlog.journal.record import Loaded
 from tests.support.journal_bytes import Scanned, scan_records
 
 FILE_BYTES = 2048
+LAYOUTS = [JournalLayout.NATIVE, JournalLayout.JBM]
 SMALL = JournalOptions(file_bytes=FILE_BYTES, compact_files_min=0)
 
 
@@ -57,6 +58,11 @@ def header_of(file: Path, layout: JournalLayout | None = None) -> FileHeader:
 def records_in(file: Path) -> list[Scanned]:
     """The records that lie in a file."""
     return scan_records(file.read_bytes(), header_of(file)).records
+
+
+def header_for(layout: JournalLayout, file_id: int) -> FileHeader:
+    """The header of a file that is made by hand."""
+    return FileHeader(layout, file_id, b"saltsalt" if layout is JournalLayout.NATIVE else b"")
 
 
 def write_file(

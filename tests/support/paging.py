@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from binlog.compose import Paging, open_paging
 from binlog.journal.options import JournalOptions
+from binlog.paging.cursor import PageCursor, Run
 from binlog.paging.options import PagingOptions
 from binlog.paging.page import Page
 from binlog.paging.store import PagingStore
@@ -45,6 +46,31 @@ def depaged(store: PagingStore) -> list[list[bytes]]:
     while page := store.depage():
         found.append(texts(page))
         page.delete()
+    return found
+
+
+def depage_all(opened: Paging, address: str = ADDRESS) -> list[bytes]:
+    """Depage an address in transactions until page mode ends; its messages."""
+    found: list[bytes] = []
+    while opened.manager.depage(address, lambda _, messages, __: found.extend(messages)):
+        pass
+    return found
+
+
+def read_run(cursor: PageCursor) -> Run:
+    """The next messages of a page, of which there are some."""
+    run = cursor.read()
+    assert run is not None
+    return run
+
+
+def read_all(cursor: PageCursor, *, acknowledged: bool = False) -> list[bytes]:
+    """All messages that a cursor comes to."""
+    found: list[bytes] = []
+    while run := cursor.read():
+        found += run.messages
+        if acknowledged:
+            cursor.ack(run.place, len(run.messages))
     return found
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 from binlog.format.paging.names import PAGE_END
@@ -26,11 +25,6 @@ def taken(queue_: Queue) -> list[bytes]:
         found.append(message.body)
         queue_.ack(message)
     return found
-
-
-def copied(folder: Path) -> Path:
-    """What another process would find if this one died now."""
-    return Path(shutil.copytree(folder, f"{folder}-copy"))
 
 
 def page_count(folder: Path) -> int:

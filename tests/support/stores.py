@@ -1,4 +1,4 @@
-"""Stores of a commit log, small ones, for tests."""
+"""Stores of a commit log, small ones, for tests, and what their files lie in."""
 
 from __future__ import annotations
 
@@ -10,6 +10,23 @@ from binlog.commitlog.options import StoreOptions
 from binlog.commitlog.store import MessageStore
 
 SMALL = StoreOptions(file_bytes=1 << 16, units_in_file=100, key_index=KeyIndexSize(100, 1000))
+
+
+class Buffer:
+    """Memory of this process, in which a file's bytes are until they are committed."""
+
+    def __init__(self, size: int) -> None:
+        self.data = bytearray(size)
+        self.given_back = False
+
+    def write(self, data: bytes | bytearray | memoryview, offset: int) -> None:
+        self.data[offset : offset + len(data)] = data
+
+    def view(self, start: int, stop: int) -> memoryview:
+        return memoryview(self.data)[start:stop]
+
+    def give_back(self) -> None:
+        self.given_back = True
 
 
 def append_numbers(path: Path, start: int, end: int, *, topic: str = "t", queues: int = 1, body_bytes: int = 0) -> None:

@@ -20,7 +20,7 @@ from binlog.errors import CorruptError
 from binlog.format.crc import crc32c
 from binlog.format.layout import Field, Layout
 
-BLOCK_BYTES = 1 << 15
+BLOCK_BYTES = 1 << 12
 """A damaged head costs the rest of its block; decision 41 has what other sizes cost."""
 
 JOURNAL_FRAGMENT = Layout(

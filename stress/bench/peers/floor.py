@@ -48,58 +48,52 @@ def library() -> Any:
 
 def on_growing_file(function: str, *, stored: bool = False) -> Prepare:
     """A floor on a file that has nothing but a header.  stored: whether its header's tail tells what it wrote."""
-
-    @contextmanager
-    def prepare(directory: Path, processes: int) -> Iterator[Prepared]:
-        path = directory / "floor"
-        path.write_bytes(bytes(8) + _HEADER_BYTES.to_bytes(8, sys.byteorder) + bytes(_HEADER_BYTES - 16))
-        yield Prepared(_opener([function], path), (lambda: _stored(path)) if stored else None)
-
-    return prepare
+    header = bytes(8) + _HEADER_BYTES.to_bytes(8, sys.byteorder) + bytes(_HEADER_BYTES - 16)
+    return _on_file([function], lambda path, processes: path.write_bytes(header), stored=_stored if stored else None)
 
 
 def on_prepared_file(function: str, *, bytes_: int = FRAMED_BYTES, region_bytes: int = _REGION_BYTES) -> Prepare:
     """A floor on a file that is allocated and written, with a region for each process that it goes round in."""
 
-    @contextmanager
-    def prepare(directory: Path, processes: int) -> Iterator[Prepared]:
-        path = directory / "floor"
+    def make(path: Path, processes: int) -> None:
         with path.open("wb") as file:
             os.posix_fallocate(file.fileno(), 0, processes * region_bytes)
             for _ in range(processes):
                 file.write(bytes(region_bytes))
             file.flush()
             os.fsync(file.fileno())
-        yield Prepared(_opener([function], path, bytes_, region_bytes), None)
 
-    return prepare
+    return _on_file([function], make, bytes_=bytes_, region_bytes=region_bytes)
 
 
 def on_log(function: str, fill: Callable[[Path], Path]) -> Prepare:
     """A floor that reads a log, which `fill` makes; it returns the file."""
-
-    @contextmanager
-    def prepare(directory: Path, processes: int) -> Iterator[Prepared]:
-        yield Prepared(_opener([function], fill(directory)), None)
-
-    return prepare
+    return _on_file([function], lambda path, processes: path.symlink_to(fill(path.parent)))
 
 
 def with_roles(*functions: str) -> Prepare:
     """Floors on one page that they share, the first in the first process, the next one in the next."""
+    return _on_file(functions, lambda path, processes: path.write_bytes(bytes(_PAGE_BYTES)))
 
+
+def _on_file(
+    functions: Sequence[str],
+    make: Callable[[Path, int], object],
+    *,
+    bytes_: int = FRAMED_BYTES,
+    region_bytes: int = _REGION_BYTES,
+    stored: Callable[[Path], int] | None = None,
+) -> Prepare:
     @contextmanager
     def prepare(directory: Path, processes: int) -> Iterator[Prepared]:
         path = directory / "floor"
-        path.write_bytes(bytes(_PAGE_BYTES))
-        yield Prepared(_opener(functions, path), None)
+        make(path, processes)
+        yield Prepared(_opener(functions, path, bytes_, region_bytes), (lambda: stored(path)) if stored else None)
 
     return prepare
 
 
-def _opener(
-    functions: Sequence[str], path: Path, bytes_: int = FRAMED_BYTES, region_bytes: int = _REGION_BYTES
-) -> Opener:
+def _opener(functions: Sequence[str], path: Path, bytes_: int, region_bytes: int) -> Opener:
     calls = [getattr(library(), function) for function in functions]
 
     @contextmanager

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from stress.bench.contestant import RECORD_BYTES
 from stress.bench.loops import append_loop, pass_loop, take
-from stress.bench.measuring import Prepare, Prepared
+from stress.bench.measuring import Prepare, preparing
 from stress.bench.peers.packages import missing_package
 from stress.bench.processes import Loop
 
@@ -28,35 +26,24 @@ def environment(directory: Path) -> Any:
     return lmdb.open(str(directory), map_size=_MAP_BYTES)
 
 
-@contextmanager
-def prepare(directory: Path, processes: int) -> Iterator[Prepared]:
+def appending() -> Prepare:
     """One record a transaction, synced."""
 
-    @contextmanager
-    def opener(index: int) -> Iterator[Loop]:
-        with environment(directory) as log:
-            yield append_loop(lambda record: _append(log, record), os.urandom(RECORD_BYTES))
+    def loop(log: Any) -> Loop:
+        return append_loop(lambda record: _append(log, record), os.urandom(RECORD_BYTES))
 
-    yield Prepared(opener, lambda: _stored(directory))
+    return preparing(environment, loop, stored=_stored)
 
 
 def read_in_order(records: int) -> Prepare:
     """A log of so many records, read from its first to its last, a record at a time."""
 
-    @contextmanager
-    def prepare(directory: Path, processes: int) -> Iterator[Prepared]:
+    def make(directory: Path) -> None:
         with environment(directory) as log, log.begin(write=True) as transaction:
             for number in range(records):
                 transaction.put(number.to_bytes(_KEY_BYTES, "big"), os.urandom(RECORD_BYTES), append=True)
 
-        @contextmanager
-        def opener(index: int) -> Iterator[Loop]:
-            with environment(directory) as log:
-                yield pass_loop(lambda: _read(log), records)
-
-        yield Prepared(opener, None)
-
-    return prepare
+    return preparing(environment, lambda log: pass_loop(lambda: _read(log), records), make=make)
 
 
 def _read(log: Any) -> None:

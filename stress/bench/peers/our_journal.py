@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from binlog.format.journal.compiled import scan_file
@@ -14,7 +14,7 @@ from binlog.journal.look import look, read_seen
 from binlog.journal.options import JournalOptions, Sync
 from stress.bench.contestant import BODY_BYTES
 from stress.bench.loops import append_loop, in_threads, pass_loop
-from stress.bench.measuring import Prepare, Prepared
+from stress.bench.measuring import Prepare, preparing
 from stress.bench.processes import Loop, Work
 
 _USER_TYPE = 1
@@ -22,30 +22,27 @@ _OPTIONS = JournalOptions()
 _SMALL_BODY_BYTES = 100
 
 
+@contextmanager
+def _loaded(directory: Path) -> Iterator[Journal]:
+    with Journal(directory / "journal", _OPTIONS) as journal:
+        journal.load()
+        yield journal
+
+
 def adding(sync: Sync, *, threads: int = 1) -> Prepare:
     """Records that are added, one a call; a load then finds all of them."""
 
-    @contextmanager
-    def prepare(directory: Path, processes: int) -> Iterator[Prepared]:
-        path = directory / "journal"
+    def loop(journal: Journal) -> Loop:
+        adds = in_threads(append_loop(_adder(journal, sync), os.urandom(BODY_BYTES)), threads)
 
-        @contextmanager
-        def opener(index: int) -> Iterator[Loop]:
-            with Journal(path, _OPTIONS) as journal:
-                journal.load()
-                loop = append_loop(_adder(journal, sync), os.urandom(BODY_BYTES))
-                many = in_threads(loop, threads) if threads > 1 else loop
+        def add_and_sync(work: Work) -> int:
+            count = adds(work)
+            journal.append_add(-1, _USER_TYPE, b"")  # the time ends when all is on the disk
+            return count
 
-                def loop_and_sync(work: Work) -> int:
-                    count = many(work)
-                    journal.append_add(-1, _USER_TYPE, b"")  # the time ends when all is on the disk
-                    return count
+        return adds if sync is Sync.WAIT else add_and_sync
 
-                yield many if sync is Sync.WAIT else loop_and_sync
-
-        yield Prepared(opener, lambda: _stored(path))
-
-    return prepare
+    return preparing(_loaded, loop, stored=_stored)
 
 
 def _adder(journal: Journal, sync: Sync) -> Callable[[bytes], None]:
@@ -58,16 +55,16 @@ def _adder(journal: Journal, sync: Sync) -> Callable[[bytes], None]:
     return add
 
 
-def _stored(path: Path) -> int:
-    with Journal(path, _OPTIONS) as journal:
+def _stored(directory: Path) -> int:
+    with Journal(directory / "journal", _OPTIONS) as journal:
         return sum(record.record_id > 0 for record in journal.load().records)
 
 
 def loading(records: int) -> Prepare:
     """A journal of small records that is loaded again and again: each record is an object then."""
 
-    def load(path: Path) -> None:
-        with Journal(path, _OPTIONS) as journal:
+    def load(directory: Path) -> None:
+        with Journal(directory / "journal", _OPTIONS) as journal:
             assert len(journal.load().records) == records
 
     return _reading(records, load)
@@ -76,27 +73,18 @@ def loading(records: int) -> Prepare:
 def scanning(records: int) -> Prepare:
     """The same, gone through as a check does, which makes no object of a record."""
 
-    def scan(path: Path) -> None:
-        files = look(path, _OPTIONS.names).files
+    def scan(directory: Path) -> None:
+        files = look(directory / "journal", _OPTIONS.names).files
         assert sum(scan_file(read_seen(file), file.header).record_count for file in files) == records
 
     return _reading(records, scan)
 
 
 def _reading(records: int, read: Callable[[Path], None]) -> Prepare:
-    @contextmanager
-    def prepare(directory: Path, processes: int) -> Iterator[Prepared]:
-        path = directory / "journal"
+    def make(directory: Path) -> None:
         body = os.urandom(_SMALL_BODY_BYTES)
-        with Journal(path, _OPTIONS) as journal:
-            journal.load()
+        with _loaded(directory) as journal:
             for number in range(1, records + 1):
                 journal.append_add(number, _USER_TYPE, body, sync=Sync.LATER)
 
-        @contextmanager
-        def opener(index: int) -> Iterator[Loop]:
-            yield pass_loop(lambda: read(path), records)
-
-        yield Prepared(opener, None)
-
-    return prepare
+    return preparing(nullcontext, lambda directory: pass_loop(lambda: read(directory), records), make=make)

@@ -2,37 +2,41 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import time
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from binlog.pagestore import PageStore
-from stress.bench.contestant import Measure
+from binlog import Mode
+from binlog.pagestore import PageStore, PageStoreOptions
+from binlog.storage.files import forget
+from stress.bench.contestant import BODY_BYTES, Measure
 from stress.bench.loops import in_threads
-from stress.bench.measuring import Prepare, Prepared
+from stress.bench.measuring import Prepare, preparing
 from stress.bench.peers.queue_work import QueueCalls, QueueWork, queue_loop
-from stress.bench.processes import Loop
+from stress.bench.processes import die_with_parent
 from stress.bench.sample import Sample
-from stress.pagestore.opening import forget_all, kill_with_full_log, seconds_to_open
 
 _QUEUE = "queue"
+OPTIONS = PageStoreOptions(mode=Mode.FLUSH)
+# Of the log, so that no checkpoint is due yet: more than one record, which has a message, its entry, and at times a
+# new page of the index.
+_LEFT_BYTES = 8192
+
+
+@contextmanager
+def _with_queue(directory: Path) -> Iterator[PageStore]:
+    with PageStore(directory / "store") as store:
+        store.create_queue(_QUEUE)
+        yield store
 
 
 def working(work: QueueWork, threads: int) -> Prepare:
     """Transactions of so many threads, each on the disk when its commit returns."""
-
-    @contextmanager
-    def prepare(directory: Path, processes: int) -> Iterator[Prepared]:
-        @contextmanager
-        def opener(index: int) -> Iterator[Loop]:
-            with PageStore(directory / "store") as store:
-                store.create_queue(_QUEUE)
-                loop = queue_loop(_calls(store), work)
-                yield in_threads(loop, threads) if threads > 1 else loop
-
-        yield Prepared(opener, None)
-
-    return prepare
+    return preparing(_with_queue, lambda store: in_threads(queue_loop(_calls(store), work), threads))
 
 
 def opening(*, from_disk: bool) -> Measure:
@@ -68,3 +72,59 @@ def _calls(store: PageStore) -> QueueCalls:
                 transaction.put(_QUEUE, body)
 
     return QueueCalls(put, get, both, fill)
+
+
+def kill_with_full_log(path: Path) -> int:
+    """Have a process fill a new store's log, a message a transaction, and be killed; how many messages there are."""
+    ours, theirs = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            die_with_parent()
+            os.write(theirs, str(_fill(path)).encode())
+            os.kill(os.getpid(), signal.SIGKILL)
+        except BaseException:  # noqa: BLE001 - nothing of it may go on in this process as if it were the other one
+            traceback.print_exc()
+        finally:
+            os._exit(1)
+    os.close(theirs)
+    with open(ours) as pipe:
+        told = pipe.read()
+    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    if status != -signal.SIGKILL:
+        raise RuntimeError(f"the process that was to be killed ended with {status}")
+    return int(told)
+
+
+def _fill(path: Path) -> int:
+    body = os.urandom(BODY_BYTES)  # no zeros at the end of a page, which the log would leave out
+    store = PageStore(path, OPTIONS)
+    store.create_queue(_QUEUE)
+    log, count = store._log, 0
+    while log.end - log._base < OPTIONS.log_bytes - _LEFT_BYTES:
+        with store.transaction() as transaction:
+            transaction.put(_QUEUE, body)
+        count += 1
+    assert store._cache.generation == store._files.start.generation, "a checkpoint was made"
+    return count
+
+
+def forget_all(path: Path) -> None:
+    """Have the kernel forget what it has of the files of a folder, as after the machine has started anew."""
+    for file in path.iterdir():
+        fd = os.open(file, os.O_RDWR)
+        try:
+            os.fsync(fd)
+            forget(fd)
+        finally:
+            os.close(fd)
+
+
+def seconds_to_open(path: Path, count: int) -> float:
+    """How long opening it takes; it is then looked whether it has so many messages."""
+    begun = time.perf_counter()
+    with PageStore(path) as store:
+        seconds = time.perf_counter() - begun
+        found = store.waiting_count(_QUEUE)
+    assert found == count, f"{found} messages are there, of {count}"
+    return seconds

@@ -1,4 +1,7 @@
-"""binlog's queue: messages that are put, got and acknowledged in turn, while older ones wait in pages."""
+"""binlog's queue: messages that are put, got and acknowledged in turn while older ones wait in pages, or all at once.
+
+One run gives the rate and the memory: the most that the process has, above what it has with an empty queue.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +14,8 @@ import binlog
 from binlog.paging import Queue
 from stress.bench.contestant import BODY_BYTES, Measure
 from stress.bench.loops import append_loop
-from stress.bench.measuring import Prepare, Prepared
 from stress.bench.processes import Loop, Work, run_processes
-from stress.bench.sample import Sample
+from stress.bench.sample import MeasureError, Sample
 
 # Four times what the queue has in memory, so that each message goes to a page and is read from there.
 WAITING_BYTES = 64 << 20
@@ -24,65 +26,49 @@ _PEAK = "peak"
 _STATUS = Path("/proc/self/status")
 
 
-def in_turns() -> Prepare:
+class Figures:
+    """Both figures of a run.  Whoever asks for the second of these is told what the last run found."""
+
+    def __init__(self, run: Callable[[Path, float], dict[str, float]]) -> None:
+        self._run = run
+        self._found: dict[str, float] = {}
+
+    def rate(self) -> Measure:
+        """Messages a second that were put, got and acknowledged."""
+        return lambda directory, seconds: self._take("rate", directory, seconds)
+
+    def memory(self) -> Measure:
+        """MiB."""
+        return lambda directory, seconds: self._take("memory", directory, seconds)
+
+    def _take(self, what: str, directory: Path, seconds: float) -> Sample:
+        if what not in self._found:
+            self._found = self._run(directory, seconds)
+        return Sample(self._found.pop(what), None)
+
+
+def in_turns() -> Figures:
     """One put, one got and acknowledged; whoever opens the queue then finds those that waited, and no other."""
 
-    @contextmanager
-    def prepare(directory: Path, processes: int) -> Iterator[Prepared]:
-        path = directory / _NAME
-        counted: list[int] = []
+    def loop(queue: Queue) -> Loop:
+        message = os.urandom(BODY_BYTES)
+        for _ in range(_waiting_count()):
+            queue.put(_fresh(message))
+        return append_loop(_turn(queue), message)
 
-        @contextmanager
-        def opener(index: int) -> Iterator[Loop]:
-            with binlog.open_queue(path, mode=binlog.Mode.FLUSH) as queue:
-                yield _loop(queue)
+    def run(directory: Path, seconds: float) -> dict[str, float]:
+        found = _run(directory, seconds, loop)
+        with binlog.open_queue(directory / _NAME) as queue:
+            if queue.unacknowledged_count != _waiting_count():
+                raise MeasureError(f"{queue.unacknowledged_count} messages wait")
+        return found
 
-        yield Prepared(opener, None)
-        with binlog.open_queue(path) as queue:
-            counted.append(queue.unacknowledged_count)
-        assert counted == [_waiting_count()], f"{counted} messages wait"
-
-    return prepare
+    return Figures(run)
 
 
-def flushed() -> Prepare:
-    """The log's `append` of a record as large, for comparison."""
-
-    @contextmanager
-    def prepare(directory: Path, processes: int) -> Iterator[Prepared]:
-        @contextmanager
-        def opener(index: int) -> Iterator[Loop]:
-            with binlog.Writer(directory / "log", mode=binlog.Mode.FLUSH) as writer:
-                yield append_loop(writer.append, os.urandom(BODY_BYTES))
-
-        yield Prepared(opener, None)
-
-    return prepare
-
-
-def peak_memory() -> Measure:
-    """How many MiB the process has in memory at most, above what it has with an empty queue."""
-
-    def measure(directory: Path, seconds: float) -> Sample:
-        @contextmanager
-        def opener(index: int) -> Iterator[Loop]:
-            with binlog.open_queue(directory / _NAME, mode=binlog.Mode.FLUSH) as queue:
-                # proc(5): this resets what VmHWM tells to what is there now.
-                Path("/proc/self/clear_refs").write_text("5")
-                empty_kib = _peak_kib()
-                loop = _loop(queue)
-
-                def noted(work: Work) -> int:
-                    count = loop(work)
-                    (directory / _PEAK).write_text(str(_peak_kib() - empty_kib))
-                    return count
-
-                yield noted
-
-        run_processes(opener, processes=1, seconds=seconds, keep_waits=False)
-        return Sample(int((directory / _PEAK).read_text()) / 1024, None)
-
-    return measure
+def many() -> Figures:
+    """So many messages are put, then all got and acknowledged."""
+    return Figures(lambda directory, seconds: _run(directory, 0, lambda queue: _put_and_take(queue, seconds)))
 
 
 def many_count(seconds: float) -> int:
@@ -90,58 +76,40 @@ def many_count(seconds: float) -> int:
     return max(int(MANY_A_SECOND * seconds), 1)
 
 
-class Many:
-    """A queue of many messages: all are put, then all got and acknowledged.
-
-    One run gives the rate, of messages for which all of that was done, and the memory: who asks for the second of these
-    is told what the last run found.
-    """
-
-    def __init__(self) -> None:
-        self._found: dict[str, float] = {}
-
-    def rate(self) -> Measure:
-        """Messages a second."""
-        return lambda directory, seconds: self._take("rate", directory, seconds)
-
-    def memory(self) -> Measure:
-        """How many MiB the process has in memory at most, above what it has with the empty queue."""
-        return lambda directory, seconds: self._take("memory", directory, seconds)
-
-    def _take(self, what: str, directory: Path, seconds: float) -> Sample:
-        if what not in self._found:
-            self._found = _run_many(directory, many_count(seconds))
-        return Sample(self._found.pop(what), None)
-
-
-def _run_many(directory: Path, count: int) -> dict[str, float]:
+def _run(directory: Path, seconds: float, loop: Callable[[Queue], Loop]) -> dict[str, float]:
     peak = directory / _PEAK
 
     @contextmanager
     def opener(index: int) -> Iterator[Loop]:
         with binlog.open_queue(directory / _NAME, mode=binlog.Mode.FLUSH) as queue:
-            Path("/proc/self/clear_refs").write_text("5")  # see peak_memory
+            # proc(5): this resets what VmHWM tells to what is there now.
+            Path("/proc/self/clear_refs").write_text("5")
             empty_kib = _peak_kib()
+            works = loop(queue)
 
-            def loop(work: Work) -> int:
-                _put_and_take(queue, count)
+            def noted(work: Work) -> int:
+                count = works(work)
                 peak.write_text(str(_peak_kib() - empty_kib))
                 return count
 
-            yield loop
+            yield noted
 
-    run = run_processes(opener, processes=1, seconds=0, keep_waits=False)
-    return {"rate": count / run.seconds, "memory": int(peak.read_text()) / 1024}
+    run = run_processes(opener, processes=1, seconds=seconds, keep_waits=False)
+    return {"rate": run.record_count / run.seconds, "memory": int(peak.read_text()) / 1024}
 
 
-def _put_and_take(queue: Queue, count: int) -> None:
-    message = os.urandom(BODY_BYTES)
-    put, get, ack = queue.put, queue.get, queue.ack
-    for _ in range(count):
-        put(_fresh(message))
-    for _ in range(count):
-        ack(get())
-    assert queue.unacknowledged_count == 0
+def _put_and_take(queue: Queue, seconds: float) -> Loop:
+    def loop(work: Work) -> int:
+        message, count = os.urandom(BODY_BYTES), many_count(seconds)
+        put, get, ack = queue.put, queue.get, queue.ack
+        for _ in range(count):
+            put(_fresh(message))
+        for _ in range(count):
+            ack(get())
+        assert queue.unacknowledged_count == 0
+        return count
+
+    return loop
 
 
 def many_flushed() -> Measure:
@@ -166,13 +134,6 @@ def many_flushed() -> Measure:
         return Sample(count / run.seconds, None)
 
     return measure
-
-
-def _loop(queue: Queue) -> Loop:
-    message = os.urandom(BODY_BYTES)
-    for _ in range(_waiting_count()):
-        queue.put(_fresh(message))
-    return append_loop(_turn(queue), message)
 
 
 def _fresh(message: bytes) -> bytes:

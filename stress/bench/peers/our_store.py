@@ -8,8 +8,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 from binlog.commitlog.message import Message
@@ -17,7 +16,7 @@ from binlog.commitlog.options import Flush, StoreOptions
 from binlog.commitlog.store import MessageStore
 from stress.bench.contestant import BODY_BYTES, Measure
 from stress.bench.loops import append_loop, append_many_loop, ask_loop, in_threads
-from stress.bench.measuring import Prepare, Prepared, waiting
+from stress.bench.measuring import Prepare, preparing, waiting
 from stress.bench.processes import Loop, Work
 from stress.bench.sample import MeasureError, Sample
 
@@ -38,36 +37,29 @@ def appending(flush: Flush, *, threads: int = 1, messages: int = 1, told: bool =
     told: it is done when the queues have all of them.
     """
 
-    @contextmanager
-    def prepare(directory: Path, processes: int) -> Iterator[Prepared]:
-        path = directory / "store"
-        options = StoreOptions(flush=flush)
+    def open_(directory: Path) -> MessageStore:
+        return MessageStore(directory / "store", StoreOptions(flush=flush))
 
-        @contextmanager
-        def opener(index: int) -> Iterator[Loop]:
-            with MessageStore(path, options) as store:
-                loop = in_threads(_appends(store, messages), threads) if threads > 1 else _appends(store, messages)
+    def loop(store: MessageStore) -> Loop:
+        appends = in_threads(_appends(store, messages), threads)
 
-                def loop_and_wait(work: Work) -> int:
-                    count = loop(work)
-                    _wait_told(store, count)
-                    return count
+        def append_and_wait(work: Work) -> int:
+            count = appends(work)
+            _wait_told(store, count)
+            return count
 
-                yield loop_and_wait if told else loop
+        return append_and_wait if told else appends
 
-        yield Prepared(opener, lambda: _stored(path, options))
+    def stored(directory: Path) -> int:
+        with open_(directory) as store:
+            return len(store.queue_range(_TOPIC, 0))
 
-    return prepare
+    return preparing(open_, loop, stored=stored)
 
 
 def _appends(store: MessageStore, messages: int) -> Loop:
     message = Message.of(_TOPIC, os.urandom(BODY_BYTES), tag="tag")
     return append_loop(store.append, message) if messages == 1 else append_many_loop(store.append, [message] * messages)
-
-
-def _stored(path: Path, options: StoreOptions) -> int:
-    with MessageStore(path, options) as store:
-        return len(store.queue_range(_TOPIC, 0))
 
 
 def _wait_told(store: MessageStore, count: int) -> None:
@@ -136,20 +128,14 @@ def looking(ask: Ask) -> Measure:
     def measure(directory: Path, seconds: float) -> Sample:
         filled = _filled(directory.parent, int(seconds * MESSAGES_A_SECOND))
 
-        @contextmanager
-        def prepare(directory: Path, processes: int) -> Iterator[Prepared]:
-            @contextmanager
-            def opener(index: int) -> Iterator[Loop]:
-                with MessageStore(filled.folder, StoreOptions(flush=Flush.ASYNC)) as store:
+        def loop(store: MessageStore) -> Loop:
+            def look(number: int) -> None:
+                if ask(store, filled, number) != filled.offsets[number]:
+                    raise MeasureError(f"message {number} was not found")
 
-                    def look(number: int) -> None:
-                        if ask(store, filled, number) != filled.offsets[number]:
-                            raise MeasureError(f"message {number} was not found")
+            return ask_loop(look, filled.count)
 
-                    yield ask_loop(look, filled.count)
-
-            yield Prepared(opener, None)
-
+        prepare = preparing(lambda _: MessageStore(filled.folder, StoreOptions(flush=Flush.ASYNC)), loop)
         return waiting(prepare, processes=1)(directory, seconds)
 
     return measure

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import binlog
 from stress.bench.contestant import RECORD_BYTES
 from stress.bench.loops import append_loop, append_many_loop, pass_loop
-from stress.bench.measuring import Prepare, Prepared
+from stress.bench.measuring import Prepare, preparing
 from stress.bench.processes import Loop, Work
 from stress.bench.sample import MeasureError
 
@@ -21,39 +21,31 @@ _LOOK_SECONDS = 0.0002
 _RECORDS_A_CALL = 1000
 
 
-def one_a_call(mode: binlog.Mode) -> Prepare:
+def one_a_call(mode: binlog.Mode, record_bytes: int = RECORD_BYTES) -> Prepare:
     """One record a call; each process has a writer of its own."""
-    return _prepare(mode, lambda writer: append_loop(writer.append, os.urandom(RECORD_BYTES)))
+    return _appending(mode, lambda writer: append_loop(writer.append, os.urandom(record_bytes)))
 
 
 def many_a_call(mode: binlog.Mode, records: int) -> Prepare:
     """So many records a call."""
-    return _prepare(mode, lambda writer: append_many_loop(writer.append_many, [os.urandom(RECORD_BYTES)] * records))
+    return _appending(mode, lambda writer: append_many_loop(writer.append_many, [os.urandom(RECORD_BYTES)] * records))
 
 
 def staged() -> Prepare:
     """One record a call, by one process, which is done when the last one's bytes are in the file."""
 
-    @contextmanager
-    def prepare(directory: Path, processes: int) -> Iterator[Prepared]:
-        path = directory / "log"
+    def loop(writer: binlog.Writer[Any]) -> Loop:
+        append = append_loop(writer.append, os.urandom(RECORD_BYTES))
 
-        @contextmanager
-        def opener(index: int) -> Iterator[Loop]:
-            writer = binlog.Writer(path, mode=binlog.Mode.STAGE)
-            append = append_loop(writer.append, os.urandom(RECORD_BYTES))
+        def append_and_close(work: Work) -> int:
+            count = append(work)
+            writer.close()
+            _wait_stored(Path(writer.path), count)
+            return count
 
-            def loop(work: Work) -> int:
-                count = append(work)
-                writer.close()
-                _wait_stored(path, count)
-                return count
+        return append_and_close
 
-            yield loop
-
-        yield Prepared(opener, lambda: _stored(path))
-
-    return prepare
+    return _appending(binlog.Mode.STAGE, loop)
 
 
 def filled(directory: Path, records: int) -> Path:
@@ -67,40 +59,28 @@ def filled(directory: Path, records: int) -> Path:
 def read_in_order(records: int, read: Callable[[binlog.Reader], None]) -> Prepare:
     """A log of so many records, read from its first to its last by `read`."""
 
-    @contextmanager
-    def prepare(directory: Path, processes: int) -> Iterator[Prepared]:
-        path = filled(directory, records).parent
+    def loop(directory: Path) -> Loop:
+        path = directory / "log"
 
         def read_all() -> binlog.Ref:
             with binlog.Reader(path) as reader:
                 read(reader)
                 return reader.next_ref
 
-        @contextmanager
-        def opener(index: int) -> Iterator[Loop]:
-            if read_all() != binlog.stat(path).tail:
-                raise MeasureError("not all was read")
-            yield pass_loop(read_all, records)
+        if read_all() != binlog.stat(path).tail:
+            raise MeasureError("not all was read")
+        return pass_loop(read_all, records)
 
-        yield Prepared(opener, None)
-
-    return prepare
+    return preparing(nullcontext, loop, make=lambda directory: filled(directory, records))
 
 
-def _prepare(mode: binlog.Mode, loop: Callable[[binlog.Writer[Any]], Loop]) -> Prepare:
-    @contextmanager
-    def prepare(directory: Path, processes: int) -> Iterator[Prepared]:
-        path = directory / "log"
-        binlog.Writer(path).close()
-
-        @contextmanager
-        def opener(index: int) -> Iterator[Loop]:
-            with binlog.Writer(path, mode=mode) as writer:
-                yield loop(writer)
-
-        yield Prepared(opener, lambda: _stored(path))
-
-    return prepare
+def _appending(mode: binlog.Mode, loop: Callable[[binlog.Writer[Any]], Loop]) -> Prepare:
+    return preparing(
+        lambda directory: binlog.Writer(directory / "log", mode=mode),
+        loop,
+        make=lambda directory: binlog.Writer(directory / "log").close(),
+        stored=lambda directory: _stored(directory / "log"),
+    )
 
 
 def _stored(path: Path) -> int:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from stress.bench.contestant import RECORD_BYTES
 from stress.bench.loops import append_loop, in_threads
-from stress.bench.measuring import Prepare, Prepared
+from stress.bench.measuring import Prepare, preparing
 from stress.bench.peers.packages import missing_package
 from stress.bench.peers.queue_work import QueueCalls, QueueWork, queue_loop
-from stress.bench.processes import Loop
 
 missing = missing_package("persistqueue", "persist-queue")
 
@@ -26,35 +24,22 @@ def _queue(directory: Path, *, multithreading: bool = False) -> Any:
     return SQLiteQueue(str(directory), auto_commit=True, timeout=_BUSY_SECONDS, multithreading=multithreading)
 
 
-@contextmanager
-def prepare(directory: Path, processes: int) -> Iterator[Prepared]:
+def appending() -> Prepare:
     """One item a put; it is pickled, as the queue does unless told."""
-    _queue(directory).close()
-
-    @contextmanager
-    def opener(index: int) -> Iterator[Loop]:
-        queue = _queue(directory)
-        yield append_loop(queue.put, os.urandom(RECORD_BYTES))
-        queue.close()
-
-    yield Prepared(opener, lambda: _stored(directory))
+    return preparing(
+        lambda directory: closing(_queue(directory)),
+        lambda queue: append_loop(queue.put, os.urandom(RECORD_BYTES)),
+        make=lambda directory: _queue(directory).close(),
+        stored=_stored,
+    )
 
 
 def working(work: QueueWork, threads: int) -> Prepare:
     """Puts and gets of so many threads, each a transaction."""
-
-    @contextmanager
-    def prepare(directory: Path, processes: int) -> Iterator[Prepared]:
-        @contextmanager
-        def opener(index: int) -> Iterator[Loop]:
-            queue = _queue(directory, multithreading=True)
-            loop = queue_loop(_calls(queue), work)
-            yield in_threads(loop, threads) if threads > 1 else loop
-            queue.close()
-
-        yield Prepared(opener, None)
-
-    return prepare
+    return preparing(
+        lambda directory: closing(_queue(directory, multithreading=True)),
+        lambda queue: in_threads(queue_loop(_calls(queue), work), threads),
+    )
 
 
 def _calls(queue: Any) -> QueueCalls:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Iterable
+from contextlib import closing
 from pathlib import Path
 
 from stress.bench.contestant import RECORD_BYTES
 from stress.bench.loops import append_loop, append_many_loop, pass_loop, take
-from stress.bench.measuring import Prepare, Prepared
+from stress.bench.measuring import Prepare, preparing
 from stress.bench.processes import Loop
 
 _INSERT = "INSERT INTO log (record) VALUES (?)"
@@ -28,75 +28,54 @@ def connect(path: Path, synchronous: str) -> sqlite3.Connection:
     return connection
 
 
-def create(path: Path) -> None:
-    """An empty log."""
-    with closing(connect(path, "FULL")) as connection:
+def _log(directory: Path, synchronous: str) -> closing[sqlite3.Connection]:
+    return closing(connect(directory / "log.sqlite", synchronous))
+
+
+def _create(directory: Path) -> None:
+    with _log(directory, "FULL") as connection:
         connection.execute("CREATE TABLE log (sequence INTEGER PRIMARY KEY, record BLOB NOT NULL)")
 
 
 def one_a_transaction(synchronous: str, record_bytes: int = RECORD_BYTES) -> Prepare:
     """One insert a transaction."""
 
-    @contextmanager
-    def prepare(directory: Path, processes: int) -> Iterator[Prepared]:
-        path = directory / "log.sqlite"
-        create(path)
+    def loop(connection: sqlite3.Connection) -> Loop:
+        execute = connection.execute
+        return append_loop(lambda record: execute(_INSERT, (record,)), os.urandom(record_bytes))
 
-        @contextmanager
-        def opener(index: int) -> Iterator[Loop]:
-            with closing(connect(path, synchronous)) as connection:
-                execute = connection.execute
-                yield append_loop(lambda record: execute(_INSERT, (record,)), os.urandom(record_bytes))
-
-        yield Prepared(opener, lambda: _stored(path))
-
-    return prepare
+    return preparing(lambda directory: _log(directory, synchronous), loop, make=_create, stored=_stored)
 
 
 def many_a_transaction(synchronous: str, records: int, record_bytes: int = RECORD_BYTES) -> Prepare:
     """So many inserts a transaction."""
 
-    @contextmanager
-    def prepare(directory: Path, processes: int) -> Iterator[Prepared]:
-        path = directory / "log.sqlite"
-        create(path)
+    def loop(connection: sqlite3.Connection) -> Loop:
+        return append_many_loop(
+            lambda records: _insert_together(connection, records), [os.urandom(record_bytes)] * records
+        )
 
-        @contextmanager
-        def opener(index: int) -> Iterator[Loop]:
-            with closing(connect(path, synchronous)) as connection:
+    return preparing(lambda directory: _log(directory, synchronous), loop, make=_create, stored=_stored)
 
-                def append_many(records: list[bytes]) -> None:
-                    connection.execute("BEGIN IMMEDIATE")
-                    connection.executemany(_INSERT, ((record,) for record in records))
-                    connection.execute("COMMIT")
 
-                yield append_many_loop(append_many, [os.urandom(record_bytes)] * records)
-
-        yield Prepared(opener, lambda: _stored(path))
-
-    return prepare
+def _insert_together(connection: sqlite3.Connection, records: Iterable[bytes]) -> None:
+    connection.execute("BEGIN IMMEDIATE")
+    connection.executemany(_INSERT, ((record,) for record in records))
+    connection.execute("COMMIT")
 
 
 def read_in_order(records: int) -> Prepare:
     """A log of so many records, read from its first to its last, a record at a time."""
 
-    @contextmanager
-    def prepare(directory: Path, processes: int) -> Iterator[Prepared]:
-        path = directory / "log.sqlite"
-        create(path)
-        with closing(connect(path, "NORMAL")) as connection:
-            connection.execute("BEGIN IMMEDIATE")
-            connection.executemany(_INSERT, ((os.urandom(RECORD_BYTES),) for _ in range(records)))
-            connection.execute("COMMIT")
+    def make(directory: Path) -> None:
+        _create(directory)
+        with _log(directory, "NORMAL") as connection:
+            _insert_together(connection, (os.urandom(RECORD_BYTES) for _ in range(records)))
 
-        @contextmanager
-        def opener(index: int) -> Iterator[Loop]:
-            with closing(connect(path, "NORMAL")) as connection:
-                yield pass_loop(lambda: take(connection.execute(_SELECT)), records)
+    def loop(connection: sqlite3.Connection) -> Loop:
+        return pass_loop(lambda: take(connection.execute(_SELECT)), records)
 
-        yield Prepared(opener, None)
-
-    return prepare
+    return preparing(lambda directory: _log(directory, "NORMAL"), loop, make=make)
 
 
 def version() -> str:
@@ -104,7 +83,7 @@ def version() -> str:
     return f"SQLite {sqlite3.sqlite_version}"
 
 
-def _stored(path: Path) -> int:
-    with closing(connect(path, "FULL")) as connection:
+def _stored(directory: Path) -> int:
+    with _log(directory, "FULL") as connection:
         count: int = connection.execute("SELECT count(*) FROM log").fetchone()[0]
         return count

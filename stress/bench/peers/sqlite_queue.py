@@ -2,37 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 from sqlite3 import Connection
 
-from stress.bench.measuring import Prepare, Prepared
+from stress.bench.measuring import Prepare, preparing
 from stress.bench.peers.queue_work import QueueCalls, QueueWork, queue_loop
 from stress.bench.peers.sqlite import connect
-from stress.bench.processes import Loop
 
 _INSERT = "INSERT INTO queue (body) VALUES (?)"
 _DELETE = "DELETE FROM queue WHERE id = (SELECT id FROM queue ORDER BY id LIMIT 1) RETURNING body"
 
 
+def _queue(directory: Path) -> closing[Connection]:
+    return closing(connect(directory / "queue.sqlite", "FULL"))
+
+
+def _create(directory: Path) -> None:
+    with _queue(directory) as connection:
+        connection.execute("CREATE TABLE queue (id INTEGER PRIMARY KEY AUTOINCREMENT, body BLOB NOT NULL)")
+
+
 def working(work: QueueWork) -> Prepare:
     """Transactions of each process, on a connection of its own."""
-
-    @contextmanager
-    def prepare(directory: Path, processes: int) -> Iterator[Prepared]:
-        path = directory / "queue.sqlite"
-        with closing(connect(path, "FULL")) as connection:
-            connection.execute("CREATE TABLE queue (id INTEGER PRIMARY KEY AUTOINCREMENT, body BLOB NOT NULL)")
-
-        @contextmanager
-        def opener(index: int) -> Iterator[Loop]:
-            with closing(connect(path, "FULL")) as connection:
-                yield queue_loop(_calls(connection), work)
-
-        yield Prepared(opener, None)
-
-    return prepare
+    return preparing(_queue, lambda connection: queue_loop(_calls(connection), work), make=_create)
 
 
 def _calls(connection: Connection) -> QueueCalls:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from binlog.commitlog.options import Flush
-from stress.bench.contestant import BODY_BYTES, FLOOR, MESSAGE_BYTES, OURS, Contestant, Row, Unit
+from stress.bench.contestant import BODY_BYTES, MESSAGE_BYTES, OURS, Contestant, Row, Unit
 from stress.bench.measuring import measuring
-from stress.bench.peers import floor, our_store, sqlite
+from stress.bench.peers import our_store, sqlite
+from stress.bench.rows.alike import SQLITE, floor_mapped, floor_synced, sqlite_each
 
 TOLD = f"{OURS}, queues told"
-SQLITE = "SQLite"
 MESSAGES_A_CALL = 32
 LOOKUP = "commitlog-lookup"
 BY = {
@@ -19,7 +19,6 @@ BY = {
 }
 
 _BYTES_A_SECOND = 1 << 30
-_REGION_BYTES = 256 << 20
 _HOW = {
     Flush.SYNC: "when it returns the message is on stable storage",
     Flush.ASYNC: "when it returns the message is in the mapped file",
@@ -64,8 +63,8 @@ def _each(flush: Flush, threads: int) -> Row:
                 measure=measuring(our_store.appending(flush, threads=threads)),
             ),
             *told,
-            _sqlite_each(synced=synced, threads=threads),
-            _floor_synced() if synced else _floor_mapped(),
+            sqlite_each(synced=synced, threads=threads),
+            floor_synced(MESSAGE_BYTES) if synced else floor_mapped(MESSAGE_BYTES),
         ),
     )
 
@@ -88,7 +87,7 @@ def _batch(flush: Flush) -> Row:
                 how=f"`synchronous=NORMAL`, `executemany` of {MESSAGES_A_CALL} in a transaction.",
                 measure=measuring(sqlite.many_a_transaction("NORMAL", MESSAGES_A_CALL, BODY_BYTES)),
             ),
-            _floor_mapped(),
+            floor_mapped(MESSAGE_BYTES),
         ),
     )
 
@@ -98,32 +97,6 @@ def _told(flush: Flush, messages: int) -> Contestant:
         name=TOLD,
         how="The same; the time ends when the consume queue has the last message, and so its readers.",
         measure=measuring(our_store.appending(flush, messages=messages, told=True)),
-    )
-
-
-def _sqlite_each(*, synced: bool, threads: int) -> Contestant:
-    synchronous = "FULL" if synced else "NORMAL"
-    return Contestant(
-        name=SQLITE,
-        how=f"`journal_mode=WAL`, `synchronous={synchronous}`; each insert a transaction; processes, not threads.",
-        measure=measuring(sqlite.one_a_transaction(synchronous, BODY_BYTES), processes=threads),
-    )
-
-
-def _floor_synced() -> Contestant:
-    return Contestant(
-        name=f"{FLOOR}write, sync",
-        how=f"A C loop of `pwrite` of {MESSAGE_BYTES} bytes and `fdatasync` in a file written before; one thread.",
-        measure=measuring(floor.on_prepared_file("floor_prepared", bytes_=MESSAGE_BYTES)),
-    )
-
-
-def _floor_mapped() -> Contestant:
-    return Contestant(
-        name=f"{FLOOR}mapped copies",
-        how=f"A C loop that copies {MESSAGE_BYTES} bytes a time into a mapping of {_REGION_BYTES >> 20} MiB of a file "
-        "written before; one thread, no CRC.",
-        measure=measuring(floor.on_prepared_file("floor_mapped", bytes_=MESSAGE_BYTES, region_bytes=_REGION_BYTES)),
     )
 
 

@@ -50,13 +50,13 @@ def _contestants(processes: int) -> tuple[Contestant, ...]:
         Contestant(
             name="persist-queue",
             how="`SQLiteQueue.put` with `auto_commit`, which is WAL with `synchronous=FULL`.",
-            measure=measure(persist_queue.prepare),
+            measure=measure(persist_queue.appending()),
             missing=persist_queue.missing,
         ),
         Contestant(
             name="LMDB",
             how="A transaction each, synced; the key is the last one's plus one, looked up in the transaction.",
-            measure=measure(lmdb_log.prepare),
+            measure=measure(lmdb_log.appending()),
             missing=lmdb_log.missing,
         ),
         Contestant(

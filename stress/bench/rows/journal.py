@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from binlog.journal.options import Sync
-from stress.bench.contestant import BODY_BYTES, FLOOR, OURS, Contestant, Row, Unit
+from stress.bench.contestant import BODY_BYTES, OURS, Contestant, Row, Unit
 from stress.bench.measuring import measuring
-from stress.bench.peers import floor, our_journal, sqlite
+from stress.bench.peers import our_journal
+from stress.bench.rows.alike import floor_mapped, floor_synced, sqlite_each
 
 LATER = "journal-later"
 LOAD = "journal-load"
 LOADED = f"{OURS}, as objects"
 SCANNED = f"{OURS}, scanned"
-SQLITE = "SQLite"
 THREADS = (1, 8, 64)
 
 _RECORD_BYTES = BODY_BYTES + 22
 _RECORDS = 300_000
 _BYTES_A_SECOND = 1 << 29
-_REGION_BYTES = 256 << 20
-# More of them than that only wait for each other.
-_SQLITE_PROCESSES_MAX = 8
 
 
 def sync_name(threads: int) -> str:
@@ -33,7 +30,6 @@ def rows() -> list[Row]:
 
 
 def _synced(threads: int) -> Row:
-    processes = min(threads, _SQLITE_PROCESSES_MAX)
     many = "s" if threads > 1 else ""
     return Row(
         name=sync_name(threads),
@@ -46,17 +42,8 @@ def _synced(threads: int) -> Row:
                 how="`Journal.append_add` with `Sync.WAIT`; a load then finds all of them.",
                 measure=measuring(our_journal.adding(Sync.WAIT, threads=threads)),
             ),
-            Contestant(
-                name=SQLITE,
-                how=f"`journal_mode=WAL`, `synchronous=FULL`; each insert a transaction; {processes} processes.",
-                measure=measuring(sqlite.one_a_transaction("FULL", BODY_BYTES), processes=processes),
-            ),
-            Contestant(
-                name=f"{FLOOR}write, sync",
-                how=f"A C loop of `pwrite` of {_RECORD_BYTES} bytes and `fdatasync` in a file written before; one "
-                "thread.",
-                measure=measuring(floor.on_prepared_file("floor_prepared", bytes_=_RECORD_BYTES)),
-            ),
+            sqlite_each(synced=True, threads=threads),
+            floor_synced(_RECORD_BYTES),
         ),
     )
 
@@ -73,19 +60,8 @@ def _later() -> Row:
                 how="`Journal.append_add` with `Sync.LATER`, and one with `Sync.WAIT` at the end.",
                 measure=measuring(our_journal.adding(Sync.LATER)),
             ),
-            Contestant(
-                name=SQLITE,
-                how="`journal_mode=WAL`, `synchronous=NORMAL`; each insert a transaction.",
-                measure=measuring(sqlite.one_a_transaction("NORMAL", BODY_BYTES)),
-            ),
-            Contestant(
-                name=f"{FLOOR}mapped copies",
-                how=f"A C loop that copies {_RECORD_BYTES} bytes a time into a mapping of {_REGION_BYTES >> 20} MiB of "
-                "a file written before; no CRC, no sync.",
-                measure=measuring(
-                    floor.on_prepared_file("floor_mapped", bytes_=_RECORD_BYTES, region_bytes=_REGION_BYTES)
-                ),
-            ),
+            sqlite_each(synced=False),
+            floor_mapped(_RECORD_BYTES),
         ),
     )
 

@@ -7,15 +7,13 @@ from stress.bench.contestant import BODY_BYTES, OURS, Contestant, Row, Unit
 from stress.bench.measuring import measuring
 from stress.bench.peers import our_page_store, persist_queue, sqlite_queue
 from stress.bench.peers.queue_work import FILLED, QueueWork
+from stress.bench.rows.alike import SQLITE, SQLITE_PROCESSES_MAX
 
-SQLITE = "SQLite"
 OPEN = "pagestore-open"
 OPEN_FROM_DISK = f"{OURS}, from the disk"
 THREADS = (1, 8, 32)
 
 _BYTES_A_SECOND = 1 << 28
-# More of them than that only wait for each other.
-_SQLITE_PROCESSES_MAX = 8
 _DOES = {
     QueueWork.PUT: "puts a message",
     QueueWork.GET: f"gets the oldest message; where there is none any more, {FILLED:,} are put together",
@@ -34,7 +32,7 @@ def rows() -> list[Row]:
 
 
 def _row(work: QueueWork, threads: int) -> Row:
-    processes = min(threads, _SQLITE_PROCESSES_MAX)
+    processes = min(threads, SQLITE_PROCESSES_MAX)
     many = "s" if threads > 1 else ""
     return Row(
         name=row_name(work, threads),

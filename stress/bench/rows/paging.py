@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from binlog import Mode
 from stress.bench.contestant import BODY_BYTES, OURS, Contestant, Row, Unit
 from stress.bench.measuring import measuring
-from stress.bench.peers import our_queue
+from stress.bench.peers import our_queue, ours
 
 RATE = "paging"
 MEMORY = "paging-memory"
@@ -20,71 +21,56 @@ _WAITING = f"{our_queue.WAITING_BYTES >> 20} MiB of older ones wait in pages"
 
 def rows() -> list[Row]:
     """All of them."""
-    return [_rate(), _memory(), *_many()]
+    turns, many = our_queue.in_turns(), our_queue.many()
+    return [
+        Row(
+            name=RATE,
+            title=f"A queue: messages of {BODY_BYTES} bytes put, got and acknowledged, not synced, while {_WAITING}",
+            unit=Unit.RECORDS,
+            disk_bytes=_BYTES_A_SECOND,
+            contestants=(
+                Contestant(
+                    name=OURS,
+                    how="`Queue.put`, `get` and `ack` in `Mode.FLUSH`, in turns; each message is read from its page.",
+                    measure=turns.rate(),
+                ),
+                Contestant(
+                    name=LOG,
+                    how=f"`Writer.append` of {BODY_BYTES} bytes in `Mode.FLUSH`, one a call, and nothing else.",
+                    measure=measuring(ours.one_a_call(Mode.FLUSH, BODY_BYTES)),
+                ),
+            ),
+        ),
+        _memory(MEMORY, f"such a queue, above what it has with an empty one; {_WAITING}", _BYTES_A_SECOND, turns),
+        Row(
+            name=MANY,
+            title=f"A queue of {_MANY}: all are put, not synced, then all got and acknowledged",
+            unit=Unit.RECORDS,
+            disk_bytes=_MANY_BYTES_A_SECOND,
+            contestants=(
+                Contestant(
+                    name=OURS,
+                    how="`Queue.put` of all in `Mode.FLUSH`, then `get` and `ack` of each; messages that had it all.",
+                    measure=many.rate(),
+                ),
+                Contestant(
+                    name=LOG,
+                    how=f"`Writer.append` of as many records of {BODY_BYTES} bytes in `Mode.FLUSH`, one a call.",
+                    measure=our_queue.many_flushed(),
+                ),
+            ),
+        ),
+        _memory(MANY_MEMORY, f"a queue of {_MANY}, above what it has with an empty one", _MANY_BYTES_A_SECOND, many),
+    ]
 
 
-def _rate() -> Row:
+def _memory(name: str, of: str, disk_bytes: int, figures: our_queue.Figures) -> Row:
     return Row(
-        name=RATE,
-        title=f"A queue: messages of {BODY_BYTES} bytes put, got and acknowledged, not synced, while {_WAITING}",
-        unit=Unit.RECORDS,
-        disk_bytes=_BYTES_A_SECOND,
-        contestants=(
-            Contestant(
-                name=OURS,
-                how="`Queue.put`, `get` and `ack` in `Mode.FLUSH`, in turns; each message is read from its page.",
-                measure=measuring(our_queue.in_turns()),
-            ),
-            Contestant(
-                name=LOG,
-                how=f"`Writer.append` of {BODY_BYTES} bytes in `Mode.FLUSH`, one a call, and nothing else.",
-                measure=measuring(our_queue.flushed()),
-            ),
-        ),
-    )
-
-
-def _memory() -> Row:
-    return Row(
-        name=MEMORY,
-        title=f"Memory at most of a process with such a queue, above what it has with an empty one; {_WAITING}",
+        name=name,
+        title=f"Memory at most of a process with {of}",
         unit=Unit.MEBIBYTES,
-        disk_bytes=_BYTES_A_SECOND,
+        disk_bytes=disk_bytes,
         contestants=(
-            Contestant(
-                name=OURS,
-                how="As above, `VmHWM` of the process.",
-                measure=our_queue.peak_memory(),
-            ),
+            Contestant(name=OURS, how="`VmHWM` of the process that did the above.", measure=figures.memory()),
         ),
     )
-
-
-def _many() -> list[Row]:
-    many = our_queue.Many()
-    rate = Row(
-        name=MANY,
-        title=f"A queue of {_MANY}: all are put, not synced, then all got and acknowledged",
-        unit=Unit.RECORDS,
-        disk_bytes=_MANY_BYTES_A_SECOND,
-        contestants=(
-            Contestant(
-                name=OURS,
-                how="`Queue.put` of all in `Mode.FLUSH`, then `get` and `ack` of each; messages that had it all.",
-                measure=many.rate(),
-            ),
-            Contestant(
-                name=LOG,
-                how=f"`Writer.append` of as many records of {BODY_BYTES} bytes in `Mode.FLUSH`, one a call.",
-                measure=our_queue.many_flushed(),
-            ),
-        ),
-    )
-    memory = Row(
-        name=MANY_MEMORY,
-        title=f"Memory at most of a process with a queue of {_MANY}, above what it has with an empty one",
-        unit=Unit.MEBIBYTES,
-        disk_bytes=_MANY_BYTES_A_SECOND,
-        contestants=(Contestant(name=OURS, how="`VmHWM` of the process that did the above.", measure=many.memory()),),
-    )
-    return [rate, memory]

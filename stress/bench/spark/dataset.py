@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,49 +17,24 @@ _PIECE_BYTES = 1 << 20
 _SAME = b' "level": "info", "service": "checkout", "message": "the order was taken", '.ljust(RECORD_BYTES // 2, b"=")
 
 
-@dataclass(frozen=True)
 class Dataset:
-    """Where each form is."""
+    """Each form, by its name.  log: one of four files; one: a log of one file, with the same records."""
 
-    folder: Path
-    records: int
-
-    @property
-    def four(self) -> Path:
-        """A log of four files."""
-        return self.folder / "four"
-
-    @property
-    def one(self) -> Path:
-        """A log of one file."""
-        return self.folder / "one"
-
-    @property
-    def text(self) -> Path:
-        """The records as lines."""
-        return self.folder / "text"
-
-    @property
-    def parquet(self) -> Path:
-        """All columns of the log, not compressed."""
-        return self.folder / "parquet"
-
-    @property
-    def parquet_zstd(self) -> Path:
-        """The same, compressed with zstd."""
-        return self.folder / "parquet-zstd"
-
-    @property
-    def megabytes(self) -> float:
-        """Of the records alone."""
-        return self.records * RECORD_BYTES / 1e6
+    def __init__(self, folder: Path, records: int) -> None:
+        self.folder = folder
+        self.records = records
+        self.log = folder / "four"
+        self.one = folder / "one"
+        self.text = folder / "text"
+        self.parquet = folder / "parquet"
+        self.parquet_zstd = folder / "parquet-zstd"
 
     def make(self, spark: Any) -> None:
         """Write all of it, to the disk, so that what is measured first does not wait for that."""
         self.folder.mkdir(exist_ok=True)
-        for path, files in ((self.four, FILES), (self.one, 1)):
+        for path, files in ((self.log, FILES), (self.one, 1)):
             self._append(path, files)
-        records = spark.read.format("binlog").load(str(self.four))
+        records = spark.read.format("binlog").load(str(self.log))
         records.selectExpr("cast(data AS string) AS value").write.text(str(self.text))
         for path, codec in ((self.parquet, "none"), (self.parquet_zstd, "zstd")):
             records.write.parquet(str(path), compression=codec)

@@ -10,23 +10,27 @@ from typing import Any
 from stress.bench.spark.dataset import Dataset
 from stress.bench.spark.rows_source import NAME as ROWS
 
-Frame = Callable[[Any, Dataset], Any]
+Frame = Callable[[Any, str], Any]
 
 _DATA = "data binary"
 
-SOURCES: dict[str, Frame] = {
-    "four": lambda spark, data: spark.read.format("binlog").schema(_DATA).load(str(data.four)),
-    "all": lambda spark, data: spark.read.format("binlog").load(str(data.four)),
-    "one": lambda spark, data: spark.read.format("binlog").schema(_DATA).load(str(data.one)),
-    "rows": lambda spark, data: spark.read.format(ROWS).load(str(data.four)),
-    "text": lambda spark, data: spark.read.text(str(data.text)).withColumnRenamed("value", "data"),
-    "parquet": lambda spark, data: spark.read.parquet(str(data.parquet)).select("data"),
-    "parquet-zstd": lambda spark, data: spark.read.parquet(str(data.parquet_zstd)).select("data"),
-    "files": lambda spark, data: (
-        spark.read.format("binaryFile").option("pathGlobFilter", "*.dat").load(str(data.four))
-        .withColumnRenamed("content", "data")
+SOURCES: dict[str, tuple[Callable[[Dataset], Path], Frame]] = {
+    "four": (lambda data: data.log, lambda spark, path: spark.read.format("binlog").schema(_DATA).load(path)),
+    "all": (lambda data: data.log, lambda spark, path: spark.read.format("binlog").load(path)),
+    "one": (lambda data: data.one, lambda spark, path: spark.read.format("binlog").schema(_DATA).load(path)),
+    "rows": (lambda data: data.log, lambda spark, path: spark.read.format(ROWS).load(path)),
+    "text": (lambda data: data.text, lambda spark, path: spark.read.text(path).withColumnRenamed("value", "data")),
+    "parquet": (lambda data: data.parquet, lambda spark, path: spark.read.parquet(path).select("data")),
+    "parquet-zstd": (lambda data: data.parquet_zstd, lambda spark, path: spark.read.parquet(path).select("data")),
+    "files": (
+        lambda data: data.log,
+        lambda spark, path: (
+            spark.read.format("binaryFile").option("pathGlobFilter", "*.dat").load(path)
+            .withColumnRenamed("content", "data")
+        ),
     ),
 }  # fmt: skip
+"""By their names: which form of the data, and how that is read."""
 
 QUERIES = {"count": "count(*)", "length": "sum(length(data))", "crc": "max(crc32(data))"}
 
@@ -38,23 +42,11 @@ _WRITE_SETTINGS = {
 }
 
 
-_FORMS: dict[str, Callable[[Dataset], Path]] = {
-    "four": lambda data: data.four,
-    "all": lambda data: data.four,
-    "one": lambda data: data.one,
-    "rows": lambda data: data.four,
-    "text": lambda data: data.text,
-    "parquet": lambda data: data.parquet,
-    "parquet-zstd": lambda data: data.parquet_zstd,
-    "files": lambda data: data.four,
-}
-
-
 def form(data: Dataset, job: str, what: str) -> Path:
     """What a job reads.  what: its first argument."""
     if job == "read":
-        return _FORMS[what](data)
-    return data.four if (job, what) == ("extract", "log") else data.parquet
+        return SOURCES[what][0](data)
+    return data.log if (job, what) == ("extract", "log") else data.parquet
 
 
 def warm(spark: Any, data: Dataset, place: Path) -> None:
@@ -72,12 +64,13 @@ def warm(spark: Any, data: Dataset, place: Path) -> None:
 
 def read(spark: Any, data: Dataset, source: str, query: str) -> int:
     """The answer to a query."""
-    return int(SOURCES[source](spark, data).selectExpr(QUERIES[query]).first()[0])
+    form, frame = SOURCES[source]
+    return int(frame(spark, str(form(data))).selectExpr(QUERIES[query]).first()[0])
 
 
 def extract(spark: Any, data: Dataset, source: str, place: Path) -> Path:
     """All columns into Parquet with zstd, from the log or from Parquet; where that is, to be removed."""
-    form, path = ("binlog", data.four) if source == "log" else ("parquet", data.parquet)
+    form, path = ("binlog", data.log) if source == "log" else ("parquet", data.parquet)
     target = place / "extract"
     spark.read.format(form).load(str(path)).write.parquet(str(target), compression="zstd")
     return target

@@ -26,7 +26,6 @@ SOURCE = "a source"
 
 _RECORDS = 4
 _DIED = 9
-_FRAME_MAX = 1 << 12
 
 
 class Promise(enum.Enum):

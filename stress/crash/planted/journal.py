@@ -29,7 +29,7 @@ MISTAKES = (
     in_function(
         "journal-name-not-synced", "journal-power", "a new file's name is not synced before the file is used",
         _FILES, "JournalFiles._make",
-        "if not link_file(directory.fd, unfinished, name, path):\n"
+        "if not directory.link(unfinished, name):\n"
         '    raise AccessError(f"{path} is there already", errno=errno.EEXIST, path=path)',
         "os.rename(unfinished, name, src_dir_fd=directory.fd, dst_dir_fd=directory.fd)",
     ),

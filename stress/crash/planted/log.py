@@ -17,8 +17,8 @@ MISTAKES = (
     Mistake("tail-before-data", "power", "the tail is written, and then the records"),
     in_function(
         "name-not-synced", "power", "a new file's name is not synced before the file is used",
-        "binlog/storage/files.py", "link_file",
-        "if durable:\n    sync_directory(directory_fd, path)",
+        "binlog/storage/directory.py", "Directory.link",
+        "if durable:\n    self.sync()",
         "",
     ),
     in_function(
@@ -49,19 +49,19 @@ MISTAKES = (
     in_function(
         "drafts-hidden-names-not-synced", "power", "an ingest is decided before the names of its files are synced",
         _INGEST, "Ingest.begin",
-        "sync_directory(directory.fd, directory.path)",
+        "directory.sync()",
         "",
     ),
     in_function(
         "drafts-record-name-not-synced", "power", "a draft is a file of the log before the record's name is synced",
-        "binlog/log/directory.py", "LogDirectory.rename",
-        "rename_file(self.fd, old, new, os.path.join(self.path, new))",
+        "binlog/storage/directory.py", "Directory.rename",
+        "rename_file(self.fd, old, new, self.file_path(new))",
         "os.rename(old, new, src_dir_fd=self.fd, dst_dir_fd=self.fd)",
     ),
     in_function(
         "drafts-names-not-synced", "power", "a file is closed before the name of the draft after it is synced",
         _INGEST, "IngestedFile.give_name",
-        "sync_directory(directory.fd, directory.path)",
+        "directory.sync()",
         "",
     ),
     in_function(

@@ -1,4 +1,6 @@
-/* Calls on bytes, names and memory, each of which can be struck. */
+/* Calls on bytes, names and memory, each of which can be struck.
+ *
+ * The recorder, which comes before, leads calls with 64 in their names to the others, and all ways to rename to one. */
 #include "striker.h"
 
 #include <errno.h>
@@ -73,11 +75,6 @@ EXPORT ssize_t pwrite(int fd, const void *data, size_t bytes, off_t offset)
     STRIKE_BYTES(CALL_WRITE);
 }
 
-EXPORT ssize_t pwrite64(int fd, const void *data, size_t bytes, off64_t offset)
-{
-    return pwrite(fd, data, bytes, offset);
-}
-
 EXPORT int fdatasync(int fd)
 {
     NEXT(fdatasync);
@@ -101,31 +98,16 @@ EXPORT int posix_fallocate(int fd, off_t offset, off_t bytes)
     return result;
 }
 
-EXPORT int posix_fallocate64(int fd, off64_t offset, off64_t bytes)
-{
-    return posix_fallocate(fd, offset, bytes);
-}
-
 EXPORT int fallocate(int fd, int mode, off_t offset, off_t bytes)
 {
     NEXT(fallocate);
     STRIKE_INT(CALL_ALLOCATE, is_ours(fd), next(fd, mode, offset, bytes));
 }
 
-EXPORT int fallocate64(int fd, int mode, off64_t offset, off64_t bytes)
-{
-    return fallocate(fd, mode, offset, bytes);
-}
-
 EXPORT int ftruncate(int fd, off_t size)
 {
     NEXT(ftruncate);
     STRIKE_INT(CALL_TRUNCATE, is_ours(fd), next(fd, size));
-}
-
-EXPORT int ftruncate64(int fd, off64_t size)
-{
-    return ftruncate(fd, size);
 }
 
 EXPORT int fchmod(int fd, mode_t mode)
@@ -175,12 +157,6 @@ EXPORT int openat(int directory, const char *path, int flags, ...)
     STRIKE_INT(CALL_OPEN, is_ours_at(directory, path), next(directory, path, flags, mode));
 }
 
-EXPORT int openat64(int directory, const char *path, int flags, ...)
-{
-    GIVEN_MODE(flags, mode);
-    return openat(directory, path, flags, mode);
-}
-
 EXPORT int shm_open(const char *name, int flags, mode_t mode)
 {
     NEXT(shm_open);
@@ -199,7 +175,6 @@ EXPORT int linkat(int old_directory, const char *old, int directory, const char 
     STRIKE_INT(CALL_LINK, is_ours_at(directory, path), next(old_directory, old, directory, path, flags));
 }
 
-/* All ways to rename lead here by way of the recorder. */
 EXPORT int renameat2(int old_directory, const char *old, int directory, const char *path, unsigned int flags)
 {
     NEXT(renameat2);
@@ -229,11 +204,6 @@ EXPORT void *mmap(void *address, size_t bytes, int protection, int flags, int fd
     void *result = next(address, bytes, protection, flags, fd, offset);
     strike_end(strike);
     return result;
-}
-
-EXPORT void *mmap64(void *address, size_t bytes, int protection, int flags, int fd, off64_t offset)
-{
-    return mmap(address, bytes, protection, flags, fd, offset);
 }
 
 /* madvise(2): what a store to a page that cannot be had would be a signal for. */

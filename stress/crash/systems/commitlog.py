@@ -13,6 +13,7 @@ import random
 import shutil
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -30,7 +31,6 @@ from stress.crash.records import Identity
 from stress.crash.striker import Kind
 from stress.crash.system import AFTER_DEATH, AFTER_POWER_CUT, Actor, Crash, Observing, Scenario, Storm, System, Who
 from stress.crash.systems.commitlog_contents import Contents, Place, inspect, message_of
-from stress.crash.together import at_once
 
 POOL = "binlog-pool-"
 """What the names of a store's shared memory begin with."""
@@ -65,6 +65,7 @@ class MarkKind(enum.IntEnum):
     REMOVING = 4  # files may go, up to this offset
     REMOVED = 5  # they are gone, up to this offset
     REFUSED = 6  # an error said that this message was not appended
+    ENDED = 7  # here the log ended when it was opened after a power cut
 
 
 class Mark(NamedTuple):
@@ -111,6 +112,10 @@ class Expectation:
                 self.removing = max(self.removing, offset)
             case MarkKind.REMOVED:
                 self.removed = max(self.removed, offset)
+            case MarkKind.ENDED:
+                # What lay there or behind it, and was not promised, is gone: others will lie in its place.
+                end = max(offset, self.durable)
+                self.placed = {which: place for which, place in self.placed.items() if place.offset < end}
 
     def died(self) -> None:
         """All that calls had returned for is promised."""
@@ -223,7 +228,8 @@ class StoreActor(Actor):
 
 
 def _two_threads(actor: StoreActor) -> None:
-    at_once(*(each.few for each in (actor, actor.beside(1))))
+    with ThreadPoolExecutor() as threads:
+        _ = [*threads.map(StoreActor.few, (actor, actor.beside(1)))]
 
 
 def _append_for_ever(path: Path, who: Who, kept: str) -> None:
@@ -275,6 +281,8 @@ class CommitLogSystem(System[Expectation, Contents]):
         if who.life in (AFTER_DEATH, AFTER_POWER_CUT):
             contents = inspect(store)
             who.wrong.extend(contents.problems)
+            if who.life == AFTER_POWER_CUT:
+                actor.mark(offset_mark(MarkKind.ENDED, store.max_offset))
             for identity, place in contents.messages.items():
                 actor.mark(Mark(MarkKind.APPENDED, *identity, place))
             actor.mark(offset_mark(MarkKind.DURABLE, store.max_offset))

@@ -15,10 +15,9 @@ from typing import ClassVar
 from binlog.compose import open_paging
 from binlog.errors import PoisonedError
 from stress.crash.system import Scenario, Step, Who
+from stress.crash.systems.message_marks import Identity, What, identity_of, short_message_of
 from stress.crash.systems.messages import MessageActor, MessagesSystem
 from stress.crash.systems.queue import JOURNAL, PAGES
-from stress.paging.ledger import Identity, What
-from stress.paging.messages import identity_of, short_message_of
 
 _ADDRESS = "depaged"
 # Paging's own records are of other types.

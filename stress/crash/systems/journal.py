@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from errno import ENOSPC
 from pathlib import Path
@@ -39,12 +40,11 @@ from stress.crash.systems.journal_actor import (
 )
 from stress.crash.systems.journal_expectation import Expectation, compare
 from stress.crash.systems.journal_marks import JUDGES, MarkKind, Told, plain_mark, told_of
-from stress.crash.together import at_once
 
 _SMALL = JournalOptions(file_bytes=2048, buffer_bytes=1024, flush_seconds=0.002, compact_files_min=0, pool_files=4)
 OPTIONS: dict[str, JournalOptions] = {
     "native": _SMALL,
-    "blocks": replace(_SMALL, file_bytes=3 * BLOCK_BYTES, buffer_bytes=1 << 16),
+    "blocks": replace(_SMALL, file_bytes=16 * BLOCK_BYTES, buffer_bytes=1 << 16),
     "tiny": replace(_SMALL, file_bytes=1024, buffer_bytes=600, pool_files=3),
     "jbm": replace(_SMALL, file_bytes=2560, layout=JournalLayout.JBM),
 }
@@ -178,8 +178,9 @@ def _any(actor: JournalActor) -> None:
 
 def _threads(actor: JournalActor) -> None:
     """Three threads that append at once; the third compacts and reclaims too."""
-    mixes = {actor: RECORDS, actor.beside(1): TRANSACTIONS, actor.beside(2): COMPACTION}
-    at_once(*(lambda each=each, steps=steps: take(each, steps, 7) for each, steps in mixes.items()))
+    actors, mixes = (actor, actor.beside(1), actor.beside(2)), (RECORDS, TRANSACTIONS, COMPACTION)
+    with ThreadPoolExecutor() as threads:
+        _ = [*threads.map(take, actors, mixes, (7,) * 3)]
 
 
 class _Unseen:

@@ -21,7 +21,7 @@ _ID_BITS = 20
 _FUTURE_SECONDS = 60.0
 _EXTRA_BYTES = 40
 # In files of several blocks, so that some records are over the borders of these.
-_TIMES_LARGER = 40
+_TIMES_LARGER = 20
 
 _CALLS: dict[Kind, Callable[..., Any]] = {
     Kind.ADD: Journal.append_add,

@@ -5,16 +5,16 @@ Each is a function of a log's path and a seed; its processes have the lives that
 
 from __future__ import annotations
 
-import os
 import random
-import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 
 import binlog
 from binlog import Mode
 from stress.crash.marks import Recorder, Values
-from stress.crash.mortal import forked
+from stress.crash.mortal import Mortal, forked
 from stress.crash.records import identity_of
 from stress.crash.striker import Action, Kind, Strike, arm
 from stress.crash.system import AFTER_POWER_CUT, Prepare, Who, Workload
@@ -26,25 +26,27 @@ _SYNC_OF_HEADER, _SYNC_OF_CLOSE, _SYNC_OF_SECOND_CLOSE = range(3)
 
 
 def _at_once(*works: Callable[[], None]) -> None:
-    """Run each in a forked child, all at once."""
-    children = []
-    for work in works:
-        child = os.fork()
-        if child == 0:
-            try:
-                work()
-            except BaseException:  # noqa: BLE001 - the child ends here, whatever it was
-                traceback.print_exc()
-                os._exit(1)
-            os._exit(0)
-        children.append(child)
-    failed = [child for child in children if os.waitpid(child, 0)[1] != 0]
-    if failed:
-        raise RuntimeError(f"{len(failed)} of {len(children)} processes of a workload failed")
+    """Run each in a forked process, all at once."""
+    mortals = [Mortal(work) for work in works]
+    if failures := [failure for mortal in mortals for failure in mortal.failures()]:
+        raise RuntimeError(f"processes of a workload failed: {failures}")
 
 
-def _actor(log: Path, seed: str, life: int) -> LogActor:
-    return LogActor(log, Who(Recorder(), life, random.Random(f"{seed}/{life}")))
+@contextmanager
+def _writer(log: Path, seed: str, life: int) -> Iterator[tuple[LogActor, random.Random]]:
+    """One who appends, and the choices that are left to chance in how it does."""
+    with closing(LogActor(log, Who(Recorder(), life, random.Random(f"{seed}/{life}")))) as actor:
+        yield actor, random.Random(f"{seed}/{life}/work")
+
+
+def _together(count: int, work: Callable[[LogActor, random.Random], None]) -> Workload:
+    """So many processes that do the same."""
+
+    def live(log: Path, seed: str, life: int) -> None:
+        with _writer(log, seed, life) as (actor, chance):
+            work(actor, chance)
+
+    return lambda log, seed: _at_once(*(partial(live, log, seed, life) for life in range(count)))
 
 
 def _some(actor: LogActor, mode: Mode = Mode.SYNC, count: int = 0) -> None:
@@ -61,77 +63,48 @@ def _single(log: Path, seed: str) -> None:
     count = chance.randint(8, 12)
     first = chance.randint(1, count - 1)
     for life, own in enumerate((first, count - first)):
-        actor = _actor(log, seed, life)
-        for _ in range(own):
-            _some(actor)
-        actor.close()
+        with _writer(log, seed, life) as (actor, _):
+            for _ in range(own):
+                _some(actor)
 
 
-def _groups(log: Path, seed: str) -> None:
-    """Three processes, each with records one by one and several in one call."""
-
-    def work(life: int) -> None:
-        chance = random.Random(f"{seed}/{life}/work")
-        actor = _actor(log, seed, life)
-        for _ in range(chance.randint(2, 3)):
-            _some(actor, count=0 if chance.random() < 0.3 else chance.randint(2, 4))
-        actor.close()
-
-    _at_once(*(lambda life=life: work(life) for life in range(3)))
+def _groups(actor: LogActor, chance: random.Random) -> None:
+    """Records one by one, and several in one call."""
+    for _ in range(chance.randint(2, 3)):
+        _some(actor, count=0 if chance.random() < 0.3 else chance.randint(2, 4))
 
 
-def _modes(log: Path, seed: str) -> None:
-    """Two processes that append in one mode and another, with a sync now and then."""
-
-    def work(life: int) -> None:
-        chance = random.Random(f"{seed}/{life}/work")
-        actor = _actor(log, seed, life)
-        for _ in range(chance.randint(3, 5)):
-            match chance.randrange(4):
-                case 0:
-                    _some(actor, chance.choice([*Mode]), chance.randint(2, 3))
-                case 1:
-                    _some(actor, chance.choice([*Mode]))
-                    actor.sync()
-                case _:
-                    _some(actor, chance.choice([*Mode]))
-        actor.close()
-
-    _at_once(*(lambda life=life: work(life) for life in range(2)))
+def _modes(actor: LogActor, chance: random.Random) -> None:
+    """In one mode and another, with a sync now and then."""
+    for _ in range(chance.randint(3, 5)):
+        what = chance.randrange(4)
+        _some(actor, chance.choice([*Mode]), chance.randint(2, 3) if what == 0 else 0)
+        if what == 1:
+            actor.sync()
 
 
-def _cutover(log: Path, seed: str) -> None:
-    """Two processes that append, and cut over in between."""
-
-    def work(life: int) -> None:
-        chance = random.Random(f"{seed}/{life}/work")
-        actor = _actor(log, seed, life)
-        for _ in range(2):
-            _some(actor)
-            if chance.random() < 0.7:
-                actor.cutover()
-            if chance.random() < 0.5:
-                _some(actor, count=2)
-        actor.close()
-
-    _at_once(*(lambda life=life: work(life) for life in range(2)))
+def _cutover(actor: LogActor, chance: random.Random) -> None:
+    """With cutovers in between."""
+    for _ in range(2):
+        _some(actor)
+        if chance.random() < 0.7:
+            actor.cutover()
+        if chance.random() < 0.5:
+            _some(actor, count=2)
 
 
 def _turns(log: Path, seed: str) -> None:
     """A source's turns, beside records of another process."""
 
     def source() -> None:
-        chance = random.Random(f"{seed}/source")
-        actor = _actor(log, seed, 1)
-        for _ in range(chance.randint(2, 4)):
-            actor.turn(chance.randint(1, 4))
-        actor.close()
+        with _writer(log, seed, 1) as (actor, chance):
+            for _ in range(chance.randint(2, 4)):
+                actor.turn(chance.randint(1, 4))
 
     def other() -> None:
-        actor = _actor(log, seed, 0)
-        for _ in range(random.Random(f"{seed}/other").randint(1, 3)):
-            _some(actor)
-        actor.close()
+        with _writer(log, seed, 0) as (actor, chance):
+            for _ in range(chance.randint(1, 3)):
+                _some(actor)
 
     _at_once(source, other)
 
@@ -142,18 +115,16 @@ def _drafts(log: Path, seed: str) -> None:
     dies = chance.random() < 0.8  # such runs have fewer states
 
     def source() -> None:
-        actor = _actor(log, seed, 1)
-        for _ in range(1 if dies or chance.random() < 0.6 else 2):
-            actor.turn(chance.randint(2 if dies else 1, 3), How.DRAFTS)
-        actor.close()
+        with _writer(log, seed, 1) as (actor, _):
+            for _ in range(1 if dies or chance.random() < 0.6 else 2):
+                actor.turn(chance.randint(2 if dies else 1, 3), How.DRAFTS)
 
     def other() -> None:
-        actor = _actor(log, seed, 0)
-        for _ in range(1 if dies else chance.randint(1, 3)):
-            _some(actor)
-            if chance.random() < 0.2:
-                actor.cutover()
-        actor.close()
+        with _writer(log, seed, 0) as (actor, _):
+            for _ in range(1 if dies else chance.randint(1, 3)):
+                _some(actor)
+                if chance.random() < 0.2:
+                    actor.cutover()
 
     if not dies:
         _at_once(source, other)
@@ -170,47 +141,41 @@ def _drafts(log: Path, seed: str) -> None:
 
 def _archives(log: Path, seed: str) -> None:
     """A writer whose closed files become archives; few records, for what is looked at is how one takes the place."""
-    chance = random.Random(seed)
-    actor = _actor(log, seed, 0)
-    for _ in range(chance.randint(1, 2)):
-        _some(actor, count=chance.randint(1, 3))
-        actor.cutover()
-        binlog.archive(log, keep_last=chance.randrange(2))
-    _some(actor)
-    binlog.archive(log)
-    actor.close()
+    with _writer(log, seed, 0) as (actor, chance):
+        for _ in range(chance.randint(1, 2)):
+            _some(actor, count=chance.randint(1, 3))
+            actor.cutover()
+            binlog.archive(log, keep_last=chance.randrange(2))
+        _some(actor)
+        binlog.archive(log)
 
 
 def _recovery(log: Path, seed: str) -> None:
     """A writer opens what a power cut left, and goes on.  What a reader then shows counts as acknowledged."""
-    chance = random.Random(f"{seed}/recovery")
-    actor = _actor(log, seed, AFTER_POWER_CUT)
-    for entry in read(log):
-        identity = identity_of(entry.data)
-        if identity is not None:
-            actor.mark(Mark(MarkKind.SHOWN, *identity, 1, ref=entry.ref))
-    _some(actor)
-    if chance.random() < 0.3:
-        actor.cutover()
-    if chance.random() < 0.5:
-        _some(actor, count=2)
-    actor.close()
+    with _writer(log, seed, AFTER_POWER_CUT) as (actor, chance):
+        for entry in read(log):
+            identity = identity_of(entry.data)
+            if identity is not None:
+                actor.mark(Mark(MarkKind.SHOWN, *identity, 1, ref=entry.ref))
+        _some(actor)
+        if chance.random() < 0.3:
+            actor.cutover()
+        if chance.random() < 0.5:
+            _some(actor, count=2)
 
 
 def _jpos(log: Path, seed: str) -> None:
     """A file that jPOS made: one of ours and one that follows its rules append to it, and ours cuts it over."""
 
     def ours() -> None:
-        chance = random.Random(f"{seed}/ours")
-        actor = _actor(log, seed, 0)
-        for _ in range(chance.randint(4, 7)):
-            _some(actor)
-        if chance.random() < 0.5:
-            _some(actor, count=2)
-        if chance.random() < 0.4:
-            actor.cutover()
-            _some(actor)
-        actor.close()
+        with _writer(log, seed, 0) as (actor, chance):
+            for _ in range(chance.randint(4, 7)):
+                _some(actor)
+            if chance.random() < 0.5:
+                _some(actor, count=2)
+            if chance.random() < 0.4:
+                actor.cutover()
+                _some(actor)
 
     def theirs() -> None:
         peer = Peer(log, 1)
@@ -228,9 +193,9 @@ def _prepare_jpos(log: Path, seed: str) -> list[Values]:
 
 WORKLOADS: Mapping[str, Workload] = {
     "single": _single,
-    "groups": _groups,
-    "modes": _modes,
-    "cutover": _cutover,
+    "groups": _together(3, _groups),
+    "modes": _together(2, _modes),
+    "cutover": _together(2, _cutover),
     "turns": _turns,
     "drafts": _drafts,
     "archives": _archives,

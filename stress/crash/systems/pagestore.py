@@ -27,6 +27,7 @@ from stress.crash.fault import FAULTS, Fared, Fault
 from stress.crash.marks import Values
 from stress.crash.striker import Kind
 from stress.crash.system import Crash, Observing, Scenario, System, Who
+from stress.crash.systems.message_marks import Identity, Mark, What, mark_of, short_message_of
 from stress.crash.systems.messages import FAULT_KINDS
 from stress.crash.systems.pagestore_actor import (
     COMMIT,
@@ -42,8 +43,6 @@ from stress.crash.systems.pagestore_actor import (
     put_into,
     queues_of,
 )
-from stress.paging.ledger import Identity, Mark, What, mark_of
-from stress.paging.messages import short_message_of
 
 _JUDGE = 99
 _INDEX_PAGES_MAX = 2

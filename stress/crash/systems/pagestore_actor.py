@@ -15,8 +15,7 @@ from binlog import Mode
 from binlog.errors import AccessError, BinlogError, FullError
 from binlog.pagestore import PageStore, PageStoreOptions, Transaction, Xid, backup
 from stress.crash.system import Actor, Scenario, Step, Who
-from stress.paging.ledger import Identity, Mark, What
-from stress.paging.messages import identity_of, message_of
+from stress.crash.systems.message_marks import Identity, Mark, What, identity_of, message_of
 
 QUEUES = ("a", "b")
 # So small that pages are written all the time, and a few transactions fill the log.

@@ -2,35 +2,41 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
+from queue import Full
 from typing import ClassVar
 
 from binlog import Mode, open_queue
 from binlog.journal import JournalOptions
 from binlog.paging import Message, PagingOptions, Queue
-from stress.crash.system import Scenario, Step, Who
+from stress.crash.mortal import for_ever
+from stress.crash.system import Scenario, Step, Storm, Who
+from stress.crash.systems.message_marks import Identity, What, identity_of, short_message_of
 from stress.crash.systems.messages import MessageActor, MessagesSystem
-from stress.paging.ledger import Identity, What
-from stress.paging.messages import identity_of, short_message_of
 
 # So small that a few messages fill a page, and a few transactions a file of the journal.
 PAGES = PagingOptions(page_bytes=1024, settle_above=2)
 JOURNAL = JournalOptions(file_bytes=4096)
 _MEMORY_BYTES = 1500
 _PROBABLY_FLUSHED = (Mode.FLUSH, Mode.FLUSH, Mode.FLUSH, Mode.SYNC)
+# In a storm messages go to pages and come back all the time, and producers wait for consumers.
+_STORM_PAGES = PagingOptions(page_bytes=4096, page_count_max=20)
+_PRODUCERS, _CONSUMERS = (1, 4, 16), 2
 
 
-def _open(path: Path) -> Queue:
-    return open_queue(path, mode=Mode.FLUSH, memory_bytes=_MEMORY_BYTES, options=PAGES, journal_options=JOURNAL)
+def _open(path: Path, pages: PagingOptions = PAGES) -> Queue:
+    return open_queue(path, mode=Mode.FLUSH, memory_bytes=_MEMORY_BYTES, options=pages, journal_options=JOURNAL)
 
 
 class QueueActor(MessageActor):
-    """It puts, gets and acknowledges."""
+    """It puts, gets and acknowledges; also in a thread beside others."""
 
-    def __init__(self, path: Path, who: Who) -> None:
-        super().__init__(who)
-        self._queue = _open(path)
+    def __init__(self, queue: Queue, who: Who, thread: int = 0) -> None:
+        super().__init__(who, thread)
+        self._queue = queue
         self._got: list[Message] = []
 
     def put(self) -> None:
@@ -43,6 +49,10 @@ class QueueActor(MessageActor):
         self._mark(What.PUT_DONE, identity)
         if mode is Mode.SYNC:
             self._mark(What.PUTS_SYNCED)
+
+    def beside(self, thread: int) -> QueueActor:
+        """One more, in another thread."""
+        return QueueActor(self._queue, replace(self._who, chance=random.Random(f"{self._chance.random()}")), thread)
 
     def get(self) -> None:
         """Get one message, if there is one."""
@@ -73,18 +83,49 @@ class QueueActor(MessageActor):
     def transact(self) -> None:
         """Put and acknowledge some together."""
         self._tx += 1
+        acked = [self._got.pop() for _ in range(min(self._chance.randrange(3), len(self._got)))]
         with self.refusing(self._made(What.TX_DROPPED)), self._queue.transaction() as transaction:
-            for _ in range(self._chance.randrange(3)):
-                if self._got:
-                    message = self._got.pop()
-                    self._mark(What.TX_ACK, identity_of(message.body))
-                    transaction.ack(message)
+            for message in acked:
+                self._mark(What.TX_ACK, identity_of(message.body))
+                transaction.ack(message)
             for _ in range(self._chance.randrange(1, 4)):
                 identity = self._next()
                 self._mark(What.TX_PUT, identity)
                 transaction.put(short_message_of(identity))
             self._mark(What.TX_TRIED)
         self._mark(What.TX_DONE)
+
+    def produce(self) -> None:
+        """Put one message, or some together, or change one's mind about these; wait where there are many."""
+        draw = self._chance.random()
+        if draw < 0.08:
+            self._exchange()
+        elif draw < 0.1:
+            self._tx += 1
+            with self._queue.transaction() as transaction:
+                transaction.put(b"never")
+                transaction.rollback()
+        else:
+            self.put()
+
+    def consume(self) -> None:
+        """Wait for a message, and acknowledge it, most often; a few are left for another time."""
+        self._got.append(self._queue.get())
+        self._mark(What.GOT, identity_of(self._got[-1].body))
+        draw = self._chance.random()
+        if draw < 0.1:
+            self._exchange()
+        elif draw > 0.15 or len(self._got) > 5:
+            self.ack()
+
+    def _exchange(self) -> None:
+        """As `transact`, where there may be no more pages."""
+        got = [*self._got]
+        try:
+            self.transact()
+        except Full:
+            self._mark(What.TX_DROPPED)
+            self._got = got
 
     def sync(self) -> None:
         """Have all be durable."""
@@ -105,6 +146,15 @@ _REMOVAL: dict[Step, int] = {QueueActor.put: 12, QueueActor.transact: 1, QueueAc
 _ALL = {**_PUTS, **_TRANSACTIONS, QueueActor.drain: 1}
 
 
+def _use_for_ever(path: Path, who: Who, kept: str) -> None:
+    actor = QueueActor(_open(path, _STORM_PAGES), who)
+    producers = who.chance.choice(_PRODUCERS)
+    others = [actor.beside(thread) for thread in range(1, producers + _CONSUMERS)]
+    for_ever(
+        actor.produce, *(each.produce for each in others[_CONSUMERS:]), *(each.consume for each in others[:_CONSUMERS])
+    )
+
+
 class QueueSystem(MessagesSystem):
     """See the module."""
 
@@ -116,6 +166,7 @@ class QueueSystem(MessagesSystem):
         "removal": Scenario(_REMOVAL, 30),
         "all": Scenario(_ALL, 20),
     }
+    storm = Storm(_use_for_ever, kills=8, marks=1500)
 
     def __init__(self) -> None:
         self.workloads = {name: self.lives(each, 2) for name, each in self.scenarios.items() if name != "all"}
@@ -123,7 +174,7 @@ class QueueSystem(MessagesSystem):
 
     def open(self, path: Path, who: Who, kept: str) -> QueueActor:
         """Open it."""
-        return QueueActor(path, who)
+        return QueueActor(_open(path), who)
 
     def look(self, path: Path) -> list[Identity]:
         """All messages, which stay."""

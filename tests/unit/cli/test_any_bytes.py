@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from binlog.cli.main import main
+from tests.support.examples import examples
 from tests.unit.cli.running import fill, records, run
 
 # With newlines, NULs, quotes and backslashes among them more often than chance would have it.
@@ -54,7 +55,7 @@ def _round_trip(content: list[bytes], put: list[str], get: list[str]) -> list[by
         return records(second)
 
 
-@settings(deadline=None, max_examples=15)
+@settings(deadline=None, max_examples=examples(15))
 @given(
     RECORDS,
     st.sampled_from([["cat", "--json"], ["tail", "-n", "100", "--json"], [*FROM, "--json"]]),
@@ -63,13 +64,14 @@ def test_json_keeps_any_bytes(content: list[bytes], get: list[str]) -> None:
     assert _round_trip(content, ["--from-json"], get) == content
 
 
-@settings(deadline=None, max_examples=15)
+@settings(deadline=None, max_examples=examples(15))
 @given(RECORDS, st.sampled_from([["cat", "-0"], ["tail", "-n", "100", "--null"], [*FROM, "-0"]]))
 def test_null_keeps_all_but_nul(content: list[bytes], get: list[str]) -> None:
     content = [record.replace(b"\0", b"") for record in content]
     assert _round_trip(content, ["-0"], get) == content
 
 
+@pytest.mark.slow
 def test_find_and_xargs_understand_it(log: Path) -> None:
     done = run("append", "-0", log, data=b"a\nb\0\0c")
     assert done.stderr == b"binlog: appended 3 records, 1:256 to 1:267\n"
@@ -77,6 +79,7 @@ def test_find_and_xargs_understand_it(log: Path) -> None:
     assert run("cat", "-0", log).stdout == b"a\nb\0\0c\0"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "line",
     [b"", b"[]", b"{}", b"nonsense", b'{"text": 1}', b'{"base64": "?"}', b'{"text": "a", "base64": "YQ=="}', b"\xff"],
@@ -95,6 +98,7 @@ def test_what_excludes_each_other_is_2(log: Path, capfd: pytest.CaptureFixture[s
         assert "exclude each other" in capfd.readouterr().err
 
 
+@pytest.mark.slow
 def test_what_json_prints_is_what_from_json_takes(log: Path) -> None:
     fill(log, ["Grüße\n".encode(), b"\xff\0"])
     lines = run("cat", "--json", log).stdout

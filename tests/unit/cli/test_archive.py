@@ -12,6 +12,7 @@ from binlog.cli.main import main
 from tests.unit.cli.running import fill, run
 
 
+@pytest.mark.slow
 def test_it_archives_and_tells(log: Path) -> None:
     fill(log, [b"one" * 1000], [b"two" * 1000], [b"three"])
     done = run("archive", log)

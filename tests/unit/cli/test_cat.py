@@ -30,12 +30,14 @@ def test_json_has_text_or_base64(log: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_it_starts_at_a_ref_or_keeps_to_a_file(log: Path) -> None:
     refs = fill(log, [b"a", b"b"], [b"c"], [b"d"])
     assert run("cat", "--from", refs[1], log).stdout == b"b\nc\nd\n"
     assert run("cat", "--file", "2", log).stdout == b"c\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "code", "said"),
     [
@@ -55,6 +57,7 @@ def test_a_wrong_start_has_its_code_and_one_line(log: Path, options: list[str], 
     assert said in done.stderr
 
 
+@pytest.mark.slow
 def test_what_cannot_be_opened_is_3(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     fill(tmp_path / "corrupt", [b"one"])
@@ -77,6 +80,7 @@ def test_everything_before_damage_is_printed_and_the_code_is_1(tmp_path: Path) -
     assert done.stderr.count(b"\n") == 1
 
 
+@pytest.mark.slow
 def test_a_reader_that_goes_away_ends_it_by_sigpipe_and_quietly(log: Path) -> None:
     fill(log, [b"x" * 1000] * 5000)
     with started("cat", log) as process:
@@ -102,6 +106,7 @@ def test_an_output_that_somebody_made_non_blocking_gets_everything(log: Path) ->
         assert ended(process) == (0, b"")
 
 
+@pytest.mark.slow
 def test_a_damaged_range_is_withheld_and_its_error_says_how_to_read_it(tmp_path: Path) -> None:
     log = tmp_path / "a log"
     with Writer(log) as writer:

@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 
 import binlog
 from binlog.cli.last_records import LastRecords, find_last
+from tests.support.examples import examples
 from tests.unit.cli.running import fill
 
 _RECORDS = st.lists(st.sampled_from([b"a", b"b", b"ab", b""]), max_size=8)
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(st.lists(_RECORDS, min_size=1, max_size=4), st.integers(0, 12), st.sampled_from([None, b"a"]))
 def test_they_are_those_of_a_list_of_all(files: list[list[bytes]], count: int, wanted: bytes | None) -> None:
     with tempfile.TemporaryDirectory() as folder:

@@ -149,6 +149,7 @@ def test_words_are_completed(monkeypatch: pytest.MonkeyPatch, capfd: pytest.Capt
         assert capfd.readouterr().out.splitlines() == found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -92,6 +92,7 @@ def test_a_prepared_transaction_is_ended_by_hand(path: Path, capfd: pytest.Captu
     assert "exclude" in _say(capfd, "xa", path, "--commit", XID, "--rollback", XID, code=2)
 
 
+@pytest.mark.slow
 def test_a_backup_and_a_store_without_its_free_pages(path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert _say(capfd, "backup", path, path.with_name("copy")) == ""
     assert "not empty" in _say(capfd, "backup", path, path.with_name("copy"), code=1)

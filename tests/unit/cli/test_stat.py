@@ -70,6 +70,7 @@ def test_stat_tells_how_far_behind_followers_are(log: Path, capfd: pytest.Captur
     assert [(each["name"], each["records_behind"]) for each in told] == [("worker", 2), ("audit.position", 0)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("columns", "shown"), [(200, 9), (80, 7), (60, 6), (20, 5)])
 def test_a_table_fits_a_terminal_that_is_wide_enough_for_what_matters(log: Path, columns: int, shown: int) -> None:
     fill(log, [b"one"], [b"two"])

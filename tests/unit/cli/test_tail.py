@@ -205,6 +205,7 @@ def test_a_position_of_another_log_is_told_with_what_to_do(log: Path, capfd: pyt
     assert f"the position is not of this log: remove {position} to start afresh" in capfd.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("option", ["fail", "oldest"])
 def test_a_follower_that_is_overtaken_by_retention(log: Path, option: str) -> None:
     fill(log, [b"x" * 1000] * 300, [b"2"])
@@ -242,6 +243,7 @@ def test_it_waits_for_a_directory_only_if_told(log: Path, capfd: pytest.CaptureF
         assert read_lines(process.stdout, 1)[0] in (b"first\n", b"more\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [["-n", "3"], ["--from", "1:256"], ["--position", "P", "--from", "beginning"]])
 def test_damaged_records_are_printed_where_nothing_is_to_be_verified(tmp_path: Path, options: list[str]) -> None:
     log = tmp_path / "log"

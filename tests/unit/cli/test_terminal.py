@@ -200,6 +200,7 @@ def test_json_says_the_same_on_a_terminal(log: Path, monkeypatch: pytest.MonkeyP
     assert json.loads(said())["text"] == HOSTILE
 
 
+@pytest.mark.slow
 def test_a_follower_and_a_prompt_escape_too(folder: Path) -> None:
     with Terminal("tail", "-f", "--from", "beginning", folder / "log") as terminal:
         _check_shown(terminal.read_until(b'{"a": 1}'))

@@ -112,6 +112,7 @@ _MESSAGE_DAMAGE: dict[str, tuple[str, int]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("field", _MESSAGE_DAMAGE)
 @pytest.mark.parametrize("number", [1, 33, -2])
 def test_a_flipped_bit_in_a_message_is_told_and_all_others_are_found_sound(
@@ -222,6 +223,7 @@ def _unit(path: Path, topic: str, queue_id: int, index: int) -> _Place:
     return path / "consumequeue" / topic / str(queue_id) / f"{at - at % size:020d}", at % size
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("index", [0, 7, 12])
 @pytest.mark.parametrize("byte", range(UNIT_BYTES))
 def test_a_flipped_bit_in_a_unit_is_told(store: Path, index: int, byte: int) -> None:

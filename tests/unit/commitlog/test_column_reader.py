@@ -25,6 +25,7 @@ from binlog.format.commitlog.host import Host, pack_host
 from binlog.format.commitlog.message import StoredMessage
 from binlog.format.commitlog.message_id import message_id
 from binlog.format.commitlog.properties import TAGS, parse_properties
+from tests.support.examples import examples
 from tests.support.waiting import until_told
 
 _OPTIONS = StoreOptions(file_bytes=1 << 15, units_in_file=50, key_index=KeyIndexSize(100, 150))
@@ -105,7 +106,7 @@ def _messages(draw: st.DrawFn) -> Message:
 
 
 @pytest.mark.slow
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(
     st.lists(_messages(), min_size=1, max_size=60),
     st.booleans(),
@@ -307,7 +308,7 @@ def _places(data: bytes) -> list[int]:
 
 
 @pytest.mark.slow
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(data=st.data())
 def test_of_damaged_files_there_are_errors_of_ours_and_no_wrong_row(sound: Sound, data: st.DataObject) -> None:
     files, rows = sound

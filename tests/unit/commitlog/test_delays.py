@@ -2,27 +2,23 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
-import signal
-import subprocess
-import sys
 import threading
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from binlog.commitlog.key_index import KeyIndexSize
 from binlog.commitlog.message import Message
-from binlog.commitlog.options import Flush, StoreOptions
+from binlog.commitlog.options import Flush
 from binlog.commitlog.store import MessageStore
 from binlog.errors import AccessError, CorruptError
 from binlog.format.commitlog.properties import DELAY, UNIQUE_KEY, pack_properties, parse_properties
 from binlog.format.commitlog.topics import DELAY_SECONDS, DELAY_TOPIC, due_ms
-from tests.support.checkout import ROOT
+from tests.support.children import lines_until_killed
+from tests.support.stores import SMALL
 from tests.support.waiting import until
-
-_OPTIONS = StoreOptions(file_bytes=1 << 16, units_in_file=100, key_index=KeyIndexSize(100, 1000))
 
 
 def _count(store: MessageStore, topic: str, queue_id: int = 0) -> int:
@@ -31,8 +27,7 @@ def _count(store: MessageStore, topic: str, queue_id: int = 0) -> int:
 
 @pytest.mark.parametrize("flush", list(Flush))
 def test_a_message_goes_to_its_topic_when_its_time_has_come(tmp_path: Path, flush: Flush) -> None:
-    options = StoreOptions(file_bytes=1 << 16, units_in_file=100, key_index=KeyIndexSize(100, 1000), flush=flush)
-    with MessageStore(tmp_path, options) as store:
+    with MessageStore(tmp_path, dataclasses.replace(SMALL, flush=flush)) as store:
         given = Message.of("t", b"body", queue_id=2, tag="tag", keys=["k"], delay_level=1, born_ms=5, flag=7)
         appended = store.append(given)
         (waiting,) = [store.read(appended.offset)] if flush is not Flush.POOLED else [None]
@@ -52,7 +47,7 @@ def test_a_message_goes_to_its_topic_when_its_time_has_come(tmp_path: Path, flus
 
 @pytest.mark.parametrize(("level", "seconds"), [(1, 1), (5, 60), (18, 7200), (19, 7200), (10**12, 7200)])
 def test_the_queue_of_a_level_says_when_its_messages_are_due(tmp_path: Path, level: int, seconds: int) -> None:
-    with MessageStore(tmp_path, _OPTIONS) as store:
+    with MessageStore(tmp_path, SMALL) as store:
         appended = store.append(Message.of("t", b"", delay_level=level))
         queue_id = min(level, 18) - 1
         until(lambda: _count(store, DELAY_TOPIC, queue_id) == 1)
@@ -67,7 +62,7 @@ def test_the_queue_of_a_level_says_when_its_messages_are_due(tmp_path: Path, lev
 @pytest.mark.slow
 @pytest.mark.parametrize("clean", [True, False])
 def test_each_goes_on_once_though_nobody_says_which_did(tmp_path: Path, clean: bool) -> None:
-    with MessageStore(tmp_path, _OPTIONS) as store:
+    with MessageStore(tmp_path, SMALL) as store:
         for number in range(300):
             store.append(Message.of("t", b"%d" % number, delay_level=1))
         late = store.append(Message.of("t", b"late", delay_level=2))
@@ -77,7 +72,7 @@ def test_each_goes_on_once_though_nobody_says_which_did(tmp_path: Path, clean: b
     if not clean:
         path.unlink()
         (tmp_path / "abort").touch()
-    with MessageStore(tmp_path, _OPTIONS) as store:
+    with MessageStore(tmp_path, SMALL) as store:
         store.append(Message.of("t", b"more", delay_level=1))
         until(lambda: _count(store, "t") == 302)
         found = store.pull("t", 0, 0, 1000)
@@ -87,19 +82,19 @@ def test_each_goes_on_once_though_nobody_says_which_did(tmp_path: Path, clean: b
 
 @pytest.mark.slow
 def test_the_file_of_rocketmq_is_read(tmp_path: Path) -> None:
-    with MessageStore(tmp_path, _OPTIONS) as store:
+    with MessageStore(tmp_path, SMALL) as store:
         for number in range(10):
             store.append(Message.of("t", b"%d" % number, delay_level=1))
     (tmp_path / "config" / "delayOffset.json").write_text(
         '{\n\t"dataVersion":{"counter":3},"offsetTable":{1:4,2:17}\n}'
     )
-    with MessageStore(tmp_path, _OPTIONS) as store:
+    with MessageStore(tmp_path, SMALL) as store:
         until(lambda: _count(store, "t") == 6)
         assert [message.body for message in store.pull("t", 0, 0, 100)] == [b"%d" % number for number in range(4, 10)]
 
 
 def test_a_message_that_says_not_where_it_goes_ends_it_with_a_word(tmp_path: Path) -> None:
-    with MessageStore(tmp_path, _OPTIONS) as store:
+    with MessageStore(tmp_path, SMALL) as store:
         store._pass_on([Message(DELAY_TOPIC, b"", b"DELAY\x011\x02")])
         store.append(Message.of("t", b"", delay_level=2))
         until(lambda: store._delays.service.failure is not None)
@@ -112,13 +107,13 @@ def test_a_message_that_says_not_where_it_goes_ends_it_with_a_word(tmp_path: Pat
 
 @pytest.mark.parametrize("level", ["x", "-1", "١"])
 def test_what_is_no_level_is_refused(tmp_path: Path, level: str) -> None:
-    with MessageStore(tmp_path, _OPTIONS) as store, pytest.raises(ValueError, match="not a delay level"):
+    with MessageStore(tmp_path, SMALL) as store, pytest.raises(ValueError, match="not a delay level"):
         store.append(Message.of("t", b"", properties={DELAY: level}))
 
 
 @pytest.mark.slow
 def test_what_is_sent_back_comes_again_and_is_counted(tmp_path: Path) -> None:
-    with MessageStore(tmp_path, _OPTIONS) as store:
+    with MessageStore(tmp_path, SMALL) as store:
         store.append(Message.of("t", b"body", tag="tag", flag=7))
         until(lambda: _count(store, "t") == 1)
         (message,) = store.pull("t", 0, 0, 1)
@@ -139,7 +134,7 @@ def test_what_is_sent_back_comes_again_and_is_counted(tmp_path: Path) -> None:
 
 
 def test_without_a_level_what_is_sent_back_waits_longer_each_time(tmp_path: Path) -> None:
-    with MessageStore(tmp_path, _OPTIONS) as store:
+    with MessageStore(tmp_path, SMALL) as store:
         appended = store.append(Message("t", b"body"))
         message = store.read(appended.offset)
         for count, queue_id in ((0, 2), (1, 3), (15, 17)):
@@ -151,16 +146,13 @@ def test_without_a_level_what_is_sent_back_waits_longer_each_time(tmp_path: Path
 
 
 _APPENDING = """
-import sys
-from binlog.commitlog.key_index import KeyIndexSize
+import dataclasses, sys
 from binlog.commitlog.message import Message
-from binlog.commitlog.options import Flush, StoreOptions
+from binlog.commitlog.options import Flush
 from binlog.commitlog.store import MessageStore
+from tests.support.stores import SMALL
 
-options = StoreOptions(
-    file_bytes=1 << 16, units_in_file=100, key_index=KeyIndexSize(100, 1000), flush=Flush(sys.argv[2])
-)
-store = MessageStore(sys.argv[1], options)
+store = MessageStore(sys.argv[1], dataclasses.replace(SMALL, flush=Flush(sys.argv[2])))
 number = int(sys.argv[3])
 while True:
     store.append(Message.of("t", b"%d" % number, delay_level=1))
@@ -169,23 +161,19 @@ while True:
 """
 
 
+def _is_behind(moment: float, _: list[str]) -> bool:
+    return time.monotonic() > moment
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("flush", [flush.value for flush in Flush])
 def test_a_process_that_is_killed_passes_each_on_once(tmp_path: Path, flush: str) -> None:
     told: list[int] = []  # a process may die before it tells of its last one, and the next gives that number again
     for _ in range(4):
-        command = [sys.executable, "-c", _APPENDING, str(tmp_path), flush, str(len(told))]
-        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
-            assert process.stdout is not None
-            begun = time.monotonic()
-            lines = []
-            # So long that some have gone on, and others have not.
-            while time.monotonic() - begun < 1.6:
-                lines.append(process.stdout.readline())
-            os.kill(process.pid, signal.SIGKILL)
-            lines += process.stdout.readlines()
-        told += [int(line) for line in lines if line.endswith("\n")]
-    with MessageStore(tmp_path, _OPTIONS) as store:
+        # So long that some have gone on, and others have not.
+        is_enough = partial(_is_behind, time.monotonic() + 1.6)
+        told += map(int, lines_until_killed(_APPENDING, tmp_path, flush, len(told), enough=is_enough))
+    with MessageStore(tmp_path, SMALL) as store:
         waited = sum(_count(store, DELAY_TOPIC, level) for level in range(18))
         until(lambda: _count(store, "t") >= waited)
         found = [int(message.body) for message in store.pull("t", 0, 0, 1 << 20)]
@@ -196,10 +184,10 @@ def test_a_process_that_is_killed_passes_each_on_once(tmp_path: Path, flush: str
 @pytest.mark.slow
 def test_a_file_that_says_more_than_there_is_makes_nothing_be_left_out(tmp_path: Path) -> None:
     """As where the log's folders were removed, or it lost its end, and the file with the offsets is the old one."""
-    MessageStore(tmp_path, _OPTIONS).close()
+    MessageStore(tmp_path, SMALL).close()
     path = tmp_path / "config" / "delayOffset.json"
     path.write_text('{"offsetTable":{"1":17,"99":3}}')
-    with MessageStore(tmp_path, _OPTIONS) as store:
+    with MessageStore(tmp_path, SMALL) as store:
         assert json.loads(path.read_text()) == {"offsetTable": {"1": 0, "99": 0}}
         for number in range(3):
             store.append(Message.of("t", b"%d" % number, delay_level=1))
@@ -208,10 +196,10 @@ def test_a_file_that_says_more_than_there_is_makes_nothing_be_left_out(tmp_path:
 
 @pytest.mark.slow
 def test_a_level_that_nobody_looked_at_keeps_its_offset(tmp_path: Path) -> None:
-    with MessageStore(tmp_path, _OPTIONS) as store:
+    with MessageStore(tmp_path, SMALL) as store:
         store.append(Message.of("t", b"", delay_level=1))
         until(lambda: _count(store, "t") == 1)
-    with MessageStore(tmp_path, _OPTIONS) as store:
+    with MessageStore(tmp_path, SMALL) as store:
         store._delays._next = {}  # as where it is closed before the thread's first round
         store._delays.stop()
         store._delays._next = {}
@@ -226,16 +214,16 @@ def test_a_level_that_nobody_looked_at_keeps_its_offset(tmp_path: Path) -> None:
     ids=["infinite", "deep", "digits", "list"],
 )
 def test_a_file_of_any_content_is_read_as_one_that_says_nothing(tmp_path: Path, text: str) -> None:
-    with MessageStore(tmp_path, _OPTIONS) as store:
+    with MessageStore(tmp_path, SMALL) as store:
         store.append(Message.of("t", b"", delay_level=1))
     (tmp_path / "config" / "delayOffset.json").write_text(text)
-    with MessageStore(tmp_path, _OPTIONS) as store:
+    with MessageStore(tmp_path, SMALL) as store:
         until(lambda: _count(store, "t") == 1)
 
 
 @pytest.mark.slow
 def test_nothing_can_wait_that_could_not_go_on(tmp_path: Path) -> None:
-    with MessageStore(tmp_path, _OPTIONS) as store:
+    with MessageStore(tmp_path, SMALL) as store:
         with pytest.raises(ValueError, match="no queue can be 2147483648"):
             store.append(Message.of("t", b"", queue_id=2**31, delay_level=1))
         store.append(Message.of("t", b"", queue_id=2**31 - 1, delay_level=1))
@@ -244,21 +232,21 @@ def test_nothing_can_wait_that_could_not_go_on(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_more_than_a_file_holds_goes_on_in_several_appends(tmp_path: Path) -> None:
-    with MessageStore(tmp_path, _OPTIONS) as store:
+    with MessageStore(tmp_path, SMALL) as store:
         store._delays.stop()
         for number in range(40):
             store.append([Message.of("t", b"%d" % number + bytes(4000), delay_level=1)])
         until(lambda: _count(store, DELAY_TOPIC) == 40)
     time.sleep(1.1)  # all are due together
-    with MessageStore(tmp_path, _OPTIONS) as store:
+    with MessageStore(tmp_path, SMALL) as store:
         until(lambda: _count(store, "t") == 40)
 
 
 @pytest.mark.slow
 def test_what_waits_goes_on_though_a_message_may_not_be_so_large_any_more(tmp_path: Path) -> None:
-    with MessageStore(tmp_path, _OPTIONS) as store:
+    with MessageStore(tmp_path, SMALL) as store:
         store.append(Message.of("t", bytes(3000), delay_level=1))
-    with MessageStore(tmp_path, dataclasses.replace(_OPTIONS, body_bytes_max=2000)) as store:
+    with MessageStore(tmp_path, dataclasses.replace(SMALL, body_bytes_max=2000)) as store:
         until(lambda: _count(store, "t") == 1)
 
 
@@ -271,7 +259,7 @@ def test_where_no_message_can_go_none_is_sent(tmp_path: Path, topic: str, queue_
     """A message in the log whose topic can have no queue keeps the store from being opened ever again."""
     properties = {DELAY: "1", "REAL_TOPIC": topic, "REAL_QID": queue_id}
     for round_ in range(2):
-        store = MessageStore(tmp_path, _OPTIONS)
+        store = MessageStore(tmp_path, SMALL)
         if round_ == 0:
             store._pass_on([Message(DELAY_TOPIC, b"", pack_properties(properties))])
             store._delays.service.wake()
@@ -282,7 +270,7 @@ def test_where_no_message_can_go_none_is_sent(tmp_path: Path, topic: str, queue_
 
 @pytest.mark.slow
 def test_messages_go_on_in_their_order_whatever_their_times_say(tmp_path: Path) -> None:
-    with MessageStore(tmp_path, _OPTIONS) as store:
+    with MessageStore(tmp_path, SMALL) as store:
         for number in range(3):
             store.append(Message.of("t", b"%d" % number, delay_level=5))
     (path,) = (tmp_path / "consumequeue" / DELAY_TOPIC / "4").iterdir()
@@ -291,26 +279,26 @@ def test_messages_go_on_in_their_order_whatever_their_times_say(tmp_path: Path) 
         for number, due in enumerate((now + 3000, 0, now + 3000)):
             file.seek(20 * number + 12)
             file.write(due.to_bytes(8, "big"))
-    with MessageStore(tmp_path, _OPTIONS) as store:
+    with MessageStore(tmp_path, SMALL) as store:
         until(lambda: _count(store, "t") == 3)
         assert [message.body for message in store.pull("t", 0, 0, 10)] == [b"0", b"1", b"2"]
 
 
 @pytest.mark.parametrize("ahead_ms", [3_600_000, 2**62])
 def test_a_clock_that_was_set_back_keeps_no_message_for_long(tmp_path: Path, ahead_ms: int) -> None:
-    with MessageStore(tmp_path, _OPTIONS) as store:
+    with MessageStore(tmp_path, SMALL) as store:
         store.append(Message.of("t", b"", delay_level=5))
     (path,) = (tmp_path / "consumequeue" / DELAY_TOPIC / "4").iterdir()
     with path.open("r+b") as file:
         file.seek(12)
         file.write((int(time.time() * 1000) + ahead_ms).to_bytes(8, "big"))
-    with MessageStore(tmp_path, _OPTIONS) as store:
+    with MessageStore(tmp_path, SMALL) as store:
         until(lambda: _count(store, "t") == 1)
 
 
 @pytest.mark.slow
 def test_an_empty_unique_key_is_as_none(tmp_path: Path) -> None:
-    with MessageStore(tmp_path, _OPTIONS) as store:
+    with MessageStore(tmp_path, SMALL) as store:
         store.append(Message.of("t", b"", delay_level=1, properties={UNIQUE_KEY: ""}))
         until(lambda: _count(store, "t") == 1)
         (message,) = store.pull("t", 0, 0, 1)
@@ -319,9 +307,7 @@ def test_an_empty_unique_key_is_as_none(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_store_is_closed_while_much_is_due(tmp_path: Path) -> None:
-    options = dataclasses.replace(
-        _OPTIONS, file_bytes=1 << 24, key_index=KeyIndexSize(1000, 100_000), flush=Flush.ASYNC
-    )
+    options = dataclasses.replace(SMALL, file_bytes=1 << 24, key_index=KeyIndexSize(1000, 100_000), flush=Flush.ASYNC)
     with MessageStore(tmp_path, options) as store:
         store._delays.stop()
         for _ in range(100):
@@ -336,12 +322,12 @@ def test_a_store_is_closed_while_much_is_due(tmp_path: Path) -> None:
 
 
 def test_where_the_offsets_cannot_be_kept_no_thread_goes_on(tmp_path: Path) -> None:
-    MessageStore(tmp_path, _OPTIONS).close()
+    MessageStore(tmp_path, SMALL).close()
     (tmp_path / "config" / "delayOffset.json").write_text('{"offsetTable":{"1":17}}')
     (tmp_path / "config" / "delayOffset.json.tmp").mkdir()
     before = threading.enumerate()
     with pytest.raises(AccessError):
-        MessageStore(tmp_path, _OPTIONS)
+        MessageStore(tmp_path, SMALL)
     assert threading.enumerate() == before
     (tmp_path / "config" / "delayOffset.json.tmp").rmdir()
-    MessageStore(tmp_path, _OPTIONS).close()
+    MessageStore(tmp_path, SMALL).close()

@@ -19,26 +19,11 @@ from binlog.commitlog.flush_services import (
 from binlog.commitlog.mapped_file import PAGE_BYTES
 from binlog.commitlog.mapped_file_queue import MappedFileQueue
 from binlog.errors import ClosedError, PoisonedError
+from tests.support.stores import Buffer
 from tests.support.waiting import until
 
 _FILE_BYTES = 64 * PAGE_BYTES
 _NEVER = 3600.0
-
-
-class _Buffer:
-    """Memory of this process."""
-
-    def __init__(self) -> None:
-        self.data = bytearray(_FILE_BYTES)
-
-    def write(self, data: bytes | bytearray | memoryview, offset: int) -> None:
-        self.data[offset : offset + len(data)] = data
-
-    def view(self, start: int, stop: int) -> memoryview:
-        return memoryview(self.data)[start:stop]
-
-    def give_back(self) -> None:
-        pass
 
 
 @pytest.fixture
@@ -182,7 +167,7 @@ def test_a_flush_that_failed_in_the_background_is_told_to_the_next_append(
 
 
 def test_what_lies_in_a_buffer_is_committed_and_then_flushed(tmp_path: Path, started: _Start) -> None:
-    queue = MappedFileQueue(str(tmp_path), _FILE_BYTES, buffer=lambda offset: _Buffer())
+    queue = MappedFileQueue(str(tmp_path), _FILE_BYTES, buffer=lambda _: Buffer(_FILE_BYTES))
     flushing = FlushRealTimeService(queue, lambda: None, Pace(_NEVER, 0, 0.0))
     started(CommitRealTimeService(queue, flushing, lambda: None, Pace(0.005, 4, 0.02)))
     offset = _append(queue, b"staged")
@@ -191,7 +176,7 @@ def test_what_lies_in_a_buffer_is_committed_and_then_flushed(tmp_path: Path, sta
 
 
 def test_a_service_over_buffers_that_stops_leaves_nothing_in_them(tmp_path: Path) -> None:
-    queue = MappedFileQueue(str(tmp_path), _FILE_BYTES, buffer=lambda offset: _Buffer())
+    queue = MappedFileQueue(str(tmp_path), _FILE_BYTES, buffer=lambda _: Buffer(_FILE_BYTES))
     flushing = FlushRealTimeService(queue, lambda: None, Pace(_NEVER, 4, _NEVER))
     service = CommitRealTimeService(queue, flushing, lambda: None, Pace(_NEVER, 4, _NEVER))
     service.start()

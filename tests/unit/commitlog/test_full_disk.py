@@ -162,14 +162,14 @@ def test_a_store_is_not_opened_on_a_full_disk_and_is_whole_afterwards(tmp_path: 
 
 @pytest.mark.parametrize("flush", list(Flush))
 @pytest.mark.parametrize("folder", ["/dev", "/dev/shm"])
-def test_a_store_opens_and_takes_messages_without_shared_memory(tmp_path: Path, folder: str, flush: Flush) -> None:
+def test_a_store_opens_and_takes_messages_without_shared_memory(on_disk: Path, folder: str, flush: Flush) -> None:
     options = dataclasses.replace(_LOG_GROWS, flush=flush)
 
     def work() -> None:
         for number in range(2):
-            with MessageStore(tmp_path, options) as store:
+            with MessageStore(on_disk, options) as store:
                 store.append(Message("topic", b"%d" % number))
 
     on_a_small_disk(Path(folder), work, size="16k")
-    with MessageStore(tmp_path, options) as store:
+    with MessageStore(on_disk, options) as store:
         assert len(store.queue_range("topic", 0)) == 2

@@ -6,9 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from binlog.commitlog.key_index import KeyIndexSize
 from binlog.commitlog.message import Message
-from binlog.commitlog.options import StoreOptions
 from binlog.commitlog.store import MessageStore
 from binlog.errors import StateError
 from binlog.format.commitlog.message import COMMIT
@@ -20,9 +18,8 @@ from binlog.format.commitlog.properties import (
     UNIQUE_KEY,
 )
 from binlog.format.commitlog.topics import ENDED_TAG, ENDED_TOPIC, HALF_TOPIC
+from tests.support.stores import SMALL
 from tests.support.waiting import until
-
-_OPTIONS = StoreOptions(file_bytes=1 << 16, units_in_file=100, key_index=KeyIndexSize(100, 1000))
 
 
 class _Broker:
@@ -32,7 +29,7 @@ class _Broker:
         self._path = path
 
     def _append(self, *messages: Message) -> tuple[int, int]:
-        with MessageStore(self._path, _OPTIONS) as store:
+        with MessageStore(self._path, SMALL) as store:
             appended = store._pass_on(list(messages))
             return appended.queue_offsets[0], appended.offset
 
@@ -54,12 +51,12 @@ class _Broker:
 
 
 def _pending(path: Path) -> list[int]:
-    with MessageStore(path, _OPTIONS) as store:
+    with MessageStore(path, SMALL) as store:
         return [half.queue_offset for half in store.transactions.pending()]
 
 
 def _bodies(path: Path) -> list[bytes]:
-    with MessageStore(path, _OPTIONS) as store:
+    with MessageStore(path, SMALL) as store:
         return [message.body for message in store.pull("t", 0, 0, 1000)]
 
 
@@ -69,7 +66,7 @@ def test_the_newest_copy_is_pending_and_is_committed_once(tmp_path: Path) -> Non
         broker.put("a", checks=checks)
     broker.put("b")
     assert _pending(tmp_path) == [2, 3]
-    with MessageStore(tmp_path, _OPTIONS) as store:
+    with MessageStore(tmp_path, SMALL) as store:
         for half in store.transactions.pending():
             store.transactions.commit(half)
         until(lambda: len(store.queue_range(ENDED_TOPIC, 0)) == 4)  # so that no broker checks an older copy
@@ -79,10 +76,10 @@ def test_the_newest_copy_is_pending_and_is_committed_once(tmp_path: Path) -> Non
 
 
 def test_a_half_message_that_a_process_remembers_names_its_newest_copy(tmp_path: Path) -> None:
-    with MessageStore(tmp_path, _OPTIONS) as store:
+    with MessageStore(tmp_path, SMALL) as store:
         half = store.transactions.prepare(Message.of("t", b"a", properties={UNIQUE_KEY: "a"}, born_ms=5))
     _Broker(tmp_path).put("a", checks=1)
-    with MessageStore(tmp_path, _OPTIONS) as store:
+    with MessageStore(tmp_path, SMALL) as store:
         store.transactions.commit(half)
         with pytest.raises(StateError):
             store.transactions.commit(half)
@@ -115,11 +112,11 @@ def test_what_was_ended_through_an_older_copy_stays_ended(tmp_path: Path) -> Non
     broker.put("last")
     broker.put("a", checks=1)
     broker.end(old)
-    with MessageStore(tmp_path, _OPTIONS) as store:
+    with MessageStore(tmp_path, SMALL) as store:
         (_, last) = store.transactions.pending()
         store.transactions.roll_back(last)
     assert _pending(tmp_path) == [1]
-    with MessageStore(tmp_path, _OPTIONS) as store:
+    with MessageStore(tmp_path, SMALL) as store:
         store.transactions.roll_back(store.transactions.pending()[0])
     assert _pending(tmp_path) == []
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from binlog.commitlog.key_index import KeyIndex, KeyIndexSize
-from binlog.errors import CorruptError, FullError
+from binlog.errors import FullError
 from binlog.format.commitlog.key_index import KEY_INDEX_HEADER, key_hash
 from binlog.storage.directory import Directory
 from tests.support.checked_stores import overwrite
@@ -41,14 +41,6 @@ def _keys(*numbers: int, topic: str = "t", apart_ms: int = 1000) -> memoryview:
     for number in numbers:
         words.extend((key_hash(topic, f"key {number}"), 100 * number, _BEGIN_MS + apart_ms * number))
     return memoryview(words)
-
-
-def test_a_file_that_a_crash_left_empty_is_removed(tmp_path: Path) -> None:
-    (tmp_path / "20260101000000000").touch()
-    index = KeyIndex(Directory(str(tmp_path)), "", KeyIndexSize(3, 5))
-    assert index.load(believed_ms=0) is None
-    assert list(tmp_path.iterdir()) == []
-    index.close()
 
 
 def test_each_key_is_found_once_and_one_that_was_never_put_is_not(make: _Make) -> None:
@@ -209,13 +201,6 @@ def test_a_chain_that_leads_forward_ends(make: _Make, tmp_path: Path) -> None:
         file.seek(40 + 7 * 4 + 20 + 16)
         file.write((1).to_bytes(4, "big"))
     assert index.find("t", "key 3") == [300]
-
-
-def test_a_file_of_another_size_is_refused(make: _Make, tmp_path: Path) -> None:
-    (tmp_path / "20260131235959123").write_bytes(bytes(100))
-    index = make()
-    with pytest.raises(CorruptError, match="100 bytes"):
-        index.load(believed_ms=None)
 
 
 def test_other_files_are_left_alone(make: _Make, tmp_path: Path) -> None:

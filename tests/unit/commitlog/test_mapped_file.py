@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import os
 import resource
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +9,8 @@ import pytest
 
 from binlog.commitlog.mapped_file import PAGE_BYTES, MappedFile
 from binlog.errors import ClosedError, CorruptError, GoneError, PoisonedError, StateError
+from tests.support.children import Child, run_script
+from tests.support.stores import Buffer
 
 _FILE_BYTES = 16 * PAGE_BYTES
 
@@ -20,23 +20,6 @@ def file(tmp_path: Path) -> Iterator[MappedFile]:
     made = MappedFile(str(tmp_path), 3 * _FILE_BYTES, _FILE_BYTES)
     yield made
     made.shut_down()
-
-
-class _Buffer:
-    """Memory of this process."""
-
-    def __init__(self) -> None:
-        self.data = bytearray(_FILE_BYTES)
-        self.given_back = False
-
-    def write(self, data: bytes | bytearray | memoryview, offset: int) -> None:
-        self.data[offset : offset + len(data)] = data
-
-    def view(self, start: int, stop: int) -> memoryview:
-        return memoryview(self.data)[start:stop]
-
-    def give_back(self) -> None:
-        self.given_back = True
 
 
 def test_a_new_file_has_its_name_its_size_and_its_blocks(file: MappedFile, tmp_path: Path) -> None:
@@ -53,8 +36,7 @@ def test_what_is_appended_is_in_the_file_at_once_for_any_process(file: MappedFil
     assert (file.wrote, file.committed, file.flushed) == (16, 16, 0)
     assert file.read(100, 5) == b"secondthird"
     (path,) = tmp_path.iterdir()
-    text = f"print(open({str(path)!r}, 'rb').read(20))"
-    seen = subprocess.run([sys.executable, "-c", text], check=True, capture_output=True, text=True)
+    seen = run_script("import sys; print(open(sys.argv[1], 'rb').read(20))", path)
     assert eval(seen.stdout) == b"firstsecondthird" + bytes(4)
 
 
@@ -93,7 +75,7 @@ def test_a_flush_is_due_after_so_many_pages_or_when_the_file_is_full(file: Mappe
 
 
 def test_what_is_in_a_buffer_is_in_the_file_once_it_is_committed(tmp_path: Path) -> None:
-    buffer = _Buffer()
+    buffer = Buffer(_FILE_BYTES)
     file = MappedFile(str(tmp_path), 0, _FILE_BYTES, buffer=buffer)
     path = tmp_path / f"{0:020d}"
     file.append(b"staged")
@@ -160,15 +142,12 @@ def test_a_warm_file_is_in_memory_and_zeros(file: MappedFile, tmp_path: Path) ->
 
 def test_a_forked_child_cannot_write(file: MappedFile, tmp_path: Path) -> None:
     file.append(b"ours")
-    child = os.fork()
-    if child == 0:
-        try:
+
+    def append() -> None:
+        with pytest.raises(StateError):
             file.append(b"theirs")
-        except StateError:
-            os._exit(7)
-        finally:
-            os._exit(8)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+
+    Child(append).join()
     file.append(b"!")
     (path,) = tmp_path.iterdir()
     assert path.read_bytes()[:8] == b"ours!\0\0\0"
@@ -200,8 +179,7 @@ try:
 except FullError as error:
     print(error)
 """
-    done = subprocess.run([sys.executable, "-c", text], check=True, capture_output=True, text=True)
-    assert "File too large" in done.stdout
+    assert "File too large" in run_script(text).stdout
     assert list(tmp_path.iterdir()) == []
 
 

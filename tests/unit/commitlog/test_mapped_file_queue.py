@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import os
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,8 +9,9 @@ import pytest
 
 from binlog.commitlog.mapped_file import PAGE_BYTES
 from binlog.commitlog.mapped_file_queue import MappedFileQueue
-from binlog.errors import AccessError, CorruptError
+from binlog.errors import CorruptError
 from binlog.format.commitlog.names import mapped_file_name
+from tests.support.threads import at_once
 
 _FILE_BYTES = 4 * PAGE_BYTES
 
@@ -172,29 +172,6 @@ def test_a_run_removes_so_many_files_at_most_and_never_the_last(tmp_path: Path, 
     assert _names(tmp_path) == [5]
 
 
-def test_a_buffer_is_given_back_where_no_file_can_be_made(tmp_path: Path) -> None:
-    """Otherwise a full disk would use up the buffers of a pool."""
-    given_back: list[int] = []
-
-    class Buffer:
-        def write(self, data: bytes | bytearray | memoryview, offset: int) -> None:
-            raise AssertionError("nothing was appended")
-
-        def view(self, start: int, stop: int) -> memoryview:
-            raise AssertionError("nothing was appended")
-
-        def give_back(self) -> None:
-            given_back.append(1)
-
-    queue = MappedFileQueue(str(tmp_path), _FILE_BYTES, buffer=lambda offset: Buffer())
-    (tmp_path / f"{0:020d}").mkdir()  # where the file should be
-    for count in (1, 2):
-        with pytest.raises(AccessError):
-            queue.last_file()
-        assert len(given_back) == count
-    queue.close()
-
-
 def test_a_file_is_found_by_when_it_was_written(tmp_path: Path, queue: MappedFileQueue) -> None:
     _fill(queue, 3)
     for number in range(3):
@@ -232,12 +209,7 @@ def test_an_append_that_needs_the_file_waits_while_it_is_made_ahead(tmp_path: Pa
     queue = MappedFileQueue(str(tmp_path), _FILE_BYTES)
     for _ in range(50):
         queue.last_file().append(bytes(_FILE_BYTES))
-        makers = [threading.Thread(target=queue.make_ahead) for _ in range(3)]
-        for maker in makers:
-            maker.start()
-        queue.last_file()
-        for maker in makers:
-            maker.join()
+        at_once(*[queue.make_ahead] * 3, queue.last_file)
     assert [file.offset for file in queue] == [number * _FILE_BYTES for number in range(51)]
     queue.close()
     assert len(list(tmp_path.iterdir())) == 51

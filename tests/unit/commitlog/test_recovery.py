@@ -27,9 +27,9 @@ from binlog.errors import AccessError, ClosedError, CorruptError, FullError
 from binlog.format.commitlog.key_index import KEY_INDEX_HEADER, key_hash
 from tests.support.checked_stores import OPTIONS, flip, log_file, make, overwrite, stored
 from tests.support.checkout import ROOT
+from tests.support.stores import SMALL
 from tests.support.waiting import until, until_told
 
-_OPTIONS = StoreOptions(file_bytes=1 << 16, units_in_file=100, key_index=KeyIndexSize(100, 1000))
 _NO_PAUSE = Retention(hours=0, at_hour=None, pause_seconds=0, seconds=100)
 
 
@@ -37,33 +37,16 @@ _NO_PAUSE = Retention(hours=0, at_hour=None, pause_seconds=0, seconds=100)
 @pytest.mark.parametrize("crashed", [False, True])
 def test_what_somebody_removed_is_made_anew_whole(tmp_path: Path, folder: str, crashed: bool) -> None:
     """Though no queue goes on in the files that a start goes through anyway."""
-    with MessageStore(tmp_path, _OPTIONS) as store:
+    with MessageStore(tmp_path, SMALL) as store:
         for number in range(20):
             store.append(Message.of(f"t{number}", bytes(30_000), keys=["k"]))
     shutil.rmtree(tmp_path / folder)
     if crashed:
         (tmp_path / "abort").touch()
-    with MessageStore(tmp_path, _OPTIONS) as store:
+    with MessageStore(tmp_path, SMALL) as store:
         for number in range(20):
             assert store.queue_range(f"t{number}", 0) == range(1)
             assert len(store.find(f"t{number}", "k")) == 1
-
-
-def test_a_key_of_a_message_that_is_gone_hides_no_other(tmp_path: Path) -> None:
-    with MessageStore(tmp_path, _OPTIONS) as store:
-        for number in range(10):
-            last = store.append(Message.of("t", b"%d" % number, keys=[f"k{number}"]))
-    with (tmp_path / "commitlog" / f"{0:020d}").open("r+b") as file:
-        file.seek(last.offset + 90)
-        file.write(b"damage")
-    for count in range(2):
-        with MessageStore(tmp_path, _OPTIONS) as store:
-            assert store.find("t", "k9") == []
-            assert len(store.find("t", "k8")) == 1
-            assert len(store.find("t", "new")) == count
-            if count == 0:
-                assert store.append(Message.of("t", b"new", keys=["new"])).offset == last.offset
-                until(lambda store=store: len(store.find("t", "new")) == 1)  # type: ignore[misc]
 
 
 _OPENING = """
@@ -104,7 +87,7 @@ def _entries(path: Path) -> int:
 
 
 def test_no_file_is_removed_of_which_nobody_was_told(tmp_path: Path) -> None:
-    with MessageStore(tmp_path, replace(_OPTIONS, retention=_NO_PAUSE)) as store:
+    with MessageStore(tmp_path, replace(SMALL, retention=_NO_PAUSE)) as store:
         told = store._dispatcher.offset
         store._dispatcher.service.stop()
         for _ in range(10):
@@ -119,7 +102,7 @@ def test_no_file_is_removed_of_which_nobody_was_told(tmp_path: Path) -> None:
 def test_no_file_is_removed_that_is_not_flushed(tmp_path: Path, flush: Flush) -> None:
     """What is flushed next is looked for where the last flush ended."""
     never = Pace(1000.0, 1000, 1000.0)
-    options = replace(_OPTIONS, flush=flush, flush_pace=never, commit_pace=never, retention=_NO_PAUSE)
+    options = replace(SMALL, flush=flush, flush_pace=never, commit_pace=never, retention=_NO_PAUSE)
     with MessageStore(tmp_path, options) as store:
         store.append(Message("t", bytes(8000)))
         files = store._log.files
@@ -134,19 +117,12 @@ def test_no_file_is_removed_that_is_not_flushed(tmp_path: Path, flush: Flush) ->
 
 
 def test_a_key_of_a_message_that_was_removed_is_not_found(tmp_path: Path) -> None:
-    with MessageStore(tmp_path, replace(_OPTIONS, retention=_NO_PAUSE)) as store:
+    with MessageStore(tmp_path, replace(SMALL, retention=_NO_PAUSE)) as store:
         for _ in range(10):
             store.append(Message.of("t", bytes(20_000), keys=["k"]))
         until_told(store)
         until(lambda: store.remove_expired() > 0)
         assert len(store.find("t", "k")) == len(store.queue_range("t", 0)) < 10
-
-
-def test_a_store_that_is_closed_removes_nothing(tmp_path: Path) -> None:
-    with MessageStore(tmp_path, replace(_OPTIONS, retention=_NO_PAUSE)) as store:
-        store.append(Message("t", b""))
-    with pytest.raises(ClosedError):
-        store.remove_expired()
 
 
 def _append(store: MessageStore, told: list[int], raised: list[BaseException]) -> None:
@@ -157,6 +133,7 @@ def _append(store: MessageStore, told: list[int], raised: list[BaseException]) -
         raised.append(error)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flush", list(Flush))
 def test_threads_that_append_while_it_is_closed_are_told_so(tmp_path: Path, flush: Flush) -> None:
     options = StoreOptions(file_bytes=1 << 25, key_index=KeyIndexSize(100, 1000), flush=flush)
@@ -178,7 +155,7 @@ def test_threads_that_append_while_it_is_closed_are_told_so(tmp_path: Path, flus
 
 
 def test_a_file_that_could_not_be_made_keeps_no_buffer(tmp_path: Path) -> None:
-    with MessageStore(tmp_path, replace(_OPTIONS, flush=Flush.POOLED)) as store:
+    with MessageStore(tmp_path, replace(SMALL, flush=Flush.POOLED)) as store:
         free = len(store._pool._free)
         (tmp_path / "commitlog" / f"{0:020d}").mkdir()
         for _ in range(3):
@@ -191,7 +168,7 @@ def test_a_file_that_could_not_be_made_keeps_no_buffer(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_delays_outlive_the_removal_of_what_waits(tmp_path: Path) -> None:
-    options = replace(_OPTIONS, units_in_file=2, retention=_NO_PAUSE, queues_pace=Pace(0.001, 0, 0.001))
+    options = replace(SMALL, units_in_file=2, retention=_NO_PAUSE, queues_pace=Pace(0.001, 0, 0.001))
     with MessageStore(tmp_path, options) as store:
         for _ in range(4):
             store.append(Message.of("u", bytes(20_000), delay_level=18))
@@ -207,7 +184,7 @@ def test_delays_outlive_the_removal_of_what_waits(tmp_path: Path) -> None:
 
 
 def test_who_finds_a_key_in_a_file_that_is_removed_goes_on(tmp_path: Path) -> None:
-    with MessageStore(tmp_path, replace(_OPTIONS, key_index=KeyIndexSize(10, 6))) as store:
+    with MessageStore(tmp_path, replace(SMALL, key_index=KeyIndexSize(10, 6))) as store:
         for _ in range(20):
             store.append(Message.of("t", b"", keys=["k"]))
         until(lambda: len(store.find("t", "k")) == 20)
@@ -221,20 +198,20 @@ def test_who_finds_a_key_in_a_file_that_is_removed_goes_on(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("kept", [True, False])
 def test_a_key_index_that_was_being_made_keeps_no_store_from_being_opened(tmp_path: Path, kept: bool) -> None:
-    with MessageStore(tmp_path, _OPTIONS) as store:
+    with MessageStore(tmp_path, SMALL) as store:
         store.append(Message.of("t", b"", keys=["k"]))
     if not kept:
         for path in (tmp_path / "index").iterdir():
             path.unlink()
     (tmp_path / "index" / "29991231235959999").touch()
     (tmp_path / "abort").touch()
-    with MessageStore(tmp_path, _OPTIONS) as store:
+    with MessageStore(tmp_path, SMALL) as store:
         assert len(store.find("t", "k")) == 1
         assert not (tmp_path / "index" / "29991231235959999").exists()
 
 
 def test_appends_go_on_when_queues_have_room_again(tmp_path: Path) -> None:
-    with MessageStore(tmp_path, replace(_OPTIONS, units_in_file=20_000)) as store:
+    with MessageStore(tmp_path, replace(SMALL, units_in_file=20_000)) as store:
         before = resource.getrlimit(resource.RLIMIT_FSIZE)
         resource.setrlimit(resource.RLIMIT_FSIZE, (200 << 10, before[1]))  # less than a file of a queue
         try:
@@ -261,6 +238,7 @@ def test_queues_that_were_removed_do_not_have_the_log_cut_at_old_damage(tmp_path
     assert [file.read_bytes() for file in sorted((path / "commitlog").iterdir())] == before
 
 
+@pytest.mark.slow
 def test_a_key_index_that_was_removed_does_not_have_the_log_cut_at_old_damage(tmp_path: Path) -> None:
     path = make(tmp_path, OPTIONS, count=600)
     messages = stored(path)
@@ -271,6 +249,7 @@ def test_a_key_index_that_was_removed_does_not_have_the_log_cut_at_old_damage(tm
         assert len(store.find("b", "key-599")) == len(store.find("b", "key-101")) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("crashed", [False, True])
 def test_a_key_index_that_contradicts_itself_is_made_again(tmp_path: Path, *, crashed: bool) -> None:
     path = make(tmp_path, OPTIONS, count=600)

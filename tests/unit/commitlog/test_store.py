@@ -3,9 +3,6 @@ from __future__ import annotations
 import dataclasses
 import os
 import shutil
-import signal
-import subprocess
-import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -23,7 +20,7 @@ from binlog.format.commitlog.checkpoint import parse_checkpoint
 from binlog.format.commitlog.consume_queue import QueueUnit
 from binlog.format.commitlog.host import Host
 from binlog.storage.shared_buffer import shared_names
-from tests.support.checkout import ROOT
+from tests.support.children import run_script
 from tests.support.descriptors import count_descriptors, descriptors_before
 from tests.support.waiting import until
 
@@ -160,8 +157,9 @@ def test_a_second_store_in_the_folder_is_refused_and_told_who_has_it(tmp_path: P
         store.append(Message("a", b"1"))
         with pytest.raises(BusyError, match="belongs to this process already"):
             MessageStore(tmp_path, _OPTIONS)
-        text = f"from binlog.commitlog.store import MessageStore; MessageStore({str(tmp_path)!r})"
-        other = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=False)
+        other = run_script(
+            "import sys; from binlog.commitlog.store import MessageStore; MessageStore(sys.argv[1])", tmp_path
+        )
         assert f"belongs to process {os.getpid()}" in other.stderr
         store.append(Message("a", b"2"))
     with MessageStore(tmp_path, _OPTIONS) as store:
@@ -266,6 +264,7 @@ def test_while_queues_were_not_told_of_all_the_abort_marker_stays(tmp_path: Path
     assert not (tmp_path / "abort").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("zeros", [slice(0, 8), slice(8, 12), slice(12, 20), slice(0, 20)])
 @pytest.mark.parametrize("number", [0, 50, 74])
 def test_after_a_crash_units_are_put_again_that_a_power_cut_left_half_of(
@@ -309,50 +308,6 @@ def test_a_store_that_cannot_be_opened_leaves_nothing_open(tmp_path: Path) -> No
     assert count_descriptors() == before
 
 
-_PROGRAM = """
-import sys
-from binlog.commitlog.check import check_store
-from binlog.commitlog.flush_services import Pace
-from binlog.commitlog.key_index import KeyIndexSize
-from binlog.commitlog.message import Message
-from binlog.commitlog.options import Flush, StoreOptions
-from binlog.commitlog.store import MessageStore
-
-index = KeyIndexSize(100, 150)
-pace = Pace(3600, 4, 3600)
-options = StoreOptions(
-    file_bytes=1 << 16, units_in_file=50, key_index=index, flush=Flush(sys.argv[2]), flush_pace=pace
-)
-store = MessageStore(sys.argv[1], options)
-for number in range(10**9):
-    appended = store.append(Message("a", b"%d " % number + bytes(number % 300), queue_id=number % 3))
-    print(number, appended.offset, flush=True)
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("flush", ["sync", "async", "pooled"])
-def test_a_killed_process_loses_nothing_that_it_told(tmp_path: Path, flush: str) -> None:
-    """The page cache lives; what survives a power cut is for stress/crash to show."""
-    command = [sys.executable, "-c", _PROGRAM, str(tmp_path), flush]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        for _ in range(1500):
-            process.stdout.readline()
-        process.send_signal(signal.SIGKILL)
-        told = 1500 + len(process.stdout.readlines())
-    assert (tmp_path / "abort").exists()
-    assert bool(_buffers(tmp_path)) == (flush == "pooled")
-    with MessageStore(tmp_path, _OPTIONS) as store:
-        assert _buffers(tmp_path) == []
-        there = [store.queue_range("a", queue) for queue in range(3)]
-        count = sum(map(len, there))
-        assert told - 1 <= count <= told + 1  # a line may be cut, and a message not be told yet
-        numbers = [int(message.body.split()[0]) for queue in range(3) for message in store.pull("a", queue, 0, 10**6)]
-        assert sorted(numbers) == list(range(count))
-        assert all(there[number % 3][number // 3] == number // 3 for number in range(count))
-
-
 @pytest.mark.parametrize(("topic", "queue_id"), [("", 0), ("a/b", 0), ("..", 0), ("é", 0), ("t" * 256, 0), ("a", -1)])
 def test_what_can_have_no_folder_is_refused(tmp_path: Path, topic: str, queue_id: int) -> None:
     with MessageStore(tmp_path, _OPTIONS) as store:
@@ -365,8 +320,9 @@ def test_a_closed_store_refuses(tmp_path: Path) -> None:
     store = MessageStore(tmp_path, _OPTIONS)
     store.close()
     store.close()
-    with pytest.raises(ClosedError):
-        store.append(Message("a", b""))
+    for call in (lambda: store.append(Message("a", b"")), store.remove_expired):
+        with pytest.raises(ClosedError):
+            call()
 
 
 def test_a_store_with_files_of_another_size_is_refused_and_left_alone(tmp_path: Path) -> None:
@@ -402,14 +358,14 @@ os._exit(0)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("count", "committed"), [(10, -1), (10, 5), (150, -1), (150, 20), (150, 70), (400, 10)])
 def test_what_a_dead_process_left_in_memory_is_written(tmp_path: Path, count: int, committed: int) -> None:
     """A file has some sixty of them, and two files at once have buffers: without one, they are written at once.
 
     The first file's buffer, once that is committed, becomes the third one's, and has older messages behind its end.
     """
-    command = [sys.executable, "-c", _DIES, str(tmp_path), str(count), str(committed)]
-    subprocess.run(command, check=True, cwd=ROOT)
+    run_script(_DIES, tmp_path, count, committed).check_returncode()
     assert _buffers(tmp_path)
     with MessageStore(tmp_path, _OPTIONS) as store:
         bodies = [message.body.rstrip(bytes(1)) for message in store.pull("a", 0, 0, 1000)]
@@ -423,6 +379,7 @@ def test_without_shared_memory_messages_go_to_the_file(tmp_path: Path) -> None:
         until(lambda: sum(map(len, _ranges(store))) == 100)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("crashed", [False, True])
 @pytest.mark.parametrize("lost", ["", "a", "a/1", "b/0"])
 def test_queues_that_somebody_removed_are_made_anew(tmp_path: Path, lost: str, crashed: bool) -> None:

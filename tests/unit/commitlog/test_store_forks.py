@@ -15,29 +15,15 @@ from binlog.commitlog.options import Flush, StoreOptions
 from binlog.commitlog.store import MessageStore
 from binlog.errors import StateError
 from binlog.storage.shared_buffer import shared_names
+from tests.support.children import Child
 from tests.support.waiting import until
 
 _INDEX = KeyIndexSize(100, 1000)
 
 
-def _in_child(act: Callable[[], object], begin: int | None = None) -> int:
-    """Fork, and have the child do it, once `begin` can be read; its process id."""
-    child = os.fork()
-    if child:
-        return child
-    try:
-        if begin is not None:
-            os.read(begin, 1)
+def _refused(act: Callable[[], object]) -> None:
+    with pytest.raises(StateError):
         act()
-        os._exit(0)
-    except StateError:
-        os._exit(7)
-    finally:
-        os._exit(8)
-
-
-def _code(child: int) -> int:
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 @pytest.mark.parametrize("flush", list(Flush))
@@ -51,7 +37,7 @@ def test_a_child_that_leaves_the_with_block_takes_nothing_away(tmp_path: Path, f
         names = shared_names(prefix)
         assert len(names) == (2 if flush is Flush.POOLED else 0)
         files = sorted((tmp_path / "commitlog").iterdir())
-        assert _code(_in_child(store.close)) == 0
+        Child(store.close).join()
         assert sorted((tmp_path / "commitlog").iterdir()) == files
         assert shared_names(prefix) == names
         for _ in range(60):
@@ -66,12 +52,12 @@ def test_what_the_parent_appends_after_a_fork_is_not_written_over(tmp_path: Path
         store.append(Message("t", b"first"))
         begin, go = os.pipe()
         # More than the zeros that were written ahead of the stores at the time of the fork.
-        child = _in_child(lambda: store.append(Message("t", bytes(4 << 20))), begin)
+        child = Child(lambda: os.read(begin, 1) and _refused(lambda: store.append(Message("t", bytes(4 << 20)))))
         bodies = [bytes([number]) * (1 << 20) for number in range(20)]
         for body in bodies:
             store.append(Message("t", body))
         os.write(go, b"!")
-        assert _code(child) == 7
+        child.join()
         until(lambda: store.queue_range("t", 0) == range(21))
         assert [message.body for message in store.pull("t", 0, 1, 100)] == bodies
 
@@ -79,5 +65,5 @@ def test_what_the_parent_appends_after_a_fork_is_not_written_over(tmp_path: Path
 def test_a_child_makes_and_removes_no_files(tmp_path: Path) -> None:
     with MessageStore(tmp_path, StoreOptions(file_bytes=1 << 16, key_index=_INDEX)) as store:
         for act in (lambda: store.append(Message("t", b"")), store.remove_expired):
-            assert _code(_in_child(act)) == 7
+            Child(_refused, act).join()
         assert list((tmp_path / "commitlog").iterdir()) == []

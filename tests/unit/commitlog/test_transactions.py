@@ -1,29 +1,23 @@
 from __future__ import annotations
 
 import dataclasses
-import os
-import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
 from binlog.commitlog.flush_services import Pace
-from binlog.commitlog.key_index import KeyIndexSize
 from binlog.commitlog.message import Message
-from binlog.commitlog.options import Flush, StoreOptions
+from binlog.commitlog.options import Flush
 from binlog.commitlog.retention import Retention
 from binlog.commitlog.store import MessageStore
 from binlog.errors import FullError, NotFoundError, StateError
 from binlog.format.commitlog.message import COMMIT, PREPARED
 from binlog.format.commitlog.properties import LOWEST_HALF, TAGS, UNIQUE_KEY, parse_properties
 from binlog.format.commitlog.topics import ENDED_TOPIC, HALF_TOPIC
-from tests.support.checkout import ROOT
+from tests.support.children import lines_until_killed
+from tests.support.stores import SMALL
 from tests.support.waiting import until
-
-_OPTIONS = StoreOptions(file_bytes=1 << 16, units_in_file=100, key_index=KeyIndexSize(100, 1000))
 
 
 def _bodies(store: MessageStore, topic: str, queue_id: int = 0) -> list[bytes]:
@@ -31,7 +25,7 @@ def _bodies(store: MessageStore, topic: str, queue_id: int = 0) -> list[bytes]:
 
 
 def test_nobody_is_given_a_half_message_until_it_is_committed(tmp_path: Path) -> None:
-    with MessageStore(tmp_path, _OPTIONS) as store:
+    with MessageStore(tmp_path, SMALL) as store:
         half = store.transactions.prepare(
             Message.of("t", b"body", queue_id=3, tag="tag", keys=["k"], born_ms=5, flag=7)
         )
@@ -53,7 +47,7 @@ def test_nobody_is_given_a_half_message_until_it_is_committed(tmp_path: Path) ->
 
 
 def test_what_was_rolled_back_is_never_seen(tmp_path: Path) -> None:
-    with MessageStore(tmp_path, _OPTIONS) as store:
+    with MessageStore(tmp_path, SMALL) as store:
         half = store.transactions.prepare(Message("t", b"body"))
         store.transactions.roll_back(half)
         for end in (store.transactions.commit, store.transactions.roll_back):
@@ -68,7 +62,7 @@ def test_what_was_rolled_back_is_never_seen(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("clean", [True, False])
 def test_what_a_process_left_is_pending_for_the_next_one(tmp_path: Path, clean: bool) -> None:
-    with MessageStore(tmp_path, _OPTIONS) as store:
+    with MessageStore(tmp_path, SMALL) as store:
         halves = [store.transactions.prepare(Message("t", b"%d" % number)) for number in range(600)]
         for number in (0, 1, 2, 5, *range(7, 600)):
             (store.transactions.commit if number % 2 else store.transactions.roll_back)(halves[number])
@@ -77,7 +71,7 @@ def test_what_a_process_left_is_pending_for_the_next_one(tmp_path: Path, clean: 
         assert before == [halves[3], halves[4], halves[6]]
     if not clean:
         (tmp_path / "abort").touch()
-    with MessageStore(tmp_path, _OPTIONS) as store:
+    with MessageStore(tmp_path, SMALL) as store:
         assert store.transactions.pending() == before
         assert store.transactions.pending(before_ms=before[0].store_ms) == []
         store.transactions.commit(before[1])
@@ -89,7 +83,7 @@ def test_what_a_process_left_is_pending_for_the_next_one(tmp_path: Path, clean: 
 
 
 def test_a_commit_of_which_only_the_message_is_left_is_not_made_twice(tmp_path: Path) -> None:
-    with MessageStore(tmp_path, _OPTIONS) as store:
+    with MessageStore(tmp_path, SMALL) as store:
         kept = store.transactions.prepare(Message("t", b"kept"))
         half = store.transactions.prepare(Message("t", b"once"))
         committed = store.transactions.commit(half)
@@ -98,14 +92,14 @@ def test_a_commit_of_which_only_the_message_is_left_is_not_made_twice(tmp_path: 
         file.seek(committed.offsets[1])
         file.write(bytes(committed.message_bytes))
     (tmp_path / "abort").touch()
-    with MessageStore(tmp_path, _OPTIONS) as store:
+    with MessageStore(tmp_path, SMALL) as store:
         assert store.queue_range(ENDED_TOPIC, 0) == range(0)
         assert _bodies(store, "t") == [b"once"]
         assert store.transactions.pending() == [kept]
 
 
 def test_what_could_not_be_appended_can_be_ended_again(tmp_path: Path) -> None:
-    with MessageStore(tmp_path, _OPTIONS) as store:
+    with MessageStore(tmp_path, SMALL) as store:
         half = store.transactions.prepare(Message("t", bytes(40_000)))
         for ratio in (0.0, 2.0):
             store._cleaner._retention = Retention(at_hour=None, expire_ratio=2, force_ratio=2, full_ratio=ratio)
@@ -120,7 +114,7 @@ def test_what_could_not_be_appended_can_be_ended_again(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_committed_message_with_a_delay_waits_for_its_time(tmp_path: Path) -> None:
-    with MessageStore(tmp_path, _OPTIONS) as store:
+    with MessageStore(tmp_path, SMALL) as store:
         half = store.transactions.prepare(Message.of("t", b"later", delay_level=1))
         time.sleep(1.1)  # its time begins with the commit
         appended = store.transactions.commit(half)
@@ -132,23 +126,20 @@ def test_a_committed_message_with_a_delay_waits_for_its_time(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("topic", ["", "a/b", HALF_TOPIC, ENDED_TOPIC])
 def test_a_half_message_needs_a_topic_that_it_can_go_to(tmp_path: Path, topic: str) -> None:
-    with MessageStore(tmp_path, _OPTIONS) as store:
+    with MessageStore(tmp_path, SMALL) as store:
         with pytest.raises(ValueError, match="no topic or queue"):
             store.transactions.prepare(Message(topic, b""))
         assert store.transactions.pending() == []
 
 
 _ENDING = """
-import sys
-from binlog.commitlog.key_index import KeyIndexSize
+import dataclasses, sys
 from binlog.commitlog.message import Message
-from binlog.commitlog.options import Flush, StoreOptions
+from binlog.commitlog.options import Flush
 from binlog.commitlog.store import MessageStore
+from tests.support.stores import SMALL
 
-options = StoreOptions(
-    file_bytes=1 << 16, units_in_file=100, key_index=KeyIndexSize(100, 1000), flush=Flush(sys.argv[2])
-)
-store = MessageStore(sys.argv[1], options)
+store = MessageStore(sys.argv[1], dataclasses.replace(SMALL, flush=Flush(sys.argv[2])))
 number = 0
 while True:
     half = store.transactions.prepare(Message("t", b"%d" % number))
@@ -161,17 +152,12 @@ while True:
 
 @pytest.mark.parametrize("flush", ["sync", "async", "pooled"])
 def test_a_process_that_is_killed_leaves_each_transaction_whole(tmp_path: Path, flush: str) -> None:
-    command = [sys.executable, "-c", _ENDING, str(tmp_path), flush]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        lines = [process.stdout.readline() for _ in range(201)]
-        os.kill(process.pid, signal.SIGKILL)
-        lines += process.stdout.readlines()
-    told = [line.split() for line in lines if line.endswith("\n")]
+    lines = lines_until_killed(_ENDING, tmp_path, flush, enough=lambda lines: len(lines) == 201)
+    told = [line.split() for line in lines]
     prepared = max(int(number) for kind, number in told if kind == "p")
     ended = max(int(number) for kind, number in told if kind == "e")
     assert ended >= 99
-    with MessageStore(tmp_path, _OPTIONS) as store:
+    with MessageStore(tmp_path, SMALL) as store:
         seen = [int(body) for body in _bodies(store, "t")]
         left = [int(store.transactions.message(half).body) for half in store.transactions.pending()]
         assert seen == sorted(set(seen))
@@ -183,16 +169,16 @@ def test_a_process_that_is_killed_leaves_each_transaction_whole(tmp_path: Path, 
 
 
 def test_a_half_message_that_says_so_itself_is_found_again(tmp_path: Path) -> None:
-    with MessageStore(tmp_path, _OPTIONS) as store:
+    with MessageStore(tmp_path, SMALL) as store:
         halves = [store.transactions.prepare(Message("t", b"%d" % n, system_flag=PREPARED)) for n in range(2)]
-    with MessageStore(tmp_path, _OPTIONS) as store:
+    with MessageStore(tmp_path, SMALL) as store:
         assert store.transactions.pending() == halves
         store.transactions.commit(halves[1])
         until(lambda: _bodies(store, "t") == [b"1"])
 
 
 def test_a_half_message_is_the_one_that_its_queue_offset_names(tmp_path: Path) -> None:
-    with MessageStore(tmp_path, _OPTIONS) as store:
+    with MessageStore(tmp_path, SMALL) as store:
         first, second = (store.transactions.prepare(Message("t", body)) for body in (b"first", b"second"))
         store.transactions.commit(first._replace(offset=second.offset))
         until(lambda: _bodies(store, "t") == [b"first"])
@@ -200,7 +186,7 @@ def test_a_half_message_is_the_one_that_its_queue_offset_names(tmp_path: Path) -
 
 
 def test_a_half_message_that_expired_cannot_be_ended_any_more(tmp_path: Path) -> None:
-    options = dataclasses.replace(_OPTIONS, retention=Retention(hours=0))
+    options = dataclasses.replace(SMALL, retention=Retention(hours=0))
     with MessageStore(tmp_path, options) as store:
         old = store.transactions.prepare(Message("t", b"old"))
         for _ in range(10):
@@ -214,8 +200,9 @@ def test_a_half_message_that_expired_cannot_be_ended_any_more(tmp_path: Path) ->
                 end(old)
 
 
+@pytest.mark.slow
 def test_what_could_not_be_committed_is_not_prepared(tmp_path: Path) -> None:
-    with MessageStore(tmp_path, _OPTIONS) as store:
+    with MessageStore(tmp_path, SMALL) as store:
         refused = 0
         for size in range(64_000, 65_537, 8):
             try:
@@ -237,7 +224,7 @@ def test_what_could_not_be_committed_is_not_prepared(tmp_path: Path) -> None:
 
 
 def test_a_half_message_that_is_only_in_memory_can_be_committed(tmp_path: Path) -> None:
-    options = dataclasses.replace(_OPTIONS, flush=Flush.POOLED, commit_pace=Pace(1000.0, 1000, 1000.0))
+    options = dataclasses.replace(SMALL, flush=Flush.POOLED, commit_pace=Pace(1000.0, 1000, 1000.0))
     with MessageStore(tmp_path, options) as store:
         for number in range(100):
             half = store.transactions.prepare(Message("t", bytes(3000)))

@@ -25,6 +25,7 @@ def sounds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Sound]:
     return {sound.name: sound for sound in sound_logs(tmp_path_factory.mktemp("sounds"))}
 
 
+@pytest.mark.slow
 def test_every_bit_is_in_the_table_once(sounds: dict[str, Sound]) -> None:
     flips = all_flips(list(sounds.values()))
     assert len({str(flip) for flip in flips}) == len(flips) > 80_000

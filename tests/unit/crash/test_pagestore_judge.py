@@ -10,6 +10,7 @@ import pytest
 
 from binlog.pagestore import PageStore
 from stress.crash.system import Crash, Who
+from stress.crash.systems.message_marks import Identity, Mark, What, message_of
 from stress.crash.systems.pagestore import Observation, PageStoreSystem, look
 from stress.crash.systems.pagestore_actor import (
     QUEUES,
@@ -20,8 +21,6 @@ from stress.crash.systems.pagestore_actor import (
     put_into,
     queues_of,
 )
-from stress.paging.ledger import Identity, Mark, What
-from stress.paging.messages import message_of
 from tests.support.crashing import Marks, verdict
 
 SYSTEM = PageStoreSystem()

@@ -10,11 +10,11 @@ import pytest
 
 from binlog.errors import PoisonedError
 from stress.crash.marks import values_of
-from stress.crash.system import Who
+from stress.crash.system import Crash, Who
 from stress.crash.systems.depage import DepageSystem, Refusals, Used
+from stress.crash.systems.message_marks import Identity, Mark, What, mark_of
 from stress.crash.systems.messages import Expectation, MessagesSystem, Observation
 from stress.crash.systems.queue import QueueSystem
-from stress.paging.ledger import Identity, Mark, What, mark_of
 from tests.support.crashing import Marks
 
 SYSTEMS: dict[str, MessagesSystem] = {"queue": QueueSystem(), "depaged": DepageSystem()}
@@ -122,6 +122,75 @@ def test_of_a_transaction_all_or_nothing_is_there() -> None:
     dropped = _expected((What.TX_PUT, _ONE), (What.TX_TRIED, _ONE), (What.TX_DROPPED, _ONE), tx=1)
     assert compare([], dropped, dropped) == []
     assert len(compare([_ONE], dropped, dropped)) == 1
+
+
+def _got(message: Identity, life: int = 1) -> Mark:
+    return Mark(What.GOT, life, 1, 0, message)
+
+
+def _acked(message: Identity) -> list[Mark]:
+    return [Mark(what, 1, 1, 0, message) for what in (What.ACK_TRIED, What.ACK_DONE)]
+
+
+def _made(*messages: Identity) -> list[Mark]:
+    return [Mark(what, 1, 0, 0, each) for each in messages for what in (What.PUT_TRIED, What.PUT_DONE)]
+
+
+def _in_transaction(end: What) -> list[Mark]:
+    """It puts two messages and acknowledges another one."""
+    parts = [Mark(What.TX_PUT, 1, 0, 1, each) for each in (_ONE, _TWO)] + [Mark(What.TX_ACK, 1, 0, 1, _THREE)]
+    tried = [*_made(_THREE), _got(_THREE), *parts, Mark(What.TX_TRIED, 1, 0, 1, _NONE)]
+    return tried if end is What.TX_TRIED else [*tried, Mark(end, 1, 0, 1, _NONE)]
+
+
+@pytest.mark.parametrize(
+    ("marks", "found", "told"),
+    [
+        ([*_made(_ONE, _TWO), _got(_ONE), *_acked(_ONE)], [_TWO], ""),
+        ([*_made(_ONE), _got(_ONE), *_acked(_ONE)[:1]], [_ONE], ""),
+        ([*_made(_ONE), _got(_ONE), *_acked(_ONE)[:1]], [], ""),
+        (_in_transaction(What.TX_DONE), [_ONE, _TWO], ""),
+        (_in_transaction(What.TX_TRIED), [_ONE, _TWO], ""),
+        (_in_transaction(What.TX_TRIED), [_THREE], ""),
+        (_in_transaction(What.TX_DROPPED), [_THREE], ""),
+        ([*_made(_ONE, _TWO), _got(_TWO), _got(_ONE)], [_ONE, _TWO], "behind number 2"),
+        ([*_made(_ONE), _got(_TWO)], [_ONE], "nobody put it"),
+        ([*_made(_ONE), _got(_ONE), _got(_ONE, 2), _got(_ONE, 2)], [_ONE], "given twice to process 2"),
+        ([*_made(_ONE), _got(_ONE), *_acked(_ONE), _got(_ONE, 2)], [], "after it was acknowledged"),
+        (_in_transaction(What.TX_DONE), [_ONE], "is not there"),
+        (_in_transaction(What.TX_DONE), [_ONE, _TWO, _THREE], "acknowledged durably, and came again"),
+        (_in_transaction(What.TX_TRIED), [_ONE], f"{[_TWO]} are not"),
+        ([*_in_transaction(What.TX_TRIED), _got(_ONE, 2)], [], f"{[_TWO]} are not"),
+        (_in_transaction(What.TX_TRIED), [_ONE, _TWO, _THREE], "which a transaction acknowledged that put"),
+        ([*_in_transaction(What.TX_TRIED), _got(_THREE, 2)], [_ONE, _TWO], "which a transaction acknowledged that put"),
+        (_in_transaction(What.TX_TRIED), [], "a transaction acknowledged of which nothing is there"),
+        ([*_in_transaction(What.TX_DROPPED), _got(_ONE, 2)], [_THREE], "nobody put it"),
+        (_in_transaction(What.TX_DROPPED), [], "is not there"),
+    ],
+)
+def test_what_processes_were_given_before_they_died_is_judged_too(
+    marks: list[Mark], found: list[Identity], told: str
+) -> None:
+    expected = QueueSystem().expect(map(values_of, marks))
+    expected.died()
+    wrong = compare(found, expected, expected)
+    assert wrong if told else not wrong
+    assert all(told in line for line in wrong[:1])
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_damage_is_told_where_only_a_process_died(tmp_path: Path, name: str) -> None:
+    system = SYSTEMS[name]
+    expected = system.expect(_lived(system, tmp_path / "it", "all"))
+    system.put(tmp_path / "it", [_ONE, _TWO])
+    page = max((tmp_path / "it").glob("*/*.page"), key=lambda path: path.stat().st_size)
+    data = bytearray(page.read_bytes())
+    data[60] ^= 1
+    page.write_bytes(data)
+    seen = system.observe(tmp_path / "it")
+    told = [line for line in system.compare(seen, expected, expected, Crash.KILL) if "before it was opened" in line]
+    assert told
+    assert set(told).isdisjoint(system.compare(seen, expected, expected, Crash.POWER))
 
 
 def test_what_is_opened_and_is_none_is_told(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,24 @@ def test_a_promised_message_that_is_lost_is_told(tmp_path: Path) -> None:
     file.write_bytes(data)
     (tmp_path / "abort").touch()
     assert wrong_with(tmp_path, marks) == [f"(0, 7), promised at {last}, is not there"]
+
+
+def test_others_lie_where_what_a_power_cut_took_was_and_only_that_may_be_missing(tmp_path: Path) -> None:
+    """It was not promised, and the promise of what came after it says nothing of it."""
+    marks = filled(tmp_path / "store")
+    end = marks[-1].place.offset
+    taken = [Mark(MarkKind.TRIED, 1, 0), Mark(MarkKind.APPENDED, 1, 0, Place(end, 0))]
+    with opened(tmp_path / "store") as store:
+        store.append(message_of(2, 0))
+        later = [Mark(MarkKind.TRIED, 2, 0), offset_mark(MarkKind.DURABLE, store.max_offset)]
+    missing = Mark(MarkKind.APPENDED, 0, 9, Place(end - 1, 0))
+    for name, told, wrong in (
+        ("taken", [*taken, offset_mark(MarkKind.ENDED, end)], []),
+        ("not taken", taken, [f"(1, 0), promised at {Place(end, 0)}, is not there"]),
+        ("promised", [missing, offset_mark(MarkKind.ENDED, 0)], [f"(0, 9), promised at {missing.place}, is not there"]),
+    ):
+        copy = shutil.copytree(tmp_path / "store", tmp_path / name)
+        assert wrong_with(copy, [*marks, *told, *later]) == wrong
 
 
 def test_a_message_that_nobody_appended_is_told(tmp_path: Path) -> None:

@@ -7,8 +7,8 @@ import shutil
 import threading
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from binlog.journal.options import Sync
 from binlog.journal.record import Loaded, Record
 from binlog.storage.directory import Directory
 from tests.support.journals import FILE_BYTES, SMALL, files, flip, header_of, ids, journal, records_in, reload
+from tests.support.threads import at_once
 
 BODY = bytes(200)
 
@@ -54,25 +55,35 @@ def _fill(opened: Journal) -> None:
     opened.append_add(600, 1, b"last")
 
 
+def _before_and_after(path: Path) -> Loaded:
+    """A journal as it is before a compaction, and one as it is after that; what is there."""
+    with journal(path / "before") as (opened, _):
+        _fill(opened)
+    there = reload(path / "before")
+    shutil.copytree(path / "before", path / "after")
+    with journal(path / "after") as (opened, _):
+        opened.compact()
+    return there
+
+
 def _state(loaded: Loaded) -> tuple[object, ...]:
     return (loaded.records, loaded.prepared, loaded.failed, loaded.problems)
 
 
 def test_what_is_alive_stays_as_it_is_in_fewer_files(tmp_path: Path) -> None:
-    options = SMALL
-    with journal(tmp_path, options) as (opened, _):
+    with journal(tmp_path) as (opened, _):
         _fill(opened)
-    before = reload(tmp_path, options)
+    before = reload(tmp_path)
     assert len(before.records) > 20
     assert [each.tx_id for each in before.prepared] == [5000]
-    with journal(tmp_path, options) as (opened, _):
+    with journal(tmp_path) as (opened, _):
         count = len(opened._files.data)
         gone = opened.compact()
         assert gone >= 2
         assert len(opened._files.data) <= count - gone + 1
-    assert _state(reload(tmp_path, options)) == _state(before)
+    assert _state(reload(tmp_path)) == _state(before)
     assert not list(tmp_path.glob("*.cmp"))
-    with journal(tmp_path, options) as (opened, _):
+    with journal(tmp_path) as (opened, _):
         opened.commit(5000)
         for record_id in {record.record_id for record in before.records} - {60}:
             opened.append_delete(record_id)
@@ -80,7 +91,7 @@ def test_what_is_alive_stays_as_it_is_in_fewer_files(tmp_path: Path) -> None:
         opened.append_add(701, 1, BODY * 5)
         opened.reclaim()
         assert len(opened._files.data) <= 6
-    assert ids(reload(tmp_path, options)) == [300, 700, 701]
+    assert ids(reload(tmp_path)) == [300, 700, 701]
 
 
 TOGETHER = [{1, 2, 3}, {11, 13}, {21}, {31, 32, 33, 34}]
@@ -123,8 +134,7 @@ def _counted(all_: Iterable[JournalFile]) -> dict[str, tuple[int, int, set[str]]
 
 
 def test_what_it_wrote_counts_as_it_does_for_a_load(tmp_path: Path) -> None:
-    options = SMALL
-    with journal(tmp_path / "journal", options) as (opened, _):
+    with journal(tmp_path / "journal") as (opened, _):
         _fill_together(opened)
         for turn in range(3):
             _add_and_delete(opened, turn)
@@ -133,7 +143,7 @@ def test_what_it_wrote_counts_as_it_does_for_a_load(tmp_path: Path) -> None:
             counted = _counted(opened._files.data)
             after = tmp_path / "after"
             shutil.copytree(tmp_path / "journal", after)
-            with journal(after, options) as (loaded, _):
+            with journal(after) as (loaded, _):
                 found = _counted(loaded._files)
             shutil.rmtree(after)
             for name, (alive, alive_bytes, others) in counted.items():
@@ -144,47 +154,16 @@ def test_what_it_wrote_counts_as_it_does_for_a_load(tmp_path: Path) -> None:
             assert any(each[2] for each in found.values())
 
 
-def test_deletes_stay_where_files_before_are_not_compacted(tmp_path: Path) -> None:
-    """What they delete lies in a file that a transaction keeps as it is."""
-    with journal(tmp_path) as (opened, _):
-        for number in range(5):
-            opened.append_add(number, 1, b"outer")
-        opened.append_add_tx(50, 5, 1, b"goes on")
-        opened.prepare(50)
-        opened.append_add(6, 1, bytes(1500))
-        opened.append_update(3, 1, b"in the run")
-        opened.append_delete(3)
-        opened.append_delete_tx(51, 4)
-        opened.commit(51)
-        opened.append_delete(2)
-        opened.append_add(2, 1, b"again")
-        for number in range(10, 30):
-            opened.append_add(number, 1, BODY * 4, sync=Sync.LATER)
-            opened.append_delete(number, sync=Sync.LATER)
-        assert opened.compact() > 0
-    for _ in range(2):
-        loaded = reload(tmp_path)
-        assert ids(loaded) == [0, 1, 6, 2]
-        assert loaded.records[-1].body == b"again"
-    with journal(tmp_path) as (opened, _):
-        opened.commit(50)
-        opened.append_delete(6)
-        opened.compact()
-        opened.reclaim()
-    assert ids(reload(tmp_path)) == [0, 1, 5, 2] or ids(reload(tmp_path)) == [0, 1, 2, 5]
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("times", [1, 2])
 def test_of_a_transaction_that_was_compacted_all_is_there_or_nothing(tmp_path: Path, times: int) -> None:
-    options = SMALL
-    with journal(tmp_path / "whole", options) as (opened, _):
+    with journal(tmp_path / "whole") as (opened, _):
         _fill_together(opened)
     for turn in range(times):
-        with journal(tmp_path / "whole", options) as (opened, _):
+        with journal(tmp_path / "whole") as (opened, _):
             _add_and_delete(opened, turn)
             assert opened.compact() > 0
-    whole = reload(tmp_path / "whole", options)
+    whole = reload(tmp_path / "whole")
     assert [number for number in ids(whole) if number < 100] == [40, 43, 21, 1, 2, 3, 31, 32, 33, 34, 11, 13, 40]
     damaged = 0
     for file in files(tmp_path / "whole"):
@@ -193,7 +172,7 @@ def test_of_a_transaction_that_was_compacted_all_is_there_or_nothing(tmp_path: P
             shutil.copytree(tmp_path / "whole", path)
             flip(path / file.name, end - 1)
             for _ in range(2):
-                loaded = reload(path, options)
+                loaded = reload(path)
                 there = set(ids(loaded))
                 assert all(each <= there or not each & there for each in TOGETHER)
                 updated = Record(40, 2, b"update", is_update=True) in loaded.records
@@ -235,14 +214,16 @@ def test_others_append_while_it_goes_on(tmp_path: Path) -> None:
             number += 1
 
     with journal(tmp_path, options) as (opened, _):
-        threads = [threading.Thread(target=work, args=(opened, 100_000 * k + 1)) for k in range(1, 5)]
-        for thread in threads:
-            thread.start()
-        gone = sum(opened.compact() for _ in range(30))
-        done.set()
-        for thread in threads:
-            thread.join()
-        assert gone > 0
+        gone: list[int] = []
+
+        def compact() -> None:
+            try:
+                gone.extend(opened.compact() for _ in range(30))
+            finally:
+                done.set()
+
+        at_once(compact, *(partial(work, opened, 100_000 * k + 1) for k in range(1, 5)))
+        assert sum(gone) > 0
         opened.compact()
     loaded = reload(tmp_path, options)
     assert (loaded.failed, loaded.problems) == ([], [])
@@ -300,7 +281,7 @@ def _moments(before: Path, after: Path, at: Path) -> Iterator[str]:
 
 
 def _control(folder: Path, moves: FileMoves) -> bytes:
-    with closing(Directory(str(folder))) as directory:
+    with Directory(str(folder)) as directory:
         write_control(directory, moves)
         name_control(directory)
     whole = (folder / CONTROL_FILE).read_bytes()
@@ -310,23 +291,17 @@ def _control(folder: Path, moves: FileMoves) -> bytes:
 
 @pytest.mark.slow
 def test_whenever_it_is_cut_short_all_is_as_before(tmp_path: Path) -> None:
-    options = SMALL
-    with journal(tmp_path / "before", options) as (opened, _):
-        _fill(opened)
-    expected = _state(reload(tmp_path / "before", options))
-    shutil.copytree(tmp_path / "before", tmp_path / "after")
-    with journal(tmp_path / "after", options) as (opened, _):
-        opened.compact()
+    expected = _state(_before_and_after(tmp_path))
     kinds = set()
     for moment in _moments(tmp_path / "before", tmp_path / "after", tmp_path / "at"):
         kinds.add(moment)
-        assert _state(reload(tmp_path / "at", options)) == expected, moment
+        assert _state(reload(tmp_path / "at")) == expected, moment
         assert not [
             *(tmp_path / "at").glob("*.cmp"),
             *(tmp_path / "at").glob("*.tmp"),
             *(tmp_path / "at").glob("*.ctr*"),
         ]
-        assert _state(reload(tmp_path / "at", options)) == expected, moment
+        assert _state(reload(tmp_path / "at")) == expected, moment
     assert len(kinds) > 6
 
 
@@ -380,12 +355,7 @@ def test_a_damaged_control_file_is_told_for_some_files_may_be_renamed_already(tm
 @pytest.mark.parametrize("at", [0, 200, -1])
 def test_a_damaged_file_never_takes_the_place_of_a_whole_one(tmp_path: Path, at: int) -> None:
     """Nothing was renamed yet: what is damaged is set aside, and all is as before the compaction."""
-    with journal(tmp_path / "before") as (opened, _):
-        _fill(opened)
-    expected = reload(tmp_path / "before")
-    shutil.copytree(tmp_path / "before", tmp_path / "after")
-    with journal(tmp_path / "after") as (opened, _):
-        opened.compact()
+    expected = _before_and_after(tmp_path)
     refused = 0
     for moment in _moments(tmp_path / "before", tmp_path / "after", tmp_path / "at"):
         written = sorted((tmp_path / "at").glob("*.cmp"))
@@ -411,11 +381,7 @@ def test_a_damaged_file_never_takes_the_place_of_a_whole_one(tmp_path: Path, at:
 
 def test_what_another_program_wrote_to_after_it_began_is_left_as_it_is(tmp_path: Path) -> None:
     """Also where only one of the files is another use: the control file says which use each was."""
-    with journal(tmp_path / "before") as (opened, _):
-        _fill(opened)
-    shutil.copytree(tmp_path / "before", tmp_path / "after")
-    with journal(tmp_path / "after") as (opened, _):
-        opened.compact()
+    _before_and_after(tmp_path)
     refused = 0
     for moment in _moments(tmp_path / "before", tmp_path / "after", tmp_path / "at"):
         at = tmp_path / "at"

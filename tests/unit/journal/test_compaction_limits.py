@@ -22,9 +22,7 @@ from binlog.journal.runs import find_runs
 from binlog.journal.survivors import find_survivors
 from binlog.storage.directory import Directory
 from tests.support.journal_bytes import Scanned
-from tests.support.journals import SMALL, files, flip, ids, journal, records_in, reload
-
-LAYOUTS = [JournalLayout.NATIVE, JournalLayout.JBM]
+from tests.support.journals import LAYOUTS, SMALL, files, flip, ids, journal, records_in, reload
 
 
 def _fill(opened: Journal, count: int = 60, size: int = 300, alive: int = 5) -> None:
@@ -213,6 +211,7 @@ def _peak(work: Callable[[], object]) -> int:
         tracemalloc.stop()
 
 
+@pytest.mark.slow
 def test_bodies_are_not_held_all_together(tmp_path: Path) -> None:
     options = JournalOptions(file_bytes=1 << 16, compact_files_min=0)
     with journal(tmp_path, options) as (opened, _):

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
-import threading
 from concurrent.futures import Future
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from binlog.journal.options import Sync
-from tests.support.checkout import ROOT
+from tests.support.children import run_script
 from tests.support.journals import SMALL, files, ids, journal, records_in, reload
+from tests.support.threads import at_once
 
 _HEAD = """
 import os, signal, sys, time
@@ -24,11 +23,6 @@ journal = Journal(sys.argv[1], JournalOptions(file_bytes=2048, compact_files_min
 journal.start()
 loaded = journal.load()
 """
-
-
-def _run(path: Path, script: str, *arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", _HEAD + script, str(path), *map(str, arguments)]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
 
 
 @pytest.mark.slow
@@ -41,7 +35,7 @@ for number in range(start, int(sys.argv[2])):
 os.kill(os.getpid(), signal.SIGKILL)
 """
     for count in (4, 8, 100, 400):
-        done = _run(tmp_path, script, count)
+        done = run_script(_HEAD + script, tmp_path, count)
         assert done.returncode == -signal.SIGKILL, done.stderr
     loaded = reload(tmp_path)
     assert [(record.record_id, record.body) for record in loaded.records] == [
@@ -58,7 +52,7 @@ for number in range(20):
 time.sleep(0.5)
 os.kill(os.getpid(), signal.SIGKILL)
 """
-    assert _run(tmp_path, script).returncode == -signal.SIGKILL
+    assert run_script(_HEAD + script, tmp_path).returncode == -signal.SIGKILL
     assert ids(reload(tmp_path)) == list(range(20))
 
 
@@ -71,7 +65,7 @@ future = journal.append_add(5, 1, b"told", sync=Sync.FUTURE)
 future.add_done_callback(lambda _: os.kill(os.getpid(), signal.SIGKILL))
 time.sleep(60)  # it is killed long before
 """
-    assert _run(tmp_path, script).returncode == -signal.SIGKILL
+    assert run_script(_HEAD + script, tmp_path).returncode == -signal.SIGKILL
     assert ids(reload(tmp_path)) == list(range(6))
 
 
@@ -106,11 +100,7 @@ def test_threads_share_syncs(tmp_path: Path) -> None:
             for number in range(first, first + 50):
                 opened.append_add(number, 1, b"")
 
-        threads = [threading.Thread(target=append, args=(1000 * number,)) for number in range(16)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        at_once(*(partial(append, 1000 * number) for number in range(16)))
         assert len(rounds) < 800
     assert len(reload(tmp_path, options).records) == 800
 
@@ -141,7 +131,7 @@ for call in (
         print(type(error).__name__)
 journal.close()
 """
-    done = _run(tmp_path, script)
+    done = run_script(_HEAD + script, tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["PoisonedError"] * 8
     loaded = reload(tmp_path)

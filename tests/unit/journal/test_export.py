@@ -23,11 +23,10 @@ from binlog.journal.options import JournalOptions
 from binlog.journal.record import Loaded, Record
 from binlog.journal.record_reader import StoredRecord, read_records
 from binlog.journal.record_states import RecordState
+from tests.support.examples import examples
 from tests.support.journal_programs import programs, run
-from tests.support.journals import SMALL, flip, ids, journal, reload, write_file
+from tests.support.journals import LAYOUTS, SMALL, flip, ids, journal, reload, write_file
 from tests.unit.journal.test_check import fill
-
-LAYOUTS = [JournalLayout.NATIVE, JournalLayout.JBM]
 
 
 def exported(path: Path) -> list[bytes]:
@@ -43,7 +42,7 @@ def what_counts(loaded: Loaded) -> tuple[object, ...]:
 
 
 @pytest.mark.slow
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(programs, st.sampled_from(LAYOUTS), st.sampled_from(LAYOUTS))
 def test_what_a_load_gives_comes_back_from_lines(
     program: list[tuple[str, tuple[object, ...]]], layout: JournalLayout, new_layout: JournalLayout

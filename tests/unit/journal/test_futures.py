@@ -13,6 +13,7 @@ import pytest
 from binlog.errors import PoisonedError, StateError
 from binlog.journal.journal import Journal
 from binlog.journal.options import Sync
+from tests.support.failing import raising
 from tests.support.journals import SMALL, ids, journal, reload
 from tests.support.waiting import until
 
@@ -71,8 +72,7 @@ _WAITING: list[Callable[[Journal], object]] = [
 def test_a_callback_may_wait_for_the_journal(tmp_path: Path, work: Callable[[Journal], object]) -> None:
     with journal(tmp_path) as (opened, _):
         opened.append_add_tx(7, 7, 1, b"")
-        held = _hold(opened)
-        threading.Timer(0.1, held.set).start()
+        threading.Timer(0.1, _hold(opened).set).start()
         assert _in_callback(opened, lambda: work(opened)) is None
         opened.append_add(2000, 1, b"")
     assert 2000 in ids(reload(tmp_path))
@@ -80,8 +80,7 @@ def test_a_callback_may_wait_for_the_journal(tmp_path: Path, work: Callable[[Jou
 
 def test_a_callback_cannot_close_the_journal(tmp_path: Path) -> None:
     with journal(tmp_path) as (opened, _):
-        held = _hold(opened)
-        threading.Timer(0.1, held.set).start()
+        threading.Timer(0.1, _hold(opened).set).start()
         assert isinstance(_in_callback(opened, opened.close), StateError)
         opened.append_add(2000, 1, b"")
     assert 2000 in ids(reload(tmp_path))
@@ -97,8 +96,7 @@ def test_a_callback_may_append_what_it_does_not_wait_for(tmp_path: Path) -> None
         later.append(opened.append_add(1200, 1, b"", sync=Sync.FUTURE))
 
     with journal(tmp_path, replace(SMALL, buffer_bytes=1024)) as (opened, _):
-        held = _hold(opened)
-        threading.Timer(0.1, held.set).start()
+        threading.Timer(0.1, _hold(opened).set).start()
         assert _in_callback(opened, much) is None
         later[0].result(_SECONDS)
     assert set(ids(reload(tmp_path))) >= {*range(1000, 1201)}
@@ -148,10 +146,7 @@ def test_a_callback_of_what_failed_can_neither_append_nor_close(
 
     future.add_done_callback(callback)
 
-    def broken() -> None:
-        raise PoisonedError("a fault")
-
-    monkeypatch.setattr(opened._keeper, "_do_all", broken)
+    monkeypatch.setattr(opened._keeper, "_do_all", raising(PoisonedError("a fault")))
     opened._keeper.wake()
     until(lambda: opened._guard.failure is not None)
     held.set()

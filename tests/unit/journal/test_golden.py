@@ -59,7 +59,7 @@ def test_what_was_written_there_is_loaded_and_gone_on_with(tmp_path: Path) -> No
     for name, data in _FILES.items():
         (tmp_path / name).write_bytes(data)
     assert check_journal(tmp_path) == []
-    assert reload(tmp_path) == _LOADED
+    assert reload(tmp_path, SMALL) == _LOADED  # its records tell which layout it is
     assert {name: (tmp_path / name).read_bytes() for name in _FILES} == _FILES
     with journal(tmp_path) as (opened, _):
         opened.commit(0x66)
@@ -70,8 +70,8 @@ def test_what_was_written_there_is_loaded_and_gone_on_with(tmp_path: Path) -> No
 
 # Version 2 of our layout: a header, then the records of both files above, a fragment each.
 _OURS = """
-    42494e4c4f474a4c 00000002 00008000 0000000000000007 73616c7473616c74 00000000075bcd15 0000000000000066
-    000000000000000000000000 c7486997 000000000000000000000000000000000000000000000000
+    42494e4c4f474a4c 00000002 00001000 0000000000000007 73616c7473616c74 00000000075bcd15 0000000000000066
+    000000000000000000000000 64418593 000000000000000000000000000000000000000000000000
     e57728c8 761ac36a 000d 01 0b 0102030405060708 07 41414141
     98943996 2cb9f8ad 000b 01 0c 0102030405060708 08 4242
     c50d2403 fc3c345a 0014 01 0d 0000000000000055 0000000000000021 09 434343

@@ -24,50 +24,18 @@ _OPTIONS = replace(SMALL, file_bytes=1024, buffer_bytes=600)
 _OUTER = [Record(1, 1, b"first"), Record(2, 1, b"second")]
 
 
-def _add(journal: Journal) -> None:
-    journal.append_add(3, 1, bytes(400))
-
-
-def _add_later(journal: Journal) -> None:
-    journal.append_add(3, 1, bytes(400), sync=Sync.LATER)
-
-
-def _add_and_go_on(journal: Journal) -> None:
-    journal.append_add(3, 1, bytes(900))
-
-
-def _add_with_a_future(journal: Journal) -> None:
-    journal.append_add(3, 1, b"", sync=Sync.FUTURE).result(60)
-
-
-def _update(journal: Journal) -> None:
-    journal.append_update(2, 1, b"updated")
-
-
-def _delete(journal: Journal) -> None:
-    journal.append_delete(2)
-
-
-def _join(journal: Journal) -> None:
-    journal.append_update_tx(9, 2, 1, b"more")
-
-
-def _commit(journal: Journal) -> None:
-    journal.commit(9)
-
-
-def _prepare(journal: Journal) -> None:
-    journal.prepare(9, b"XID")
-
-
-def _roll_back(journal: Journal) -> None:
-    journal.rollback(9)
-
-
-_CALLS = [
-    _add, _add_later, _add_and_go_on, _add_with_a_future,
-    _update, _delete, _join, _commit, _prepare, _roll_back,
-]  # fmt: skip
+_CALLS: dict[str, Callable[[Journal], object]] = {
+    "add": lambda journal: journal.append_add(3, 1, bytes(400)),
+    "add later": lambda journal: journal.append_add(3, 1, bytes(400), sync=Sync.LATER),
+    "add and go on": lambda journal: journal.append_add(3, 1, bytes(900)),
+    "add with a future": lambda journal: journal.append_add(3, 1, b"", sync=Sync.FUTURE).result(60),
+    "update": lambda journal: journal.append_update(2, 1, b"updated"),
+    "delete": lambda journal: journal.append_delete(2),
+    "join": lambda journal: journal.append_update_tx(9, 2, 1, b"more"),
+    "commit": lambda journal: journal.commit(9),
+    "prepare": lambda journal: journal.prepare(9, b"XID"),
+    "roll back": lambda journal: journal.rollback(9),
+}
 
 
 def _prepared(path: Path) -> Journal:
@@ -104,7 +72,7 @@ def _goes_on(journal: Journal, *, commits: bool) -> bool:
     return True
 
 
-def _allowed(path: Path, call: Callable[[Journal], None], *, commits: bool | None) -> list[tuple[object, ...]]:
+def _allowed(path: Path, call: Callable[[Journal], object], *, commits: bool | None) -> list[tuple[object, ...]]:
     """What is there with the call, and without; commits: what else is done then, None for nothing."""
     states = []
     for number, calls in enumerate(([], [call])):
@@ -120,11 +88,11 @@ def _allowed(path: Path, call: Callable[[Journal], None], *, commits: bool | Non
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("call", _CALLS)
-def test_wherever_it_comes_the_journal_is_right_or_refuses(tmp_path: Path, call: Callable[[Journal], None]) -> None:
-    commits = call not in (_commit, _roll_back)
-    for name in ("used", "left"):
-        (tmp_path / name).mkdir()
+@pytest.mark.parametrize("name", _CALLS)
+def test_wherever_it_comes_the_journal_is_right_or_refuses(tmp_path: Path, name: str) -> None:
+    call, commits = _CALLS[name], name not in ("commit", "roll back")
+    for folder in ("used", "left"):
+        (tmp_path / folder).mkdir()
     used = _allowed(tmp_path / "used", call, commits=commits)
     left = _allowed(tmp_path / "left", call, commits=None)
     counts = {True: 0, False: 0}

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,12 +15,14 @@ from binlog.format.journal.names import CONTROL_FILE
 from binlog.journal.check import check_journal
 from binlog.journal.journal import Journal
 from binlog.journal.options import Sync
-from binlog.storage.directory import Directory
-from tests.support.checkout import ROOT
+from tests.support.children import run_script
 from tests.support.descriptors import count_descriptors
+from tests.support.failing import FailingCalls
 from tests.support.journals import SMALL, files, flip, ids, journal, records_in, reload
 
 _LARGE = bytes(900)  # two to a file
+# Of those that the keeper makes, but for writes and syncs.
+_CALLS = ("pread", "unlink", "link", "stat", "listdir", "mkdir")
 
 # A limit on the size of files, of setrlimit(2), has writes behind it fail as a full disk's do: so no file can be made,
 # and the beginnings of those that are there can be written to.
@@ -56,8 +54,7 @@ journal.close()
 
 
 def _on_a_full_disk(path: Path, pool: int, deletes: list[int]) -> list[str]:
-    command = [sys.executable, "-c", _ON_A_FULL_DISK, str(path), str(pool), ",".join(map(str, deletes))]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
+    done = run_script(_ON_A_FULL_DISK, path, pool, ",".join(map(str, deletes)))
     assert done.returncode == 0, done.stderr
     return done.stdout.split("\n")[:-1]
 
@@ -111,8 +108,7 @@ def test_on_a_full_disk_a_journal_is_loaded_and_its_own_files_are_freed(tmp_path
     for file in files(tmp_path):
         if not records_in(file):
             file.unlink()  # as though its process had died before it could make one
-    command = [sys.executable, "-c", _LOADED_ON_A_FULL_DISK, str(tmp_path)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
+    done = run_script(_LOADED_ON_A_FULL_DISK, tmp_path)
     assert (done.stdout, done.stderr) == ("7\n3\n", "")
     assert len(files(tmp_path)) == 6
     assert (ids(reload(tmp_path)), check_journal(tmp_path)) == ([6, *range(100, 106)], [])
@@ -125,38 +121,6 @@ def test_a_compaction_leaves_no_more_files_than_were_asked_for(tmp_path: Path) -
         opened.compact()
         assert len(files(tmp_path)) == 8
     assert ids(reload(tmp_path, options)) == [*range(0, 60, 10), 60]
-
-
-class Failing:
-    """Has one of the calls of a journal's keeper fail, none of which is a write or a sync, and counts them."""
-
-    def __init__(self, opened: Journal, monkeypatch: pytest.MonkeyPatch, at: int, number: int) -> None:
-        self.count = 0
-        self._keeper = opened._keeper
-        self._at = at
-        self._number = number
-        for name in ("pread", "unlink", "link", "stat", "listdir", "mkdir"):
-            monkeypatch.setattr(os, name, self._failing(getattr(os, name)))
-        plain = Directory._open_at
-
-        def open_at(*arguments: Any) -> int:
-            return -number if self._is_due() else plain(*arguments)
-
-        monkeypatch.setattr(Directory, "_open_at", open_at)
-
-    def _failing(self, call: Callable[..., Any]) -> Callable[..., Any]:
-        def failing(*arguments: Any, **named: Any) -> Any:
-            if self._is_due():
-                raise OSError(self._number, os.strerror(self._number))
-            return call(*arguments, **named)
-
-        return failing
-
-    def _is_due(self) -> bool:
-        if not self._keeper.worker.is_own_thread():
-            return False
-        self.count += 1
-        return self.count == self._at + 1
 
 
 def _fill(opened: Journal) -> None:
@@ -188,7 +152,7 @@ def test_whatever_cannot_be_opened_or_read_is_done_later(
         with journal(path, options) as (opened, _):
             _fill(opened)
             with monkeypatch.context() as patched:
-                failing = Failing(opened, patched, at, number)
+                failing = FailingCalls(patched, _CALLS, at, number, opened._keeper.worker.is_own_thread)
                 with contextlib.suppress(AccessError, FullError):
                     work(opened)
             opened.append_add(100, 1, b"goes on")

@@ -5,19 +5,20 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from binlog.errors import BinlogError, PoisonedError
+from binlog.errors import PoisonedError
 from binlog.journal import compaction
 from binlog.journal import files as files_module
 from binlog.journal.journal import Journal
 from binlog.journal.journal_file import JournalFile
 from binlog.storage.directory import Directory
 from tests.support.descriptors import count_descriptors, descriptors_before
+from tests.support.failing import raising
 from tests.support.journals import SMALL, files, header_of, ids, journal, reload
 
 
@@ -60,12 +61,8 @@ def test_the_name_of_a_control_file_is_durable_before_a_load_does_what_it_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "journal"
-
-    def dies(*_: object) -> None:
-        raise PoisonedError("the process ends here")
-
     with monkeypatch.context() as patched:
-        patched.setattr(compaction, "rename_all", dies)
+        patched.setattr(compaction, "rename_all", raising(PoisonedError("the process ends here")))
         opened = Journal(folder, SMALL)
         opened.start()
         opened.load()
@@ -84,42 +81,6 @@ def test_the_name_of_a_control_file_is_durable_before_a_load_does_what_it_says(
     assert ("fsync", "journal") in spy.calls[max(0, renames[0] - 2) : renames[0]]
 
 
-def test_whatever_sync_of_a_load_fails_no_descriptor_stays_open(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with journal(tmp_path / "0") as (opened, _):
-        opened.append_add(1, 1, b"")
-        opened.append_add_tx(7, 2, 1, b"")  # which the load is to roll back
-    calls = 0
-    for name in ("fsync", "fdatasync"):
-        plain = getattr(os, name)
-
-        def failing(fd: int, plain: Callable[[int], None] = plain) -> None:
-            nonlocal calls
-            calls -= 1
-            if calls == 0:
-                raise OSError(errno.EIO, "a fault")
-            plain(fd)
-
-        monkeypatch.setattr(os, name, failing)
-    before = descriptors_before()
-    failed = 0
-    for fault in range(1, 100):
-        calls = fault
-        opened = Journal(tmp_path / "0", SMALL)
-        try:
-            opened.start()
-            opened.load()
-        except BinlogError:
-            failed += 1
-        with suppress(BinlogError):
-            opened.close()
-        assert count_descriptors() == before, fault
-        if calls > 0:
-            break
-    assert failed >= 5
-
-
 def _fill(opened: Journal, count: int) -> None:
     for number in range(2, count):
         opened.append_add(number, 1, bytes(100))
@@ -128,17 +89,13 @@ def _fill(opened: Journal, count: int) -> None:
 def test_a_file_that_cannot_be_renewed_is_not_left_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with journal(tmp_path):
         pass
-    with closing(Directory(str(tmp_path))) as directory:
+    with Directory(str(tmp_path)) as directory:
         file = JournalFile(directory, files(tmp_path)[0].name, header_of(files(tmp_path)[0]), 2048)
         before = descriptors_before()
-        monkeypatch.setattr(os, "fdatasync", _fails)
+        monkeypatch.setattr(os, "fdatasync", raising(OSError(errno.EIO, "a fault")))
         with pytest.raises(PoisonedError):
             file.renew(file.header)
         assert count_descriptors() == before
-
-
-def _fails(fd: int) -> None:
-    raise OSError(errno.EIO, "a fault")
 
 
 def test_after_a_new_file_could_not_be_synced_nothing_is_appended(

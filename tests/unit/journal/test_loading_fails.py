@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import errno
-import os
 import shutil
 import signal
 import threading
-from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,8 +16,8 @@ from binlog.errors import BinlogError, ClosedError, CorruptError, StateError
 from binlog.journal.journal import Journal
 from binlog.journal.keeper import Keeper
 from binlog.journal.options import Sync
-from binlog.storage.directory import Directory
 from tests.support.descriptors import count_descriptors, descriptors_before
+from tests.support.failing import FailingCalls
 from tests.support.journals import SMALL, files, flip, ids, journal, records_in, reload
 from tests.support.signals import interrupting, strike
 
@@ -50,37 +48,6 @@ def _threads() -> list[str]:
     return [thread.name for thread in threading.enumerate() if thread.name != "binlog step"]
 
 
-class Failing:
-    """Has one of the calls fail, in whatever thread, and counts them."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, at: int, number: int) -> None:
-        self.count = 0
-        self._at = at
-        self._number = number
-        self.is_on = True
-        for name in _CALLS:
-            monkeypatch.setattr(os, name, self._failing(getattr(os, name)))
-        plain = Directory._open_at
-
-        def open_at(*arguments: Any) -> int:
-            return -number if self._is_due() else plain(*arguments)
-
-        monkeypatch.setattr(Directory, "_open_at", open_at)
-
-    def _failing(self, call: Callable[..., Any]) -> Callable[..., Any]:
-        def failing(*arguments: Any, **named: Any) -> Any:
-            if self._is_due():
-                raise OSError(self._number, os.strerror(self._number))
-            return call(*arguments, **named)
-
-        return failing
-
-    def _is_due(self) -> bool:
-        if self.is_on:
-            self.count += 1
-        return self.is_on and self.count == self._at + 1
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC, errno.EMFILE])
 def test_a_load_that_fails_at_any_call_can_be_done_again(
@@ -96,18 +63,16 @@ def test_a_load_that_fails_at_any_call_can_be_done_again(
         shutil.copytree(tmp_path / "before", path)
         with Journal(path, _OPTIONS) as opened:
             before, threads = descriptors_before(), _threads()
-            with monkeypatch.context() as patch:
-                failing = Failing(patch, at, number)
-                try:
-                    loaded = opened.load()
-                except BinlogError:
-                    failed += 1
-                    failing.is_on = False
-                    assert (count_descriptors(), _threads()) == (before, threads), at
-                    with pytest.raises(StateError):
-                        opened.new_id()
-                    loaded = opened.load()
-                failing.is_on = False
+            loaded = None
+            with monkeypatch.context() as patch, suppress(BinlogError):
+                failing = FailingCalls(patch, _CALLS, at, number)
+                loaded = opened.load()
+            if loaded is None:
+                failed += 1
+                assert (count_descriptors(), _threads()) == (before, threads), at
+                with pytest.raises(StateError):
+                    opened.new_id()
+                loaded = opened.load()
             assert (loaded.records, loaded.prepared) == (expected.records, expected.prepared), at
             # Told by the load that ended them, which may have failed behind that.
             assert loaded.failed in (expected.failed, []), at
@@ -132,14 +97,6 @@ def test_a_damaged_header_is_told_each_time_and_nothing_stays_open(tmp_path: Pat
             assert count_descriptors() == before
         flip(name, 20)
         assert ids(again.load()) == [1]
-
-
-def test_ids_are_given_once_it_is_loaded(tmp_path: Path) -> None:
-    with Journal(tmp_path, SMALL) as opened:
-        with pytest.raises(StateError):
-            opened.new_id()
-        opened.load()
-        assert opened.new_id() == 1
 
 
 def test_an_end_that_is_broken_into_is_ended_by_the_next_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

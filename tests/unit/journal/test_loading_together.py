@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
@@ -14,7 +13,6 @@ from binlog.journal.journal import Journal
 from binlog.journal.loading import Loading
 from binlog.journal.record import Loaded
 from tests.support.journals import SMALL, ids, reload
-from tests.support.signals import strike
 
 
 class _Held:
@@ -63,37 +61,4 @@ def test_of_two_threads_that_load_one_does(tmp_path: Path, monkeypatch: pytest.M
         with pytest.raises(StateError):
             second.result(60)
         opened.append_add(1, 1, b"")
-    assert ids(reload(tmp_path)) == [1]
-
-
-def test_a_signal_handler_cannot_close_what_it_broke_into_the_load_of(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    raised: list[BaseException] = []
-    closed = threading.Event()
-
-    def close(signum: int, frame: object) -> None:
-        try:
-            opened.close()
-        except StateError as error:
-            raised.append(error)
-        closed.set()
-
-    plain = Loading.loaded
-
-    def struck(loading: Loading) -> Loaded:
-        monkeypatch.setattr(Loading, "loaded", plain)
-        strike(signal.SIGUSR1)
-        assert closed.wait(60)
-        return plain(loading)
-
-    monkeypatch.setattr(Loading, "loaded", struck)
-    before = signal.signal(signal.SIGUSR1, close)
-    try:
-        with Journal(tmp_path, SMALL) as opened:
-            opened.load()
-            assert len(raised) == 1
-            opened.append_add(1, 1, b"")
-    finally:
-        signal.signal(signal.SIGUSR1, before)
     assert ids(reload(tmp_path)) == [1]

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from binlog.errors import GoneError, NotFoundError
+from binlog.errors import GoneError
 from binlog.format.crc import crc32c
 from binlog.format.journal.file_header import FileHeader, JournalLayout
 from binlog.format.journal.names import COMPACTED_END, CONTROL_FILE, JournalNames
@@ -18,9 +17,7 @@ from binlog.format.journal.record import JournalRecord, Kind
 from binlog.journal.control_file import FileMoves, header_crc, name_control, write_control
 from binlog.journal.look import Look, look, read_seen
 from binlog.storage.directory import Directory
-from tests.support.journals import SMALL, files, flip, header_of, journal, reload, write_file
-
-LAYOUTS = [JournalLayout.NATIVE, JournalLayout.JBM]
+from tests.support.journals import LAYOUTS, SMALL, files, flip, header_of, journal, reload, write_file
 
 
 def seen(path: Path) -> Look:
@@ -53,11 +50,6 @@ def test_files_come_in_the_order_of_their_ids_beside_an_owner_too(tmp_path: Path
         assert not found.problems
 
 
-def test_a_folder_that_is_no_journal_is_told(tmp_path: Path) -> None:
-    with pytest.raises(NotFoundError, match="is no journal"):
-        look(tmp_path, JournalNames())
-
-
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_another_use_of_a_file_is_told_from_the_one_that_was_seen(tmp_path: Path, layout: JournalLayout) -> None:
     write_file(tmp_path, header(1, layout), [JournalRecord(Kind.ADD, 0, 1, 7, b"old")])
@@ -84,7 +76,7 @@ def test_an_interrupted_compaction_says_which_files_count(tmp_path: Path, rename
     shutil.move(new, old if renamed else tmp_path / (new.name + COMPACTED_END))
     moves = FileMoves(((old.name, crc32c(data)),), (("journal-2.jnl", 2),), replaced)
     shutil.rmtree(tmp_path / "new")
-    with closing(Directory(str(tmp_path))) as directory:
+    with Directory(str(tmp_path)) as directory:
         write_control(directory, moves)
         name_control(directory)
     found = seen(tmp_path)

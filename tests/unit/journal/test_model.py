@@ -1,4 +1,4 @@
-"""A journal against the plainest account of what it should hold: see stress/journal/machine.py."""
+"""A journal against the plainest account of what it should hold, stress/journal/machine.py; more by `make stress`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from stress.journal.machine import JournalMachine
+from tests.support.examples import examples
 
 TestJournal = pytest.mark.slow(JournalMachine.TestCase)
 TestJournal.settings = settings(
-    max_examples=60, stateful_step_count=60, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=examples(60), stateful_step_count=60, deadline=None, suppress_health_check=list(HealthCheck)
 )

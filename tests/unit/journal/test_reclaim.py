@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from binlog.errors import AccessError, BinlogError
 from binlog.format.journal.file_header import FileHeader, JournalLayout
 from binlog.format.journal.record import JournalRecord, Kind
 from binlog.journal import appender
@@ -21,57 +17,23 @@ from binlog.journal.check import check_journal
 from binlog.journal.journal import Journal
 from binlog.journal.journal_file import JournalFile
 from binlog.journal.ledger import dead_files
-from binlog.journal.options import JournalOptions, Sync
+from binlog.journal.options import Sync
 from binlog.storage.directory import Directory
 from binlog.storage.native import CommitGroup
-from tests.support.checkout import ROOT
+from tests.support.children import run_script
 from tests.support.journals import SMALL, files, header_of, ids, journal, records_in, reload, write_file
 
 # One record to a file.
 ONE = bytes(1500)
 
 
-def _files(*counts: tuple[int, dict[int, int]]) -> list[JournalFile]:
-    """Files that had so many records, and how many of which files each ended."""
-    directory = Directory(os.curdir)  # which none of them touches
-    made = [
-        JournalFile(directory, f"f{number}", FileHeader(JournalLayout.JBM, number), 1024)
-        for number in range(len(counts))
-    ]
-    for file, (alive, _) in zip(made, counts, strict=True):
-        file.alive = alive
-    for file, (_, ended) in zip(made, counts, strict=True):
-        for number, count in ended.items():
-            for _ in range(count):
-                file.end(made[number])
-    return made
-
-
-@pytest.mark.parametrize(
-    ("counts", "dead"),
-    [
-        ([(10, {0: 10})], [0]),
-        ([(10, {0: 7})], []),
-        ([(10, {}), (10, {0: 10, 1: 0})], [0]),
-        ([(10, {}), (10, {1: 10})], [1]),
-        ([(10, {}), (10, {0: 5, 1: 10})], []),
-        ([(10, {0: 5}), (10, {0: 5, 1: 10})], [0, 1]),
-        ([(1, {}), (0, {0: 1}), (1, {})], [0, 1]),
-        ([(2, {}), (1, {0: 1}), (1, {1: 1})], []),
-        ([(10, {0: 9}), (10, {0: 1, 1: 7}), (10, {1: 3, 2: 10})], [0, 1, 2]),
-        ([(10, {0: 1}), (10, {0: 1, 1: 7}), (10, {1: 3, 2: 10})], []),
-    ],
-)
-def test_the_counts_of_others_come_to_the_same(counts: list[tuple[int, dict[int, int]]], dead: list[int]) -> None:
-    """The cases of the tests that JBoss Messaging has for its reclaimer, and some more."""
-    made = _files(*counts)
-    assert dead_files(made, None) == [made[number] for number in dead]
-
-
 def test_what_ended_records_stays_as_long_as_these() -> None:
+    directory = Directory(os.curdir)  # which none of them touches
     pairs = list(itertools.permutations(range(3), 2))
     for numbers in itertools.product((0, 1), repeat=3 + len(pairs)):
-        made = _files(*((alive, {}) for alive in numbers[:3]))
+        made = [JournalFile(directory, "", FileHeader(JournalLayout.JBM, number), 1024) for number in range(3)]
+        for file, alive in zip(made, numbers, strict=False):
+            file.alive = alive
         for (who, whose), ends in zip(pairs, numbers[3:], strict=True):
             if ends:
                 made[who].outlasts.add(made[whose])
@@ -201,6 +163,7 @@ def test_what_says_that_a_file_is_dead_is_on_the_disk_before_it_is_freed(
     assert synced.index(last) < synced.index(dead)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("pool", "count"), [(5, 5), (None, 201), (0, 2)])
 def test_so_many_files_stay_as_were_asked_for(tmp_path: Path, pool: int | None, count: int) -> None:
     options = replace(SMALL, file_bytes=1024, pool_files=pool)
@@ -257,33 +220,12 @@ def test_no_id_comes_again_where_free_files_of_another_size_go_before_there_are_
         opened.append_add(2, 1, ONE)  # in the next file, which was made before
         opened.reclaim()
     assert [header_of(file).record_id_max for file in files(tmp_path) if records_in(file)] == [0]
-    command = [sys.executable, "-c", _LOADED_WITH_LARGER_FILES, str(tmp_path)]
-    subprocess.run(command, cwd=ROOT, check=True, timeout=60)
+    run_script(_LOADED_WITH_LARGER_FILES, tmp_path).check_returncode()
     options = replace(SMALL, file_bytes=4096)
     for _ in range(2):
         loaded = reload(tmp_path, options)
         assert (ids(loaded), loaded.id_max) == ([2], 1_000_000)
     assert {file.stat().st_size for file in files(tmp_path) if not records_in(file)} == {4096}
-
-
-def test_a_damaged_file_is_set_aside_when_nobody_needs_it(tmp_path: Path) -> None:
-    options: JournalOptions = SMALL
-    with journal(tmp_path, options) as (opened, _):
-        for number in range(6):
-            opened.append_add(number, 1, bytes(900))
-    file = files(tmp_path)[1]
-    data = bytearray(file.read_bytes())
-    data[600] ^= 1
-    file.write_bytes(data)
-    with journal(tmp_path, options) as (opened, loaded):
-        assert ids(loaded) == [0, 1, 3, 4, 5]
-        for number in (0, 1, 3, 4, 5):
-            opened.append_delete(number)
-        opened.append_add(9, 1, ONE)
-        opened.reclaim()
-    (kept,) = (tmp_path / "attic").iterdir()
-    assert kept.read_bytes() == data
-    assert ids(reload(tmp_path, options)) == [9]
 
 
 def test_a_delete_stays_for_an_update_whose_record_is_gone_already(tmp_path: Path) -> None:
@@ -297,56 +239,6 @@ def test_a_delete_stays_for_an_update_whose_record_is_gone_already(tmp_path: Pat
             opened.append_add(number, 1, ONE)
         opened.reclaim()
     assert ids(reload(tmp_path)) == [5, 10, 11, 12, 13]
-
-
-def test_an_update_whose_record_is_damaged_is_there_and_told(tmp_path: Path) -> None:
-    update = JournalRecord(Kind.UPDATE, 0, 1, 1, b"u")
-    write_file(tmp_path, FileHeader(JournalLayout.NATIVE, 7, b"saltsalt"), [update])
-    with journal(tmp_path) as (opened, loaded):
-        assert [record.body for record in loaded.records] == [b"u"]
-        assert [problem.rule for problem in loaded.problems] == ["update"]
-        opened.append_delete(1)
-    assert reload(tmp_path)[0::4] == ([], [])
-
-
-def test_wherever_beginning_another_use_of_a_file_is_cut_short_nothing_of_others_is_lost(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What lies in the dead file belongs to a transaction of which another part is alive, and is counted with it."""
-    options = replace(SMALL, file_bytes=4096)
-    write = JournalFile.write
-    writes_max = 0
-    while True:
-        path, left = tmp_path / f"{writes_max}", writes_max
-        with journal(path, options) as (opened, _):
-            opened.append_add_tx(10, 1, 1, bytes(2000))
-            opened.append_add(5, 1, bytes(2500))
-            opened.append_add_tx(10, 2, 1, b"alive")
-            opened.commit(10)
-            opened.append_add(6, 1, bytes(2500))
-
-            def cut_short(file: JournalFile, data: bytes, offset: int) -> None:
-                nonlocal left
-                if opened._keeper.worker.is_own_thread():
-                    left -= 1
-                    if left < 0:
-                        raise AccessError(f"{file.name}: a test ends it here")
-                write(file, data, offset)
-
-            monkeypatch.setattr(JournalFile, "write", cut_short)
-            opened.append_delete(1)
-            with contextlib.suppress(BinlogError):
-                opened.reclaim()
-            monkeypatch.undo()
-            with contextlib.suppress(BinlogError):
-                opened.close()
-        assert check_journal(path) == []
-        loaded = reload(path, options)
-        assert (sorted(ids(loaded)), loaded.problems, loaded.failed) == ([2, 5, 6], [], [])
-        if left >= 0:
-            break
-        writes_max += 1
-    assert writes_max >= 1
 
 
 @pytest.mark.parametrize("layout", [JournalLayout.JBM, JournalLayout.JBM_2008_07])

@@ -16,7 +16,6 @@ from binlog.journal.keeper import Keeper
 from binlog.journal.record_reader import read_records
 from binlog.journal.stat import stat_journal
 from tests.support.journals import SMALL, files, ids, journal, reload, write_file
-from tests.unit.journal.test_golden import _FILES
 
 TX, ADDED = "0000000000000055", "0000000000000021"
 # An added record, and one that a transaction adds: alike in all layouts.
@@ -129,13 +128,6 @@ def test_what_fits_several_layouts_must_be_named_before_anything_is_written(tmp_
     with journal(path, SMALL) as (opened, loaded):
         assert opened._files.layout is JournalLayout.JBM
         assert (ids(loaded), loaded.problems) == ([0x21], [])
-
-
-def test_the_files_that_jboss_messaging_wrote_are_known(tmp_path: Path) -> None:
-    for name, data in _FILES.items():
-        (tmp_path / name).write_bytes(data)
-    with journal(tmp_path, SMALL) as (opened, _):
-        assert opened._files.layout is JournalLayout.JBM
 
 
 @pytest.mark.parametrize("mask", [1 << bit for bit in range(8)])

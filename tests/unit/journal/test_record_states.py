@@ -19,7 +19,8 @@ from binlog.journal.check import check_journal
 from binlog.journal.options import FILE_BYTES_MIN
 from binlog.journal.record import Deleted, Record, TransactionContent
 from binlog.journal.record_states import Event, RecordState, RecordStates, StatesInput, record_states
-from tests.support.journals import files, header_of, reload, write_file
+from tests.support.examples import examples
+from tests.support.journals import files, header_for, header_of, reload, write_file
 from tests.support.plain_journal import PlainReplay, Row, rows_of
 
 _FILES = 3
@@ -42,10 +43,6 @@ class Both:
 
     def place(self, row: Row) -> tuple[int, int]:
         return self.places[row["file_id"], row["offset"]]
-
-
-def header_for(layout: JournalLayout, file_id: int) -> FileHeader:
-    return FileHeader(layout, file_id, b"saltsalt" if layout is JournalLayout.NATIVE else b"")
 
 
 def write_files(path: Path, layout: JournalLayout, items: list[list[JournalRecord]]) -> None:
@@ -98,7 +95,7 @@ _LAYOUTS = st.sampled_from([JournalLayout.NATIVE, JournalLayout.JBM])
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(_LAYOUTS, journals())
 def test_the_states_are_what_the_plainest_replay_says(layout: JournalLayout, items: list[list[JournalRecord]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -134,7 +131,7 @@ def test_the_states_are_what_the_plainest_replay_says(layout: JournalLayout, ite
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None)
 @given(_LAYOUTS, journals())
 def test_a_load_and_a_check_say_what_the_plainest_replay_says(
     layout: JournalLayout, items: list[list[JournalRecord]]
@@ -232,15 +229,6 @@ def test_what_asking_for_the_next_file_raises_is_raised() -> None:
 
     with pytest.raises(OSError, match="no such file"):
         journal_states(given(), (), ())
-
-
-def test_a_transaction_with_records_in_a_file_that_cannot_be_read_fails(tmp_path: Path) -> None:
-    records = [JournalRecord(Kind.ADD_TX, 5, 1, 7, b""), JournalRecord(Kind.COMMIT, 5, counts=((0, 2), (1, 1)))]
-    [columns] = both(tmp_path, JournalLayout.NATIVE, [records]).columns
-    assert set(record_states([StatesInput(1, columns)]).states[0]) == {RecordState.LIVE, RecordState.DONE}
-    found = record_states([StatesInput(1, columns)], [0])
-    assert set(found.states[0]) == {RecordState.FAILED}
-    assert [odd.other for odd in found.odd] == [-1]
 
 
 def test_a_commit_may_count_records_in_a_file_that_lost_its_header(tmp_path: Path) -> None:

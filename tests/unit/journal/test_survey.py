@@ -16,6 +16,7 @@ from binlog.errors import BusyError, GoneError, NotFoundError
 from binlog.format.journal.file_header import JournalLayout
 from binlog.journal import FilePart, PartReader, RecordKind, RecordState, survey_journal
 from binlog.journal.look import SeenFile, read_seen
+from tests.support.examples import examples
 from tests.support.journal_programs import programs, run
 from tests.support.journals import SMALL, files, journal
 from tests.support.plain_journal import Row, plain_rows
@@ -48,7 +49,7 @@ def all_rows(path: Path, layout: JournalLayout | None = None) -> list[Row]:
     return [row for file in found.files for row in rows(file.part)]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(programs, st.sampled_from([JournalLayout.NATIVE, JournalLayout.JBM]), st.sampled_from([1, 64]))
 def test_the_columns_are_what_reading_record_by_record_gives(
     program: list[tuple[str, tuple[object, ...]]], layout: JournalLayout, alignment: int

@@ -18,7 +18,7 @@ from binlog.errors import BusyError, CorruptError, FullError, GoneError
 from binlog.log import archive_writing, closed_files
 from binlog.log.directory import LogDirectory
 from binlog.log.late import KEEP_SECONDS
-from binlog.log.opened_file import OpenedFile
+from binlog.storage.files import DiskFile
 from binlog.storage.ownership import only_owner
 from tests.support.archives import archive_path, archived, fill, names, small_frames, unpacked
 from tests.support.children import Child
@@ -196,9 +196,9 @@ def test_an_archive_that_reads_back_otherwise_costs_no_file(log: Path, monkeypat
     fill(log, files=1)
     write = archive_writing.write_archive
 
-    def and_spoil(fd: int, *args: object, **options: object) -> None:
-        write(fd, *args, **options)  # type: ignore[arg-type]
-        os.pwrite(fd, bytes([os.pread(fd, 1, 400)[0] ^ 1]), 400)
+    def and_spoil(draft: DiskFile, *args: object, **options: object) -> None:
+        write(draft, *args, **options)  # type: ignore[arg-type]
+        draft.write(bytes([os.pread(draft.content, 1, 400)[0] ^ 1]), 400)
 
     monkeypatch.setattr("binlog.log.archive_writing.write_archive", and_spoil)
     [left] = binlog.archive(log)
@@ -224,7 +224,7 @@ def test_two_at_once_and_a_repair_exclude_each_other(log: Path) -> None:
             with pytest.raises(BusyError):
                 attempt(log)
 
-    with only_owner(str(log / ".repair.lock"), "is a test"):
+    with LogDirectory(log) as directory, only_owner(directory, ".repair.lock", "is a test"):
         Child(refused).join()
     assert archived(log) == [1]
 
@@ -235,7 +235,7 @@ def test_a_full_disk_leaves_the_file(log: Path, monkeypatch: pytest.MonkeyPatch)
     def full(*_: object) -> None:
         raise FullError("no space")
 
-    monkeypatch.setattr("binlog.log.archive_writing.write_at", full)
+    monkeypatch.setattr(DiskFile, "write", full)
     with pytest.raises(FullError):
         binlog.archive(log)
     assert names(log) == ["00000001.dat", "00000001.idx", "00000002.dat", "00000002.idx"]
@@ -318,19 +318,19 @@ def test_a_file_that_becomes_an_archive_while_it_is_looked_for_is_found(log: Pat
     raw = (log / "00000001.dat").read_bytes()
     archived(log)
     directory = LogDirectory(log)
-    opening = directory._opened
+    opening = directory.open_regular
     archive_path(log).rename(log / "aside")
     calls = []
 
-    def late(number: int) -> OpenedFile:
-        calls.append(number)
-        if len(calls) == 2:  # it was put back since
+    def late(name: str, *, writable: bool = False) -> tuple[int, os.stat_result]:
+        calls.append(name)
+        if len(calls) == 3:  # it was put back since
             (log / "00000001.dat").write_bytes(raw)
-        return opening(number)
+        return opening(name, writable=writable)
 
-    directory._opened = late  # type: ignore[method-assign]
-    directory.opened(1).close()
-    assert calls == [1, 1]
+    directory.open_regular = late  # type: ignore[method-assign]
+    directory.log_file(1).close()
+    assert calls == ["00000001.dat", "00000001.dat.zst", "00000001.dat"]
     (log / "aside").unlink()
 
 

@@ -161,6 +161,7 @@ def test_a_flipped_bit_anywhere_is_told_and_shows_no_wrong_record(damaged: Path)
     assert read_all(damaged) == expected
 
 
+@pytest.mark.slow
 def test_an_archive_cut_anywhere_is_told(damaged: Path) -> None:
     path = archive_path(damaged)
     expected, data = read_all(damaged), path.read_bytes()
@@ -303,6 +304,7 @@ BOMBS: dict[str, Callable[[], list[tuple[bytes, int]]]] = {
 MEMORY_BYTES = 256 << 20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bomb", BOMBS)
 def test_a_bomb_takes_no_memory(damaged: Path, bomb: str) -> None:
     _forged(damaged, BOMBS[bomb]())
@@ -362,6 +364,7 @@ def test_a_table_that_claims_more_than_there_is_costs_nothing(damaged: Path) -> 
     assert (found, type(error)) == ([], CorruptError)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", ["start", "facts", "table", "footer"])
 def test_a_flipped_bit_beside_the_records_costs_none_and_is_put_right(damaged: Path, part: str) -> None:
     path = archive_path(damaged)

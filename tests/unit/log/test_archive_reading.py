@@ -25,6 +25,7 @@ from binlog.format.crc import crc32c
 from binlog.format.index_file import IndexEntry, entry_seed
 from binlog.log.late import KEEP_SECONDS
 from tests.support.archives import FRAME_BYTES, archive_path, archived, fill, frames_of, names, small_frames, unpacked
+from tests.support.examples import examples
 from tests.support.indexes import index_entries
 from tests.support.logs import jpos_file, read_all
 
@@ -283,7 +284,7 @@ def test_an_archive_of_version_1_is_read(tmp_path: Path) -> None:
 SIZES = st.one_of(st.integers(0, 300), st.sampled_from([4092, 4096, 5000, 1 << 16, 70_000]))
 
 
-@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(20), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(st.booleans(), st.lists(SIZES, min_size=1, max_size=20)), min_size=1, max_size=8), st.data())
 def test_any_records_are_read_as_they_were(
     tmp_path_factory: pytest.TempPathFactory,

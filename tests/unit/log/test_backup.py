@@ -72,6 +72,7 @@ def _append_as_jpos(log: Path) -> None:
     opened.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("beside_jpos", [False, True], ids=["ours", "beside jpos"])
 def test_beside_writers_of_every_mode_that_cut_over_and_ingest(tmp_path: Path, beside_jpos: bool) -> None:
     log = tmp_path / "busy"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import resource
@@ -18,6 +19,7 @@ from binlog.errors import AccessError, CorruptError, FullError
 from binlog.format.crc import crc32c
 from binlog.format.index_file import ENTRY_BYTES, parse_entry
 from binlog.log import draft as draft_module
+from tests.support.examples import examples
 
 
 @pytest.fixture
@@ -42,7 +44,7 @@ def read(drafted: Drafted) -> list[bytes]:
     return [record for batch in drafted.read() for record in batch]
 
 
-@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.lists(st.binary(max_size=60), max_size=5), max_size=5))
 def test_what_is_read_is_what_was_written(tmp_path: Path, pieces: None, batches: list[list[bytes]]) -> None:
     path = tmp_path / uuid.uuid4().hex
@@ -55,7 +57,7 @@ def test_what_is_read_is_what_was_written(tmp_path: Path, pieces: None, batches:
     assert pickle.loads(pickle.dumps(drafted)) == drafted
 
 
-@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(30), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(st.integers(0, 3000), st.integers(1, 300)), max_size=6))
 def test_entries_tell_of_all_records(tmp_path: Path, sizes: list[tuple[int, int]]) -> None:
     path = tmp_path / uuid.uuid4().hex
@@ -116,7 +118,7 @@ def test_lengths_that_lead_elsewhere(path: str, length: bytes) -> None:
         read(known)
 
 
-@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.integers(0, 103), st.integers(1, 104), st.sampled_from([b"\0", b"\xff", b"y"]))
 def test_bytes_that_a_disk_has_others_for(tmp_path: Path, pieces: None, start: int, size: int, other: bytes) -> None:
     known = write(str(tmp_path / uuid.uuid4().hex), [b"x" * 22] * 4)
@@ -131,17 +133,19 @@ def test_bytes_that_a_disk_has_others_for(tmp_path: Path, pieces: None, start: i
             read(known)
 
 
-@pytest.fixture
+@contextlib.contextmanager
 def small_files() -> Iterator[None]:
+    """Only while the product works: pytest may be writing to a file, too."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (356, before[1]))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-@pytest.mark.usefixtures("small_files")
 def test_no_space_is_told(path: str) -> None:
-    with pytest.raises(FullError, match="File too large while writing aside"):
+    with pytest.raises(FullError, match="File too large while writing aside"), small_files():
         write(path, [b"x" * 60], [b"y" * 60])
 
 

@@ -60,6 +60,7 @@ def _flips(index: Path, bits: range) -> Callable[[int], None]:
     return flip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("files", "number", "step"), [(1, 1, 17), (3, 1, 37), (3, 3, 53)])
 def test_a_repair_believes_the_records(tmp_path: Path, files: int, number: int, step: int) -> None:
     records = _make(tmp_path, files=files)
@@ -82,6 +83,7 @@ def test_a_repair_believes_the_records(tmp_path: Path, files: int, number: int, 
         _read(tmp_path, records)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [1, 2])
 def test_writers_go_on_beside_it(tmp_path: Path, number: int) -> None:
     records = _make(tmp_path, files=2)

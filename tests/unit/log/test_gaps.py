@@ -105,6 +105,7 @@ def test_files_of_different_moments_are_told_and_left_alone(log: Path, tmp_path:
     assert read_all(copy) == read_all(log)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after", [1, 2])
 @pytest.mark.parametrize("files", [2, 4])
 @pytest.mark.parametrize("missing", [1, 2, 50_000])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import asdict
 from pathlib import Path
 
@@ -121,9 +120,9 @@ def test_turns_and_ingests_are_written_as_the_same_bytes(tmp_path: Path, golden:
 def test_an_archive_has_the_same_bytes_around_its_frames(tmp_path: Path, golden: dict[str, Golden]) -> None:
     for path in _files(tmp_path, "*.zst"):
         data = path.read_bytes()
-        content = ArchiveContent(os.open(path, os.O_RDONLY), str(path))
-        end, start = content.end, content.start
-        content.close()
+        with path.open("rb") as file:
+            content = ArchiveContent(file.fileno(), str(path))
+            end, start = content.end, content.start
         assert pack_start(start[10:266], start[266:]) == data[:START_BYTES]
         rest = pack_end(number=end.number, uuid=end.uuid, frames=end.table.frames())
         assert data[end.table.places[-1] :] == rest

@@ -144,7 +144,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Entry]]:
 
 
 @pytest.mark.slow
-@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_a_tampered_index_shows_no_wrong_record(
     sound: tuple[Path, list[Entry]], tmp_path: Path, data: st.DataObject

@@ -19,6 +19,7 @@ from binlog.log import ingest
 from binlog.spark.snapshot import take_snapshot
 from binlog.storage import locks
 from tests.support.drafts import draft, drafts
+from tests.support.examples import examples
 from tests.support.indexes import check_entries, index_entries
 from tests.support.logs import jpos_file, read_all
 
@@ -44,7 +45,7 @@ def test_drafts_become_the_next_files_as_they_are(log: Path) -> None:
     assert [file.first_sequence for file in binlog.stat(log).files] == [0, 1, 3, 4]
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.lists(st.binary(max_size=20), max_size=4), max_size=5), st.booleans(), st.integers(0, 2))
 def test_whatever_drafts_there_are(tmp_path: Path, files: list[list[bytes]], durable: bool, before: int) -> None:
     log = tmp_path / os.urandom(6).hex()

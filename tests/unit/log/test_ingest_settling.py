@@ -97,6 +97,7 @@ DEATHS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("beside", [False, True], ids=["opened again", "beside an open writer"])
 @pytest.mark.parametrize(("place", "times", "after", "seen", "there"), DEATHS)
 def test_the_next_writer_finishes_what_was_decided(

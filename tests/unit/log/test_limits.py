@@ -60,8 +60,8 @@ def test_a_file_that_others_fill_is_closed_by_who_has_a_limit(log: Path) -> None
         for _ in range(5):
             other.append(RECORD)
         wait_for(lambda: _closed(log)[0])
-        assert other.append(RECORD) == Ref(2, 256)
-        assert limited.append(RECORD) == Ref(2, 356)
+        # After the third record it may be closed at any time.
+        assert other.append(RECORD).number == limited.append(RECORD).number == 2
 
 
 def test_an_idle_file_is_closed_in_time(log: Path) -> None:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import binlog
 from binlog import Reader, Ref, Writer
 from binlog.errors import BinlogError
+from tests.support.examples import examples
 
 RECORDS = [b"first", b"", b"A" * 700, b"record", b"\0" * 20, b"last of one", b"in the second file", b"", b"the end"]
 
@@ -129,7 +130,7 @@ def _first_difference(one: bytes, other: bytes) -> int:
 
 
 @pytest.mark.slow
-@settings(max_examples=400, print_blob=True)
+@settings(max_examples=examples(400), print_blob=True)
 @given(number=st.integers(1, 2), changes=st.lists(CHANGES, min_size=1, max_size=3))
 @example(number=2, changes=[_flip(14, 4)])
 @example(number=1, changes=[_flip(7, 0)])
@@ -164,7 +165,7 @@ def test_a_changed_file_never_gives_a_wrong_record_before_the_change(number: int
 
 
 @pytest.mark.slow
-@settings(max_examples=150, print_blob=True)
+@settings(max_examples=examples(150), print_blob=True)
 @given(st.lists(st.binary(max_size=600), min_size=1, max_size=3))
 def test_random_bytes_in_place_of_files(contents: list[bytes]) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -177,7 +178,7 @@ def test_random_bytes_in_place_of_files(contents: list[bytes]) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=150, print_blob=True)
+@settings(max_examples=examples(150), print_blob=True)
 @given(st.binary(max_size=800), st.integers(0, 900))
 def test_random_bytes_as_the_body_of_a_jpos_file(body: bytes, tail: int) -> None:
     """A header that is right, with nothing behind it that must be."""

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from binlog import DamagedRange, Mode, RangeReader, Writer, forward, narrow, split
+from tests.support.examples import examples
 
 # The offset, sequence, and time in ns of each record of file 2, and where the last one ends.
 Places = tuple[list[tuple[int, int, int]], int]
@@ -47,7 +48,7 @@ indexed = pytest.mark.parametrize("written", ["indexed"], indirect=True)
 
 @pytest.mark.slow
 @given(st.data())
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_pieces_follow_one_another(written: tuple[Path, Places], data: st.DataObject) -> None:
     log, (records, tail) = written
     bounds = [offset for offset, _, _ in records] + [tail]
@@ -67,7 +68,7 @@ def test_pieces_are_about_as_large_as_asked_for(written: tuple[Path, Places]) ->
 
 
 @given(st.data())
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_narrowing_leaves_out_nothing_asked_for(written: tuple[Path, Places], data: st.DataObject) -> None:
     log, (records, tail) = written
     times = sorted({time_ns for _, _, time_ns in records})
@@ -111,7 +112,7 @@ def test_narrowing_leaves_out_nearly_all_that_was_not_asked_for(written: tuple[P
 
 @pytest.mark.slow
 @given(st.data())
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_forward_by_records_is_exact_and_by_bytes_about(written: tuple[Path, Places], data: st.DataObject) -> None:
     log, (records, tail) = written
     bounds = [offset for offset, _, _ in records] + [tail]

@@ -144,6 +144,7 @@ def test_every_error_is_at_the_top_of_the_package() -> None:
         assert name in binlog.__all__
 
 
+@pytest.mark.slow
 def test_asking_is_quick_and_iterating_pays_nothing(log: Path) -> None:
     """Loosely, for the machine may be busy: a reading of the whole file for each would take seconds."""
     with Writer(log, mode="flush") as writer:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from binlog import DamagedRange, Mode, RangeReader, Reader, Stretch, Writer
 from binlog.errors import CorruptError, FullError
+from tests.support.examples import examples
 
 Row = tuple[int, int | None, bytes, int | None]
 
@@ -46,7 +47,7 @@ def by_reader(log: Path, number: int) -> list[tuple[int, int, bytes]]:
 
 
 @pytest.mark.slow
-@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(15), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_any_part_is_what_a_reader_gives(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     log = tmp_path_factory.mktemp("parts") / "log"

@@ -46,6 +46,7 @@ def test_an_idle_writer_was_lost_when_closed_files_were_moved_away(tmp_path: Pat
             next(reader)
 
 
+@pytest.mark.slow
 def test_a_writer_went_on_in_a_file_whose_predecessors_close_was_not_synced(log: Path) -> None:
     """The process that closed it may have died between the status and its sync."""
     with Writer(log) as writer, Writer(log) as other:

@@ -17,6 +17,7 @@ from binlog.errors import BusyError, CorruptError
 from binlog.format.log_header import HEADER_BYTES, parse_log_header
 from binlog.log.file_repair import FILLER
 from binlog.log.repair import LOCK_NAME
+from binlog.storage.directory import Directory
 from binlog.storage.ownership import only_owner
 from tests.support.children import Child
 from tests.support.indexes import check_entries, index_entries
@@ -219,7 +220,7 @@ def test_a_second_repair_at_the_same_time_is_refused(tmp_path: Path) -> None:
         with pytest.raises(BusyError):
             repair(tmp_path)
 
-    with only_owner(str(tmp_path / LOCK_NAME), "repairs the log"):
+    with Directory(str(tmp_path)) as directory, only_owner(directory, LOCK_NAME, "repairs the log"):
         Child(refused).join()
     assert repair(tmp_path) == []
 

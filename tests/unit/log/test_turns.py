@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import binlog
@@ -24,7 +24,6 @@ def batches(*records: bytes) -> list[Batch]:
     return [Batch.from_records([record]) for record in records]
 
 
-@settings(max_examples=100)
 @given(st.lists(st.binary(max_size=50), max_size=30))
 def test_a_batch_is_made_of_records_and_of_packed_ones(records: list[bytes]) -> None:
     batch = Batch.from_records(records)
@@ -37,7 +36,6 @@ def test_a_batch_is_made_of_records_and_of_packed_ones(records: list[bytes]) -> 
     assert list(part) == records[len(records) // 2 :]
 
 
-@settings(max_examples=100)
 @given(st.lists(st.binary(max_size=50), max_size=30), st.integers(0, 100))
 def test_a_batch_is_made_of_the_whole_records_at_the_start_of_what_was_framed(records: list[bytes], cut: int) -> None:
     whole = Batch.from_records(records)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import binlog
 from binlog import Mode, Reader, Ref, Writer
 from binlog.errors import CorruptError, FullError
+from tests.support.examples import examples
 from tests.support.indexes import index_entries
 
 
@@ -49,6 +50,7 @@ def _read(log: Path, start: Ref | None = None) -> tuple[list[binlog.Entry], Corr
     return found, None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_a_flipped_byte_is_never_read(tmp_path: Path, seed: int) -> None:
     records = _make(tmp_path, seed=seed)
@@ -93,7 +95,8 @@ def test_a_record_before_the_damage_in_the_same_range_is_not_read(tmp_path: Path
         assert error.rule == "index-crc"
 
 
-@settings(max_examples=25, deadline=None)
+@pytest.mark.slow
+@settings(max_examples=examples(25), deadline=None)
 @given(st.data())
 def test_batches_of_any_size_from_anywhere_are_the_same(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

@@ -13,7 +13,8 @@ import pytest
 import binlog
 from binlog import FileSystem, Mode, Ref, Writer
 from binlog.errors import AccessError, BusyError, ClosedError, FullError, StateError
-from binlog.storage import files
+from binlog.storage.directory import _REMOTE, Directory
+from binlog.storage.native import lib
 from tests.support.logs import all_raw_records, raw_records, read_all
 
 
@@ -121,8 +122,8 @@ def test_the_caller_may_set_the_files_permissions(log: Path) -> None:
 
 
 def test_a_directory_that_several_machines_may_share_is_refused(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kind = files.lib.binlog_filesystem(os.open(log.parent, os.O_RDONLY))
-    monkeypatch.setitem(files._REMOTE, kind, "this one")
+    with Directory(str(log.parent)) as parent:
+        monkeypatch.setitem(_REMOTE, lib.binlog_filesystem(parent.fd), "this one")
     with pytest.raises(AccessError, match="is on this one"):
         Writer(log)
     with Writer(log, file_system=FileSystem.ANY) as writer:

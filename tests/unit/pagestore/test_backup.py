@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import shutil
 import threading
 from pathlib import Path
@@ -10,33 +9,9 @@ from pathlib import Path
 import pytest
 
 from binlog.errors import CorruptError, StateError
-from binlog.pagestore import PageStore, Xid, check_page_store
-from tests.support.pagestores import QUEUE, SMALL, drain, killed, page_store, peek, put
-
-
-def test_a_backup_opens_as_a_store_with_all_that_was_committed(tmp_path: Path) -> None:
-    with page_store(tmp_path / "store") as store:
-        put(store, *(b"%d" % number * 50 for number in range(300)))
-        with store.transaction() as transaction:
-            for _ in range(100):
-                transaction.get(QUEUE)
-        prepared = store.transaction()
-        prepared.put(QUEUE, b"prepared")
-        prepared.prepare(Xid(1, b"x"))
-        open_one = store.transaction()
-        open_one.get(QUEUE)
-        open_one.put(QUEUE, b"open")
-        store.backup(tmp_path / "backup")
-        open_one.rollback()
-        wanted = peek(store)
-        assert check_page_store(tmp_path / "backup") == []
-    for _ in range(2):
-        with PageStore(tmp_path / "backup", SMALL) as backup:
-            assert peek(backup) == wanted
-            assert [each.xid for each in backup.prepared] == [Xid(1, b"x")]
-            states = backup._free.states
-    with PageStore(tmp_path / "store", SMALL) as store:
-        assert store._free.states == states
+from binlog.pagestore import PageStore, check_page_store
+from tests.support.journals import flip
+from tests.support.pagestores import QUEUE, SMALL, drain, page_store, put
 
 
 def test_who_goes_on_meanwhile_is_in_the_backup_up_to_one_moment(tmp_path: Path) -> None:
@@ -88,9 +63,7 @@ def test_a_damaged_page_is_told_and_no_backup_made_of_it(tmp_path: Path) -> None
         put(store, b"one", b"two")
     path = tmp_path / "damaged"
     shutil.copytree(tmp_path / "store", path)
-    data = bytearray((path / "page.db").read_bytes())
-    data[2 * 2048 + 20] ^= 1
-    (path / "page.db").write_bytes(data)
+    flip(path / "page.db", 2 * 2048 + 20)
     with PageStore(path, SMALL) as store:
         with pytest.raises(CorruptError):
             store.backup(tmp_path / "backup")
@@ -98,24 +71,3 @@ def test_a_damaged_page_is_told_and_no_backup_made_of_it(tmp_path: Path) -> None
             store.backup(tmp_path / "backup")
         put(store, b"three")
     assert not (tmp_path / "backup" / "page.db").exists()
-
-
-def test_what_is_free_at_the_end_is_cut_off(tmp_path: Path) -> None:
-    chance = random.Random(5)
-    with page_store(tmp_path / "store") as store:
-        put(store, *(chance.randbytes(3000) for _ in range(200)))
-        before = (tmp_path / "store" / "page.db").stat().st_size
-        with store.transaction() as transaction:
-            for key in range(20, 201):
-                transaction.remove(QUEUE, key)
-        count = store.shrink()
-        assert (tmp_path / "store" / "page.db").stat().st_size == count * 2048 < before
-        assert not store._free.is_free(count - 1)
-        wanted = peek(store)
-        put(store, b"behind")
-        copy = killed(store)
-        assert store.shrink() >= count
-    assert check_page_store(copy) == []
-    with PageStore(copy, SMALL) as store:
-        assert drain(store) == [*wanted, b"behind"]
-        assert store.shrink() == 2

@@ -12,6 +12,7 @@ from binlog.errors import AccessError, CorruptError, NotFoundError, StateError
 from binlog.format.pagestore.page import MESSAGE_PAGE
 from binlog.pagestore import PageStore, check_page_store
 from binlog.pagestore.page_file import PageFile
+from tests.support.journals import flip
 from tests.support.pagestores import QUEUE, SMALL, drain, page_store, peek, put, take
 
 _BODY_AT = MESSAGE_PAGE.size
@@ -23,9 +24,7 @@ def _damaged(path: Path, *bodies: bytes, message: int = 2, page: int = 0, at: in
     with page_store(path) as store:
         put(store, *bodies)
         number = store._content.get(QUEUE).index.entry(message, store._cache).message_page + page
-    data = bytearray((path / "page.db").read_bytes())
-    data[number * 2048 + at] ^= 1
-    (path / "page.db").write_bytes(data)
+    flip(path / "page.db", number * 2048 + at)
     return number
 
 

@@ -22,6 +22,7 @@ from binlog.storage.failures import failure, write_failure
 from binlog.storage.files import sync, write_at
 from binlog.storage.native import CommitGroup
 from tests.support.pagestores import QUEUE, SMALL, drain, killed, page_store, peek, put
+from tests.support.threads import at_once
 
 _LOG, _PAGES, _MAP = "transaction.log", "page.db", ".free"
 
@@ -117,12 +118,7 @@ def test_all_who_wait_are_told_of_a_write_that_failed(tmp_path: Path, monkeypatc
             told.append(error)
 
     monkeypatch.setattr(log_module, "commit_at", fails)
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    may_fail.set()
-    for thread in threads:
-        thread.join()
+    at_once(*[work] * 4, may_fail.set)
     assert len(told) == 4
     monkeypatch.undo()
     with suppress(PoisonedError):

@@ -16,7 +16,7 @@ from binlog.pagestore import PageStore, Transaction, check_page_store
 from binlog.pagestore.recovery import OpenFiles
 from binlog.pagestore.transaction import State
 from tests.support.descriptors import count_descriptors, descriptors_before
-from tests.support.interruptions import Interruption
+from tests.support.interruptions import Interruption, at_each_place
 from tests.support.pagestores import QUEUE, SMALL, peek, put
 from tests.support.signals import strike
 from tests.support.twice import AGAIN_SECONDS, raising_twice, swallowed
@@ -35,64 +35,42 @@ class Stage:
         self.transaction.put(QUEUE, b"five")
 
 
-def _commit(stage: Stage) -> None:
-    stage.transaction.commit()
-
-
-def _roll_back(stage: Stage) -> None:
-    stage.transaction.rollback()
-
-
-def _get(stage: Stage) -> None:
-    stage.transaction.get(QUEUE)
-
-
-def _put(stage: Stage) -> None:
-    stage.transaction.put(QUEUE, b"six")
-
-
-def _create(stage: Stage) -> None:
-    stage.store.create_queue("another")
-
-
-def _checkpoint(stage: Stage) -> None:
-    stage.store.checkpoint()
-
-
 def _block(stage: Stage) -> None:
     with stage.store.transaction() as transaction:
         transaction.remove(QUEUE, 2)
 
 
-def _close(stage: Stage) -> None:
-    stage.store.close()
-
-
-_CALLS = [_commit, _roll_back, _get, _put, _create, _checkpoint, _block, _close]
+_CALLS: dict[str, Callable[[Stage], object]] = {
+    "commit": lambda stage: stage.transaction.commit(),
+    "roll back": lambda stage: stage.transaction.rollback(),
+    "get": lambda stage: stage.transaction.get(QUEUE),
+    "put": lambda stage: stage.transaction.put(QUEUE, b"six"),
+    "create": lambda stage: stage.store.create_queue("another"),
+    "checkpoint": lambda stage: stage.store.checkpoint(),
+    "block": _block,
+    "close": lambda stage: stage.store.close(),
+}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("call", _CALLS)
-def test_a_call_that_is_interrupted_leaves_all_right(tmp_path: Path, call: Callable[[Stage], None]) -> None:
-    at = usable = 0
-    while (found := _interrupt(tmp_path / str(at), call, at)) is not None:
-        at += 1
-        usable += found
+@pytest.mark.parametrize("name", _CALLS)
+def test_a_call_that_is_interrupted_leaves_all_right(tmp_path: Path, name: str) -> None:
+    at, usable = at_each_place(lambda at: _interrupt(tmp_path / str(at), name, at))
     assert at > 2
     assert usable
 
 
-def _interrupt(path: Path, call: Callable[[Stage], None], at: int) -> bool | None:
+def _interrupt(path: Path, name: str, at: int) -> bool | None:
     """Interrupt a call at one of its places, then look at what there is.
 
     Returns whether the store was usable, and not poisoned; None if the call has no such place.
     """
     stage = Stage(path)
     interruption = Interruption(at)
-    interruption.run(lambda: call(stage))
+    interruption.run(lambda: _CALLS[name](stage))
     found: list[bytes] = []
     try:
-        if call is not _close:
+        if name != "close":
             put(stage.store, b"behind")
             if stage.transaction.state is State.OPEN:
                 stage.transaction.rollback()
@@ -109,14 +87,14 @@ def _interrupt(path: Path, call: Callable[[Stage], None], at: int) -> bool | Non
             assert peek(store) == found
         found = peek(store)
         assert store.queues in ([QUEUE], ["another", QUEUE])
-    _judge(found, stage.transaction, call, is_usable=is_usable)
+    _judge(found, stage.transaction, name, is_usable=is_usable)
     return is_usable if interruption.raised else None
 
 
-def _judge(found: list[bytes], transaction: Transaction, call: Callable[[Stage], None], *, is_usable: bool) -> None:
+def _judge(found: list[bytes], transaction: Transaction, name: str, *, is_usable: bool) -> None:
     left = [body for body in found if body != b"behind"]
     committed, dropped = [b"two", b"three", b"four", b"five"], [b"one", b"two", b"three"]
-    if call is _block:
+    if name == "block":
         assert left in (dropped, [b"one", b"three"])
     elif not is_usable:
         assert left in (committed, dropped)

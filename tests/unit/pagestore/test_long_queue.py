@@ -2,21 +2,78 @@
 
 from __future__ import annotations
 
-import re
-import subprocess
-import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
-from stress.pagestore.curve import curve
-from tests.support.checkout import ROOT
+from binlog import Mode
+from binlog.format.pagestore.index import entries_in
+from binlog.format.pagestore.page import PAGE_BYTES_MIN, content_bytes
+from binlog.pagestore import PageStore, PageStoreOptions
+
+QUEUE = "long"
+_PARTS = 10
+_TOGETHER = 100
+_BODY = bytes(100)
+
+
+class Part(NamedTuple):
+    """What a part of the messages took.
+
+    length: of the queue in its middle.  micros: of a message.  reads: of pages from their file, for each message.
+    """
+
+    what: str
+    length: int
+    micros: float
+    reads: float
+
+
+def options(message_count: int) -> PageStoreOptions:
+    """With a cache of a hundredth of the pages that so many short messages have."""
+    pages = message_count + message_count // entries_in(content_bytes(PAGE_BYTES_MIN))
+    return PageStoreOptions(cache_pages=max(pages // 100, 8), mode=Mode.FLUSH)
+
+
+def curve(path: Path, message_count: int) -> Iterator[Part]:
+    """Fill a new store's queue, open the store anew, and empty it; each part as it is done."""
+    part_count = message_count // _PARTS
+    with PageStore(path, options(message_count)) as store:
+        store.create_queue(QUEUE)
+        for part in range(_PARTS):
+            yield _part(store, "put", part_count * part + part_count // 2, part_count, _put)
+    with PageStore(path, options(message_count)) as store:
+        for part in reversed(range(_PARTS)):
+            yield _part(store, "get", part_count * part + part_count // 2, part_count, _get)
+        assert store.waiting_count(QUEUE) == 0
+
+
+def _part(store: PageStore, what: str, length: int, count: int, do: Callable[[PageStore], None]) -> Part:
+    reads, begun = store._cache.reads, time.perf_counter()
+    for _ in range(count // _TOGETHER):
+        do(store)
+    seconds = time.perf_counter() - begun
+    return Part(what, length, seconds / count * 1e6, (store._cache.reads - reads) / count)
+
+
+def _put(store: PageStore) -> None:
+    with store.transaction() as transaction:
+        for _ in range(_TOGETHER):
+            transaction.put(QUEUE, _BODY)
+
+
+def _get(store: PageStore) -> None:
+    with store.transaction() as transaction:
+        for _ in range(_TOGETHER):
+            assert transaction.get(QUEUE) is not None
 
 
 @pytest.mark.slow
 def test_what_a_put_and_a_get_read_does_not_grow_with_the_queue(tmp_path: Path, figure: Callable[[str], None]) -> None:
-    """The pages that they read are counted; `python -m stress.pagestore` tells the time, of a million messages."""
+    """The pages that they read are counted, and the time of each is told."""
     parts = [*curve(tmp_path / "store", 10_000)]
     puts, gets = ([part for part in parts if part.what == what] for what in ("put", "get"))
     assert len(puts) == len(gets) == 10
@@ -28,15 +85,3 @@ def test_what_a_put_and_a_get_read_does_not_grow_with_the_queue(tmp_path: Path, 
     for what, found in (("put", puts), ("get", gets)):
         figure(f"page store, {what}: {found[0].micros:.0f} us at {found[0].length:,} messages, "
                f"{found[-1].micros:.0f} at {found[-1].length:,}")  # fmt: skip
-
-
-@pytest.mark.slow
-def test_the_command_prints_each_part_and_the_opening_after_a_kill(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "stress.pagestore", "--messages", "2000", "--directory", tmp_path]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    head, *parts, opening, from_disk = done.stdout.splitlines()
-    assert head.split()[0] == "messages"
-    assert [part.split()[0] for part in parts] == ["put"] * 10 + ["get"] * 10
-    assert re.match(r"opening after a kill with a full log of 29,\d{3} messages of 1 KiB: \d", opening)
-    assert re.match(r"opening after a kill with a full log of 29,\d{3} messages of 1 KiB, from the disk: \d", from_disk)
-    assert list(tmp_path.iterdir()) == []

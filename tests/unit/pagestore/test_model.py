@@ -17,6 +17,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initial
 from binlog.pagestore import PageStore, PageStoreOptions, SwapAddress, SwapStore, Transaction, Xid, check_page_store
 from binlog.storage.group_commit import Mode
 from stress.memory import folder_in_memory
+from tests.support.examples import examples
 from tests.support.pagestores import killed
 
 _QUEUES = ("a", "b")
@@ -242,5 +243,5 @@ class PageStoreMachine(RuleBasedStateMachine):
             shutil.rmtree(self.folder)
 
 
-PageStoreMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
+PageStoreMachine.TestCase.settings = settings(max_examples=examples(40), stateful_step_count=40, deadline=None)
 test_programs_of_chance = pytest.mark.slow(PageStoreMachine.TestCase)

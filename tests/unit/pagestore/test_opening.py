@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import os
 import resource
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from binlog.errors import AccessError, BusyError, ClosedError, CorruptError, NotFoundError, StateError
 from binlog.pagestore import PageStore, check_page_store, stat_page_store
-from tests.support.checkout import ROOT
+from tests.support.children import Child, run_script
 from tests.support.descriptors import count_descriptors, descriptors_before
 from tests.support.pagestores import QUEUE, SMALL, drain, page_store, peek, put
 
@@ -22,10 +20,7 @@ def test_a_store_has_one_owner(tmp_path: Path) -> None:
     with page_store(tmp_path) as store:
         with pytest.raises(BusyError, match="this process"):
             PageStore(tmp_path)
-        done = subprocess.run(
-            [sys.executable, "-c", script, str(tmp_path)], cwd=ROOT, capture_output=True, text=True, check=False
-        )
-        assert f"belongs to process {os.getpid()}" in done.stderr
+        assert f"belongs to process {os.getpid()}" in run_script(script, tmp_path).stderr
         put(store, b"one")
     with PageStore(tmp_path, SMALL) as store:
         assert drain(store) == [b"one"]
@@ -54,15 +49,13 @@ def test_a_closed_store_refuses_all(tmp_path: Path) -> None:
 
 def test_a_forked_child_cannot_use_its_parents_store(tmp_path: Path) -> None:
     with page_store(tmp_path) as store:
-        child = os.fork()
-        if child == 0:
-            try:
+
+        def use_it() -> None:
+            with pytest.raises(StateError):
                 store.transaction()
-            except StateError:
-                store.close()
-                os._exit(0)
-            os._exit(1)
-        assert os.waitpid(child, 0)[1] == 0
+            store.close()
+
+        Child(use_it).join()
         put(store, b"one")
         assert peek(store) == [b"one"]
 
@@ -118,9 +111,7 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 store.close()
 print(count)
 """
-    done = subprocess.run(
-        [sys.executable, "-c", script, str(tmp_path)], cwd=ROOT, capture_output=True, text=True, check=False, timeout=60
-    )
+    done = run_script(script, tmp_path)
     assert done.returncode == 0, done.stderr
     assert check_page_store(tmp_path) == []
     with PageStore(tmp_path, SMALL) as store:

@@ -110,17 +110,6 @@ def test_records_of_an_earlier_generation_count_for_nothing(tmp_path: Path) -> N
         assert after_kill(store) == {QUEUE: [b"left"]}
 
 
-def test_opening_again_and_again_changes_nothing(tmp_path: Path) -> None:
-    path = tmp_path / "store"
-    with page_store(path) as store:
-        put(store, b"one", b"two")
-        copy = killed(store)
-    for _ in range(5):
-        assert after_kill(copy) == {QUEUE: [b"one", b"two"]}
-        with PageStore(copy, SMALL) as store:
-            assert peek(store) == [b"one", b"two"]
-
-
 @pytest.mark.parametrize("name", ["page.db", "transaction.log", "pages-1.free"])
 def test_a_store_of_which_a_file_lacks_is_refused(tmp_path: Path, name: str) -> None:
     with page_store(tmp_path / "store") as store:
@@ -171,25 +160,3 @@ def test_a_store_that_was_being_made_is_made(tmp_path: Path) -> None:
     (path / "transaction.log").rename(path / "transaction.log.new")
     with page_store(path) as store:
         assert drain(store) == []
-
-
-@pytest.mark.slow
-def test_many_checkpoints_lose_nothing(tmp_path: Path) -> None:
-    path = tmp_path / "store"
-    chance = random.Random(3)
-    with page_store(path) as store:
-        wanted: list[bytes] = []
-        for number in range(400):
-            if chance.random() < 0.6:
-                body = b"%d:" % number * chance.randrange(1, 500)
-                put(store, body)
-                wanted.append(body)
-            elif wanted:
-                with store.transaction() as transaction:
-                    message = transaction.get(QUEUE)
-                    assert message is not None
-                    assert message.body == wanted.pop(0)
-            if number % 40 == 0:
-                assert after_kill(store) == {QUEUE: wanted}
-        assert store._cache.generation > 20
-        assert peek(store) == wanted

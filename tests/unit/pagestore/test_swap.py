@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import os
-import threading
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -9,6 +9,7 @@ import pytest
 from binlog.errors import BusyError, ClosedError, CorruptError, NotFoundError
 from binlog.format.pagestore.swap import is_swap_name, swap_name
 from binlog.pagestore import SwapAddress, SwapStore
+from tests.support.threads import at_once
 
 
 def _files(path: Path) -> list[str]:
@@ -90,9 +91,5 @@ def test_threads_share_a_swap_store(tmp_path: Path) -> None:
                 assert store.get(address).body == body
                 store.remove(address)
 
-        threads = [threading.Thread(target=work, args=(part,)) for part in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        at_once(*(partial(work, part) for part in range(4)))
         assert len(_files(tmp_path)) <= 2

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-import threading
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,9 @@ from binlog.errors import CorruptError, FullError, NotFoundError
 from binlog.format.pagestore.swap import SWAP_RECORD
 from binlog.pagestore import SwappingQueue, SwapStore
 from binlog.pagestore import swap as swap_module
+from tests.support.failing import raising
+from tests.support.journals import flip
+from tests.support.threads import at_once
 
 
 def _files(path: Path) -> list[str]:
@@ -65,14 +68,11 @@ def test_what_is_given_back_comes_again_in_its_place_and_tells_so(tmp_path: Path
 def test_a_message_for_which_there_is_no_space_is_refused_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fails(fd: int, data: bytes, offset: int, path: str) -> None:
-        raise FullError(path)
-
     with SwapStore(tmp_path) as swap:
         queue = SwappingQueue(swap, "orders", cache_messages=1)
         queue.put(b"one")
         with monkeypatch.context() as patched:
-            patched.setattr(swap_module, "write_at", fails)
+            patched.setattr(swap_module, "write_at", raising(FullError("no space left")))
             with pytest.raises(FullError):
                 queue.put(b"never")
         queue.put(b"two")
@@ -85,9 +85,7 @@ def test_a_damaged_message_blocks_no_other(tmp_path: Path) -> None:
         for body in (b"one", b"two"):
             queue.put(body)
         (path,) = tmp_path.glob("*.swap")
-        data = bytearray(path.read_bytes())
-        data[SWAP_RECORD.size] ^= 1
-        path.write_bytes(data)
+        flip(path, SWAP_RECORD.size)
         with pytest.raises(CorruptError):
             queue.get()
         assert _drain(queue) == [b"two"]
@@ -109,11 +107,7 @@ def test_threads_share_a_queue(tmp_path: Path) -> None:
                 else:
                     queue.give_back(message.key)
 
-        threads = [threading.Thread(target=work, args=(thread,)) for thread in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        at_once(*(partial(work, thread) for thread in range(4)))
         found += _drain(queue)
         assert _files(tmp_path) == []
     assert sorted(found) == sorted(b"%d/%d" % (thread, number) for thread in range(4) for number in range(100))

@@ -1,8 +1,5 @@
 from __future__ import annotations
 
-import subprocess
-import sys
-import threading
 from functools import partial
 from pathlib import Path
 
@@ -11,8 +8,8 @@ import pytest
 from binlog.errors import NotFoundError, StateError
 from binlog.pagestore import PageStore, PageStoreOptions, Transaction, check_page_store
 from binlog.storage.group_commit import Mode
-from tests.support.checkout import ROOT
-from tests.support.pagestores import QUEUE, SMALL, after_kill, drain, page_store, peek, put, take
+from tests.support.pagestores import QUEUE, after_kill, drain, page_store, peek, put, take
+from tests.support.threads import at_once
 
 
 def test_what_was_put_is_there_once_it_is_committed_and_comes_in_its_order(tmp_path: Path) -> None:
@@ -51,20 +48,6 @@ def test_a_message_of_any_size_comes_as_it_was_put(tmp_path: Path, size: int) ->
         assert drain(store) == [body[:size]]
 
 
-def test_a_transaction_over_several_queues_is_done_whole(tmp_path: Path) -> None:
-    path = tmp_path / "store"
-    with page_store(path) as store:
-        store.create_queue("paid")
-        put(store, b"one", b"two")
-        transaction = store.transaction()
-        message = transaction.get(QUEUE)
-        assert message is not None
-        transaction.put("paid", message.body + b" is paid")
-        assert after_kill(store) == {QUEUE: [b"one", b"two"], "paid": []}
-        transaction.commit()
-        assert after_kill(store) == {QUEUE: [b"two"], "paid": [b"one is paid"]}
-
-
 def test_what_was_rolled_back_can_be_got_again_and_tells_so(tmp_path: Path) -> None:
     with page_store(tmp_path) as store:
         put(store, b"one", b"two")
@@ -91,17 +74,6 @@ def test_a_block_that_raises_is_rolled_back(tmp_path: Path) -> None:
             transaction.get(QUEUE)
             raise ZeroDivisionError
         assert drain(store) == [b"one"]
-
-
-def test_two_transactions_never_have_the_same_message(tmp_path: Path) -> None:
-    with page_store(tmp_path) as store:
-        put(store, b"one", b"two", b"three")
-        first, second = store.transaction(), store.transaction()
-        found = [each.get(QUEUE) for each in (first, second, first, second)]
-        assert [message and message.body for message in found] == [b"one", b"two", b"three", None]
-        second.rollback()
-        first.commit()
-        assert drain(store) == [b"two"]
 
 
 def test_a_message_is_removed_by_its_key(tmp_path: Path) -> None:
@@ -180,12 +152,7 @@ def test_threads_move_messages_between_queues_and_none_is_lost_or_doubled(tmp_pa
                         transaction.put("paid", message.body)
                         moved.append(message.body)
 
-        threads = [threading.Thread(target=produce, args=(part,)) for part in range(4)]
-        threads += [threading.Thread(target=move) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        at_once(*(partial(produce, part) for part in range(4)), *[move] * 4)
         assert sorted(drain(store, "paid")) == sorted(bodies)
 
 
@@ -211,29 +178,6 @@ def test_a_queue_that_is_deleted_leaves_nothing(tmp_path: Path) -> None:
         late.commit()
         assert drain(store) == [b"too late"]
         assert drain(store, "paid") == [b"stays"]
-
-
-def test_a_new_process_finds_what_another_one_has_committed(tmp_path: Path) -> None:
-    script = """
-import sys
-from binlog.pagestore import PageStore
-store = PageStore(sys.argv[1])
-store.create_queue("orders")
-transaction = store.transaction()
-transaction.put("orders", b"committed")
-transaction.commit()
-store.transaction().put("orders", b"open")
-sys.stdout.write("done")
-sys.stdout.flush()
-import os
-os._exit(0)
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", script, str(tmp_path)], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60
-    )
-    assert done.stdout == "done"
-    with PageStore(tmp_path, SMALL) as store:
-        assert drain(store) == [b"committed"]
 
 
 def test_what_is_flushed_survives_a_process_and_a_checkpoint_makes_it_durable(tmp_path: Path) -> None:

@@ -22,8 +22,19 @@ from binlog.paging.options import PagingOptions
 from binlog.storage import directory as directory_module
 from tests.support.descriptors import count_descriptors, descriptors_before
 from tests.support.namespaces import on_a_small_disk
-from tests.support.paging import ADDRESS, SMALL, MemoryStore, crashed, numbered, page_all, page_files, paging
-from tests.support.queues import bodies, copied, taken
+from tests.support.paging import (
+    ADDRESS,
+    SMALL,
+    MemoryStore,
+    crashed,
+    numbered,
+    page_all,
+    page_files,
+    paging,
+    read_all,
+    read_run,
+)
+from tests.support.queues import bodies, taken
 
 _ONE_A_PAGE = [b"%d " % number + bytes(1000) for number in range(100)]
 
@@ -139,9 +150,7 @@ def _acknowledge_on_a_full_disk(disk: Path) -> None:
         cursor.ack(_first_place(1))
         cursor.sync()
     with paging(disk / "paging") as (opened, store):
-        run = opened.manager.cursor(ADDRESS).read()
-        assert run is not None
-        assert run.messages == numbered(5)[1:]
+        assert read_run(opened.manager.cursor(ADDRESS)).messages == numbered(5)[1:]
         assert store.problems == []
 
 
@@ -195,8 +204,7 @@ def test_a_page_for_whose_record_there_is_no_room_goes_when_there_is(tmp_path: P
         records.is_full = False
     with PagingManager(tmp_path, SMALL, store=records, stored=records) as manager:
         cursor = manager.cursor(ADDRESS)
-        run = cursor.read()
-        assert run is not None
+        run = read_run(cursor)
         assert run.messages == _ONE_A_PAGE[3:4]
         cursor.ack(run.place)
         assert cursor.read() is None
@@ -227,9 +235,7 @@ def test_few_files_are_open_however_many_pages_have_acknowledgements(tmp_path: P
     before = descriptors_before()
     with paging(after) as (opened, store):
         cursor = opened.manager.cursor(ADDRESS)
-        found = []
-        while run := cursor.read():
-            found += run.messages
+        found = read_all(cursor)
         assert found == messages[3::2]
         assert count_descriptors() - before < 30
 
@@ -322,7 +328,7 @@ def test_acknowledgements_of_what_a_power_cut_took_count_for_no_other_message(tm
         messages = [opened.get_nowait() for _ in range(10)]
         for message in messages[5:]:
             opened.ack(message, mode=Mode.SYNC)
-        died = copied(tmp_path / "queue")
+        died = crashed(tmp_path / "queue")
     (page,) = died.glob(f"*/*{PAGE_END}")
     os.truncate(page, page.read_bytes().index(bodies(1, first=5)[0]))
     for _ in range(2):
@@ -346,8 +352,7 @@ def test_acknowledgements_do_not_count_for_a_page_that_another_program_made_late
         for number in range(5):
             store.page(b"ours %d" % number)
         cursor = opened.manager.cursor(ADDRESS)
-        run = cursor.read()
-        assert run is not None
+        run = read_run(cursor)
         cursor.ack(run.place, 3)
     (page,) = tmp_path.glob("*/000000001.page")
     if left == "acks":  # of a page of which another process acknowledged all, and died before it had removed these
@@ -358,9 +363,7 @@ def test_acknowledgements_do_not_count_for_a_page_that_another_program_made_late
     page.write_bytes(b"".join(theirs))
     assert [problem.rule for problem in check_paging(tmp_path)] == ["acks_header"]
     with paging(tmp_path, options) as (opened, _):
-        run = opened.manager.cursor(ADDRESS).read()
-        assert run is not None
-        assert run.messages == [b"one", b"two", b"three", b"4"]
+        assert read_run(opened.manager.cursor(ADDRESS)).messages == [b"one", b"two", b"three", b"4"]
 
 
 def test_acknowledgements_of_a_page_of_jboss_messagings_layout_count_as_it_grows(tmp_path: Path) -> None:
@@ -369,8 +372,7 @@ def test_acknowledgements_of_a_page_of_jboss_messagings_layout_count_as_it_grows
         store.start_paging()
         cursor = opened.manager.cursor(ADDRESS)
         store.page(b"0")
-        run = cursor.read()
-        assert run is not None
+        run = read_run(cursor)
         cursor.ack(run.place)
         for number in range(1, 5):
             store.page(b"%d" % number)
@@ -378,6 +380,4 @@ def test_acknowledgements_of_a_page_of_jboss_messagings_layout_count_as_it_grows
     for path in (died, tmp_path):
         assert check_paging(path) == []
         with paging(path, options) as (opened, _):
-            run = opened.manager.cursor(ADDRESS).read()
-            assert run is not None
-            assert run.messages == [b"1", b"2", b"3", b"4"]
+            assert read_run(opened.manager.cursor(ADDRESS)).messages == [b"1", b"2", b"3", b"4"]

@@ -6,28 +6,20 @@ from pathlib import Path
 
 import pytest
 
-from binlog.compose import Paging
 from binlog.errors import AccessError, FullError, PoisonedError
 from binlog.format.paging.names import PAGE_END
 from binlog.paging.page_transaction import Outcome
 from binlog.paging.store import PagingStore
-from tests.support.failing import paging_that_fails, syncs_that_fail
-from tests.support.paging import ADDRESS, crashed, paging
+from tests.support.failing import paging_that_fails, raising, syncs_that_fail
+from tests.support.paging import crashed, depage_all, paging
 
 _OF_A_USER = 200
-
-
-def _depage(opened: Paging) -> list[bytes]:
-    found: list[bytes] = []
-    while opened.manager.depage(ADDRESS, lambda _, messages, __: found.extend(messages)):
-        pass
-    return found
 
 
 def _left(path: Path) -> tuple[list[bytes], list[int]]:
     """What the next process finds: messages, and the transactions that nobody had ended."""
     with paging(crashed(path)) as (opened, _):
-        return _depage(opened), [each.tx_id for each in opened.loaded.failed]
+        return depage_all(opened), [each.tx_id for each in opened.loaded.failed]
 
 
 def _page_two(store: PagingStore) -> None:
@@ -39,35 +31,29 @@ def _page_two(store: PagingStore) -> None:
 def test_a_block_whose_commit_did_nothing_rolls_back_so_that_nobody_waits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    def refuses(_: int) -> None:
-        raise error
-
     with paging(tmp_path / "paging") as (opened, store):
         _page_two(store)
         with monkeypatch.context() as patched:
-            patched.setattr(opened.journal, "commit", refuses)
+            patched.setattr(opened.journal, "commit", raising(error))
             with pytest.raises(type(error)), opened.manager.begin() as transaction:
                 store.page(b"never", transaction)
         assert transaction.state is Outcome.UNKNOWN
         assert opened.manager.transactions.open_ids == frozenset()
         assert _left(tmp_path / "paging") == ([b"message"], [])
-        assert _depage(opened) == [b"message"]
+        assert depage_all(opened) == [b"message"]
 
 
 def test_a_commit_that_did_nothing_can_be_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuses(_: int) -> None:
-        raise FullError("no space")
-
     with paging(tmp_path) as (opened, store):
         _page_two(store)
         transaction = opened.manager.begin()
         store.page(b"mine", transaction)
         with monkeypatch.context() as patched:
-            patched.setattr(opened.journal, "commit", refuses)
+            patched.setattr(opened.journal, "commit", raising(FullError("no space")))
             with pytest.raises(FullError):
                 transaction.commit()
         transaction.commit()
-        assert _depage(opened) == [b"message", b"mine"]
+        assert depage_all(opened) == [b"message", b"mine"]
 
 
 def test_a_block_whose_page_was_not_synced_is_not_committed_whatever_the_store_does(
@@ -100,7 +86,7 @@ def test_a_commit_that_may_be_durable_says_so_and_is_not_rolled_back(
             with pytest.raises(PoisonedError, match="may be committed"):
                 call()
         with pytest.raises(PoisonedError):  # who depages does not wait for it
-            _depage(opened)
+            depage_all(opened)
         assert transaction.state is Outcome.OPEN
         assert _left(tmp_path / "paging") == ([b"message", b"mine"], [])
 

@@ -7,12 +7,22 @@ from pathlib import Path
 
 import pytest
 
-from binlog.compose import Paging
 from binlog.format.paging.acks_file import ACK_RECORD, ACKS_HEADER
 from binlog.format.paging.page_record import PAGE_END, PageEnd, pack_page_end
 from binlog.paging.inspection import check_paging
 from tests.support.journals import flip
-from tests.support.paging import ADDRESS, depaged, joined, numbered, page_all, page_files, paging, texts
+from tests.support.paging import (
+    ADDRESS,
+    depaged,
+    joined,
+    numbered,
+    page_all,
+    page_files,
+    paging,
+    read_all,
+    read_run,
+    texts,
+)
 
 _STARTS = {"zeros": bytes(40), "a sector": bytes(512), "another": b"x" * 40, "begun": b"BINLOGPG" + bytes(32)}
 
@@ -37,9 +47,7 @@ def test_a_page_without_its_header_is_told_and_set_aside_whole(
     with paging(tmp_path) as (opened_paging, store):
         if by_cursor:
             cursor = opened_paging.manager.cursor(ADDRESS)
-            found = []
-            while run := cursor.read():
-                found += run.messages
+            found = read_all(cursor)
         else:
             found = joined(depaged(store))
         assert found == numbered(20)[first:]
@@ -80,9 +88,7 @@ def test_what_ends_a_page_is_not_believed_where_its_length_says_otherwise(tmp_pa
             cursor = opened_paging.manager.cursor(ADDRESS)
             with pytest.raises(ValueError, match="has no messages"):
                 cursor.ack(1 << 32 | many - 1)
-            run = cursor.read()
-            assert run is not None
-            assert run.messages == numbered(3)
+            assert read_run(cursor).messages == numbered(3)
 
 
 def _acknowledged(path: Path) -> Path:
@@ -97,15 +103,6 @@ def _acknowledged(path: Path) -> Path:
     return file.with_suffix(".acks")
 
 
-def _read(opened: Paging) -> list[bytes]:
-    """All messages that are given."""
-    cursor = opened.manager.cursor(ADDRESS)
-    found = []
-    while run := cursor.read():
-        found += run.messages
-    return found
-
-
 @pytest.mark.parametrize("number", [0, 2, 4])
 def test_a_damaged_acknowledgement_is_told_and_its_message_comes_again(tmp_path: Path, number: int) -> None:
     acks = _acknowledged(tmp_path)
@@ -115,11 +112,11 @@ def test_a_damaged_acknowledgement_is_told_and_its_message_comes_again(tmp_path:
         assert [(problem.path, problem.rule) for problem in check_paging(tmp_path)] == [(str(acks), "ack_record")]
         with paging(tmp_path) as (opened, store):
             again = sorted({2 * number, 1, 3, 5, 7, 9})
-            assert _read(opened) == [numbered(10)[each] for each in again]
+            assert read_all(opened.manager.cursor(ADDRESS)) == [numbered(10)[each] for each in again]
             assert [(problem.path, problem.rule) for problem in store.problems] == [(str(acks), "ack_record")]
     assert acks.read_bytes() == damaged
     with paging(tmp_path) as (opened, store):
-        assert len(_read(opened)) == 6
+        assert len(read_all(opened.manager.cursor(ADDRESS))) == 6
         for each in again:
             opened.manager.cursor(ADDRESS).ack(1 << 32 | each)
         opened.manager.drain()
@@ -134,14 +131,16 @@ def test_acknowledgements_that_are_none_of_the_page_are_told_and_set_aside(tmp_p
     damaged = acks.read_bytes()
     assert [problem.rule for problem in check_paging(tmp_path)] == ["acks_header"]
     with paging(tmp_path) as (opened, store):
-        assert _read(opened) == numbered(10)
+        assert read_all(opened.manager.cursor(ADDRESS)) == numbered(10)
         assert [(problem.path, problem.rule) for problem in store.problems] == [(str(acks), "acks_header")]
         opened.manager.cursor(ADDRESS).ack(1 << 32 | 3)
     aside = acks.with_suffix(".invalidAcks")
     assert aside.read_bytes() == damaged
     assert [(problem.path, problem.rule) for problem in check_paging(tmp_path)] == [(str(aside), "set_aside")]
     with paging(tmp_path) as (opened, _):
-        assert _read(opened) == [message for number, message in enumerate(numbered(10)) if number != 3]
+        assert read_all(opened.manager.cursor(ADDRESS)) == [
+            message for number, message in enumerate(numbered(10)) if number != 3
+        ]
 
 
 @pytest.mark.parametrize("left", [0, 7, 32, 32 + 24, 32 + 24 + 7])
@@ -154,11 +153,11 @@ def test_what_a_crash_left_of_acknowledgements_is_no_damage(tmp_path: Path, left
     there = 0 if left < 32 + 24 else 1
     assert check_paging(tmp_path) == []
     with paging(tmp_path) as (opened, store):
-        assert _read(opened) == numbered(10)[there:]
+        assert read_all(opened.manager.cursor(ADDRESS)) == numbered(10)[there:]
         assert store.problems == []
     with paging(tmp_path) as (opened, store):
         for number in range(there, 10):
             opened.manager.cursor(ADDRESS).ack(1 << 32 | number)
-        assert _read(opened) == []
+        assert read_all(opened.manager.cursor(ADDRESS)) == []
         opened.manager.drain()
         assert page_files(store) == []

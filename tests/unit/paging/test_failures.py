@@ -30,7 +30,7 @@ from binlog.storage.files import remove_file
 from binlog.storage.guards import new_guard
 from tests.support.children import Child
 from tests.support.descriptors import count_descriptors, descriptors_before
-from tests.support.failing import paging_that_fails, syncs_that_fail
+from tests.support.failing import paging_that_fails, raising, syncs_that_fail
 from tests.support.paging import numbered, page_all, page_files, paging, texts
 from tests.support.queues import bodies
 
@@ -126,11 +126,8 @@ def test_a_journal_that_failed_meanwhile_makes_a_queue_refuse_all(
 ) -> None:
     queue = open_queue(tmp_path / "queue", mode=Mode.FLUSH, options=_SMALL)
 
-    def fails(_: PageTransactions) -> None:
-        raise PoisonedError("a sync of the journal failed")
-
     with monkeypatch.context() as patched:
-        patched.setattr(PageTransactions, "begin", fails)
+        patched.setattr(PageTransactions, "begin", raising(PoisonedError("a sync of the journal failed")))
         with pytest.raises(PoisonedError), queue.transaction() as transaction:
             transaction.put(b"message")
     _refuses_all(queue)
@@ -226,13 +223,10 @@ def test_pages_whose_files_could_not_be_removed_leave_no_descriptor_open(
 def test_where_the_last_page_cannot_be_ended_nothing_more_is_paged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fails(fd: int, data: bytes, offset: int, path: str) -> None:
-        raise write_failure(errno.EIO, path)
-
     with paging(tmp_path / "paging") as (_, store):
         store.start_paging()
         with monkeypatch.context() as patched:
-            patched.setattr(page_module, "write_at", fails)
+            patched.setattr(page_module, "write_at", raising(write_failure(errno.EIO, "a page")))
             with pytest.raises(PoisonedError):
                 store.depage()
         for call in (store.start_paging, store.depage, store.stop):
@@ -280,15 +274,12 @@ def test_where_the_next_page_cannot_be_begun_nothing_more_is_paged(
 ) -> None:
     """It was refused once, and then accepted: a write that failed had been forgotten."""
 
-    def fails(fd: int, data: bytes, offset: int, path: str) -> None:
-        raise write_failure(errno.EIO, path)
-
     with paging_that_fails(tmp_path / "paging") as (_, store):
         store.start_paging()
         calls = {"page": partial(page_all, store, numbered(30)), "depage": store.depage}
         store.page(b"message")
         with monkeypatch.context() as patched:
-            patched.setattr(page_module, "write_at", fails)
+            patched.setattr(page_module, "write_at", raising(write_failure(errno.EIO, "a page")))
             with pytest.raises(PoisonedError):
                 calls[call]()
         for again in calls.values():
@@ -325,9 +316,7 @@ def test_a_rollback_that_cannot_be_recorded_lets_nobody_wait_for_it(
 ) -> None:
     found: list[bytes] = []
 
-    def refuses(_: int) -> None:
-        raise FullError("no space") if error is FullError else AccessError("no", errno=errno.EIO, path="")
-
+    refuses = raising(FullError("no space") if error is FullError else AccessError("no", errno=errno.EIO, path=""))
     with paging(tmp_path / "paging") as (opened, store):
         store.start_paging()
         store.page(b"message")
@@ -342,24 +331,6 @@ def test_a_rollback_that_cannot_be_recorded_lets_nobody_wait_for_it(
     assert found == [b"message"]
     with paging(tmp_path / "paging") as (opened, store):
         assert opened.manager.transactions.counts == {}
-
-
-def test_a_transaction_that_cannot_end_any_more_is_not_waited_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fails(_: int) -> None:
-        raise PoisonedError("a sync of the journal failed")
-
-    with paging_that_fails(tmp_path / "paging") as (opened, store):
-        store.start_paging()
-        with monkeypatch.context() as patched:
-            patched.setattr(opened.journal, "commit", fails)
-            transaction = opened.manager.begin()
-            store.page(b"never", transaction)
-            with pytest.raises(PoisonedError):
-                transaction.commit()
-            with pytest.raises(PoisonedError):
-                opened.manager.depage(store.address, lambda *_: None)
 
 
 def test_a_failed_sync_makes_the_queue_refuse_all_that_follows(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ from binlog.paging.store import PagingStore
 from binlog.storage.files import commit_at
 from binlog.storage.group_commit import Mode
 from binlog.storage.native import CommitGroup
-from tests.support.interruptions import Interruption
+from tests.support.interruptions import Interruption, at_each_place
 from tests.support.paging import ADDRESS, SMALL, MemoryStore, numbered
 from tests.support.queues import taken
 from tests.support.signals import strike
@@ -50,40 +50,8 @@ class Stage:
         self.store.append(b"of a transaction", self.transaction)
 
 
-def _page(stage: Stage) -> None:
-    stage.store.page(b"interrupted")
-
-
-def _page_on_the_next(stage: Stage) -> None:
-    stage.store.page(b"interrupted" + bytes(1000))
-
-
-def _page_with_a_transaction(stage: Stage) -> None:
-    stage.store.page(b"interrupted", stage.transaction)
-
-
-def _acknowledge(stage: Stage) -> None:
-    stage.cursor.ack(stage.places[3])
-
-
 def _acknowledge_a_page(stage: Stage) -> None:
     stage.cursor.ack(1 << 32, sum(1 for place in stage.places if place >> 32 == 1))
-
-
-def _acknowledge_with_a_transaction(stage: Stage) -> None:
-    stage.cursor.ack(stage.places[3], transaction=stage.transaction)
-
-
-def _commit(stage: Stage) -> None:
-    stage.transaction.commit()
-
-
-def _roll_back(stage: Stage) -> None:
-    stage.transaction.rollback()
-
-
-def _sync(stage: Stage) -> None:
-    stage.store.sync()
 
 
 def _sync_acknowledgements(stage: Stage) -> None:
@@ -91,36 +59,32 @@ def _sync_acknowledgements(stage: Stage) -> None:
     stage.cursor.sync()
 
 
-def _begin(stage: Stage) -> None:
-    stage.manager.begin()
-
-
-def _add_an_address(stage: Stage) -> None:
-    stage.manager.store("another").start_paging()
-
-
-def _stop(stage: Stage) -> None:
-    stage.manager.stop()
-
-
-_CALLS = [
-    _page, _page_on_the_next, _page_with_a_transaction, _acknowledge, _acknowledge_a_page,
-    _acknowledge_with_a_transaction, _commit, _roll_back, _sync, _sync_acknowledgements, _begin, _add_an_address, _stop,
-]  # fmt: skip
+_CALLS: dict[str, Callable[[Stage], object]] = {
+    "page": lambda stage: stage.store.page(b"interrupted"),
+    "page on the next": lambda stage: stage.store.page(b"interrupted" + bytes(1000)),
+    "page with a transaction": lambda stage: stage.store.page(b"interrupted", stage.transaction),
+    "acknowledge": lambda stage: stage.cursor.ack(stage.places[3]),
+    "acknowledge a page": _acknowledge_a_page,
+    "acknowledge with a transaction": lambda stage: stage.cursor.ack(stage.places[3], transaction=stage.transaction),
+    "commit": lambda stage: stage.transaction.commit(),
+    "roll back": lambda stage: stage.transaction.rollback(),
+    "sync": lambda stage: stage.store.sync(),
+    "sync acknowledgements": _sync_acknowledgements,
+    "begin": lambda stage: stage.manager.begin(),
+    "add an address": lambda stage: stage.manager.store("another").start_paging(),
+    "stop": lambda stage: stage.manager.stop(),
+}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("call", _CALLS)
-def test_a_call_that_is_interrupted_leaves_all_right(tmp_path: Path, call: Callable[[Stage], None]) -> None:
-    at = usable = 0
-    while (is_usable := _interrupt(tmp_path / str(at), call, at)) is not None:
-        at += 1
-        usable += is_usable
+@pytest.mark.parametrize("name", _CALLS)
+def test_a_call_that_is_interrupted_leaves_all_right(tmp_path: Path, name: str) -> None:
+    at, usable = at_each_place(lambda at: _interrupt(tmp_path / str(at), name, at))
     assert at > 2
     assert usable
 
 
-def _interrupt(path: Path, call: Callable[[Stage], None], at: int) -> bool | None:
+def _interrupt(path: Path, name: str, at: int) -> bool | None:
     """Interrupt a call at one of its places, then look at what there is.
 
     Returns whether the paging was usable, and not poisoned; None if the call has no such place.
@@ -128,12 +92,12 @@ def _interrupt(path: Path, call: Callable[[Stage], None], at: int) -> bool | Non
     records = MemoryStore()
     stage = Stage(path, records)
     stage.fill()
-    interruption = Interruption(at, _PAGING) if call is _stop else Interruption(at)
-    interruption.run(lambda: call(stage))
+    interruption = Interruption(at, _PAGING) if name == "stop" else Interruption(at)
+    interruption.run(lambda: _CALLS[name](stage))
     found: list[bytes] = []
     is_usable = True
     try:
-        if call is not _stop:
+        if name != "stop":
             _use(stage, found)
         stage.manager.stop()
     except PoisonedError:
@@ -145,7 +109,7 @@ def _interrupt(path: Path, call: Callable[[Stage], None], at: int) -> bool | Non
     if state is Outcome.UNKNOWN or (is_usable and state is Outcome.OPEN):
         records.drop_open()
     left = _read_and_acknowledge(after.cursor)
-    if is_usable and call is not _stop:
+    if is_usable and name != "stop":
         assert left == []
     after.manager.drain()
     assert records.records == []
@@ -224,10 +188,7 @@ def test_reading_that_is_interrupted_gives_nothing_twice(tmp_path: Path) -> None
 
 @pytest.mark.slow
 def test_depaging_that_is_interrupted_delivers_each_message_once(tmp_path: Path) -> None:
-    at = usable = 0
-    while (is_usable := _interrupt_depaging(tmp_path / str(at), at)) is not None:
-        at += 1
-        usable += is_usable
+    at, usable = at_each_place(lambda at: _interrupt_depaging(tmp_path / str(at), at))
     assert at > 20
     assert usable > 20
 
@@ -282,71 +243,44 @@ class QueueStage:
         self.got = self.queue.get()
 
 
-def _put(stage: QueueStage) -> None:
-    stage.queue.put(b"interrupted")
-
-
-def _put_synced(stage: QueueStage) -> None:
-    stage.queue.put(b"interrupted", mode=Mode.SYNC)
-
-
-def _get(stage: QueueStage) -> None:
-    stage.queue.get()
-
-
-def _ack(stage: QueueStage) -> None:
-    stage.queue.ack(stage.got)
-
-
-def _ack_synced(stage: QueueStage) -> None:
-    stage.queue.ack(stage.got, mode=Mode.SYNC)
-
-
-def _nack(stage: QueueStage) -> None:
-    stage.queue.nack(stage.got, delay=0)
-
-
 def _transact(stage: QueueStage) -> None:
     with stage.queue.transaction() as transaction:
         transaction.ack(stage.got)
         transaction.put(b"interrupted")
 
 
-def _sync_all(stage: QueueStage) -> None:
-    stage.queue.sync()
-
-
-def _close(stage: QueueStage) -> None:
-    stage.queue.close()
-
-
-_QUEUE_CALLS = [_put, _put_synced, _get, _ack, _ack_synced, _nack, _transact, _sync_all, _close]
+_QUEUE_CALLS: dict[str, Callable[[QueueStage], object]] = {
+    "put": lambda stage: stage.queue.put(b"interrupted"),
+    "put synced": lambda stage: stage.queue.put(b"interrupted", mode=Mode.SYNC),
+    "get": lambda stage: stage.queue.get(),
+    "ack": lambda stage: stage.queue.ack(stage.got),
+    "ack synced": lambda stage: stage.queue.ack(stage.got, mode=Mode.SYNC),
+    "nack": lambda stage: stage.queue.nack(stage.got, delay=0),
+    "transact": _transact,
+    "sync": lambda stage: stage.queue.sync(),
+    "close": lambda stage: stage.queue.close(),
+}
 
 
 @_swallowed
 @pytest.mark.slow
-@pytest.mark.parametrize("call", _QUEUE_CALLS)
-def test_a_queue_whose_call_is_interrupted_gives_each_message_once(
-    tmp_path: Path, call: Callable[[QueueStage], None]
-) -> None:
-    at = usable = 0
-    while (is_usable := _interrupt_queue(tmp_path / str(at), call, at)) is not None:
-        at += 1
-        usable += is_usable
+@pytest.mark.parametrize("name", _QUEUE_CALLS)
+def test_a_queue_whose_call_is_interrupted_gives_each_message_once(tmp_path: Path, name: str) -> None:
+    at, usable = at_each_place(lambda at: _interrupt_queue(tmp_path / str(at), name, at))
     assert at > 2
     assert usable
 
 
-def _interrupt_queue(path: Path, call: Callable[[QueueStage], None], at: int) -> bool | None:
+def _interrupt_queue(path: Path, name: str, at: int) -> bool | None:
     records = MemoryStore()
     stage = QueueStage(path, records)
     stage.fill()
-    interruption = Interruption(at, _PAGING) if call is _close else Interruption(at)
-    interruption.run(lambda: call(stage))
+    interruption = Interruption(at, _PAGING) if name == "close" else Interruption(at)
+    interruption.run(lambda: _QUEUE_CALLS[name](stage))
     found: list[bytes] = []
     is_usable = True
     try:
-        if call is not _close:
+        if name != "close":
             stage.queue.put(b"behind")
             while not stage.queue.empty():
                 message = stage.queue.get_nowait()
@@ -367,16 +301,16 @@ def _interrupt_queue(path: Path, call: Callable[[QueueStage], None], at: int) ->
     assert behind <= 1
     kept = sorted(message for message in found if message not in (b"interrupted", b"behind"))
     was_acked = sorted(_BEFORE[1:])
-    if call is _transact:
+    if name == "transact":
         assert kept == (was_acked if interrupted else sorted(_BEFORE))
     else:
-        assert kept == sorted(_BEFORE) or (call in (_ack, _ack_synced) and kept == was_acked)
+        assert kept == sorted(_BEFORE) or (name.startswith("ack") and kept == was_acked)
     return is_usable if interruption.raised else None
 
 
-@pytest.mark.parametrize("call", [_put_synced, _ack_synced, _sync_all])
+@pytest.mark.parametrize("name", ["put synced", "ack synced", "sync"])
 def test_a_signal_handler_that_closes_the_queue_into_whose_sync_it_broke_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: Callable[[QueueStage], None]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     stage = QueueStage(tmp_path, MemoryStore())
     stage.fill()
@@ -404,7 +338,7 @@ def test_a_signal_handler_that_closes_the_queue_into_whose_sync_it_broke_is_refu
         with monkeypatch.context() as patched:
             patched.setattr(shared_sync, "commit_at", commit_struck)
             patched.setattr(addresses, "sync", sync_struck)
-            call(stage)
+            _QUEUE_CALLS[name](stage)
     finally:
         signal.signal(signal.SIGUSR1, held)
     assert refused

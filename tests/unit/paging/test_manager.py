@@ -20,7 +20,8 @@ from binlog.paging.store import PagingStore
 from binlog.storage import directory as directory_module
 from binlog.storage.page_writers import WriterState
 from tests.support.children import Child
-from tests.support.paging import ADDRESS, PAGE_BYTES, depaged, numbered, page_all, paging
+from tests.support.failing import raising
+from tests.support.paging import ADDRESS, PAGE_BYTES, depage_all, depaged, numbered, page_all, paging, read_run
 
 _SECONDS = 20
 _A_MOMENT = 0.2
@@ -116,10 +117,7 @@ def test_what_a_delivery_raises_is_told_and_the_page_stays(tmp_path: Path) -> No
         store.start_paging()
         page_all(store, [b"message"])
 
-        def refuse(*_: object) -> None:
-            raise RuntimeError("not now")
-
-        opened.manager.depage_to(refuse)
+        opened.manager.depage_to(raising(RuntimeError("not now")))
         with pytest.raises(RuntimeError, match="not now"):
             opened.manager.drain()
         found: list[bytes] = []
@@ -267,9 +265,7 @@ def test_to_stop_waits_for_the_page_that_is_depaged_and_leaves_the_others(tmp_pa
     assert given == numbered(200)[: len(given)]
     assert 0 < len(given) < 40
     with paging(tmp_path) as (opened, store):
-        rest: list[bytes] = []
-        while opened.manager.depage(ADDRESS, lambda _, messages, __: rest.extend(messages)):
-            pass
+        rest = depage_all(opened)
     assert rest == numbered(200)[len(given) :]
 
 
@@ -334,8 +330,7 @@ def test_without_a_transactional_store_there_are_no_transactions(tmp_path: Path)
         with pytest.raises(StateError):
             manager.depage(ADDRESS, lambda *_: None)
         cursor = manager.cursor(ADDRESS)
-        run = cursor.read()
-        assert run is not None
+        run = read_run(cursor)
         cursor.ack(run.place)
 
 
@@ -402,12 +397,9 @@ def test_an_address_whose_folder_s_name_may_not_be_durable_has_no_second_one(
 
 
 def test_a_folder_that_could_not_be_made_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object, **__: object) -> int:
-        raise FullError("no space left")
-
     with PagingManager(tmp_path) as manager:
         before = sorted(os.listdir(tmp_path))
-        monkeypatch.setattr(directory_module.Directory, "create", full)
+        monkeypatch.setattr(directory_module.Directory, "create", raising(FullError("no space left")))
         with pytest.raises(FullError):
             manager.store("a")
         assert sorted(os.listdir(tmp_path)) == before

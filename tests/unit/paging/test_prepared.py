@@ -10,7 +10,7 @@ import pytest
 from binlog.compose import Paging
 from binlog.paging.inspection import check_paging
 from binlog.paging.page_transaction import PageTransaction
-from tests.support.paging import ADDRESS, numbered, page_files, paging
+from tests.support.paging import ADDRESS, numbered, page_files, paging, read_run
 
 
 def _prepared_acks(path: Path, first: int, count: int) -> None:
@@ -35,8 +35,7 @@ def test_acknowledgements_of_what_a_power_cut_took_count_for_nothing_once_commit
     assert check_paging(tmp_path) == []
     with paging(tmp_path) as (opened, store):
         cursor = opened.manager.cursor(ADDRESS)
-        run = cursor.read()
-        assert run is not None
+        run = read_run(cursor)
         assert run.messages == numbered(10)[:5]
         assert cursor.read() is None
         cursor.ack(run.place, 4)
@@ -44,9 +43,7 @@ def test_acknowledgements_of_what_a_power_cut_took_count_for_nothing_once_commit
         opened.manager.drain()
         assert page_files(store) == [file]
     with paging(tmp_path) as (opened, _):
-        run = opened.manager.cursor(ADDRESS).read()
-        assert run is not None
-        assert run.messages == numbered(10)[4:5]
+        assert read_run(opened.manager.cursor(ADDRESS)).messages == numbered(10)[4:5]
 
 
 @pytest.mark.parametrize("passed", [False, True])

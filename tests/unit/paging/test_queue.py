@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
-import os
 import queue
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +12,9 @@ import pytest
 from binlog import Mode
 from binlog.compose import open_queue
 from binlog.errors import BusyError, GoneError, StateError
-from tests.support.queues import SMALL, bodies, copied, page_count, taken
+from tests.support.children import Child
+from tests.support.paging import crashed
+from tests.support.queues import SMALL, bodies, page_count, taken
 
 
 @pytest.mark.parametrize("memory_bytes", [0, 2000, 1 << 20])
@@ -57,7 +57,7 @@ def test_what_was_not_acknowledged_comes_back_after_a_kill_in_its_order(folder: 
         for message in got[:50:2]:
             q.ack(message)
         left = [message.body for message in got[1:50:2] + got[50:]] + bodies(40, first=60)
-        with open_queue(copied(folder)) as again:
+        with open_queue(crashed(folder)) as again:
             assert again.qsize() == again.unacknowledged_count == len(left)
             assert taken(again) == left
     with open_queue(folder) as again:
@@ -109,6 +109,8 @@ def test_modes_and_messages_that_are_none_are_refused(folder: Path) -> None:
             q.put(b"", mode=Mode.STAGE)
         with pytest.raises(TypeError):
             q.put("text")  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match="timeout"):
+            q.get(timeout=-1)
         q.put(bytearray(b"bytes"))  # type: ignore[arg-type]
         assert taken(q) == [b"bytes"]
 
@@ -120,28 +122,27 @@ def test_a_queue_is_one_process_s_and_not_its_child_s(folder: Path) -> None:
         for body in bodies(3):
             q.put(body)
         got = q.get()
+        empty = q.transaction()
         calls: list[Callable[[], object]] = [
             q.get_nowait,  # two messages are in memory, also in the child's
             lambda: q.get(timeout=1),
             lambda: q.put(b"child's"),
             lambda: q.ack(got),
             lambda: q.nack(got),
-            lambda: q.transaction().commit(),
             q.qsize,
             q.empty,
             q.full,
             q.join,
             q.sync,
         ]
-        child = os.fork()
-        if child == 0:
-            given = []
-            for number, call in enumerate(calls):
-                with contextlib.suppress(StateError):
+
+        def use_it() -> None:
+            for call in calls:
+                with pytest.raises(StateError):
                     call()
-                    given.append(number)
+            empty.commit()  # a transaction of nothing does nothing
             q.close()
-            os._exit(0 if given == [5] else 1)  # a transaction of nothing does nothing
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+        Child(use_it).join()
         q.nack(got)
         assert taken(q) == bodies(3)

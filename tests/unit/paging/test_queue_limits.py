@@ -19,6 +19,7 @@ from binlog.errors import FullError
 from binlog.format.paging.names import PAGE_END
 from binlog.paging.options import PagingOptions, Policy
 from binlog.paging.queue import Queue
+from tests.support.failing import raising
 from tests.support.queues import SECONDS, SMALL, bodies, taken
 
 
@@ -58,15 +59,10 @@ def test_a_queue_refuses_options_by_which_it_would_lose_messages_or_stand_still(
 
 def test_a_full_disk_refuses_one_message_and_the_next_one_goes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with open_queue(folder, mode=Mode.FLUSH) as q:
-        append = q._append
-
-        def full(message: bytes) -> int | None:
-            raise FullError("no space left")
-
-        q._append = full  # type: ignore[assignment]
-        with pytest.raises(FullError):
-            q.put(b"one")
-        q._append = append
+        with monkeypatch.context() as patched:
+            patched.setattr(q, "_append", raising(FullError("no space left")))
+            with pytest.raises(FullError):
+                q.put(b"one")
         q.put(b"two")
         assert taken(q) == [b"two"]
 

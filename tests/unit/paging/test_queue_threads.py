@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 import queue
-import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,7 @@ from binlog import Mode
 from binlog.compose import open_queue
 from binlog.errors import ClosedError
 from tests.support.queues import SMALL, bodies, taken
+from tests.support.threads import at_once
 
 
 def test_who_waits_is_given_what_is_put(folder: Path) -> None:
@@ -25,16 +26,14 @@ def test_who_waits_is_given_what_is_put(folder: Path) -> None:
             found.append(message.body)
             q.ack(message)
 
-        threads = [threading.Thread(target=take) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for body in bodies(2):
-            q.put(body)
-        with q.transaction() as transaction:
-            for body in bodies(2, first=2):
-                transaction.put(body)
-        for thread in threads:
-            thread.join()
+        def put() -> None:
+            for body in bodies(2):
+                q.put(body)
+            with q.transaction() as transaction:
+                for body in bodies(2, first=2):
+                    transaction.put(body)
+
+        at_once(*[take] * 4, put)
         q.join()
         assert sorted(found) == bodies(4)
 
@@ -51,12 +50,7 @@ def test_who_waits_is_told_that_the_queue_was_closed(folder: Path) -> None:
 
     q.put(b"one")
     q.get()
-    threads = [threading.Thread(target=wait, args=(call,)) for call in (q.get, q.join)]
-    for thread in threads:
-        thread.start()
-    q.close()
-    for thread in threads:
-        thread.join()
+    at_once(partial(wait, q.get), partial(wait, q.join), q.close)
     assert told == [ClosedError] * 2
     for call in (q.get, q.qsize, q.join, lambda: q.put(b"")):
         with pytest.raises(ClosedError):
@@ -100,16 +94,12 @@ def test_threads_get_each_message_once_and_those_of_a_producer_in_order(folder: 
                 q.ack(message)
             q.ack(message)
 
-        producing = [threading.Thread(target=produce, args=(number,)) for number in range(producers)]
-        consuming = [threading.Thread(target=consume, args=(found,)) for found in got]
-        for thread in producing + consuming:
-            thread.start()
-        for thread in producing:
-            thread.join()
-        for _ in consuming:
-            q.put(b"")
-        for thread in consuming:
-            thread.join()
+        def produce_all() -> None:
+            at_once(*(partial(produce, number) for number in range(producers)))
+            for _ in got:
+                q.put(b"")
+
+        at_once(produce_all, *(partial(consume, found) for found in got))
         assert q.unacknowledged_count == 0
     for found in got:
         for producer in range(producers):
@@ -139,8 +129,3 @@ def test_a_put_that_a_signal_handler_ends_leaves_no_message_behind(
         q._append = append
         q.put(b"four")
         assert taken(q) == [b"two", b"three", b"four"]
-
-
-def test_waits_of_less_than_no_time_are_refused(folder: Path) -> None:
-    with open_queue(folder, mode=Mode.FLUSH) as q, pytest.raises(ValueError, match="timeout"):
-        q.get(timeout=-1)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import queue
-import shutil
 import threading
 from pathlib import Path
 
@@ -15,7 +14,9 @@ from binlog.compose import open_queue
 from binlog.errors import FullError, StateError
 from binlog.paging.page_transaction import PageTransaction
 from binlog.paging.queue import Queue
-from tests.support.queues import SECONDS, SMALL, bodies, copied, taken
+from tests.support.failing import raising
+from tests.support.paging import crashed
+from tests.support.queues import SECONDS, SMALL, bodies, taken
 
 
 @pytest.mark.slow
@@ -28,11 +29,10 @@ def test_of_a_transaction_all_is_there_or_nothing(folder: Path) -> None:
             for body in bodies(100):
                 transaction.put(body)
             assert q.empty()
-            with open_queue(copied(folder)) as again:
+            with open_queue(crashed(folder)) as again:
                 assert taken(again) == [b"before"]
         q.put(b"behind")
-        shutil.rmtree(f"{folder}-copy")
-        with open_queue(copied(folder)) as again:
+        with open_queue(crashed(folder)) as again:
             assert taken(again) == [*bodies(100), b"behind"]
         assert taken(q) == [*bodies(100), b"behind"]
     with open_queue(folder) as again:
@@ -86,11 +86,8 @@ def test_a_transaction_for_which_there_is_no_room_can_be_tried_again(
         transaction.ack(got)
         transaction.put(b"after")
 
-        def full(*_: object) -> None:
-            raise FullError("no space left")
-
         with monkeypatch.context() as patched:
-            patched.setattr(q._store, "append", full)
+            patched.setattr(q._store, "append", raising(FullError("no space left")))
             with pytest.raises(FullError):
                 transaction.commit()
         assert q.empty()
@@ -150,7 +147,7 @@ def test_to_join_ends_where_a_transaction_s_messages_come_last_that_was_not_comm
         open_one = q._manager.begin()
         for _ in range(3):
             q._store.append(bytes(4000), open_one)  # each has a page
-        died = copied(folder)
+        died = crashed(folder)
         open_one.rollback()
         q.ack(q.get())
     with open_queue(died, mode=Mode.FLUSH, memory_bytes=memory_bytes, options=SMALL) as again:

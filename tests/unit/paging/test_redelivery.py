@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import errno
-import os
 import queue
-import signal
 import tempfile
 import threading
 import time
@@ -32,19 +30,15 @@ from binlog.paging.inspection import check_paging, look_at_paging, read_given
 from binlog.paging.queue import Queue
 from binlog.storage.delayed import retry_delay
 from binlog.storage.native import write_delivery
+from tests.support.children import killed_after
 from tests.support.journals import flip
-from tests.support.queues import SECONDS, SMALL, bodies, copied, taken
+from tests.support.paging import crashed
+from tests.support.queues import SECONDS, SMALL, bodies, taken
 
 
 def _dies(folder: Path, work: Callable[[Queue], object]) -> None:
     """Have a process open the queue, do something, and be killed."""
-    child = os.fork()
-    if child == 0:
-        try:
-            work(open_queue(folder, mode=Mode.FLUSH, options=SMALL, deliveries_max=5))
-        finally:
-            os.kill(os.getpid(), signal.SIGKILL)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+    killed_after(lambda: work(open_queue(folder, mode=Mode.FLUSH, options=SMALL, deliveries_max=5)))
 
 
 def _filled(folder: Path, count: int) -> Path:
@@ -172,7 +166,7 @@ def test_a_message_is_dead_when_it_is_given_back_for_the_last_time(folder: Path)
         q.nack(q.get())
         assert q.get().body == b"other"
         assert q.dead_letters.qsize() == 1
-        died = copied(folder)
+        died = crashed(folder)
     with open_queue(died, deliveries_max=2) as q:
         dead = q.dead_letters
         assert taken(dead) == [b"poison"]

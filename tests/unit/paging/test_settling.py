@@ -14,7 +14,7 @@ from binlog.paging.manager import PagingManager
 from binlog.paging.options import PagingOptions
 from binlog.paging.store import PagingStore
 from tests.support.failing import paging_that_fails
-from tests.support.paging import ADDRESS, MemoryStore, crashed, page_files, paging
+from tests.support.paging import ADDRESS, MemoryStore, crashed, page_files, paging, read_all
 
 _OPTIONS = PagingOptions(page_bytes=1024 + PAGE_END.size, settle_above=10)
 _COUNT = 200
@@ -40,16 +40,6 @@ def _put(opened: Paging | PagingManager, store: PagingStore, numbers: range, rol
     return committed
 
 
-def _read(opened: Paging, *, acknowledged: bool = False) -> list[bytes]:
-    cursor = opened.manager.cursor(ADDRESS)
-    found: list[bytes] = []
-    while run := cursor.read():
-        found += run.messages
-        if acknowledged:
-            cursor.ack(run.place, len(run.messages))
-    return found
-
-
 def test_of_many_transactions_few_are_known_one_by_one(tmp_path: Path) -> None:
     with paging(tmp_path / "paging", _OPTIONS) as (opened, store):
         store.start_paging()
@@ -57,13 +47,13 @@ def test_of_many_transactions_few_are_known_one_by_one(tmp_path: Path) -> None:
         expected = _put(opened, store, range(_COUNT), rolled_back=7)
         assert len(opened.manager.transactions.counts) <= 10 + 3
         after = crashed(tmp_path / "paging")
-        assert _read(opened) == expected
+        assert read_all(opened.manager.cursor(ADDRESS)) == expected
     for path in (tmp_path / "paging", after):
         for acknowledged in (False, True):
             with paging(path, _OPTIONS) as (opened, store):
                 assert len(opened.loaded.records) < 100
                 assert len(opened.manager.transactions.counts) <= 10 + 3
-                assert _read(opened, acknowledged=acknowledged) == expected
+                assert read_all(opened.manager.cursor(ADDRESS), acknowledged=acknowledged) == expected
                 opened.manager.drain()
                 if acknowledged:
                     assert page_files(store) == []
@@ -97,11 +87,11 @@ def test_a_page_is_settled_once_all_have_ended_that_may_have_added_to_it(tmp_pat
         expected = [_body(0)] * committed + others
         assert len(opened.manager.transactions.counts) <= 10 + 3
         after = crashed(tmp_path / "paging")
-        assert _read(opened, acknowledged=True) == expected
+        assert read_all(opened.manager.cursor(ADDRESS), acknowledged=True) == expected
     with paging(after, _OPTIONS) as (opened, _):
-        assert _read(opened, acknowledged=True) == expected
+        assert read_all(opened.manager.cursor(ADDRESS), acknowledged=True) == expected
     with paging(died, _OPTIONS) as (opened, _):
-        assert _read(opened) == others[:99]
+        assert read_all(opened.manager.cursor(ADDRESS)) == others[:99]
 
 
 def test_a_message_that_was_not_counted_as_its_transaction_was_interrupted_is_nobody_s(tmp_path: Path) -> None:
@@ -125,7 +115,7 @@ def test_a_message_that_was_not_counted_as_its_transaction_was_interrupted_is_no
         opened.manager.cursor(ADDRESS)
         expected = _put(opened, store, range(100))
         assert len(opened.manager.transactions.counts) <= 10 + 3
-        assert _read(opened) == expected
+        assert read_all(opened.manager.cursor(ADDRESS)) == expected
 
 
 @pytest.mark.slow

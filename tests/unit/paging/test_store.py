@@ -13,6 +13,7 @@ from binlog.format.paging.page_file import PageLayout
 from binlog.paging.options import PagingOptions, Policy
 from binlog.paging.page import Page
 from binlog.paging.store import PagingStore
+from tests.support.failing import raising
 from tests.support.journals import flip
 from tests.support.namespaces import on_a_small_disk
 from tests.support.paging import (
@@ -25,6 +26,7 @@ from tests.support.paging import (
     page_all,
     page_files,
     paging,
+    read_all,
     texts,
 )
 
@@ -143,6 +145,15 @@ def test_order_and_numbers_of_many_messages_of_one_producer(tmp_path: Path) -> N
             expected += [page.page_id << 32 | number for number in range(count)]
         assert places == expected
         assert joined(depaged(store)) == messages
+
+
+def test_a_cursor_goes_on_from_any_message(tmp_path: Path) -> None:
+    with paging(tmp_path) as (opened, store):
+        store.start_paging()
+        places = [store.append(message) or 0 for message in numbered(100)]
+        cursor = opened.manager.cursor(store.address)
+        cursor.seek(places[42])
+        assert read_all(cursor) == numbered(100)[42:]
 
 
 def test_page_mode_goes_on_with_the_next_start(tmp_path: Path) -> None:
@@ -282,11 +293,7 @@ def test_a_folder_that_takes_no_page_is_told_and_nothing_is_lost(tmp_path: Path)
     with paging(tmp_path) as (_, store):
         store.start_paging()
         with pytest.MonkeyPatch.context() as patch:
-
-            def refuse(*_: object) -> Page:
-                raise AccessError("Permission denied", errno=13)
-
-            patch.setattr(Page, "create", refuse)
+            patch.setattr(Page, "create", raising(AccessError("Permission denied", errno=13)))
             with pytest.raises(AccessError):
                 page_all(store, numbered(100))
         kept = joined(list(map(texts, store.pages)))
@@ -322,27 +329,6 @@ def _fill_the_disk(disk: Path) -> None:
 
 def test_a_full_disk_refuses_messages_and_keeps_those_before(tmp_path: Path) -> None:
     on_a_small_disk(tmp_path, lambda: _fill_the_disk(tmp_path))
-
-
-def test_a_message_of_a_transaction_whose_page_is_depaged_at_once_counts(tmp_path: Path) -> None:
-    with paging(tmp_path) as (opened, store):
-        store.start_paging()
-        transaction = opened.manager.begin()
-        append = store._append
-        taken: list[Page | None] = []
-
-        def append_and_depage(message: bytes, tx_id: int) -> int | None:
-            place = append(message, tx_id)
-            taken.append(store.depage())
-            return place
-
-        store._append = append_and_depage
-        assert store.page(b"mine", transaction)
-        transaction.commit()
-        assert opened.manager.transactions.counts == {transaction.tx_id: 1}
-        (page,) = taken
-        assert page is not None
-        assert texts(page) == [b"mine"]
 
 
 def test_another_layout_is_kept_for_the_address_that_has_it(tmp_path: Path) -> None:

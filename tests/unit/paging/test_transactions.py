@@ -9,23 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from binlog.compose import Paging
 from binlog.errors import ClosedError, PoisonedError, StateError
 from binlog.format.paging.page_file import PageLayout
 from binlog.paging import addresses as addresses_module
 from binlog.paging.addresses import Commit
 from binlog.paging.options import PagingOptions
 from binlog.paging.page import Page
-from binlog.paging.store import PagingStore
-from tests.support.failing import paging_that_fails
-from tests.support.paging import crashed, numbered, page_all, page_files, paging
-
-
-def _depage_all(opened: Paging, store: PagingStore) -> list[bytes]:
-    found: list[bytes] = []
-    while opened.manager.depage(store.address, lambda _, messages, __: found.extend(messages)):
-        pass
-    return found
+from tests.support.failing import paging_that_fails, raising
+from tests.support.paging import crashed, depage_all, numbered, page_all, page_files, paging, read_all, read_run
 
 
 def _in_thread(work: Callable[[], object]) -> tuple[threading.Thread, list[BaseException]]:
@@ -53,7 +44,7 @@ def test_messages_of_a_transaction_that_died_are_passed_over_and_their_pages_go(
         path = crashed(tmp_path / "paging")
         transaction.rollback()
     with paging(path) as (opened, store):
-        assert _depage_all(opened, store) == [b"outside"]
+        assert depage_all(opened) == [b"outside"]
         assert page_files(store) == []
         assert not store.is_paging
 
@@ -130,9 +121,9 @@ def test_a_transactions_record_has_what_is_left_of_it_and_goes_with_the_last(tmp
         while opened.manager.depage(store.address, lambda _, taken, __: found.extend(taken)):
             left = {transaction.tx_id: 40 - len(found)} if len(found) < 40 else {}
             assert opened.manager.transactions.counts == left
-            with paging(crashed(tmp_path / "paging")) as (after, copy):
+            with paging(crashed(tmp_path / "paging")) as (after, _):
                 assert after.manager.transactions.counts == left
-                assert _depage_all(after, copy) == messages[len(found) :]
+                assert depage_all(after) == messages[len(found) :]
         assert found == messages
     with paging(tmp_path / "paging") as (opened, _):
         assert opened.loaded.records == []
@@ -151,7 +142,7 @@ def test_a_page_that_was_depaged_and_not_removed_is_not_depaged_again(tmp_path: 
         assert len(page_files(path)) == 3
     with paging(path) as (opened, store):
         assert len(page_files(store)) == 2
-        assert found + _depage_all(opened, store) == messages
+        assert found + depage_all(opened) == messages
 
 
 def test_a_page_whose_depaging_was_not_committed_is_depaged_again_whole(tmp_path: Path) -> None:
@@ -168,9 +159,9 @@ def test_a_page_whose_depaging_was_not_committed_is_depaged_again_whole(tmp_path
         page_all(store, messages)
         with pytest.raises(RuntimeError):
             opened.manager.depage(store.address, die)
-        assert _depage_all(opened, store) == messages
+        assert depage_all(opened) == messages
     with paging(after[0]) as (opened, store):
-        assert _depage_all(opened, store) == messages
+        assert depage_all(opened) == messages
 
 
 def test_pages_whose_ids_begin_anew_are_not_taken_for_processed_ones(tmp_path: Path) -> None:
@@ -179,7 +170,7 @@ def test_pages_whose_ids_begin_anew_are_not_taken_for_processed_ones(tmp_path: P
             store.start_paging()
             assert [page.page_id for page in store.pages] == [1]
             page_all(store, numbered(25))
-            assert _depage_all(opened, store) == numbered(25)
+            assert depage_all(opened) == numbered(25)
             assert opened.manager.depage(store.address, lambda *_: None) is False
     with paging(tmp_path) as (opened, _):
         assert opened.loaded.records == []
@@ -197,7 +188,7 @@ def test_ids_do_not_begin_anew_while_a_processed_page_is_recorded(tmp_path: Path
         store.page(b"another")
         after = crashed(path)
     with paging(after) as (opened, store):
-        assert _depage_all(opened, store) == [b"another"]
+        assert depage_all(opened) == [b"another"]
 
 
 def test_a_prepared_transaction_waits_for_the_next_process(tmp_path: Path) -> None:
@@ -249,10 +240,7 @@ def test_acknowledgements_of_a_transaction_count_with_its_commit(tmp_path: Path)
                 cursor.ack(places[0])
         with paging(after) as (opened, store):
             cursor = opened.manager.cursor(store.address)
-            found: list[bytes] = []
-            while run := cursor.read():
-                found += run.messages
-                cursor.ack(run.place, len(run.messages))
+            found = read_all(cursor, acknowledged=True)
             assert found == (messages[20:] if ending == "commit" else messages)
             opened.manager.drain()
             assert page_files(store) == []
@@ -269,8 +257,7 @@ def test_a_page_that_is_complete_and_was_not_removed_lowers_no_count_twice(tmp_p
             for message in messages:
                 store.page(message, transaction)
         cursor = opened.manager.cursor(store.address)
-        run = cursor.read()
-        assert run is not None
+        run = read_run(cursor)
         count = len(run.messages)
         after: list[Path] = []
         with pytest.MonkeyPatch.context() as patch:
@@ -281,9 +268,7 @@ def test_a_page_that_is_complete_and_was_not_removed_lowers_no_count_twice(tmp_p
     with paging(after[0]) as (opened, store):
         assert opened.manager.transactions.counts == {transaction.tx_id: 30 - count}
         cursor = opened.manager.cursor(store.address)
-        found: list[bytes] = []
-        while run := cursor.read():
-            found += run.messages
+        found = read_all(cursor)
         assert found == messages[count:]
 
 
@@ -298,8 +283,7 @@ def test_a_page_that_another_program_made_after_one_was_complete_stays(tmp_path:
             for message in numbered(300):
                 store.page(message, transaction)
         cursor = opened.manager.cursor(store.address)
-        run = cursor.read()
-        assert run is not None
+        run = read_run(cursor)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(Page, "delete", lambda _: after.append(crashed(tmp_path / "paging")))
             cursor.ack(run.place, len(run.messages))
@@ -310,9 +294,7 @@ def test_a_page_that_another_program_made_after_one_was_complete_stays(tmp_path:
         page.write_bytes(theirs)
     with paging(after[0], options) as (opened, store):
         assert page.exists() == made_later
-        found: list[bytes] = []
-        while run := opened.manager.cursor(store.address).read():
-            found += run.messages
+        found = read_all(opened.manager.cursor(store.address))
         assert (b"theirs" in found) == made_later
     if made_later:
         with paging(after[0], options):
@@ -340,9 +322,7 @@ def test_a_page_that_another_program_made_after_one_was_depaged_stays(tmp_path: 
         page.write_bytes(theirs)
     with paging(after[0], options) as (opened, store):
         assert page.exists() == (kind != "ours")
-        found: list[bytes] = []
-        while opened.manager.depage(store.address, lambda _, messages, __: found.extend(messages)):
-            pass
+        found = depage_all(opened)
     assert (b"theirs" in found) == (kind != "ours")
     assert numbered(300)[-1] in found
 
@@ -357,7 +337,7 @@ def test_a_transaction_is_ended_once_and_by_an_exception_rolled_back(tmp_path: P
             transaction.commit()
         with pytest.raises(StateError):
             store.page(b"never", transaction)
-        assert _depage_all(opened, store) == []
+        assert depage_all(opened) == []
 
 
 def test_where_a_sync_failed_nothing_is_committed_or_paged_and_the_end_says_so(tmp_path: Path) -> None:
@@ -366,10 +346,7 @@ def test_where_a_sync_failed_nothing_is_committed_or_paged_and_the_end_says_so(t
         transaction = opened.manager.begin()
         store.page(b"mine", transaction)
 
-        def fail(_: Page, commit: Commit | None) -> None:
-            raise PoisonedError("a sync failed")
-
-        patch.setattr(Page, "sync", fail)
+        patch.setattr(Page, "sync", raising(PoisonedError("a sync failed")))
         with pytest.raises(PoisonedError):
             transaction.commit()
         assert opened.manager.transactions.counts == {}
@@ -379,17 +356,13 @@ def test_where_a_sync_failed_nothing_is_committed_or_paged_and_the_end_says_so(t
 
 def test_a_sync_of_a_page_that_failed_is_not_tried_again_by_another_transaction(tmp_path: Path) -> None:
     """The kernel tells of it once: the second would be committed on a disk that lacks its messages."""
-
-    def fail(*_: object) -> None:
-        raise PoisonedError("a sync failed")
-
     closing = contextlib.ExitStack()
     _, store = closing.enter_context(paging(tmp_path))
     store.start_paging()
     store.page(b"mine")
     (page,) = store.pages
     with pytest.MonkeyPatch.context() as failing:
-        failing.setattr(addresses_module, "sync", fail)
+        failing.setattr(addresses_module, "sync", raising(PoisonedError("a sync failed")))
         with pytest.raises(PoisonedError):
             page.sync()
     with pytest.raises(PoisonedError):

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import binlog
 from binlog import Batch, Drafted, Writer
 from binlog.spark.aside import to_append, write_aside
+from tests.support.examples import examples
 from tests.support.logs import read_all
 
 FILE_BYTES = 100
@@ -32,7 +33,7 @@ def test_rows_there_are_none_of_make_no_draft(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(50), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.integers(0, 12), max_size=8))
 def test_what_is_large_enough_becomes_a_file_and_the_rest_goes_together(tmp_path: Path, counts: list[int]) -> None:
     log = tmp_path / os.urandom(6).hex()

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from binlog import Batch, Reader, Stretch, Writer
 from binlog.errors import CorruptError
 from binlog.spark.schema import Field
+from tests.support.examples import examples
 
 pytestmark = pytest.mark.spark
 
@@ -29,7 +30,7 @@ def batch_of(records: list[bytes], *, number: int = 1, offset: int = 256, first_
     return Batch(number, offset, data, view, first_sequence)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(
     st.lists(st.binary(max_size=40), min_size=1, max_size=50),
     st.integers(1, 2**32 - 1),

@@ -19,6 +19,7 @@ from binlog.errors import CorruptError, FullError, GoneError
 from binlog.format.commitlog.host import Host
 from binlog.spark.commitlog.options import StoreReadOptions
 from binlog.spark.schema import Field
+from tests.support.examples import examples
 from tests.support.stores import SMALL, append_numbers
 
 pytestmark = pytest.mark.spark
@@ -51,7 +52,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(st.integers(1, 1 << 20), st.integers(1, 20))
 def test_each_message_is_in_one_task_in_the_order_of_its_queue(store: Path, task_bytes: int, tasks_min: int) -> None:
     tasks = read(store, partition_bytes=task_bytes, partitions_min=tasks_min)

@@ -18,6 +18,7 @@ from binlog.format.journal.record import JournalRecord, Kind
 from binlog.journal.options import Sync
 from binlog.spark.journal.options import JournalReadOptions
 from binlog.spark.schema import Field
+from tests.support.examples import examples
 from tests.support.journal_programs import programs, run
 from tests.support.journals import SMALL, files, flip, journal, write_file
 from tests.support.plain_journal import Row, plain_rows
@@ -65,7 +66,7 @@ def filled(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(
     programs,
     st.sampled_from([JournalLayout.NATIVE, JournalLayout.JBM]),

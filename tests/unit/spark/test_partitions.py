@@ -19,6 +19,7 @@ from binlog import Mode, Reader, Ref, Since, Start, Writer
 from binlog.errors import GoneError
 from binlog.spark.options import ReadOptions
 from binlog.spark.schema import Field
+from tests.support.examples import examples
 
 pytestmark = pytest.mark.spark
 
@@ -64,7 +65,7 @@ def by_reader(log: Path) -> list[tuple[str, int, int, int, bytes]]:
     st.integers(1 << 12, 1 << 18),
     st.integers(1, 20),
 )
-@settings(max_examples=12)
+@settings(max_examples=examples(12))
 def test_each_record_is_in_one_task(
     tmp_path_factory: pytest.TempPathFactory, files: list[list[int]], task_bytes: int, tasks_min: int
 ) -> None:

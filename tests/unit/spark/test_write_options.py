@@ -10,6 +10,7 @@ import pytest
 from binlog import Drafted, FileSystem
 from binlog.errors import AccessError, StateError
 from binlog.spark.write_options import WriteOptions, parse_write_options
+from binlog.storage.directory import _REMOTE, Directory
 from binlog.storage.native import lib
 
 
@@ -41,10 +42,10 @@ def test_what_is_not_known_is_refused(options: dict[str, str], text: str) -> Non
 def test_a_shared_file_system_is_refused_unless_it_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from binlog.spark.writing import open_writer
 
-    nfs = 0x6969
     path = str(tmp_path)
-    monkeypatch.setattr("binlog.storage.files.lib", _Lib(nfs))
-    with pytest.raises(AccessError, match="is on NFS"):
+    with Directory(path) as directory:
+        monkeypatch.setitem(_REMOTE, lib.binlog_filesystem(directory.fd), "this one")
+    with pytest.raises(AccessError, match="is on this one"):
         open_writer(parse_write_options({"path": path}))
     open_writer(parse_write_options({"path": path, "fileSystem": "any"})).close()
 
@@ -75,16 +76,3 @@ def test_jobs_that_make_and_remove_the_folder_aside_at_once(tmp_path: Path) -> N
     with ThreadPoolExecutor() as pool:
         list(pool.map(job, range(3)))
     assert list(tmp_path.iterdir()) == []
-
-
-class _Lib:
-    """The compiled module, but for what it says of the file system."""
-
-    def __init__(self, kind: int) -> None:
-        self._kind = kind
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(lib, name)
-
-    def binlog_filesystem(self, _: int) -> int:
-        return self._kind

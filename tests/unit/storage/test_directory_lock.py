@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -35,7 +35,7 @@ else:
 @contextmanager
 def owner(path: Path) -> Iterator[DirectoryLock]:
     """The directory, owned for the block."""
-    with closing(Directory(str(path))) as directory:
+    with Directory(str(path)) as directory:
         own = DirectoryLock(directory, LOCK, "thing")
         try:
             yield own
@@ -63,6 +63,7 @@ def test_one_has_it_and_after_its_release_the_next(tmp_path: Path) -> None:
         assert other(tmp_path) == "taken"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["removed", "exchanged", "moved"])
 def test_what_is_done_to_names_lets_nobody_else_in(tmp_path: Path, what: str) -> None:
     path = tmp_path / "thing"
@@ -84,6 +85,7 @@ def test_what_is_done_to_names_lets_nobody_else_in(tmp_path: Path, what: str) ->
             assert other(path) == "taken"  # a directory of its own
 
 
+@pytest.mark.slow
 def test_a_copy_is_a_directory_of_its_own_and_one_of_hard_links_is_not(tmp_path: Path) -> None:
     path = tmp_path / "thing"
     path.mkdir()
@@ -101,7 +103,7 @@ def test_a_copy_is_a_directory_of_its_own_and_one_of_hard_links_is_not(tmp_path:
 def test_a_path_that_leads_elsewhere_by_now_is_refused_and_nothing_is_kept(tmp_path: Path) -> None:
     path = tmp_path / "thing"
     path.mkdir()
-    with closing(Directory(str(path))) as directory:
+    with Directory(str(path)) as directory:
         path.rename(tmp_path / "moved")
         path.mkdir()
         (tmp_path / "moved" / LOCK).touch()
@@ -126,6 +128,7 @@ def test_an_object_that_nobody_has_any_more_has_given_it_up(tmp_path: Path) -> N
         gc.enable()
 
 
+@pytest.mark.slow
 def test_a_forked_child_neither_has_it_nor_keeps_it(tmp_path: Path) -> None:
     said, say = os.pipe()
     wait, end = os.pipe()

@@ -86,6 +86,7 @@ def test_a_file_that_is_another_one_when_it_is_opened_again_is_told(tmp_path: Pa
         file.open()
 
 
+@pytest.mark.slow
 def test_threads_share_one_descriptor(tmp_path: Path) -> None:
     (tmp_path / "mine").write_bytes(b"mine")
     files = OpenFiles.of(tmp_path)

@@ -144,14 +144,14 @@ def test_nonsense_in_the_rings_is_left_alone(log: Path) -> None:
     assert found == {0: list(range(30)), 1: list(range(60))}
 
 
-def test_full_shared_memory_means_direct_appends(tmp_path: Path) -> None:
-    log = tmp_path / "log"
+def test_full_shared_memory_means_direct_appends(on_disk: Path) -> None:
+    log = on_disk / "log"
     on_a_small_disk(_SHM, lambda: _append_in_all_modes(log, 0), size="64k")
     assert jobs_by_writer(read_all(log)) == {0: list(range(60))}
 
 
-def test_rings_that_say_that_they_hold_something_and_have_no_memory_are_left_alone(tmp_path: Path) -> None:
-    log = tmp_path / "log"
+def test_rings_that_say_that_they_hold_something_and_have_no_memory_are_left_alone(on_disk: Path) -> None:
+    log = on_disk / "log"
 
     def work() -> None:
         with Writer(log, background=_NEVER) as writer:
@@ -215,33 +215,33 @@ def _fill_shared_memory() -> None:
     os.close(fd)
 
 
-def test_shared_memory_that_is_full_means_direct_appends(tmp_path: Path) -> None:
+def test_shared_memory_that_is_full_means_direct_appends(on_disk: Path) -> None:
     def work() -> None:
         _fill_shared_memory()
-        _use_every_way(tmp_path / "log")
+        _use_every_way(on_disk / "log")
 
     on_a_small_disk(_SHM, work, size="64k")
-    assert jobs_by_writer(read_all(tmp_path / "log"))[0] == 2 * list(range(30))
+    assert jobs_by_writer(read_all(on_disk / "log"))[0] == 2 * list(range(30))
 
 
 @pytest.mark.parametrize("size", ["4k", "16k"])
-def test_shared_memory_without_room_for_a_segment_means_direct_appends(tmp_path: Path, size: str) -> None:
-    on_a_small_disk(_SHM, lambda: _use_every_way(tmp_path / "log"), size=size)
-    assert jobs_by_writer(read_all(tmp_path / "log"))[0] == 2 * list(range(30))
+def test_shared_memory_without_room_for_a_segment_means_direct_appends(on_disk: Path, size: str) -> None:
+    on_a_small_disk(_SHM, lambda: _use_every_way(on_disk / "log"), size=size)
+    assert jobs_by_writer(read_all(on_disk / "log"))[0] == 2 * list(range(30))
 
 
-def test_shared_memory_that_is_read_only_means_direct_appends(tmp_path: Path) -> None:
-    on_a_small_disk(_SHM, lambda: _use_every_way(tmp_path / "log"), size="64k,ro")
-    assert jobs_by_writer(read_all(tmp_path / "log"))[0] == 2 * list(range(30))
+def test_shared_memory_that_is_read_only_means_direct_appends(on_disk: Path) -> None:
+    on_a_small_disk(_SHM, lambda: _use_every_way(on_disk / "log"), size="64k,ro")
+    assert jobs_by_writer(read_all(on_disk / "log"))[0] == 2 * list(range(30))
 
 
-def test_shared_memory_that_is_missing_means_direct_appends(tmp_path: Path) -> None:
-    on_a_small_disk(_SHM.parent, lambda: _use_every_way(tmp_path / "log"))
-    assert jobs_by_writer(read_all(tmp_path / "log"))[0] == 2 * list(range(30))
+def test_shared_memory_that_is_missing_means_direct_appends(on_disk: Path) -> None:
+    on_a_small_disk(_SHM.parent, lambda: _use_every_way(on_disk / "log"))
+    assert jobs_by_writer(read_all(on_disk / "log"))[0] == 2 * list(range(30))
 
 
-def test_shared_memory_that_has_room_for_one_ring(tmp_path: Path) -> None:
-    log = tmp_path / "log"
+def test_shared_memory_that_has_room_for_one_ring(on_disk: Path) -> None:
+    log = on_disk / "log"
 
     def work() -> None:
         with Writer(log) as first, Writer(log) as second:
@@ -253,8 +253,8 @@ def test_shared_memory_that_has_room_for_one_ring(tmp_path: Path) -> None:
     assert jobs_by_writer(read_all(log)) == {0: list(range(30)), 1: list(range(30))}
 
 
-def test_two_groups_that_share_the_directory_and_not_the_memory(tmp_path: Path) -> None:
-    log = tmp_path / "log"
+def test_two_groups_that_share_the_directory_and_not_the_memory(on_disk: Path) -> None:
+    log = on_disk / "log"
     Writer(log).close()
     apart = [
         start_on_a_small_disk(_SHM, lambda number=number: _append_in_all_modes(log, number, 300))  # type: ignore[misc]
@@ -284,13 +284,13 @@ def test_a_ring_of_the_dead_is_taken_over(log: Path) -> None:
     assert sorted(read_all(log)) == [b"x"] * 100 + [b"y"] * 100
 
 
-def test_segments_that_the_killed_left_behind_are_swept_away(tmp_path: Path) -> None:
+def test_segments_that_the_killed_left_behind_are_swept_away(on_disk: Path) -> None:
     names: list[Path] = []
     for number in range(3):
         left, told = os.pipe()
 
         def die(number: int = number, told: int = told) -> None:
-            writer = Writer(tmp_path / str(number), background=_NEVER)
+            writer = Writer(on_disk / str(number), background=_NEVER)
             if number == 2:
                 writer.append(b"x", mode=Mode.FLUSH)
                 writer.append(b"y", mode=Mode.STAGE)
@@ -302,9 +302,9 @@ def test_segments_that_the_killed_left_behind_are_swept_away(tmp_path: Path) -> 
         names.append(Path(os.fsdecode(os.read(left, 1000))))
     sweep()
     assert [name.exists() for name in names] == [False, False, True]  # the third has what was promised to be kept
-    Writer(tmp_path / "2").close()
+    Writer(on_disk / "2").close()
     assert not names[2].exists()
-    assert read_all(tmp_path / "2") == [b"x", b"y"]
+    assert read_all(on_disk / "2") == [b"x", b"y"]
 
 
 def test_a_segment_removed_as_unused_before_its_first_ring_is_left_for_a_new_one(

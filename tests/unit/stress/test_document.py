@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import io
-import json
 import os
 import re
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from stress.bench import figures, goals
 from stress.bench.contestant import OURS, Contestant, Row, Unit
-from stress.bench.document import Taken, document
-from stress.bench.json_text import to_json
+from stress.bench.document import Taken, document, shown
 from stress.bench.machine import Disk, Machine, disk, machine
 from stress.bench.rounds import Results
 from stress.bench.rows import durable
 from stress.bench.rows.every import all_rows, chosen
 from stress.bench.sample import Sample, Waits
-from stress.bench.table import show
 
 MACHINE = Machine(
     cpu="A CPU",
@@ -56,7 +51,7 @@ def results() -> Results:
 
 
 def test_the_document(results: Results) -> None:
-    text = document(MACHINE, TAKEN, results)
+    text = re.sub(" +", " ", document(MACHINE, TAKEN, results))
     assert "There were 2 rounds" in text
     assert "| CPU | A CPU, 2 cores to run on |" in text
     assert "| load before and at the end | 0.25, 1.50 |" in text
@@ -84,13 +79,12 @@ def test_every_table_of_the_document_has_as_many_cells_in_each_line(results: Res
         assert len({len(re.findall(r"(?<!\\)\|", line)) for line in block.splitlines()}) == 1, block
 
 
-def test_the_table_on_a_terminal(results: Results) -> None:
-    out = io.StringIO()
-    show(Console(file=out, width=120), MACHINE, results)
-    text = out.getvalue()
-    assert re.search(r"binlog +2,000 +1,000 to 3,000 +1\.00 +2\.00 +4,000 +-", text)
+def test_a_terminal_shows_the_figures_in_columns(results: Results) -> None:
+    text = shown(MACHINE, results)
+    assert re.search(r"binlog +\| +2,000 \| +1,000 to 3,000 \| +1\.00 \| +2\.00 \| +4,000 \| +- \|", text)
     assert "Absent: not measured, because it is not installed" in text
     assert "Broken: failed, because a disk fell down" in text
+    assert len({len(line) for line in text.partition("### durable-1")[2].splitlines() if line.startswith("|")}) == 2
 
 
 @pytest.mark.parametrize(
@@ -99,19 +93,6 @@ def test_the_table_on_a_terminal(results: Results) -> None:
 )
 def test_numbers_have_three_digits_or_more(value: float, text: str) -> None:
     assert figures.number(value) == text
-
-
-def test_json(results: Results) -> None:
-    whole = json.loads(to_json(MACHINE, TAKEN, results))
-    assert whole["machine"]["cpu"] == "A CPU"
-    assert whole["taken"]["load"] == [0.25, 1.5]
-    ours, _, absent, broken = whole["rows"][0]["contestants"]
-    assert ours["samples"][1] == {
-        "value": 3000,
-        "waits": {"p50_ns": 1000, "p99_ns": 2000, "longest_ns": 5_000_000},
-    }
-    assert absent["missing"] == "it is not installed"
-    assert (broken["failure"], broken["samples"]) == ("a disk fell down", [None, None])
 
 
 def test_a_goal_that_was_not_measured_is_left_out(results: Results) -> None:

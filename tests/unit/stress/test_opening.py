@@ -8,7 +8,7 @@ import pytest
 
 from binlog import Mode
 from binlog.pagestore import PageStoreOptions, stat_page_store
-from stress.pagestore import opening
+from stress.bench.peers import our_page_store as opening
 
 SMALL = PageStoreOptions(log_bytes=64 << 10, mode=Mode.FLUSH)
 

@@ -1,0 +1,43 @@
+"""Contestants of several engines: SQLite with a transaction for each record, and two floors of one thread."""
+
+from __future__ import annotations
+
+from stress.bench.contestant import BODY_BYTES, FLOOR, Contestant
+from stress.bench.measuring import measuring
+from stress.bench.peers import floor, sqlite
+
+SQLITE = "SQLite"
+# More of them than that only wait for each other.
+SQLITE_PROCESSES_MAX = 8
+
+_REGION_BYTES = 256 << 20
+
+
+def sqlite_each(*, synced: bool, threads: int = 1) -> Contestant:
+    """SQLite, in processes where ours has so many threads."""
+    synchronous, processes = "FULL" if synced else "NORMAL", min(threads, SQLITE_PROCESSES_MAX)
+    many = f"; {processes} processes" if threads > 1 else ""
+    return Contestant(
+        name=SQLITE,
+        how=f"`journal_mode=WAL`, `synchronous={synchronous}`; each insert a transaction{many}.",
+        measure=measuring(sqlite.one_a_transaction(synchronous, BODY_BYTES), processes=processes),
+    )
+
+
+def floor_synced(record_bytes: int) -> Contestant:
+    """What the disk takes of records that are synced one by one."""
+    return Contestant(
+        name=f"{FLOOR}write, sync",
+        how=f"A C loop of `pwrite` of {record_bytes} bytes and `fdatasync` in a file written before; one thread.",
+        measure=measuring(floor.on_prepared_file("floor_prepared", bytes_=record_bytes)),
+    )
+
+
+def floor_mapped(record_bytes: int) -> Contestant:
+    """What memory takes of records that are copied one by one."""
+    return Contestant(
+        name=f"{FLOOR}mapped copies",
+        how=f"A C loop that copies {record_bytes} bytes a time into a mapping of {_REGION_BYTES >> 20} MiB of a file "
+        "written before; one thread, no CRC, no sync.",
+        measure=measuring(floor.on_prepared_file("floor_mapped", bytes_=record_bytes, region_bytes=_REGION_BYTES)),
+    )

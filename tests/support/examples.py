@@ -1,0 +1,15 @@
+"""How many examples a property is tried with: fewer in `make quick`, more if a profile asks for more."""
+
+from __future__ import annotations
+
+from hypothesis import settings
+
+_OF = 100
+
+
+def examples(count: int) -> int:
+    """Return this many of each hundred examples of the profile, at least 3.
+
+    Where `make test` (100 examples) tries `count`, `make quick` tries a part of them.
+    """
+    return max(3, count * settings.default.max_examples // _OF)
