@@ -137,7 +137,8 @@ def problems(store: MessageStore) -> list[str]:
 def test_a_unit_with_another_tag_is_told(store: MessageStore) -> None:
     file = store._queues.get("orders", 0)
     assert file is not None
-    write_at(file.files.files[0]._file.fd, b"\1", 19, "")
+    with file.files.files[0]._file.open() as fd:
+        write_at(fd, b"\1", 19, "")
     assert any("unit 0 of queue ('orders', 0)" in line for line in problems(store))
 
 
@@ -155,7 +156,8 @@ def test_a_key_that_finds_nothing_is_told(store: MessageStore) -> None:
 
 
 def test_what_lies_behind_the_end_is_told(store: MessageStore) -> None:
-    write_at(store._log.files.files[-1]._file.fd, b"old", store.max_offset + 1000, "")
+    with store._log.files.files[-1]._file.open() as fd:
+        write_at(fd, b"old", store.max_offset + 1000, "")
     assert any(line.endswith("3 bytes are not zero") for line in problems(store))
 
 

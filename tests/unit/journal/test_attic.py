@@ -112,7 +112,10 @@ def test_the_attic_is_there_durably_before_anything_comes_into_it(
         done.append("rename")
         rename(*arguments, **named)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Directory, "sync", lambda directory: done.append(os.path.basename(directory.path)))
+    def sync(directory: Directory, folder: str = "") -> None:
+        done.append(os.path.basename(directory.file_path(folder)))
+
+    monkeypatch.setattr(Directory, "sync", sync)
     monkeypatch.setattr(os, "rename", noted)
     (tmp_path / "file").write_bytes(b"x")
     with Directory(str(tmp_path)) as directory:
