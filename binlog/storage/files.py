@@ -168,13 +168,6 @@ def create_file(directory_fd: int, name: str, path: str, access: FileAccess | No
         return fd
 
 
-def rename_file(directory_fd: int, old: str, new: str, path: str) -> None:
-    """Give the file the name `new` in place of `old`, and of whatever had it, durably.  Raises: PoisonedError."""
-    with own_errors(path, "naming the file"):
-        os.rename(old, new, src_dir_fd=directory_fd, dst_dir_fd=directory_fd)
-    sync_directory(directory_fd, path)
-
-
 def sync_directory(directory_fd: int, path: str) -> None:
     """Make the names in the directory durable.  Raises: PoisonedError, as `sync`."""
     try:

@@ -131,7 +131,9 @@ class Faults:
         """One run with one fault; whether it struck, so that the next place is to be tried."""
         fault = self._system.faults[case.fault]
         # Of a sync that was interrupted, and made again, a trace says that it failed, and the kernel has lost nothing.
-        cuts_power = fault.of_syncs or (case.killed_at >= 0 and {Kind.DATA_SYNC, Kind.SYNC}.isdisjoint(fault.kinds))
+        # Nor is a sector left half written because a write was short: what writes over a sector is not short of space.
+        is_no_sync = fault.error and {Kind.DATA_SYNC, Kind.SYNC}.isdisjoint(fault.kinds)
+        cuts_power = fault.of_syncs or (case.killed_at >= 0 and is_no_sync)
         self._ledger.clear()
         self._slots[0].struck = 0
         try:

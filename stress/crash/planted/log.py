@@ -55,8 +55,8 @@ MISTAKES = (
     in_function(
         "drafts-record-name-not-synced", "power", "a draft is a file of the log before the record's name is synced",
         "binlog/storage/directory.py", "Directory.rename",
-        "rename_file(self.fd, old, new, self.file_path(new))",
-        "os.rename(old, new, src_dir_fd=self.fd, dst_dir_fd=self.fd)",
+        "self.sync(os.path.dirname(new))",
+        "",
     ),
     in_function(
         "drafts-names-not-synced", "power", "a file is closed before the name of the draft after it is synced",

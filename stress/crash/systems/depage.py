@@ -149,7 +149,7 @@ class Depager(MessageActor):
         self._tx += 1
         with using(Used.PAGES):
             have.store.start_paging()
-        with using(Used.JOURNAL):
+        with using(Used.PAGES, Used.JOURNAL):
             begun = have.manager.begin()
         with self.refusing(self._made(What.TX_DROPPED)), begun as transaction:
             for _ in range(self._chance.randrange(1, 4)):

@@ -138,13 +138,13 @@ def test_each_store_to_a_mapped_file_is_recorded(preload: Preload, tmp_path: Pat
         MAPPED
         + """
 from binlog.commitlog.key_index import KeyIndex, KeyIndexSize
+from binlog.storage.directory import Directory
 mapping.write(b"across two pages", 4090)
 mapping.close()
 mapping = Mapping(fd, 9000, "a")
 mapping.write(b"again", 3)
 erase(fd, 8990, 9100, "a")
-os.mkdir("index")
-KeyIndex("index", KeyIndexSize(3, 5)).put(memoryview(b"1" * 24).cast("q"))
+KeyIndex(Directory("index", make=True), "", KeyIndexSize(3, 5)).put(memoryview(b"1" * 24).cast("q"))
 """
     )
     events = recorded(preload, tmp_path, code)
