@@ -16,23 +16,26 @@ from tests.support.crashing import crash, states
 
 # What is not reached from one seed is from the next run's; `make crash` goes on for as long as it is told to.
 COUNTS = {
-    "power": 5_000, "kill": 1_000, "faults": 750, "damage": 1_000,
-    "store-power": 600, "store-kill": 300, "store-faults": 200,
+    "power": 5_000, "kill": 600, "faults": 450, "damage": 1_000,
+    "store-power": 600, "store-kill": 300, "store-faults": 240,
     "journal-power": 800, "journal-kill": 300, "journal-faults": 200,
     "paging-power": 300, "paging-kill": 150, "paging-faults": 80,
-    "depage-power": 150, "depage-kill": 80, "depage-faults": 40,
+    "depage-power": 150, "depage-kill": 100, "depage-faults": 40,
     "pagestore-power": 300, "pagestore-kill": 150, "pagestore-faults": 40,
 }  # fmt: skip
-_FEW = 500
+# Fewer states than that may all be of some rows; which, is another matter with each seed.
+_FEW = 300
 _SECONDS_MAX = 600
 
 
 def _rows(name: str) -> list[str]:
     """Those that must have states."""
+    if COUNTS[name] <= _FEW:
+        return []
     system = PARTS[name].system
     if name.endswith("power"):
         # What a power cut left is set aside one time in thirty, for a recovery.
-        return [row for row in system.workloads if row != "recovery" or COUNTS[name] > _FEW]
+        return [row for row in system.workloads if row != "recovery" or name == "power"]
     if name.endswith("kill"):
         rows = ["recovery", *(system.kept if system.by_kept else ()), *system.deaths]
         return [*rows, *["storm"] * bool(system.storm), *["poisoned"] * bool(system.fails_first)]

@@ -16,7 +16,7 @@ from binlog.pagestore.recovery import read_map
 from binlog.storage.directory import Directory
 
 _COUNT = 40
-_LOOKS = 15
+_LOOKS = 5
 
 # Each transaction moves some messages from one queue to the other, and a few of them fill the log.
 _OWNER = """

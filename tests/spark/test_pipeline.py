@@ -14,7 +14,7 @@ from tests.support.checkout import ROOT
 # In the group of those with a session of Spark: two of them at once would keep both cores busy with starting.
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.xdist_group("spark")]
 
-KILLS = 3
+KILLS = 1
 
 
 def test_each_record_is_in_parquet_and_in_the_other_log_once_though_spark_is_killed(

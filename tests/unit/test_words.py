@@ -88,9 +88,10 @@ def _raised(call: Callable[[], object]) -> str:
 
 def _append(method: str) -> Callable[[Path, Any], object]:
     def call(path: Path, mode: Any) -> object:
-        records: Any = binlog.Batch.from_records([b"x"]) if method == "append_batch" else [b"x"]
+        records: dict[str, Any] = {"append": b"x", "append_many": [b"x"]}
+        batch = binlog.Batch.from_records([b"x"])
         with Writer(path / "log") as writer:
-            return getattr(writer, method)(records, mode=mode)
+            return getattr(writer, method)(records.get(method, batch), mode=mode)
 
     return call
 
@@ -148,6 +149,7 @@ PLACES: dict[Where, Callable[[Path, Any], object]] = {
     ("binlog.Reader", "start"): _with_log(lambda log, word: _closed(Reader(log, word))),
     ("binlog.Writer", "mode"): lambda path, word: _closed(Writer(path / "log", mode=word)),
     ("binlog.Writer", "file_system"): lambda path, word: _closed(Writer(path / "log", file_system=word)),
+    ("binlog.Writer.append", "mode"): _append("append"),
     ("binlog.Writer.append_many", "mode"): _append("append_many"),
     ("binlog.Writer.append_batch", "mode"): _append("append_batch"),
     ("binlog.open_queue", "mode"): lambda path, word: _closed(binlog.open_queue(path / "queue", mode=word)),

@@ -212,7 +212,7 @@ def test_with_sync_flush_it_gives_what_is_flushed_and_nothing_else(tmp_path: Pat
         while (batch := query.batch()) == []:  # queues are told of it a moment after the append
             assert time.monotonic() < deadline
         assert batch == [1]
-        held = store._log.files.last_file()._mutex  # a flush waits for it
+        held = store._log.files.last_file()._putting  # a flush waits for it
         with held:
             thread = threading.Thread(target=store.append, args=(Message("t", b"2"),))
             thread.start()

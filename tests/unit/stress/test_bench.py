@@ -25,7 +25,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 # Waking: from the return of an append, which a reader can be faster than.  Memory: more than an empty queue takes.
 DIFFERENCES = ("waking", "paging-memory", "paging-many-memory")
-IN_SPARK = ("spark-count", "spark-crc", "spark-extract", "spark-write")  # spark-length is done as they are
+IN_SPARK = ("spark-count", "spark-write")  # spark-length is done as they are
 
 
 def rows_without_spark() -> list[str]:
