@@ -70,9 +70,11 @@ class Run:
     waits: Waits | None
 
 
-def die_with_parent() -> None:
-    """End this process with the one that started it."""
+def die_with_parent(parent: int) -> None:
+    """End this process with the one that started it, also if that has ended already."""
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(1)
 
 
 def run_processes(opener: Opener, *, processes: int, seconds: float, keep_waits: bool) -> Run:
@@ -167,8 +169,10 @@ class _Child:
 
     def __init__(self, opener: Opener, board: _Board, index: int, go: int) -> None:
         self._pipe, theirs = os.pipe()
+        starter = os.getpid()
         self._pid = os.fork()
         if self._pid == 0:
+            die_with_parent(starter)
             _work(opener, board, index, go, theirs)
         os.close(theirs)
 
@@ -208,7 +212,6 @@ def _work(opener: Opener, board: _Board, index: int, go: int, parent: int) -> No
         for number in _ENDING:
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
-        die_with_parent()
         with opener(index) as loop:
             work = Work(index, board.stop, board.waits(index))
             results = board.results(index)

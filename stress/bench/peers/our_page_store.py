@@ -77,10 +77,10 @@ def _calls(store: PageStore) -> QueueCalls:
 def kill_with_full_log(path: Path) -> int:
     """Have a process fill a new store's log, a message a transaction, and be killed; how many messages there are."""
     ours, theirs = os.pipe()
-    pid = os.fork()
+    starter, pid = os.getpid(), os.fork()
     if pid == 0:
         try:
-            die_with_parent()
+            die_with_parent(starter)
             os.write(theirs, str(_fill(path)).encode())
             os.kill(os.getpid(), signal.SIGKILL)
         except BaseException:  # noqa: BLE001 - nothing of it may go on in this process as if it were the other one

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 import subprocess
@@ -83,7 +84,7 @@ def _server(directory: Path) -> Iterator[str]:
             [_COMMAND, *arguments],
             stdout=subprocess.PIPE,
             stdin=subprocess.DEVNULL,
-            preexec_fn=die_with_parent,  # noqa: PLW1509 - the measuring process has one thread
+            preexec_fn=functools.partial(die_with_parent, os.getpid()),  # noqa: PLW1509 - the measuring process has one thread
         ) as server:
             try:
                 _wait_ready(server)
