@@ -48,6 +48,7 @@ def test_once_tells_followers_and_how_far_behind_they_are(
     }
 
 
+@pytest.mark.slow
 def test_an_empty_directory_is_watched_and_a_missing_one_is_3(log: Path) -> None:
     assert main(["monitor", "--once", str(log)]) == 3
     log.mkdir()

@@ -64,6 +64,7 @@ def test_help_lists_the_commands_and_explains_one(log: Path, capfd: pytest.Captu
     assert out.count("--expected") == 2
 
 
+@pytest.mark.slow
 def test_at_a_prompt_ctrl_c_leaves_the_command_and_a_failure_does_not_end_it(log: Path) -> None:
     fill(log, [b"one"])
     with Terminal("shell", log) as terminal:

@@ -115,6 +115,7 @@ def test_from_the_end_of_an_empty_directory_the_first_record_is_seen(log: Path, 
         assert read_lines(process.stdout, 1) == [b"first\n"]
 
 
+@pytest.mark.slow
 def test_it_ends_when_nobody_reads_it_though_nothing_comes(log: Path) -> None:
     fill(log, [b"one"])
     with started("tail", "-f", log) as process:

@@ -25,6 +25,7 @@ def _count(store: MessageStore, topic: str, queue_id: int = 0) -> int:
     return len(store.queue_range(topic, queue_id))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flush", list(Flush))
 def test_a_message_goes_to_its_topic_when_its_time_has_come(tmp_path: Path, flush: Flush) -> None:
     with MessageStore(tmp_path, dataclasses.replace(SMALL, flush=flush)) as store:

@@ -56,6 +56,7 @@ def _is_open(opened: Journal) -> bool:
     return True
 
 
+@pytest.mark.slow
 def test_wherever_a_start_is_interrupted_the_journal_is_nobodys_once_it_is_closed(tmp_path: Path) -> None:
     before = descriptors_before()
     for at in range(10_000):
@@ -174,6 +175,7 @@ def test_a_load_that_is_interrupted_twice_can_be_done_again(
     opened.close()
 
 
+@pytest.mark.slow
 @swallowed
 def test_a_start_that_is_interrupted_twice_is_undone(
     tmp_path: Path, twice: Twice, monkeypatch: pytest.MonkeyPatch

@@ -62,6 +62,7 @@ def _open_and_leave(log: Path) -> None:
         pass
 
 
+@pytest.mark.slow
 def test_moving_on_syncs_the_file_that_is_left(log: Path) -> None:
     """The same for a writer that had the closed file open: it syncs before it opens the next."""
     run = run_preloaded(_sleep_and_append, log, kinds=(Kind.DATA_SYNC, Kind.OPEN), names_end=".dat")
@@ -83,6 +84,7 @@ def _cut_over(log: Path) -> None:
         writer.cutover()
 
 
+@pytest.mark.slow
 def test_a_lock_was_freed_under_a_descriptors_number_that_was_another_files_by_then(log: Path) -> None:
     """The unlock must come before the close: the number may be given to another thread's file at once."""
     kinds = (Kind.LOCK, Kind.UNLOCK, Kind.CLOSE)

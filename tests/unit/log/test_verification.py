@@ -133,6 +133,7 @@ def test_a_reader_that_follows_verifies_what_an_index_has_come_to_cover(tmp_path
             list(reader)
 
 
+@pytest.mark.slow
 def test_a_reader_at_the_end_compares_what_was_appended_over_a_second_ago(tmp_path: Path) -> None:
     with Writer(tmp_path) as writer, Reader(tmp_path) as reader:
         for is_new in (True, False):

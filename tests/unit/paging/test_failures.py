@@ -333,6 +333,7 @@ def test_a_rollback_that_cannot_be_recorded_lets_nobody_wait_for_it(
         assert opened.manager.transactions.counts == {}
 
 
+@pytest.mark.slow
 def test_a_failed_sync_makes_the_queue_refuse_all_that_follows(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     q = open_queue(folder, mode=Mode.FLUSH)
     for body in bodies(3):
