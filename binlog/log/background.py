@@ -40,7 +40,8 @@ class BackgroundThread:
         self._is_stopped = False
         self._until_stopped = threading.Lock()
         self._until_stopped.acquire()
-        self._running = threading.Lock()
+        self._running = threading.Lock()  # until the thread ends, also before it begins
+        self._running.acquire()
         self._ident = 0
         self._generation = fork_generation()
         self._start()
@@ -74,9 +75,11 @@ class BackgroundThread:
             session.drain(confirm=True)
 
     def _run(self) -> None:
-        with self._running:
+        try:
             if not self._is_stopped:
                 self._work()
+        finally:
+            self._running.release()
 
     def _wait(self, seconds: float) -> bool:
         """Wait until it is stopped, or for so long; whether it is."""
