@@ -82,7 +82,7 @@ static PyGetSetDef monitor_properties[] = {
 static PyMethodDef monitor_methods[] = {
     {"__enter__", monitor_enter, METH_NOARGS, "Take it.  Raises: StateError if this thread has it."},
     {"__exit__", monitor_exit, METH_VARARGS, "Give it back."},
-    {"wait", monitor_wait, METH_VARARGS, "wait([seconds]): give it away until a notice, or for so long; it may return early."},
+    {"wait", monitor_wait, METH_VARARGS, "wait([seconds]): give it away until a notice, or for so long, less than 0 for ever; it may return early."},
     {"notify", monitor_notify, METH_VARARGS, "notify([count]): wake so many of those who wait, or all."},
     {NULL, NULL, 0, NULL},
 };

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from binlog.paging.waits import LOOK_SECONDS
+from binlog.paging.waits import LOOK_SECONDS, wait_for_notice
 from binlog.storage.native import Monitor
 
 
@@ -33,7 +33,7 @@ class Joining:
                     if is_done():
                         return
                     if seen == self._change_count:  # else there may be more to be read
-                        self._mutex.wait(LOOK_SECONDS)
+                        wait_for_notice(self._mutex, LOOK_SECONDS)
         finally:
             with self._mutex:
                 self.waiting_count -= 1

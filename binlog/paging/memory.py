@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from binlog.paging.waits import wait_for_notice
 from binlog.storage.native import Monitor
 
 
@@ -62,7 +63,7 @@ class AddressMemory:
         """Wait until there is room for a message of so many bytes, or maybe is."""
         with self._memory.mutex:
             if not self._fits(message_bytes):
-                self._memory.mutex.wait(timeout)
+                wait_for_notice(self._memory.mutex, timeout)
 
     def change(self, held: Held, by: int) -> None:
         """More or less refer to a message."""

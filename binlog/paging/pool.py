@@ -6,6 +6,7 @@ from _thread import start_new_thread
 from collections import deque
 from collections.abc import Callable, Hashable
 
+from binlog.paging.waits import wait_for_notice
 from binlog.storage.native import Monitor
 
 
@@ -60,7 +61,7 @@ class Pool:
         """Wait until nothing waits or goes on."""
         with self._mutex:
             while self._busy or self._work:
-                self._mutex.wait()
+                wait_for_notice(self._mutex)
 
     def stop(self) -> None:
         """Do what waits, and end."""
@@ -73,7 +74,7 @@ class Pool:
         while True:
             with self._mutex:
                 while not self._stopping and not self._work:
-                    self._mutex.wait()
+                    wait_for_notice(self._mutex)
                 if not self._work:
                     return
                 key, work = self._work.popleft()

@@ -19,7 +19,7 @@ from binlog.paging.page_transaction import Outcome
 from binlog.paging.queue_memory import Message, QueueMemory
 from binlog.paging.queue_transaction import QueueTransaction
 from binlog.paging.shared_sync import SharedSync
-from binlog.paging.waits import LOOK_SECONDS
+from binlog.paging.waits import LOOK_SECONDS, wait_for_notice
 from binlog.storage.delayed import check_delay, retry_delay
 from binlog.storage.group_commit import Mode
 from binlog.storage.handle import Closing
@@ -315,7 +315,7 @@ class Queue(QueueMemory, Closing):
                 self._waiting += 1
                 try:
                     if not self._ready and (self._is_direct or self._committing) and not self._is_closed:
-                        self._mutex.wait(LOOK_SECONDS if wait is None else min(wait, LOOK_SECONDS))
+                        wait_for_notice(self._mutex, LOOK_SECONDS if wait is None else min(wait, LOOK_SECONDS))
                 finally:
                     self._waiting -= 1
 

@@ -123,6 +123,15 @@ with binlog.open_queue(path) as queue:
     queue.put(b"x")
     assert queue.get().body == b"x"
 """,
+    "a queue that is waited for": """
+with binlog.open_queue(path) as queue:
+    spawn(lambda: found.append(queue.get(timeout=60).body))
+    for _ in range(20):
+        tick()
+    queue.put(b"x")
+    while found != [b"x"]:
+        tick()
+""",
 }
 
 

@@ -77,7 +77,7 @@ def test_who_is_interrupted_while_another_has_it_does_not_have_it() -> None:
     def hold() -> None:
         with monitor:
             has_it.set()
-            time.sleep(_SECONDS)
+            time.sleep(_SECONDS)  # nothing tells that the main thread waits for it by now
             strike(signal.SIGUSR1)
             is_over.wait()
 
