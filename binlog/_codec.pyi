@@ -39,8 +39,6 @@ def message_columns(
     data: Any, units: Any, indexes: Any, topic: str, queue_id: int, tag: str | None, wanted: int, /
 ) -> tuple[int, tuple[Any, ...]] | int: ...
 def pack_journal(
-    buffer: Any,
-    place: int,
     file_id: int,
     salt: bytes,
     at: int,
@@ -51,7 +49,7 @@ def pack_journal(
     body: Any,
     counts: bytes,
     /,
-) -> int: ...
+) -> bytes: ...
 def join_fragments(data: bytearray, at: int, salt: bytes, /) -> bytes | None: ...
 def scan_journal_columns(
     data: Any, start: int, file_id: int, salt: bytes, old: bool, count_max: int, record_type: type[Any] | None, /

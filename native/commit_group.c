@@ -1,8 +1,13 @@
 /* CommitGroup: threads that wait until something is on the disk, of which one leads: it writes and syncs for all of them.
  *
- * `with group.turn(until) as leads` gives a leader True; a follower gets False, once all up to `until` was committed.
+ * What they append to the group's file is copied to a buffer.  `with group.turn(until)` leads if nobody does: it writes
+ * what is in the buffer to the file, syncs that, and is over, all in one call and mostly without the interpreter's lock.
+ * Meanwhile another buffer fills.  Its value is then False, as a follower's.  Only if there is more to do than that
+ * (`by_caller`, or no file), or it failed (`failed`), the value is True, and the block is to do it.
+ *
  * Invariants:
- * - There is one leader at a time.  All fields change under the interpreter's lock, which waits give away.
+ * - There is one leader at a time.  All fields change under the interpreter's lock, which waits give away; those of the
+ *   buffer that fills also under the guard.
  * - A leader says with `begin` how much it takes.  If an exception ends its turn before that is committed, nobody knows
  *   what is on the disk, so it poisons the guard.
  * - No wake-up is lost: a follower reads its word before it gives the interpreter's lock away, and the leader changes it
@@ -15,7 +20,18 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <structmember.h>
 #include <unistd.h>
+
+#define KEPT_BYTES_MAX (8 << 20) /* a buffer that one large record made larger is not kept */
+
+struct buffer {
+    uint8_t *bytes;
+    size_t room, used;
+    size_t zeros; /* so many follow what is used, and are written with it */
+};
 
 struct group {
     PyObject_HEAD
@@ -28,6 +44,12 @@ struct group {
     uint32_t round;
     uint32_t words[2];   /* followers of this round sleep on words[round & 1], those of the next on the other one */
     uint32_t waiting[2]; /* how many do */
+    struct buffer filling, spare;
+    int fd;            /* the file that they go to, or -1 */
+    int64_t offset;    /* in it, of the buffer that fills, if that has anything */
+    uint64_t appended; /* up to here all was appended */
+    char by_caller;    /* the next one who leads is to do more than write the buffer */
+    int failed;        /* why the leader's write, or sync, failed: as `commit` returns it */
 };
 
 struct turn {
@@ -51,7 +73,8 @@ static int group_init(PyObject *object, PyObject *args, PyObject *named)
         return -1;
     }
     self->guard = (struct guard *)Py_NewRef(guard);
-    self->written = self->durable = self->target = reached;
+    self->written = self->durable = self->target = self->appended = reached;
+    self->fd = -1;
     return 0;
 }
 
@@ -81,6 +104,84 @@ static int follow(struct group *self, const struct turn *turn)
     return result;
 }
 
+/* Ends the leader's turn, and wakes those who waited for it. */
+static void end_turn(struct group *self)
+{
+    int word = self->round & 1;
+
+    self->leading = self->begun = self->syncing = 0;
+    self->round++;
+    binlog_futex_wake(&self->words[word], INT_MAX);
+    if (self->guard->failure)
+        binlog_futex_wake(&self->words[!word], INT_MAX);
+    else
+        wake_next(self);
+}
+
+static void begin(struct group *self, uint64_t target, int synced)
+{
+    self->target = target;
+    self->begun = 1;
+    self->syncing = (char)synced;
+}
+
+static void reach(struct group *self)
+{
+    self->begun = 0;
+    self->written = self->target;
+    if (self->syncing)
+        self->durable = self->target;
+}
+
+/* Writes, and syncs if the leader said so; 0, -errno of the write, or errno of the sync. */
+static int write_and_sync(const struct group *self, int fd, const uint8_t *data, size_t bytes, int64_t offset)
+{
+    int result, syncing = self->syncing;
+
+    Py_BEGIN_ALLOW_THREADS
+    result = bytes ? binlog_write(fd, data, bytes, offset) : 0;
+    if (result == 0 && syncing)
+        while ((result = fdatasync(fd) != 0 ? errno : 0) == EINTR)
+            continue;
+    Py_END_ALLOW_THREADS
+    return result;
+}
+
+/* Commits what is in the buffer, as the leader: 1, 0 if the caller is to do it, or -1 with an exception. */
+static int commit_buffer(struct group *self, int synced)
+{
+    struct guard *guard = self->guard;
+
+    if (mutex_is_held_here(&guard->mutex)) {
+        guard_raise_reentered(guard);
+        return -1;
+    }
+    if (mutex_take(&guard->mutex) != 0)
+        return -1;
+    if (guard_check(guard) != 0 || self->by_caller) {
+        mutex_release(&guard->mutex);
+        return guard->failure ? -1 : 0;
+    }
+    struct buffer buffer = self->filling;
+    int fd = self->fd;
+    int64_t offset = self->offset;
+    self->filling = self->spare;
+    self->spare = (struct buffer){0};
+    begin(self, self->appended, synced);
+    mutex_release(&guard->mutex);
+    self->failed = write_and_sync(self, fd, buffer.bytes, buffer.used + buffer.zeros, offset);
+    buffer.used = buffer.zeros = 0;
+    if (buffer.room > KEPT_BYTES_MAX) {
+        free(buffer.bytes);
+        buffer = (struct buffer){0};
+    }
+    self->spare = buffer;
+    if (self->failed)
+        return 0;
+    reach(self);
+    return 1;
+}
+
 static PyObject *turn_enter(PyObject *object, PyObject *unused)
 {
     struct turn *self = (struct turn *)object;
@@ -91,9 +192,17 @@ static PyObject *turn_enter(PyObject *object, PyObject *unused)
         if (guard_check(group->guard) != 0)
             return NULL;
         if (!group->leading) {
-            group->leading = self->leads = 1;
+            group->leading = 1;
             group->leader = pthread_self();
-            Py_RETURN_TRUE;
+            int done = group->fd >= 0 && self->until <= group->appended ? commit_buffer(group, self->synced) : 0;
+            if (done == 0) {
+                self->leads = 1;
+                Py_RETURN_TRUE;
+            }
+            end_turn(group);
+            if (done < 0)
+                return NULL;
+            continue;
         }
         if (pthread_equal(group->leader, pthread_self())) {
             guard_raise_reentered(group->guard);
@@ -120,14 +229,8 @@ static PyObject *turn_exit(PyObject *object, PyObject *args)
         Py_RETURN_FALSE;
     if (error != Py_None && group->begun)
         guard_poison(group->guard, error);
-    int word = group->round & 1;
-    self->leads = group->leading = group->begun = group->syncing = 0;
-    group->round++;
-    binlog_futex_wake(&group->words[word], INT_MAX);
-    if (group->guard->failure)
-        binlog_futex_wake(&group->words[!word], INT_MAX);
-    else
-        wake_next(group);
+    self->leads = 0;
+    end_turn(group);
     Py_RETURN_FALSE;
 }
 
@@ -156,26 +259,93 @@ static PyObject *group_turn(PyObject *object, PyObject *args)
     return (PyObject *)turn;
 }
 
-static PyObject *group_begin(PyObject *object, PyObject *args)
+static PyObject *group_open(PyObject *object, PyObject *args)
 {
     struct group *self = (struct group *)object;
+    int fd;
+
+    if (!PyArg_ParseTuple(args, "i:open", &fd))
+        return NULL;
+    if (self->filling.used) {
+        PyErr_SetString(PyExc_ValueError, "what is in the buffer belongs to another file");
+        return NULL;
+    }
+    self->fd = fd;
+    Py_RETURN_NONE;
+}
+
+/* Has room for so many bytes more, and keeps what is in it; -1 with MemoryError. */
+static int make_room(struct buffer *buffer, size_t more)
+{
+    size_t room = buffer->used + more;
+
+    if (room <= buffer->room)
+        return 0;
+    room += room / 2;
+    uint8_t *bytes = realloc(buffer->bytes, room);
+    if (!bytes) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    buffer->bytes = bytes;
+    buffer->room = room;
+    return 0;
+}
+
+static PyObject *group_append(PyObject *object, PyObject *args)
+{
+    struct group *self = (struct group *)object;
+    struct buffer *buffer = &self->filling;
+    Py_buffer data;
+    Py_ssize_t zeros = 0;
+    long long offset;
+    unsigned long long until;
+
+    if (!PyArg_ParseTuple(args, "y*LK|n:append", &data, &offset, &until, &zeros))
+        return NULL;
+    int fits = zeros >= 0 && (!buffer->used || offset == self->offset + (int64_t)buffer->used);
+    if (!fits)
+        PyErr_SetString(PyExc_ValueError, "it does not come next after what is in the buffer");
+    else if (make_room(buffer, (size_t)data.len + (size_t)zeros) != 0)
+        fits = 0;
+    else {
+        if (!buffer->used)
+            self->offset = offset;
+        memcpy(buffer->bytes + buffer->used, data.buf, (size_t)data.len);
+        buffer->used += (size_t)data.len;
+        buffer->zeros = (size_t)zeros;
+        memset(buffer->bytes + buffer->used, 0, buffer->zeros);
+        self->appended = until;
+        self->guard->changing = 1;
+    }
+    PyBuffer_Release(&data);
+    if (!fits)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *group_cut(PyObject *object, PyObject *unused)
+{
+    struct group *self = (struct group *)object;
+    struct buffer *buffer = &self->filling;
+
+    (void)unused;
+    PyObject *found = Py_BuildValue("(Ly#)", (long long)self->offset, buffer->bytes ? (char *)buffer->bytes : "",
+                                    (Py_ssize_t)(buffer->used + buffer->zeros));
+    if (found)
+        buffer->used = buffer->zeros = 0;
+    return found;
+}
+
+static PyObject *group_begin(PyObject *object, PyObject *args)
+{
     unsigned long long target;
     int synced;
 
     if (!PyArg_ParseTuple(args, "Kp:begin", &target, &synced))
         return NULL;
-    self->target = target;
-    self->begun = 1;
-    self->syncing = (char)synced;
+    begin((struct group *)object, target, synced);
     Py_RETURN_NONE;
-}
-
-static void reach(struct group *self)
-{
-    self->begun = 0;
-    self->written = self->target;
-    if (self->syncing)
-        self->durable = self->target;
 }
 
 static PyObject *group_reach(PyObject *object, PyObject *unused)
@@ -185,23 +355,16 @@ static PyObject *group_reach(PyObject *object, PyObject *unused)
     Py_RETURN_NONE;
 }
 
-/* A failed write is told as a negative errno, a failed sync as a positive one. */
 static PyObject *group_commit(PyObject *object, PyObject *args)
 {
     struct group *self = (struct group *)object;
     Py_buffer data;
-    int fd, result;
+    int fd;
     long long offset;
 
     if (!PyArg_ParseTuple(args, "iy*L:commit", &fd, &data, &offset))
         return NULL;
-    int syncing = self->syncing;
-    Py_BEGIN_ALLOW_THREADS
-    result = binlog_write(fd, data.buf, (size_t)data.len, offset);
-    if (result == 0 && syncing)
-        while ((result = fdatasync(fd) != 0 ? errno : 0) == EINTR)
-            continue;
-    Py_END_ALLOW_THREADS
+    int result = write_and_sync(self, fd, data.buf, (size_t)data.len, offset);
     PyBuffer_Release(&data);
     if (result == 0)
         reach(self);
@@ -220,6 +383,12 @@ static PyObject *group_get_durable(PyObject *object, void *unused)
     return PyLong_FromUnsignedLongLong(((struct group *)object)->durable);
 }
 
+static PyObject *group_get_pending(PyObject *object, void *unused)
+{
+    (void)unused;
+    return PyLong_FromSize_t(((struct group *)object)->filling.used);
+}
+
 static int group_traverse(PyObject *object, visitproc visit, void *arg)
 {
     Py_VISIT(Py_TYPE(object));
@@ -233,12 +402,15 @@ static void group_dealloc(PyObject *object)
 
     PyObject_GC_UnTrack(object);
     Py_XDECREF((PyObject *)((struct group *)object)->guard);
+    free(((struct group *)object)->filling.bytes);
+    free(((struct group *)object)->spare.bytes);
     ((freefunc)PyType_GetSlot(type, Py_tp_free))(object);
     Py_DECREF(type);
 }
 
 static PyMethodDef turn_methods[] = {
-    {"__enter__", turn_enter, METH_NOARGS, "Lead, and get True; or return False once it was committed.  Raises: PoisonedError."},
+    {"__enter__", turn_enter, METH_NOARGS,
+     "Return False once it was committed, by this caller or another; or lead, and get True.  Raises: PoisonedError."},
     {"__exit__", turn_exit, METH_VARARGS, "Let another lead, and wake those who waited."},
     {NULL, NULL, 0, NULL},
 };
@@ -259,7 +431,13 @@ PyType_Spec turn_spec = {
 
 static PyMethodDef group_methods[] = {
     {"turn", group_turn, METH_VARARGS,
-     "turn(until, synced=True): a block that waits until all up to `until` is synced, or written; True if it leads."},
+     "turn(until, synced=True): a block that waits until all up to `until` is synced, or written; True if it is to do that."},
+    {"open", group_open, METH_VARARGS, "open(fd): what is appended from here on goes to that file."},
+    {"append", group_append, METH_VARARGS,
+     "append(data, offset, until, zeros=0): put bytes into the buffer, which belong to that offset of the file, right behind "
+     "what is there, and have all up to `until` be appended.  The guard is held, and changing from then on.  zeros: so many "
+     "are written behind them if nothing follows."},
+    {"cut", group_cut, METH_NOARGS, "Take what is in the buffer out: its offset, and the bytes.  The guard is held."},
     {"begin", group_begin, METH_VARARGS, "begin(target, synced): the leader writes, and maybe syncs, all up to `target`."},
     {"commit", group_commit, METH_VARARGS,
      "commit(fd, data, offset): write all that the leader takes, and sync it if it said so; 0, or -errno of the write, "
@@ -271,7 +449,16 @@ static PyMethodDef group_methods[] = {
 static PyGetSetDef group_properties[] = {
     {"written", group_get_written, NULL, "Up to here all was written.", NULL},
     {"durable", group_get_durable, NULL, "Up to here all was synced.", NULL},
+    {"pending", group_get_pending, NULL, "So many bytes are in the buffer.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyMemberDef group_members[] = {
+    {"appended", T_ULONGLONG, offsetof(struct group, appended), 0, "Up to here all was appended."},
+    {"by_caller", T_BOOL, offsetof(struct group, by_caller), 0,
+     "Whether the block of the next one who leads is to commit.  Changed with the guard held."},
+    {"failed", T_INT, offsetof(struct group, failed), READONLY, "Why the last commit failed, as `commit` returns it; or 0."},
+    {NULL, 0, 0, 0, NULL},
 };
 
 static PyType_Slot group_slots[] = {
@@ -280,6 +467,7 @@ static PyType_Slot group_slots[] = {
     {Py_tp_dealloc, group_dealloc},
     {Py_tp_traverse, group_traverse},
     {Py_tp_methods, group_methods},
+    {Py_tp_members, group_members},
     {Py_tp_getset, group_properties},
     {0, NULL},
 };

@@ -14,6 +14,8 @@
  */
 #include "guard.h"
 
+#include "binlog.h"
+
 #include <errno.h>
 #include <linux/futex.h>
 #include <structmember.h>
@@ -147,11 +149,37 @@ void guard_poison(struct guard *self, PyObject *failure)
         self->failure = Py_NewRef(failure);
 }
 
+/* Whether this is the process that has what it guards; before the mutex is taken, which a forked child may find held for
+ * ever. */
+static int is_own(const struct guard *self)
+{
+    return !self->belongs || (self->generation == binlog_fork_generation() &&
+                              (self->fd < 0 || binlog_fd_is(self->fd, self->device, self->inode)));
+}
+
+static PyObject *guard_belong(PyObject *object, PyObject *args)
+{
+    struct guard *self = (struct guard *)object;
+    unsigned long long device, inode;
+
+    if (!PyArg_ParseTuple(args, "iKK:belong", &self->fd, &device, &inode))
+        return NULL;
+    self->device = device;
+    self->inode = inode;
+    self->generation = binlog_fork_generation();
+    self->belongs = 1;
+    Py_RETURN_NONE;
+}
+
 static PyObject *guard_enter(PyObject *object, PyObject *unused)
 {
     struct guard *self = (struct guard *)object;
 
     (void)unused;
+    if (!is_own(self)) {
+        PyErr_Format(self->reentered, "%U is the parent process's, or its descriptors were closed", self->what);
+        return NULL;
+    }
     if (!self->made || mutex_is_held_here(&self->mutex)) {
         guard_raise_reentered(self);
         return NULL;
@@ -312,9 +340,12 @@ static void guard_dealloc(PyObject *object)
 }
 
 static PyMethodDef guard_methods[] = {
-    {"__enter__", guard_enter, METH_NOARGS, "Take it.  Raises: PoisonedError; StateError if this thread has it."},
+    {"__enter__", guard_enter, METH_NOARGS, "Take it.  Raises: PoisonedError; StateError if this thread has it, or it belongs to another process."},
     {"__exit__", guard_exit, METH_VARARGS, "Give it back, poisoned if an exception ends a change."},
     {"change", guard_change, METH_NOARGS, "A block that poisons it too, and takes no lock."},
+    {"belong", guard_belong, METH_VARARGS,
+     "belong(fd, device, inode): from here on it is this process's, and no child's, and only for as long as the descriptor "
+     "is of that file; fd -1 for none."},
     {"fail", guard_fail, METH_O, "Poison it, unless it is: refuse each later block, and say why."},
     {"check", guard_do_check, METH_NOARGS, "Raises: PoisonedError if it is poisoned."},
     {NULL, NULL, 0, NULL},

@@ -32,6 +32,10 @@ struct guard {
     PyObject *reentered;
     PyObject *harmless; /* exceptions that a `change` may end with, and has changed nothing */
     PyObject *failure;  /* what poisoned it, or NULL */
+    char belongs;       /* to this process alone, for as long as a descriptor, if any, is of that file */
+    int fd;
+    uint64_t device, inode;
+    uint32_t generation;
 };
 
 /* 0, or -1 with what a poisoned guard raises. */

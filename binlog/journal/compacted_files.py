@@ -9,7 +9,6 @@ from typing import NamedTuple
 from binlog._codec import pack_journal
 from binlog.format.crc import crc32c
 from binlog.format.journal.block import fragment_place, fragments_end
-from binlog.format.journal.compiled import record_room
 from binlog.format.journal.file_header import JOURNAL_END, FileHeader
 from binlog.format.journal.names import COMPACTED_END
 from binlog.format.journal.record import Kind, pack_counts
@@ -74,7 +73,7 @@ def _write_file(
     bodies: BodyReader,
 ) -> WrittenFile:
     layout, header = files.layout, file.header
-    data = bytearray([layout.fill]) * (file.file_bytes + record_room(0))
+    data = bytearray([layout.fill]) * file.file_bytes
     packed = header.pack()
     data[: len(packed)] = packed
     at = layout.header_bytes
@@ -86,7 +85,6 @@ def _write_file(
             items.append((piece.record_id, None if piece.kind in DELETES else at - start))
         file.outlasts.update(new[place] for place, _ in piece.counts if new[place] is not file)
     data[JOURNAL_END.base : JOURNAL_END.end] = header.pack_end(at, len(pieces))
-    del data[file.file_bytes :]
     file.record_count = len(pieces)
     _put(file, data)
     return WrittenFile(file, crc32c(memoryview(data)), items)
@@ -97,7 +95,10 @@ def _pack(
 ) -> int:
     body = b"" if piece.kind in (*DELETES, Kind.COMMIT) else bodies.read(piece)
     counts = pack_counts((new[place].header.record_id, count) for place, count in piece.counts)
-    return pack_journal(data, at, header.record_id, header.salt, at, *piece[:4], body, counts)
+    packed = pack_journal(header.record_id, header.salt, at, *piece[:4], body, counts)
+    end = at + len(packed)
+    data[at:end] = packed
+    return end
 
 
 def _put(file: JournalFile, data: bytearray) -> None:

@@ -8,7 +8,6 @@ from typing import Literal, overload
 from binlog.errors import NotFoundError, StateError
 from binlog.format.journal.record import Kind, pack_counts
 from binlog.format.problem import Problem
-from binlog.journal.appender import Due
 from binlog.journal.ledger import Kept, Operation, Transaction
 from binlog.journal.life import JournalLife
 from binlog.journal.options import Sync
@@ -36,9 +35,9 @@ class Journal(JournalLife):
 
         Raises: StateError before the load; ClosedError; PoisonedError.
         """
-        self._refuse_call()
         with self._guard:
-            self._check()
+            if self._state != "loaded":
+                self._refuse_state()
             self._id += 1
             return self._id
 
@@ -169,9 +168,11 @@ class Journal(JournalLife):
         extra: told by the next load.
         Raises: StateError where it is prepared already; FullError; PoisonedError; ClosedError.
         """
-        self._refuse_call(sync)
+        if type(sync) is not Sync:
+            raise self._no_sync(sync)
         with self._guard:
-            self._check()
+            if self._state != "loaded":
+                self._refuse_state()
             found = self._ledger.transactions.get(tx_id)
             if found is not None and found.prepared:
                 raise StateError(f"the transaction {tx_id} is prepared")
@@ -188,7 +189,8 @@ class Journal(JournalLife):
 
         Raises: NotFoundError where there is no such transaction; FullError; PoisonedError; ClosedError.
         """
-        self._refuse_call(sync)
+        if type(sync) is not Sync:
+            raise self._no_sync(sync)
         with self._guard:
             self._end_transaction(_COMMIT, tx_id, b"", _counts(self._transaction(tx_id)))
             settled = self._appender.settle(sync)
@@ -200,7 +202,8 @@ class Journal(JournalLife):
     def rollback(self, tx_id: int, *, sync: _Later) -> Future[None]: ...
     def rollback(self, tx_id: int, *, sync: Sync = Sync.WAIT) -> Future[None] | None:
         """Have nothing that a transaction did be there.  Raises: as `commit`."""
-        self._refuse_call(sync)
+        if type(sync) is not Sync:
+            raise self._no_sync(sync)
         with self._guard:
             self._transaction(tx_id)
             self._end_transaction(_ROLLBACK, tx_id, b"", b"")
@@ -214,9 +217,9 @@ class Journal(JournalLife):
         Raises: FullError, AccessError where something kept it from doing so, which may pass; StateError; ClosedError;
         PoisonedError.
         """
-        self._refuse_call(Sync.WAIT)
         with self._guard:
-            self._check()
+            if self._state != "loaded":
+                self._refuse_state()
         return self._keeper.reclaim()
 
     def compact(self) -> int:
@@ -226,9 +229,9 @@ class Journal(JournalLife):
         Others append meanwhile.  Files with records of a transaction that goes on, or with damage, stay as they are.
         Blocks: until it is done.  Raises: FullError, AccessError, and nothing was done; and as `reclaim`.
         """
-        self._refuse_call(Sync.WAIT)
         with self._guard:
-            self._check()
+            if self._state != "loaded":
+                self._refuse_state()
         return self._keeper.compact()
 
     def problems(self) -> list[Problem]:
@@ -236,9 +239,9 @@ class Journal(JournalLife):
 
         Raises: StateError; ClosedError; PoisonedError.
         """
-        self._refuse_call()
         with self._guard:
-            self._check()
+            if self._state != "loaded":
+                self._refuse_state()
             return list(self._compactor.problems)
 
     def why_kept(self) -> list[Kept]:
@@ -246,18 +249,20 @@ class Journal(JournalLife):
 
         Blocks: for as long as looking at all records takes.  Raises: StateError; ClosedError.
         """
-        self._refuse_call()
         with self._guard, self._files_guard:
-            self._check()
+            if self._state != "loaded":
+                self._refuse_state()
             return self._ledger.kept_files(self._files.data)
 
     def _put(
         self, kind: int, record_id: int, user_type: int, body: bytes, sync: Sync
     ) -> Future[None] | Literal[False] | None:
         """Append a record outside of transactions; False where there is one of the id and none is wanted, or not."""
-        self._refuse_call(sync)
+        if type(sync) is not Sync:
+            raise self._no_sync(sync)
         with self._guard:
-            self._check()
+            if self._state != "loaded":
+                self._refuse_state()
             appender = self._appender
             if (record_id in self._ledger.records) is (kind == _ADD):
                 return False
@@ -277,9 +282,11 @@ class Journal(JournalLife):
     def _join(
         self, kind: int, tx_id: int, record_id: int, user_type: int, body: bytes, sync: Sync
     ) -> Future[None] | None:
-        self._refuse_call(sync)
+        if type(sync) is not Sync:
+            raise self._no_sync(sync)
         with self._guard:
-            self._check()
+            if self._state != "loaded":
+                self._refuse_state()
             appender = self._appender
             found = self._ledger.transactions.get(tx_id)
             if found is not None and found.prepared:
@@ -293,15 +300,16 @@ class Journal(JournalLife):
             settled = appender.settle(sync)
         return None if settled is None else self._wait(settled)
 
-    def _wait(self, settled: Future[None] | Due | None) -> Future[None] | None:
+    def _wait(self, settled: Future[None] | tuple[int, bool] | None) -> Future[None] | None:
         """Wait if there is something to wait for; the guard is not held."""
-        if isinstance(settled, Due):
+        if isinstance(settled, tuple):
             self._appender.wait(*settled)
             return None
         return settled
 
     def _transaction(self, tx_id: int) -> Transaction:
-        self._check()
+        if self._state != "loaded":
+            self._refuse_state()
         found = self._ledger.transactions.get(tx_id)
         if found is None:
             raise NotFoundError(f"there is no transaction {tx_id}")

@@ -44,6 +44,8 @@ class JournalLife(Handle):
         self._state = "new"
         self._ledger = Ledger()
         self._appender: Appender
+        self._bytes_of: dict[int, int] = {}
+        self._has_bodies_for_all = True
         self._is_running = False  # with what was made by a load
         self._record_bytes_max = 0
         self._id = 0
@@ -67,13 +69,17 @@ class JournalLife(Handle):
         VersionError; ValueError where the layout is another one than was asked for; FullError; AccessError;
         PoisonedError.  Then it can be called again; also where a signal handler raises.
         """
-        self._refuse_call()
+        if self._lock is not None and self._lock.inherited:
+            self._refuse()
+        self._refuse_reentry()
         with self._life:
             if self._state != "started":
                 raise StateError(f"the journal {self.path} is not to be loaded: it is {self._state}")
             with contextlib.suppress(PoisonedError):
                 self._stop()  # what an exception has left of an earlier load
             self._guard = new_guard(f"the journal {self.path}")
+            assert self._lock is not None
+            self._lock.own(self._guard)
             loaded = self._load()
             self._state = "loaded"
         return loaded
@@ -110,6 +116,8 @@ class JournalLife(Handle):
         self._ledger.meet(files.current)
         options = self._options
         first = files.layout.header_bytes
+        self._bytes_of = _BYTES[files.layout]
+        self._has_bodies_for_all = files.layout is not JournalLayout.JBM_2008_07
         if files.layout is JournalLayout.NATIVE:
             self._record_bytes_max = data_bytes_max(first, options.file_bytes)
         else:
@@ -171,10 +179,9 @@ class JournalLife(Handle):
     ) -> tuple[JournalFile, int]:
         if type(body) is not bytes:
             body = plain_bytes(body)
-        layout = self._files.layout
-        if layout is JournalLayout.JBM_2008_07 and body and kind in _WITHOUT_BODY:
-            raise ValueError(f"{Kind(kind).name} has no body in the layout {layout.value!r}")
-        size = _BYTES[layout][kind] + len(body) + len(counts)
+        if not self._has_bodies_for_all and body and kind in _WITHOUT_BODY:
+            raise ValueError(f"{Kind(kind).name} has no body in the layout {self._files.layout.value!r}")
+        size = self._bytes_of[kind] + len(body) + len(counts)
         if size > self._record_bytes_max:
             text = f"a record of {size} bytes; a file of the journal {self.path} has {self._record_bytes_max}"
             raise FullError(text, limit=self._record_bytes_max, size=size)
@@ -194,20 +201,14 @@ class JournalLife(Handle):
             raise StateError("a future's callback cannot close the journal, which waits for it")
         super().close()
 
-    def _refuse_call(self, sync: Sync = Sync.LATER) -> None:
-        """Before the guard is taken, which somebody may hold for ever in a forked child.  Raises: StateError."""
-        if self._lock is not None and self._lock.inherited:
-            self._refuse()
-        self._refuse_reentry()
-        if type(sync) is not Sync:
-            words = ", ".join(f"Sync.{each.name}" for each in Sync)
-            raise TypeError(f"sync is a binlog.journal.Sync: {words}; and not {sync!r}")
+    def _no_sync(self, sync: object) -> TypeError:
+        words = ", ".join(f"Sync.{each.name}" for each in Sync)
+        return TypeError(f"sync is a binlog.journal.Sync: {words}; and not {sync!r}")
 
-    def _check(self) -> None:
-        if self._state != "loaded":
-            if self._is_closed:
-                raise ClosedError(f"the journal {self.path} is closed")
-            raise StateError(f"the journal {self.path} is not loaded")
+    def _refuse_state(self) -> None:
+        if self._is_closed:
+            raise ClosedError(f"the journal {self.path} is closed")
+        raise StateError(f"the journal {self.path} is not loaded")
 
     def _next_file(self) -> JournalFile:
         try:

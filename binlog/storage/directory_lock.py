@@ -28,7 +28,7 @@ from binlog.storage.descriptor import DirectoryDescriptor
 from binlog.storage.directory import Directory
 from binlog.storage.failures import own_errors
 from binlog.storage.locks import holder, is_locked, open_holder
-from binlog.storage.native import fork_generation
+from binlog.storage.native import Guard, fork_generation
 from binlog.storage.ownership import take_lock_file
 
 _Key = tuple[int, int, int]
@@ -100,6 +100,10 @@ class DirectoryLock:
         A daemon does that.  The lock went with them, and their numbers may be those of other files.
         """
         return self.is_forked or self._is_lost
+
+    def own(self, guard: Guard) -> None:
+        """Have a guard refuse who is `inherited`, until it is released."""
+        guard.belong(self._own.fd, *self._own.identity)
 
     def clear_file(self) -> None:
         """Empty the lock file, which another program may have written to.  Raises: AccessError."""

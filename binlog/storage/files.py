@@ -253,7 +253,15 @@ def commit_at(group: CommitGroup, fd: int, data: bytes | bytearray | memoryview,
     It is one call, after which no exception of a signal handler can hide that it was done.
     Raises: FullError; PoisonedError for any other failure of the write, and for each of the sync.
     """
-    result = group.commit(fd, data, offset)
+    _check_commit(group.commit(fd, data, offset), path)
+
+
+def check_commit(group: CommitGroup, path: str) -> None:
+    """Tell a leader whose turn came with a failure of the group's own commit.  Raises: as `commit_at`."""
+    _check_commit(group.failed, path)
+
+
+def _check_commit(result: int, path: str) -> None:
     if result < 0:
         raise write_failure(-result, path)
     if result > 0:

@@ -62,6 +62,7 @@ class Handle(Closing):
         directory, undoing = Directory(self.path, make=True), ExitStack()
         # Both at once, so that there is none or both.
         self._lock, self._directory = DirectoryLock(directory, self.lock_name, self.what), directory
+        self._lock.own(self._guard)
         try:
             self._open(undoing)
         except BaseException:
@@ -107,6 +108,7 @@ class Handle(Closing):
                     except BinlogError as error:
                         failure = failure or error
             self._is_ended = True
+            self._guard.belong(-1, 0, 0)
             self._lock.release()
             self._directory.close()
         if failure is not None:

@@ -136,36 +136,35 @@ static int64_t bytes_most(const struct record *record)
     return bytes + JOURNAL_FRAGMENT_BYTES * (bytes / (JOURNAL_BLOCK_BYTES - JOURNAL_FRAGMENT_BYTES) + 3);
 }
 
-/* pack_journal(buffer, place, file_id, salt, at, kind, tx_id, record_id, user_type, body, counts): the record goes to
- * `place` of the buffer and comes next after the offset `at` of its file; where in the buffer it ends.  counts: as they lie
- * in it.  Raises ValueError if the buffer has no room for the most bytes that it may take. */
+/* pack_journal(file_id, salt, at, kind, tx_id, record_id, user_type, body, counts): the record as it comes next after the
+ * offset `at` of its file.  counts: as they lie in it. */
 PyObject *binlog_pack_journal(PyObject *module, PyObject *args)
 {
-    Py_buffer buffer;
-    Py_ssize_t place, salt_bytes;
+    Py_ssize_t salt_bytes;
     unsigned int file_id;
     unsigned long long at;
     const char *salt;
     struct record record;
     struct journal_use use;
-    PyObject *end = NULL;
+    uint8_t here[8192], *to = here;
+    PyObject *packed = NULL;
 
     (void)module;
-    if (!PyArg_ParseTuple(args, "w*nIy#KiLLby*y#:pack_journal", &buffer, &place, &file_id, &salt, &salt_bytes, &at,
-                          &record.kind, &record.tx_id, &record.record_id, &record.user_type, &record.body, &record.counts,
-                          &record.counts_bytes))
+    if (!PyArg_ParseTuple(args, "Iy#KiLLby*y#:pack_journal", &file_id, &salt, &salt_bytes, &at, &record.kind, &record.tx_id,
+                          &record.record_id, &record.user_type, &record.body, &record.counts, &record.counts_bytes))
         return NULL;
     if (journal_use(&use, file_id, salt, salt_bytes) != 0)
         ;
-    else if (record.kind < JOURNAL_KIND_ADD || record.kind > JOURNAL_KIND_ROLLBACK || place < 0 ||
-             bytes_most(&record) > (int64_t)buffer.len - place)
-        PyErr_SetString(PyExc_ValueError, "no kind of a record, or one for which the buffer has no room");
+    else if (record.kind < JOURNAL_KIND_ADD || record.kind > JOURNAL_KIND_ROLLBACK)
+        PyErr_SetString(PyExc_ValueError, "no kind of a record");
+    else if (bytes_most(&record) > (int64_t)sizeof here && !(to = PyMem_Malloc((size_t)bytes_most(&record))))
+        PyErr_NoMemory();
     else {
-        uint8_t *to = (uint8_t *)buffer.buf + place;
         uint8_t *stop = use.salt ? put_fragments(to, &use, at, &record) : put_record(to, &use, &record);
-        end = PyLong_FromLongLong(stop - (uint8_t *)buffer.buf);
+        packed = PyBytes_FromStringAndSize((char *)to, stop - to);
     }
+    if (to != here)
+        PyMem_Free(to);
     PyBuffer_Release(&record.body);
-    PyBuffer_Release(&buffer);
-    return end;
+    return packed;
 }
