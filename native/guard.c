@@ -47,10 +47,12 @@ int binlog_futex_wait(uint32_t *word)
 
 static void wake_one(struct mutex *self)
 {
-    if (self->held || self->woken || !self->waiting)
+    struct waiters *waiters = self->next.count ? &self->next : &self->first;
+
+    if (self->held || waiters->woken || !waiters->count)
         return;
-    self->woken = 1;
-    binlog_futex_wake(&self->word, 1);
+    waiters->woken = 1;
+    binlog_futex_wake(&waiters->word, 1);
 }
 
 int mutex_is_held_here(const struct mutex *self)
@@ -58,33 +60,41 @@ int mutex_is_held_here(const struct mutex *self)
     return self->held && pthread_equal(self->owner, pthread_self());
 }
 
-int mutex_take(struct mutex *self)
+/* Takes it, or with `checked` returns -1 with what a signal handler raised. */
+static int take(struct mutex *self, int checked)
 {
-    while (self->held) {
-        self->waiting++;
-        int result = binlog_futex_wait(&self->word);
-        self->waiting--;
-        self->woken = 0;
+    struct waiters *waiters = &self->first;
+
+    while (self->held || (waiters == &self->first && self->next.count)) {
+        int result = 0;
+
+        waiters->count++;
+        if (checked)
+            result = binlog_futex_wait(&waiters->word);
+        else
+            binlog_futex_sleep(&waiters->word, waiters->word, NULL);
+        waiters->count--;
+        waiters->woken = 0;
         if (result != 0) {
             wake_one(self);
             return -1;
         }
+        if (self->held)
+            waiters = &self->next;
     }
     self->owner = pthread_self();
     self->held = 1;
     return 0;
 }
 
+int mutex_take(struct mutex *self)
+{
+    return take(self, 1);
+}
+
 void mutex_take_back(struct mutex *self)
 {
-    while (self->held) {
-        self->waiting++;
-        binlog_futex_sleep(&self->word, self->word, NULL);
-        self->waiting--;
-        self->woken = 0;
-    }
-    self->owner = pthread_self();
-    self->held = 1;
+    take(self, 0);
 }
 
 void mutex_release(struct mutex *self)

@@ -7,12 +7,16 @@
 #include <time.h>
 
 /* Taken and given back only with the interpreter's lock. */
+struct waiters {
+    char woken;     /* one was woken, and has not run yet */
+    uint32_t count; /* threads */
+    uint32_t word;  /* what they sleep on */
+};
+
 struct mutex {
     pthread_t owner; /* if `held` */
     char held;
-    char woken;       /* a waiter was woken, and has not run yet */
-    uint32_t waiting; /* threads that wait */
-    uint32_t word;    /* what they sleep on */
+    struct waiters first, next; /* `next` are those who were woken once, and came too late; nobody takes it before them */
 };
 
 /* Takes it; 0, or -1 with what a signal handler raised. */

@@ -142,7 +142,8 @@ class Appender:
             if not self._is_rung or pending >= self._buffer_bytes:
                 self.worker.ring()
                 self._is_rung = True  # after the ring: an exception between the two must not leave it unrung
-            return None if pending < _BUFFERS_MAX * self._buffer_bytes else (self._group.appended, False)
+            much = pending >= _BUFFERS_MAX * self._buffer_bytes or len(self._ended) >= _BUFFERS_MAX
+            return (self._group.appended, False) if much else None
         future: Future[None] = Future()
         future.set_running_or_notify_cancel()  # what is appended cannot be taken back
         self._futures.append((self.appended, future))
@@ -232,7 +233,7 @@ class Appender:
 
     def _work(self) -> None:
         """Write what no caller waits for, and sync it for futures."""
-        if not (self._futures or self._group.pending >= self._buffer_bytes or self._guard.failure):
+        if not (self._futures or self._ended or self._group.pending >= self._buffer_bytes or self._guard.failure):
             self.worker.pause(self._seconds)
         self._is_rung = False
         try:

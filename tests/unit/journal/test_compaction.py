@@ -218,7 +218,7 @@ def test_others_append_while_it_goes_on(tmp_path: Path) -> None:
 
         def compact() -> None:
             try:
-                gone.extend(opened.compact() for _ in range(30))
+                gone.extend(opened.compact() for _ in range(12))
             finally:
                 done.set()
 

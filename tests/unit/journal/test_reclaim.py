@@ -159,6 +159,7 @@ def test_what_says_that_a_file_is_dead_is_on_the_disk_before_it_is_freed(
         monkeypatch.setattr(os, "fdatasync", noted)
         monkeypatch.setattr(appender, "commit_at", noted_commit)
         opened.append_delete(1, sync=Sync.LATER)
+        opened._appender._group.by_caller = True  # so that it commits by what is watched here
         assert opened.reclaim() == 1
     assert synced.index(last) < synced.index(dead)
 
