@@ -23,6 +23,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <structmember.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define KEPT_BYTES_MAX (8 << 20) /* a buffer that one large record made larger is not kept */
@@ -46,6 +47,9 @@ struct group {
     uint32_t waiting[2]; /* how many do */
     struct buffer filling, spare;
     int fd;            /* the file that they go to, or -1 */
+    PyObject *path;    /* by which it must be found, as bytes, or NULL */
+    dev_t device;      /* it, if there is a path */
+    ino_t inode;
     int64_t offset;    /* in it, of the buffer that fills, if that has anything */
     uint64_t appended; /* up to here all was appended */
     char by_caller;    /* the next one who leads is to do more than write the buffer */
@@ -147,6 +151,15 @@ static int write_and_sync(const struct group *self, int fd, const uint8_t *data,
     return result;
 }
 
+/* Whether the path still leads to the file. */
+static int is_at_path(const struct group *self)
+{
+    struct stat status;
+
+    return !self->path || (lstat(PyBytes_AsString(self->path), &status) == 0 && status.st_dev == self->device &&
+                           status.st_ino == self->inode);
+}
+
 /* Commits what is in the buffer, as the leader: 1, 0 if the caller is to do it, or -1 with an exception. */
 static int commit_buffer(struct group *self, int synced)
 {
@@ -158,7 +171,7 @@ static int commit_buffer(struct group *self, int synced)
     }
     if (mutex_take(&guard->mutex) != 0)
         return -1;
-    if (guard_check(guard) != 0 || self->by_caller) {
+    if (guard_check(guard) != 0 || self->by_caller || !is_at_path(self)) {
         mutex_release(&guard->mutex);
         return guard->failure ? -1 : 0;
     }
@@ -262,14 +275,22 @@ static PyObject *group_turn(PyObject *object, PyObject *args)
 static PyObject *group_open(PyObject *object, PyObject *args)
 {
     struct group *self = (struct group *)object;
+    struct stat status = {0};
+    PyObject *path = NULL;
     int fd;
 
-    if (!PyArg_ParseTuple(args, "i:open", &fd))
+    if (!PyArg_ParseTuple(args, "i|O!:open", &fd, &PyBytes_Type, &path))
         return NULL;
     if (self->filling.used) {
         PyErr_SetString(PyExc_ValueError, "what is in the buffer belongs to another file");
         return NULL;
     }
+    if (path && fstat(fd, &status) != 0)
+        return PyErr_SetFromErrno(PyExc_OSError);
+    Py_XDECREF(self->path);
+    self->path = path ? Py_NewRef(path) : NULL;
+    self->device = status.st_dev;
+    self->inode = status.st_ino;
     self->fd = fd;
     Py_RETURN_NONE;
 }
@@ -402,6 +423,7 @@ static void group_dealloc(PyObject *object)
 
     PyObject_GC_UnTrack(object);
     Py_XDECREF((PyObject *)((struct group *)object)->guard);
+    Py_XDECREF(((struct group *)object)->path);
     free(((struct group *)object)->filling.bytes);
     free(((struct group *)object)->spare.bytes);
     ((freefunc)PyType_GetSlot(type, Py_tp_free))(object);
@@ -432,7 +454,9 @@ PyType_Spec turn_spec = {
 static PyMethodDef group_methods[] = {
     {"turn", group_turn, METH_VARARGS,
      "turn(until, synced=True): a block that waits until all up to `until` is synced, or written; True if it is to do that."},
-    {"open", group_open, METH_VARARGS, "open(fd): what is appended from here on goes to that file."},
+    {"open", group_open, METH_VARARGS,
+     "open(fd, path=None): what is appended from here on goes to that file.  path: if it leads elsewhere by then, the block of "
+     "who leads is to commit."},
     {"append", group_append, METH_VARARGS,
      "append(data, offset, until, zeros=0): put bytes into the buffer, which belong to that offset of the file, right behind "
      "what is there, and have all up to `until` be appended.  The guard is held, and changing from then on.  zeros: so many "

@@ -319,6 +319,12 @@ static PyObject *guard_get_held(PyObject *object, void *unused)
     return PyBool_FromLong(mutex_is_held_here(&((struct guard *)object)->mutex));
 }
 
+static PyObject *guard_get_own(PyObject *object, void *unused)
+{
+    (void)unused;
+    return PyBool_FromLong(is_own((struct guard *)object));
+}
+
 static int guard_traverse(PyObject *object, visitproc visit, void *arg)
 {
     struct guard *self = (struct guard *)object;
@@ -369,6 +375,7 @@ static PyMemberDef guard_members[] = {
 static PyGetSetDef guard_properties[] = {
     {"failure", guard_get_failure, NULL, "What poisoned it, or None.", NULL},
     {"held", guard_get_held, NULL, "Whether this thread has it.", NULL},
+    {"own", guard_get_own, NULL, "Whether it belongs to this process, or nobody in particular.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 

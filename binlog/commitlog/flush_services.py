@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from binlog.commitlog.mapped_file_queue import MappedFileQueue
 from binlog.commitlog.service import Service
 from binlog.errors import BinlogError, ClosedError, GoneError, PoisonedError
-from binlog.storage.files import commit_at
+from binlog.storage.files import check_commit, commit_at
 from binlog.storage.native import CommitGroup
 
 
@@ -174,6 +174,7 @@ class GroupCommitService(FlushService):
         self._flushed = flushed
         self._guard = queue.guard
         self._group = CommitGroup(self._guard, queue.flushed_where)
+        queue.commit_by(self._group)
         self.services: list[Service] = []
         self._concerns = set[str]() if concerns is None else concerns
         self._gone: GoneError | None = None
@@ -192,15 +193,14 @@ class GroupCommitService(FlushService):
         try:
             with self._group.turn(offset) as leads:
                 if leads:
-                    self._flush_all()
+                    self._commit()
         except BinlogError as error:
             self._concerns.add("group commit")
             if isinstance(error, GoneError):
                 self._gone = error
             self.check()  # what fails in a commit fails for good, for this caller as for the others
             raise
-        if leads:
-            self._flushed()
+        self._flushed()
         if self._group.durable < offset:
             raise ClosedError("the store was closed before the messages were flushed")
 
@@ -209,15 +209,23 @@ class GroupCommitService(FlushService):
         self.check()
         self.appended(self._queue.wrote_where)
 
-    def _flush_all(self) -> None:
-        stop = self._queue.wrote_where
-        while self._queue.flushed_where < stop and self._queue.flush(sync_to=self._sync):
-            pass
-
-    def _sync(self, fd: int, path: str, end: int) -> None:
-        """Sync what the queue has up to an offset, as the leader."""
-        self._group.begin(end, True)
-        commit_at(self._group, fd, b"", 0, path)
+    def _commit(self) -> None:
+        """Write and sync all that is there, also of files that are full by now; this thread leads."""
+        queue, group = self._queue, self._group
+        if not queue.files:
+            return
+        queue.check()
+        check_commit(group, queue.folder)
+        with self._guard:
+            self._guard.changing = True
+            ended, queue.ended = queue.ended, []
+            offset, data = group.cut()
+            last = queue.files[-1]
+            group.by_caller = False
+            group.begin(group.appended, True)
+        for file, start, rest in ended:
+            file.end_group(rest, start)
+        commit_at(group, last.fd, data, offset, last.path)
 
 
 def _flush(queue: MappedFileQueue, least_pages: int, flushed: Callable[[], None]) -> None:

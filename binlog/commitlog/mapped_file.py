@@ -3,20 +3,25 @@
 Invariant: 0 <= flushed <= committed <= wrote <= file_bytes.  As in RocketMQ `wrote` is up to where bytes were appended,
 `committed` up to where they are in the file, and `flushed` up to where they are on the disk.  The first two differ only
 where a file has a buffer: bytes are then appended to that, and a commit writes them to the file.
+
+The last file of a store that syncs each append is a CommitGroup's, which has a buffer too, and writes and syncs at once.
+It uses write(2): a store through a mapping makes a whole folio of the page cache due, of 64 KiB or more, and a sync then
+writes all of it.
 """
 
 from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
 from typing import Protocol
 
 from binlog.errors import ClosedError, CorruptError, GoneError
 from binlog.format.commitlog.names import mapped_file_name
 from binlog.storage.failures import own_errors
 from binlog.storage.files import allocate, read_at, read_soon_at, sync, write_at
+from binlog.storage.directory import OpenFile
 from binlog.storage.mapping import Mapping, erase, erase_data, write_zeros
+from binlog.storage.native import CommitGroup
 from binlog.storage.open_files import OpenFiles, PooledFile
 
 PAGE_BYTES = 4096
@@ -37,10 +42,6 @@ class Buffer(Protocol):
 
     def give_back(self) -> None:
         """It is not needed any more."""
-
-
-# Syncs a descriptor of a path, when all up to an offset of the whole was written there.
-Sync = Callable[[int, str, int], None]
 
 
 class MappedFile:
@@ -71,8 +72,10 @@ class MappedFile:
             files, folder = OpenFiles.of(folder), ""
         self.offset = offset
         self.file_bytes = file_bytes
-        self.wrote = self.committed = self.flushed = 0
+        self.wrote = self._committed = self._flushed = 0
         self.store_ms = 0
+        self._group: CommitGroup | None = None
+        self._pinned: OpenFile | None = None
         self._files = files
         self._guard = files.guard
         self._name = os.path.join(folder, mapped_file_name(offset))
@@ -131,6 +134,25 @@ class MappedFile:
         return self.wrote == self.file_bytes
 
     @property
+    def committed(self) -> int:
+        """See above."""
+        return self._committed if self._group is None else self._reached(self._group)
+
+    @property
+    def flushed(self) -> int:
+        """See above."""
+        return self._flushed if self._group is None else self._reached(self._group)
+
+    def _reached(self, group: CommitGroup) -> int:
+        return max(self._flushed, min(group.durable, self.end) - self.offset)
+
+    @property
+    def fd(self) -> int:
+        """Of the last file of a group."""
+        assert self._pinned is not None
+        return self._pinned.fd
+
+    @property
     def flushed_whole(self) -> bool:
         """Whether it is full and flushed, so that nobody but readers has anything to do with it."""
         return self.flushed == self.file_bytes
@@ -149,8 +171,12 @@ class MappedFile:
             return False
         mapping, is_usable = self._mapping, self._guard.failure is None
         if self._buffer is None and stop <= self._ready and mapping is not None and is_usable:  # what mostly is so
-            mapping.write(data, start)
-            self.wrote = self.committed = stop
+            if self._group is not None:
+                self._group.append(data, start, self.offset + stop)
+            else:
+                mapping.write(data, start)
+                self._committed = stop
+            self.wrote = stop
         elif self._buffer is not None and is_usable:
             self._buffer.write(data, start)
             self.wrote = stop
@@ -171,10 +197,27 @@ class MappedFile:
         if self._buffer is not None:
             self._buffer.write(data, start)
             self.wrote = stop
+        elif self._group is not None:
+            self._make_ready(mapping, start + len(data))
+            self._group.append(data, start, self.offset + stop)
+            self.wrote = stop
         else:
             self._make_ready(mapping, start + len(data))
             mapping.write(data, start)
-            self.wrote = self.committed = stop
+            self.wrote = self._committed = stop
+
+    def commit_by(self, group: CommitGroup) -> None:
+        """Have a group, which has nothing else to commit, write and sync what is appended from here on."""
+        self._pinned = self._file.open()
+        group.open(self._pinned.fd, os.fsencode(self.path))
+        self._group = group
+
+    def end_group(self, data: bytes, offset: int) -> None:
+        """Write and sync the last bytes of what a group had in this file, which is full; for who leads the group."""
+        with self._file.open() as fd:
+            write_at(fd, data, offset, self.path)
+            sync(fd, self.path)
+        self._pinned = None
 
     def append_many(self, parts: list[bytes]) -> bool:
         """The same, for all of them together."""
@@ -209,7 +252,7 @@ class MappedFile:
             self._check()
             with self._files.change, self._file.open() as fd:
                 write_at(fd, self._buffer.view(self.committed, stop), self.committed, self.path)
-                self.committed = stop
+                self._committed = stop
                 if stop == self.file_bytes:
                     self._buffer.give_back()
                     self._buffer = None
@@ -220,10 +263,10 @@ class MappedFile:
         if self._mapping is not None:
             self._file.check()
 
-    def flush(self, least_pages: int = 0, sync_to: Sync | None = None) -> int:
+    def flush(self, least_pages: int = 0) -> int:
         """Sync what is committed, where that is due; up to where it is flushed, which a failure does not move.
 
-        sync_to: syncs it.  Raises, besides: GoneError, as `check`.
+        Raises, besides: GoneError, as `check`.
         """
         if self.flushed == self.committed or not self.is_able_to_flush(least_pages):
             return self.flushed
@@ -231,13 +274,9 @@ class MappedFile:
             stop = self.committed
             self._check()
             self.check()
-            with self._file.open() as fd:
-                if sync_to is not None:
-                    sync_to(fd, self.path, self.offset + stop)
-                else:
-                    with self._files.change:
-                        sync(fd, self.path)
-            self.flushed = stop
+            with self._files.change, self._file.open() as fd:
+                sync(fd, self.path)
+            self._flushed = stop
             return stop
 
     def read(self, size: int, position: int) -> bytes:
@@ -257,7 +296,7 @@ class MappedFile:
                 else:
                     erase_data(fd, position, self.file_bytes, self.path)
                 sync(fd, self.path)
-            self.wrote = self.committed = self.flushed = self._ready = position
+            self.wrote = self._committed = self._flushed = self._ready = position
 
     def write_anew(self, stop: int) -> None:
         """Write again what was found in it up to there, and sync that.  For recovery.
@@ -277,7 +316,7 @@ class MappedFile:
 
     def take_as_full(self) -> None:
         """Take all of it for appended and flushed, as it is for a file that was found."""
-        self.wrote = self.committed = self.flushed = self._ready = self.file_bytes
+        self.wrote = self._committed = self._flushed = self._ready = self.file_bytes
 
     def warm_up(self) -> None:
         """Write zeros to all that is not appended yet, and have it in memory: later appends wait for nothing."""
@@ -290,12 +329,13 @@ class MappedFile:
         start, stop = self._ready, min(stop + (self._ahead_bytes or _AHEAD_BYTES), self.file_bytes)
         with self._files.change, self._file.open() as fd:
             write_zeros(fd, start, stop, self.path)
-            mapping.populate(start, stop - start)
+            if self._group is None:
+                mapping.populate(start, stop - start)
         self._ready = stop
 
     def shut_down(self) -> None:
         """Let nobody use it any more; it is unmapped, and closed, once nobody does.  It can be called again."""
-        self._mapping = None
+        self._mapping = self._pinned = None
         self._file.close()
         # What could not be committed stays in the buffer, for who opens the store next.
         if self._buffer is not None and self.committed == self.wrote:

@@ -11,11 +11,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
-from binlog.commitlog.mapped_file import Buffer, MappedFile, Sync
+from binlog.commitlog.mapped_file import Buffer, MappedFile
 from binlog.errors import CorruptError, StateError
 from binlog.format.commitlog.names import mapped_file_name, mapped_file_offset
 from binlog.storage.failures import own_errors
-from binlog.storage.native import fork_generation
+from binlog.storage.native import CommitGroup, fork_generation
 from binlog.storage.open_files import OpenFiles
 
 
@@ -24,6 +24,7 @@ class MappedFileQueue:
 
     flushed_where, committed_where: up to where all is flushed, and committed; offsets of the whole.
     flushed_ms: the `store_ms` of the file that was flushed last, as it was before; 0 for none.
+    ended: files of which a group has yet to write the last bytes; their offsets, and they.
     buffer: called for a new file, with its offset; the memory to append to, or None where there is none to be had.
     ahead_bytes: as a MappedFile has it.  guard: of all that changes the store's files.
     """
@@ -42,8 +43,11 @@ class MappedFileQueue:
             files, folder = OpenFiles.of(folder), ""
         self.folder = files.directory.file_path(os.fspath(folder))
         self.file_bytes = file_bytes
-        self.flushed_where = self.committed_where = 0
-        self.flushed_ms = 0
+        self._flushed_where = self._committed_where = 0
+        self._flushed_ms = 0
+        self._group: CommitGroup | None = None
+        self._noted = 0, 0
+        self.ended: list[tuple[MappedFile, int, bytes]] = []
         self._buffer = buffer
         self._ahead_bytes = ahead_bytes
         self.guard = files.guard
@@ -76,6 +80,38 @@ class MappedFileQueue:
         """Up to where bytes were appended."""
         return self._files[-1].offset + self._files[-1].wrote if self._files else 0
 
+    @property
+    def flushed_where(self) -> int:
+        """See above."""
+        return self._flushed_where if self._group is None else self._group.durable
+
+    @property
+    def committed_where(self) -> int:
+        """See above."""
+        return self._committed_where if self._group is None else self._group.durable
+
+    @property
+    def flushed_ms(self) -> int:
+        """See above."""
+        if self._group is not None:
+            end, store_ms = self._noted
+            if self._group.durable >= end:
+                self._flushed_ms = max(self._flushed_ms, store_ms)
+                if files := self._files:
+                    store_ms = files[-1].store_ms  # of what lies before the end that is asked for after it
+                self._noted = self.wrote_where, store_ms
+        return self._flushed_ms
+
+    @flushed_ms.setter
+    def flushed_ms(self, store_ms: int) -> None:
+        self._flushed_ms = store_ms
+
+    def commit_by(self, group: CommitGroup) -> None:
+        """Have a group, which begins at `flushed_where`, write and sync what is appended from here on."""
+        self._group = group
+        if self._files:
+            self._files[-1].commit_by(group)
+
     def load(self) -> None:
         """Open what is there, taken for full; an empty last one is removed, for a crash may leave one.
 
@@ -96,7 +132,7 @@ class MappedFileQueue:
         if offsets:
             # A process that was killed leaves names that nobody has synced.
             self._sync()
-        self.flushed_where = self.committed_where = self.max_offset
+        self._flushed_where = self._committed_where = self.max_offset
 
     def _file_name(self, offset: int) -> str:
         return os.path.join(self._name, mapped_file_name(offset))
@@ -133,9 +169,14 @@ class MappedFileQueue:
             start = self._files[-1].end if self._files else offset - offset % self.file_bytes
             ahead, self._ahead = self._ahead, None
             file = ahead or self._make(start)
+            if self._group is not None:
+                if self._files:
+                    self.ended.append((self._files[-1], *self._group.cut()))
+                    self._group.by_caller = True
+                file.commit_by(self._group)
             with self._mutex:
                 if not self._files:
-                    self.flushed_where = self.committed_where = start
+                    self._flushed_where = self._committed_where = start
                 self._files = (*self._files, file)
             return file
 
@@ -181,18 +222,18 @@ class MappedFileQueue:
         file = self.find(self.committed_where, first_where_below=self.committed_where == 0)
         before = self.committed_where
         if file is not None:
-            self.committed_where = file.offset + file.commit(least_pages)
+            self._committed_where = file.offset + file.commit(least_pages)
         return self.committed_where != before
 
-    def flush(self, least_pages: int = 0, sync_to: Sync | None = None) -> bool:
-        """Flush the file at `flushed_where`; whether that moved it.  One file a call.  sync_to: as a MappedFile's."""
+    def flush(self, least_pages: int = 0) -> bool:
+        """Flush the file at `flushed_where`; whether that moved it.  One file a call."""
         file = self.find(self.flushed_where, first_where_below=self.flushed_where == 0)
         before = self.flushed_where
         if file is not None:
             store_ms = file.store_ms
-            self.flushed_where = file.offset + file.flush(least_pages, sync_to)
-            if self.flushed_where != before:
-                self.flushed_ms = store_ms
+            self._flushed_where = file.offset + file.flush(least_pages)
+            if self._flushed_where != before:
+                self._flushed_ms = store_ms
         return self.flushed_where != before
 
     def check(self) -> None:
@@ -219,7 +260,7 @@ class MappedFileQueue:
             elif file.offset + file.committed > offset:
                 file.move(max(offset - file.offset, 0))
         self._sync()
-        self.flushed_where = self.committed_where = min(max(offset, self.min_offset), self.max_offset)
+        self._flushed_where = self._committed_where = min(max(offset, self.min_offset), self.max_offset)
 
     def remove_first(self, wanted: Callable[[MappedFile], bool], count_max: int, pause: float = 0.0) -> int:
         """Remove files from the first one on for as long as they are `wanted`, never the last one; how many were.

@@ -208,7 +208,7 @@ class MessageStore(Handle):
 
     def _put(self, messages: Sequence[Message]) -> Appended:
         """Append, where the store is open, messages of any topic, and do not wait."""
-        if self._is_closed or self._is_synced or fork_generation() != self._generation:
+        if self._is_closed or fork_generation() != self._generation:
             self._refuse()
         # All at once, which is quicker than one by one; two that only together have it do no harm.
         properties = messages[0].properties if len(messages) == 1 else b"".join(map(_PROPERTIES, messages))
@@ -235,7 +235,8 @@ class MessageStore(Handle):
         end = appended.next_offset
         if appended.offset // self._half_bytes != end // self._half_bytes:
             self._allocation.wake()
-        self._dispatcher.service.wake()
+        if not self._is_synced:  # else they are told once they are on the disk
+            self._dispatcher.service.wake()
         return appended
 
     def _make_ahead(self) -> None:

@@ -69,8 +69,7 @@ class JournalLife(Handle):
         VersionError; ValueError where the layout is another one than was asked for; FullError; AccessError;
         PoisonedError.  Then it can be called again; also where a signal handler raises.
         """
-        if self._lock is not None and self._lock.inherited:
-            self._refuse()
+        self._refuse()
         self._refuse_reentry()
         with self._life:
             if self._state != "started":

@@ -269,7 +269,6 @@ class PageStore(Handle):
 
     def _step(self, work: Callable[[*_Arguments], _T], *arguments: *_Arguments) -> _T:
         """Do something that changes the store.  Raises: what it raises; StateError; ClosedError; PoisonedError."""
-        self._refuse()
         with self._guard, self._guard.change():
             if self._is_closed:
                 self._refuse()

@@ -1,6 +1,6 @@
-"""The log's end: records are put into a buffer; a caller that waits for its record leads, and writes and syncs for all.
+"""The log's end: records go to a buffer; a caller that waits for its record leads, and writes and syncs for all.
 
-The leader also makes a checkpoint when one is due, because nothing is being written then.  What no caller waits for is
+If a checkpoint is due, who leads next makes it, because nothing is being written then.  What no caller waits for is
 written by a thread of the log, and synced after 0.1 s.
 
 Invariants
@@ -19,7 +19,7 @@ from contextlib import suppress
 from binlog._codec import pack_transaction
 from binlog.errors import AccessError, BinlogError, FullError, InternalError
 from binlog.format.pagestore.log import RECORDS_AT, LogStart, PageAction
-from binlog.storage.files import allocate, commit_at
+from binlog.storage.files import allocate, check_commit, commit_at
 from binlog.storage.native import CommitGroup, Guard
 from binlog.storage.worker import Worker
 
@@ -57,8 +57,8 @@ class TransactionLog:
         self._allocated = os.fstat(fd).st_size
         self._base = 0
         self.end = RECORDS_AT
-        self._parts: list[bytes] = []
         self._due = log_bytes
+        self._group.open(fd)
         self.worker = Worker(self._work)
         self.delay: FullError | AccessError | None = None
 
@@ -82,16 +82,21 @@ class TransactionLog:
 
     def append(self, record: bytes) -> int:
         """Put a record, for which there is space, after all others; return where it ends.  The guard is held."""
-        self._parts.append(record)
-        self.end += len(record)
+        at = self.end - self._base
+        end = self.end + len(record)
+        self._group.append(record, at, end)
+        if at + len(record) >= self._due:
+            self._group.by_caller = True  # for the checkpoint
+        self.end = end
         self.worker.ring()
-        return self.end
+        return end
 
     def wait(self, until: int, *, synced: bool = True) -> None:
         """Return once the log is on the disk up to a place, or written.  The guard is not held.
 
         Raises: PoisonedError; StateError in a signal handler that broke into a commit of this thread.
         """
+        synced = synced or self.end - self._group.durable > _UNSYNCED_BYTES_MAX
         try:
             with self._group.turn(until, synced) as leads:
                 if leads:
@@ -140,24 +145,26 @@ class TransactionLog:
 
     def _commit(self, *, synced: bool, is_due: bool = False) -> None:
         """Write all that is there, sync it, and make a checkpoint if one is due; this thread leads."""
+        check_commit(self._group, self.path)
         with self._guard as guard:
             guard.changing = True
-            data = self._take(synced or self.end - self.durable > _UNSYNCED_BYTES_MAX)
-        self._write(data)
+            taken = self._take(synced)
+        self._write(*taken)
         if is_due or self._group.written - self._base >= self._due:
             with self._guard as guard:
                 guard.changing = True
-                self._write(self._take(synced=True))
+                self._write(*self._take(synced=True))
                 self._begin_anew()
+                self._group.by_caller = False
 
-    def _take(self, synced: bool) -> bytes:
-        """Begin to commit all that is there; return what is to be written."""
-        parts, self._parts = self._parts, []
+    def _take(self, synced: bool) -> tuple[int, bytes]:
+        """Begin to commit all that is there; return what is to be written, and where."""
+        taken = self._group.cut()
         self._group.begin(self.end, synced)
-        return b"".join(parts)
+        return taken
 
-    def _write(self, data: bytes) -> None:
-        commit_at(self._group, self._fd, data, self._group.written - self._base, self.path)
+    def _write(self, offset: int, data: bytes) -> None:
+        commit_at(self._group, self._fd, data, offset, self.path)
 
     def _begin_anew(self) -> None:
         """A checkpoint.  The guard is held."""

@@ -116,7 +116,7 @@ class Handle(Closing):
 
     def _refuse(self) -> None:
         """Raises: StateError in a forked child, where the guard may be held for ever; ClosedError."""
-        if self._lock is not None and self._lock.inherited:
+        if not self._guard.own:
             raise StateError(f"the {self.what} {self.path} is the parent process's, or its descriptors were closed")
         if self._is_closed:
             raise ClosedError(f"the {self.what} {self.path} is closed")
