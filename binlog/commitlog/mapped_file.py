@@ -4,9 +4,9 @@ Invariant: 0 <= flushed <= committed <= wrote <= file_bytes.  As in RocketMQ `wr
 `committed` up to where they are in the file, and `flushed` up to where they are on the disk.  The first two differ only
 where a file has a buffer: bytes are then appended to that, and a commit writes them to the file.
 
-The last file of a store that syncs each append is a CommitGroup's, which has a buffer too, and writes and syncs at once.
-It uses write(2): a store through a mapping makes a whole folio of the page cache due, of 64 KiB or more, and a sync then
-writes all of it.
+Of a store that syncs each append the last file is a CommitGroup's, which has a buffer too, and writes and syncs it at
+once.  It calls pwrite(2): a store through a mapping makes a whole folio of the page cache due, of 64 KiB or more, and a
+sync then writes all of it.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from typing import Protocol
 
 from binlog.errors import ClosedError, CorruptError, GoneError
 from binlog.format.commitlog.names import mapped_file_name
+from binlog.storage.directory import OpenFile
 from binlog.storage.failures import own_errors
 from binlog.storage.files import allocate, read_at, read_soon_at, sync, write_at
-from binlog.storage.directory import OpenFile
 from binlog.storage.mapping import Mapping, erase, erase_data, write_zeros
 from binlog.storage.native import CommitGroup
 from binlog.storage.open_files import OpenFiles, PooledFile

@@ -93,13 +93,12 @@ class MappedFileQueue:
     @property
     def flushed_ms(self) -> int:
         """See above."""
-        if self._group is not None:
-            end, store_ms = self._noted
-            if self._group.durable >= end:
-                self._flushed_ms = max(self._flushed_ms, store_ms)
-                if files := self._files:
-                    store_ms = files[-1].store_ms  # of what lies before the end that is asked for after it
-                self._noted = self.wrote_where, store_ms
+        if self._group is not None and (files := self._files):
+            now = files[-1].store_ms, self.wrote_where  # in this order: all that was stored before lies before
+            for store_ms, end in (self._noted, now):
+                if self._group.durable >= end:
+                    self._flushed_ms = max(self._flushed_ms, store_ms)
+                    self._noted = now
         return self._flushed_ms
 
     @flushed_ms.setter

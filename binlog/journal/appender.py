@@ -211,9 +211,8 @@ class Appender:
 
     def _commit(self, synced: bool) -> None:
         """End the files that the journal went on from, write all that is there, and sync it; this thread leads."""
-        last = self.file
-        assert last is not None
-        check_commit(self._group, last.path)
+        assert self.file is not None
+        check_commit(self._group, self.file.path)
         with self._guard:
             self._guard.changing = True
             last = self.file

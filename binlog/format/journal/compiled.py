@@ -14,8 +14,9 @@ _RECORDS_AT_ONCE = 1 << 16
 
 
 def pack_old(
-    file_id: int, salt: bytes, at: int, kind: int, tx_id: int, record_id: int, user_type: int, body: bytes, counts: bytes
-) -> bytes:
+    file_id: int, salt: bytes, at: int, kind: int, tx_id: int,
+    record_id: int, user_type: int, body: bytes, counts: bytes,
+) -> bytes:  # fmt: skip
     """As `pack_journal`, in the layout that JBoss Messaging had until September 2008."""
     del salt
     header = FileHeader(JournalLayout.JBM_2008_07, file_id)

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from stress.crash.planted.mistake import Change, Mistake, in_function
+from stress.crash.planted.mistake import COMMIT_WITH_A_SECOND_SYNC, COMMIT_WITHOUT_SYNC, Change, Mistake, in_function
 
 _MAPPED = "binlog/commitlog/mapped_file.py"
-_FLUSH = "binlog/commitlog/flush_services.py"
 
 MISTAKES = (
     in_function(
         "store-answered-before-flush", "store-power", "with sync flush an append returns before the flush",
-        _FLUSH, "GroupCommitService._sync",
-        'commit_at(self._group, fd, b"", 0, path)',
-        "self._group.reach()",
+        *COMMIT_WITHOUT_SYNC,
     ),
     in_function(
         "store-marker-removed-first", "store-power", "the marker of a crash goes before all is flushed",
@@ -66,12 +63,6 @@ MISTAKES = (
     ),
     in_function(
         "store-sync-tried-again", "store-faults", "a sync that failed is made again, and does nothing",
-        _MAPPED, "MappedFile.flush",
-        "with self._files.change:\n"
-        "    sync(fd, self.path)",
-        "try:\n"
-        "    sync(fd, self.path)\n"
-        "except Exception:\n"
-        "    sync(fd, self.path)",
+        *COMMIT_WITH_A_SECOND_SYNC,
     ),
 )  # fmt: skip

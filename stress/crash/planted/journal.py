@@ -2,29 +2,15 @@
 
 from __future__ import annotations
 
-from stress.crash.planted.mistake import Change, Mistake, in_function
+from stress.crash.planted.mistake import COMMIT_WITH_A_SECOND_SYNC, COMMIT_WITHOUT_SYNC, in_function
 
 _FILES, _FILE = "binlog/journal/files.py", "binlog/journal/journal_file.py"
 _APPENDER = "binlog/journal/appender.py"
 
 MISTAKES = (
-    Mistake(
+    in_function(
         "journal-answered-before-sync", "journal-power", "what was appended counts as durable before its sync",
-        (
-            Change(
-                _APPENDER, "Appender._commit",
-                "commit_at(self._group, last.fd, data, segments[0].offset, last.path)",
-                "last.write(data, segments[0].offset)\n"
-                "self._group.reach()",
-            ),
-            Change(
-                _APPENDER, "Appender._commit",
-                "if synced:\n"
-                "    last.sync()\n"
-                "self._group.reach()",
-                "self._group.reach()",
-            ),
-        ),
+        *COMMIT_WITHOUT_SYNC,
     ),
     in_function(
         "journal-name-not-synced", "journal-power", "a new file's name is not synced before the file is used",
@@ -77,9 +63,9 @@ MISTAKES = (
     ),
     in_function(
         "journal-no-zeros-behind", "journal-kill", "no zeros are written behind the last record",
-        _APPENDER, "_with_zeros",
-        "end = zeros_end(stop, file.file_bytes)",
-        "end = stop",
+        _APPENDER, "Appender.append",
+        "zeros, skipped = _ZEROS, -at % BLOCK_BYTES",
+        "zeros, skipped = 0, -at % BLOCK_BYTES",
     ),
     in_function(
         "journal-deletes-freed-first", "journal-kill", "a file goes that has deletes of another one's records",
@@ -102,13 +88,7 @@ MISTAKES = (
     ),
     in_function(
         "journal-sync-tried-again", "journal-faults", "a sync that failed is made again, and does nothing",
-        _APPENDER, "Appender._commit",
-        "commit_at(self._group, last.fd, data, segments[0].offset, last.path)",
-        "try:\n"
-        "    commit_at(self._group, last.fd, data, segments[0].offset, last.path)\n"
-        "except BinlogError:\n"
-        "    last.sync()\n"
-        "    self._group.reach()",
+        *COMMIT_WITH_A_SECOND_SYNC,
     ),
     in_function(
         "journal-found-bytes-believed", "journal-faults", "what a failed sync left is not written anew",

@@ -114,3 +114,18 @@ class Mistake:
 def in_function(name: str, part: str, what: str, path: str, function: str, old: str, new: str) -> Mistake:
     """Return a mistake of one change."""
     return Mistake(name, part, what, (Change(path, function, old, new),))
+
+
+# Of what journal, page store, commit log and queue share: each has them as a mistake of its own.
+COMMIT_WITHOUT_SYNC = (
+    "native/commit_group.c",
+    "write_and_sync",
+    "int result, syncing = self->syncing;",
+    "int result, syncing = self->syncing > 1;",
+)
+COMMIT_WITH_A_SECOND_SYNC = (
+    "native/commit_group.c",
+    "write_and_sync",
+    "while ((result = fdatasync(fd) != 0 ? errno : 0) == EINTR)\n    continue;",
+    "result = fdatasync(fd) != 0 && fdatasync(fd) != 0 ? errno : 0;",
+)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stress.crash.planted.mistake import Change, Mistake, in_function
+from stress.crash.planted.mistake import COMMIT_WITH_A_SECOND_SYNC, COMMIT_WITHOUT_SYNC, Change, Mistake, in_function
 
 _STORE, _CACHE, _LOG = "binlog/pagestore/store.py", "binlog/pagestore/cache.py", "binlog/pagestore/transaction_log.py"
 
@@ -32,10 +32,7 @@ MISTAKES = (
     ),
     in_function(
         "pagestore-answered-before-sync", "pagestore-power", "the log is never synced by commits",
-        _LOG, "TransactionLog._write",
-        "commit_at(self._group, self._fd, data, self._group.written - self._base, self.path)",
-        "os.pwrite(self._fd, data, self._group.written - self._base)\n"
-        "self._group.reach()",
+        *COMMIT_WITHOUT_SYNC,
     ),
     in_function(
         "pagestore-backup-name-not-synced", "pagestore-power", "an unfinished backup may look like no store",
@@ -57,13 +54,7 @@ MISTAKES = (
     ),
     in_function(
         "pagestore-sync-tried-again", "pagestore-faults", "a sync that failed is made again, and does nothing",
-        _LOG, "TransactionLog._write",
-        "commit_at(self._group, self._fd, data, self._group.written - self._base, self.path)",
-        "try:\n"
-        "    commit_at(self._group, self._fd, data, self._group.written - self._base, self.path)\n"
-        "except BinlogError:\n"
-        "    os.fdatasync(self._fd)\n"
-        "    self._group.reach()",
+        *COMMIT_WITH_A_SECOND_SYNC,
     ),
     in_function(
         "pagestore-found-bytes-believed", "pagestore-faults", "pages are made of a log that is not synced",

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from binlog.commitlog.check import check_store
-from binlog.commitlog.flush_services import Pace
+from binlog.commitlog.flush_services import GroupCommitService, Pace
 from binlog.commitlog.key_index import KeyIndexSize
 from binlog.commitlog.message import Message
 from binlog.commitlog.options import Flush, StoreOptions
@@ -206,20 +206,16 @@ def test_the_checkpoint_says_up_to_when_all_is_on_the_disk(tmp_path: Path) -> No
 
 def test_with_sync_flush_nobody_sees_what_is_not_flushed(tmp_path: Path) -> None:
     with MessageStore(tmp_path, _OPTIONS) as store:
-        file = store._log.files.last_file()
-        held = file._putting
-        with held, ThreadPoolExecutor(1) as pool:
-            # A flush waits for that.
-            wait = pool.submit(store.append, Message("a", b"data"))
-            until(lambda: store.max_offset > 0)
-            store._dispatcher.run()
-            assert store.queue_range("a", 0) == range(0)
-            assert not wait.done()
-            held.release()
-            try:
-                wait.result()
-            finally:
-                held.acquire()
+        files = store._log.files
+        assert isinstance(store._flushing, GroupCommitService)
+        with ThreadPoolExecutor(1) as pool:
+            with store._flushing._group.turn(1 << 62):  # as if another thread wrote
+                wait = pool.submit(store.append, Message("a", b"data"))
+                until(lambda: files.wrote_where > 0)
+                store._dispatcher.run()
+                assert store.queue_range("a", 0) == range(0)
+                assert not wait.done()
+            wait.result()
         until(lambda: store.queue_range("a", 0) == range(1))
 
 

@@ -31,7 +31,7 @@ _LOG, _PAGES, _MAP = "transaction.log", "page.db", ".free"
 def calls_that_fail(
     monkeypatch: pytest.MonkeyPatch, call: str, end: str, number: int = errno.EIO
 ) -> Iterator[list[str]]:
-    """Those of `os` on files whose names end so, and syncs in calls of ours; which these were."""
+    """Those of `os` on files whose names end so, and syncs of a leader's own block; which these were."""
     real = getattr(os, call)
     failed: list[str] = []
 
@@ -79,6 +79,7 @@ def test_after_a_sync_that_failed_all_is_refused_until_it_is_opened_anew(
     store.create_queue(QUEUE)
     put(store, b"one", b"two")
     with calls_that_fail(monkeypatch, "fdatasync", end):
+        store._log._group.by_caller = True
         with pytest.raises(PoisonedError) as told:
             put(store, b"three") if not has_checkpoint else store.checkpoint()
         cause: BaseException | None = told.value
@@ -118,6 +119,7 @@ def test_all_who_wait_are_told_of_a_write_that_failed(tmp_path: Path, monkeypatc
             told.append(error)
 
     monkeypatch.setattr(log_module, "commit_at", fails)
+    store._log._group.by_caller = True
     at_once(*[work] * 4, may_fail.set)
     assert len(told) == 4
     monkeypatch.undo()
