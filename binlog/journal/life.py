@@ -69,7 +69,8 @@ class JournalLife(Handle):
         VersionError; ValueError where the layout is another one than was asked for; FullError; AccessError;
         PoisonedError.  Then it can be called again; also where a signal handler raises.
         """
-        self._refuse()
+        if not self._guard.own:
+            self._refuse()
         self._refuse_reentry()
         with self._life:
             if self._state != "started":

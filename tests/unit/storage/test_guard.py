@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 import time
+from pathlib import Path
 from types import FrameType
 
 import pytest
@@ -112,3 +114,53 @@ def test_a_signal_handler_ends_a_wait_for_it(guard: Guard) -> None:
         thread.join()
     with guard:
         pass
+
+
+def test_who_was_woken_and_came_too_late_is_next(guard: Guard) -> None:
+    taken = threading.Event()
+    turns_max = 1000
+
+    def take() -> None:
+        with guard:
+            taken.set()
+
+    waiter = threading.Thread(target=take)
+    turns = 0
+    while not taken.is_set() and turns < turns_max:
+        with guard:
+            if turns == 0:
+                waiter.start()
+            turns += 1
+            time.sleep(0.01)  # the waiter may run, and finds it taken
+    waiter.join()
+    assert turns < turns_max // 10
+
+
+def test_one_that_belongs_to_a_process_and_a_file_refuses_others(guard: Guard, tmp_path: Path) -> None:
+    fd = os.open(tmp_path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    status = os.fstat(fd)
+    assert guard.own
+    guard.belong(fd, status.st_dev, status.st_ino)
+    with guard:
+        assert guard.own
+    if (child := os.fork()) == 0:
+        code = 1
+        try:
+            code = int(guard.own or not _refuses(guard))
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    os.close(fd)
+    assert not guard.own
+    assert _refuses(guard)
+    guard.belong(-1, 0, 0)
+    with guard:
+        assert guard.own
+
+
+def _refuses(guard: Guard) -> bool:
+    try:
+        with guard:
+            return False
+    except StateError as error:
+        return "parent process's, or its descriptors were closed" in str(error)

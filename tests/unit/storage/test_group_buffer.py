@@ -1,0 +1,157 @@
+"""What a CommitGroup appends to a file of its own: it writes and syncs that in one call, or leaves it to a caller."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from binlog.errors import PoisonedError, StateError
+from binlog.storage.files import check_commit
+from binlog.storage.guards import new_guard
+from binlog.storage.native import CommitGroup
+
+
+class Log:
+    """Records of eight bytes."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.guard = new_guard("the log")
+        self.group = CommitGroup(self.guard)
+        self.fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self.group.open(self.fd, os.fsencode(path))
+
+    def append(self, number: int, zeros: int = 0) -> int:
+        """Put a record, and return what to wait for."""
+        with self.guard:
+            until = self.group.appended + 1
+            self.group.append(number.to_bytes(8, "big"), 8 * (until - 1), until, zeros)
+            self.guard.changing = False
+        return until
+
+    def wait(self, until: int, *, synced: bool = True) -> bool:
+        """Return once it is committed; whether the caller was to do it."""
+        with self.group.turn(until, synced) as leads:
+            pass
+        return leads
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[Log]:
+    made = Log(tmp_path / "log")
+    yield made
+    os.close(made.fd)
+
+
+def _records(log: Log) -> list[int]:
+    data = log.path.read_bytes()
+    return [int.from_bytes(data[at : at + 8], "big") for at in range(0, len(data), 8)]
+
+
+def test_a_lone_thread_finds_its_record_on_the_disk(log: Log) -> None:
+    for number in range(3):
+        until = log.append(number)
+        assert log.group.pending == 8
+        assert not log.wait(until)
+        assert (log.group.pending, log.group.written, log.group.durable) == (0, until, until)
+    assert _records(log) == [0, 1, 2]
+
+
+def test_threads_find_their_records(log: Log) -> None:
+    def work(thread: int) -> None:
+        for number in range(200):
+            until = log.append(thread * 1000 + number)
+            assert not log.wait(until)
+            assert log.group.durable >= until
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(work, range(8)))
+    assert sorted(_records(log)) == sorted(thread * 1000 + number for thread in range(8) for number in range(200))
+
+
+def test_what_is_written_is_not_durable(log: Log) -> None:
+    log.wait(log.append(1), synced=False)
+    assert (log.group.written, log.group.durable) == (1, 0)
+    assert _records(log) == [1]
+    log.wait(1)
+    assert log.group.durable == 1
+
+
+def test_zeros_follow_the_last_record_until_another_does(log: Log) -> None:
+    os.pwrite(log.fd, b"x" * 64, 0)
+    log.append(1, zeros=20)
+    log.wait(log.append(2, zeros=20))
+    assert log.path.read_bytes() == (1).to_bytes(8, "big") + (2).to_bytes(8, "big") + bytes(20) + b"x" * 28
+    log.wait(log.append(3))
+    assert log.path.read_bytes()[16:] == (3).to_bytes(8, "big") + bytes(12) + b"x" * 28
+
+
+def test_what_does_not_come_next_is_refused(log: Log) -> None:
+    log.append(1)
+    with log.guard:
+        for offset in (0, 7, 9):
+            with pytest.raises(ValueError, match="does not come next"):
+                log.group.append(b"data", offset, 2)
+        with pytest.raises(ValueError, match="another file"):
+            log.group.open(log.fd)
+    log.wait(1)
+    assert _records(log) == [1]
+
+
+def test_a_caller_commits_if_it_was_asked_to(log: Log) -> None:
+    until = log.append(1, zeros=4)
+    log.group.by_caller = True
+    with log.group.turn(until) as leads:
+        assert leads
+        with log.guard:
+            offset, data = log.group.cut()
+            log.group.by_caller = False
+            log.group.begin(until, True)
+        assert (offset, data) == (0, (1).to_bytes(8, "big") + bytes(4))
+        assert log.group.pending == 0
+        assert log.group.commit(log.fd, data, offset) == 0
+    assert not log.wait(log.append(2))
+    assert _records(log) == [1, 2]
+
+
+def test_what_was_not_appended_is_a_callers_to_bring(log: Log) -> None:
+    log.append(1)
+    assert log.wait(2)
+    assert log.group.durable == 0
+
+
+def test_a_file_that_its_path_no_longer_leads_to_is_not_written(log: Log) -> None:
+    for change in (log.path.unlink, log.path.touch):
+        until = log.append(1)
+        change()
+        assert log.wait(until), "the caller is to say what is wrong"
+        assert (log.group.written, os.fstat(log.fd).st_size) == (0, 0)
+
+
+@pytest.mark.parametrize(("path", "flags"), [("/dev/null", os.O_RDWR), ("log", os.O_RDONLY)], ids=["sync", "write"])
+def test_a_failure_is_told_to_the_caller_and_to_all_who_come(log: Log, path: str, flags: int) -> None:
+    """/dev/null takes writes, and has no sync; a file that is open for reading takes none."""
+    broken = os.open(log.path.parent / path, flags | os.O_CLOEXEC)
+    log.group.open(broken)
+    until = log.append(1)
+    with pytest.raises(PoisonedError), log.group.turn(until) as leads:  # noqa: PT012
+        assert leads
+        assert (log.group.failed > 0) is (path == "/dev/null")
+        check_commit(log.group, "the log")
+    with pytest.raises(PoisonedError):
+        log.append(2)
+    with pytest.raises(PoisonedError):
+        log.wait(until)
+    assert log.group.written == 0
+    os.close(broken)
+
+
+def test_who_has_the_guard_cannot_wait(log: Log) -> None:
+    until = log.append(1)
+    with log.guard, pytest.raises(StateError, match="within a call"):
+        log.wait(until)
+    assert not log.wait(until)
