@@ -108,6 +108,12 @@ static int follow(struct group *self, const struct turn *turn)
     return result;
 }
 
+static void wake_all(struct group *self, int word)
+{
+    if (self->waiting[word])
+        binlog_futex_wake(&self->words[word], INT_MAX);
+}
+
 /* Ends the leader's turn, and wakes those who waited for it. */
 static void end_turn(struct group *self)
 {
@@ -115,9 +121,9 @@ static void end_turn(struct group *self)
 
     self->leading = self->begun = self->syncing = 0;
     self->round++;
-    binlog_futex_wake(&self->words[word], INT_MAX);
+    wake_all(self, word);
     if (self->guard->failure)
-        binlog_futex_wake(&self->words[!word], INT_MAX);
+        wake_all(self, !word);
     else
         wake_next(self);
 }
@@ -337,7 +343,6 @@ static PyObject *group_append(PyObject *object, PyObject *args)
         buffer->zeros = (size_t)zeros;
         memset(buffer->bytes + buffer->used, 0, buffer->zeros);
         self->appended = until;
-        self->guard->changing = 1;
     }
     PyBuffer_Release(&data);
     if (!fits)
@@ -459,8 +464,8 @@ static PyMethodDef group_methods[] = {
      "who leads is to commit."},
     {"append", group_append, METH_VARARGS,
      "append(data, offset, until, zeros=0): put bytes into the buffer, which belong to that offset of the file, right behind "
-     "what is there, and have all up to `until` be appended.  The guard is held, and changing from then on.  zeros: so many "
-     "are written behind them if nothing follows."},
+     "what is there, and have all up to `until` be appended.  The guard is held.  zeros: so many are written behind them if "
+     "nothing follows."},
     {"cut", group_cut, METH_NOARGS, "Take what is in the buffer out: its offset, and the bytes.  The guard is held."},
     {"begin", group_begin, METH_VARARGS, "begin(target, synced): the leader writes, and maybe syncs, all up to `target`."},
     {"commit", group_commit, METH_VARARGS,

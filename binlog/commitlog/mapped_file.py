@@ -274,7 +274,7 @@ class MappedFile:
             stop = self.committed
             self._check()
             self.check()
-            with self._files.change, self._file.open() as fd:
+            with self._file.open() as fd, self._files.change:
                 sync(fd, self.path)
             self._flushed = stop
             return stop

@@ -128,6 +128,7 @@ class Appender:
                 skipped = 0
         else:
             zeros, skipped = aligned(end, self._alignment) - end, 0
+        self._guard.changing = True
         group.append(record, at, group.appended + 1, min(zeros, file.file_bytes - end))
         self._end = end
         self._record_count += 1

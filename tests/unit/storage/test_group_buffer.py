@@ -30,7 +30,6 @@ class Log:
         with self.guard:
             until = self.group.appended + 1
             self.group.append(number.to_bytes(8, "big"), 8 * (until - 1), until, zeros)
-            self.guard.changing = False
         return until
 
     def wait(self, until: int, *, synced: bool = True) -> bool:
