@@ -154,7 +154,7 @@ def test_a_load_and_a_check_say_what_the_plainest_replay_says(
         each for each in odd if each[0] == "delete"
     }
     assert [each for each in loaded.problems if each.rule in ("update", "transaction")] == problems
-    # If an id is used again after its transaction failed, a rollback ends the later one alone; the next load does the rest.
+    # If an id is used again after its transaction failed, a rollback ends the later one alone; the next load the other.
     is_used_again = plain.failed.keys() & plain.going.keys() or any(
         sum(row["kind"] == "commit" for row in rows) > 1 for rows in plain.failed.values()
     )
