@@ -106,6 +106,7 @@ struct binlog_place {
     int64_t changed_ns, looked_ns; /* the directory's time of change, and when the name was looked up */
 };
 int binlog_fd_is(int fd, uint64_t device, uint64_t inode);
+int binlog_path_is(const char *path, uint64_t device, uint64_t inode);
 int binlog_fd_is_named(int fd, uint64_t device, uint64_t inode, uint64_t *file_bytes);
 
 /* read.c: an open log file as a reader has it, and its index.  Python fills it in. */

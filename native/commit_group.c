@@ -48,8 +48,7 @@ struct group {
     struct buffer filling, spare;
     int fd;            /* the file that they go to, or -1 */
     PyObject *path;    /* by which it must be found, as bytes, or NULL */
-    dev_t device;      /* it, if there is a path */
-    ino_t inode;
+    uint64_t device, inode; /* it, if there is a path */
     int64_t offset;    /* in it, of the buffer that fills, if that has anything */
     uint64_t appended; /* up to here all was appended */
     char by_caller;    /* the next one who leads is to do more than write the buffer */
@@ -157,15 +156,6 @@ static int write_and_sync(const struct group *self, int fd, const uint8_t *data,
     return result;
 }
 
-/* Whether the path still leads to the file. */
-static int is_at_path(const struct group *self)
-{
-    struct stat status;
-
-    return !self->path || (lstat(PyBytes_AsString(self->path), &status) == 0 && status.st_dev == self->device &&
-                           status.st_ino == self->inode);
-}
-
 /* Commits what is in the buffer, as the leader: 1, 0 if the caller is to do it, or -1 with an exception. */
 static int commit_buffer(struct group *self, int synced)
 {
@@ -177,7 +167,8 @@ static int commit_buffer(struct group *self, int synced)
     }
     if (mutex_take(&guard->mutex) != 0)
         return -1;
-    if (guard_check(guard) != 0 || self->by_caller || !is_at_path(self)) {
+    if (guard_check(guard) != 0 || self->by_caller ||
+        (self->path && !binlog_path_is(PyBytes_AsString(self->path), self->device, self->inode))) {
         mutex_release(&guard->mutex);
         return guard->failure ? -1 : 0;
     }

@@ -48,6 +48,13 @@ int binlog_fd_is(int fd, uint64_t device, uint64_t inode)
     return fd >= 0 && find(fd, "", STATX_INO, &found) == 0 && found.device == device && found.inode == inode;
 }
 
+/* Whether the path leads to it. */
+int binlog_path_is(const char *path, uint64_t device, uint64_t inode)
+{
+    struct found found;
+    return find(AT_FDCWD, path, STATX_INO, &found) == 0 && found.device == device && found.inode == inode;
+}
+
 /* Closes a descriptor that is still what was opened: a program that closed all it had, as a daemon does, may have given its
  * number to a file of its own. */
 int binlog_fd_close_own(int fd, uint64_t device, uint64_t inode)

@@ -40,7 +40,6 @@ from binlog.format.commitlog.names import COMMIT_LOG_FOLDER, INDEX_FOLDER, LOCK_
 from binlog.format.commitlog.sidecar import News
 from binlog.format.commitlog.topics import is_waiting_topic
 from binlog.storage.handle import Handle
-from binlog.storage.native import fork_generation
 from binlog.storage.open_files import OpenFiles
 
 _DEFAULTS = StoreOptions()
@@ -77,7 +76,6 @@ class MessageStore(Handle):
         super().__init__(path)
         self._options = options
         self._is_synced = options.flush is Flush.SYNC
-        self._generation = fork_generation()
         self._half_bytes = options.file_bytes // 2
         self._queues_known: set[tuple[str, int]] = set()  # topic and queue of messages that were looked at
         self._concerns: set[str] = set()  # empty while nothing keeps messages from being appended
@@ -208,7 +206,7 @@ class MessageStore(Handle):
 
     def _put(self, messages: Sequence[Message]) -> Appended:
         """Append, where the store is open, messages of any topic, and do not wait."""
-        if self._is_closed or fork_generation() != self._generation:
+        if self._is_closed or not self._guard.own:
             self._refuse()
         # All at once, which is quicker than one by one; two that only together have it do no harm.
         properties = messages[0].properties if len(messages) == 1 else b"".join(map(_PROPERTIES, messages))
