@@ -261,8 +261,9 @@ class PageStore(Handle):
             self._not_cut = error
 
     def _find(self, names: tuple[str, ...]) -> None:
-        """Raises: NotFoundError; StateError; ClosedError."""
-        self._refuse()
+        """What comes next takes the guard, and tells whose the store is.  Raises: NotFoundError; ClosedError."""
+        if self._is_closed:
+            self._refuse()
         for name in names:
             if name not in self._content.first_pages or name == PREPARED_QUEUE:
                 raise NotFoundError(f"there is no queue {name!r}")

@@ -60,6 +60,7 @@ class TransactionLog:
         self._due = log_bytes
         self._group.open(fd)
         self.worker = Worker(self._work)
+        self._is_rung = False
         self.delay: FullError | AccessError | None = None
 
     @property
@@ -88,7 +89,9 @@ class TransactionLog:
         if at + len(record) >= self._due:
             self._group.by_caller = True  # for the checkpoint
         self.end = end
-        self.worker.ring()
+        if not self._is_rung:
+            self.worker.ring()
+            self._is_rung = True  # after the ring: an exception between the two must not leave it unrung
         return end
 
     def wait(self, until: int, *, synced: bool = True) -> None:
@@ -137,6 +140,7 @@ class TransactionLog:
         """Sync what no caller waits for, once it is old enough."""
         try:
             if not self.worker.stopping.wait(_IDLE_SECONDS):
+                self._is_rung = False
                 self.wait(self.end)
         except BinlogError as error:
             self._guard.fail(error)
