@@ -18,8 +18,8 @@ from binlog.storage.directory import Directory
 _COUNT = 40
 _LOOKS = 15
 
-# Each transaction moves some messages from one queue to the other.  A log of 512 KiB takes longer to fill than a look takes;
-# one of 64 KiB does not, and then nearly each look is BusyError.
+# Each transaction moves some messages from one queue to the other.  To fill the log takes longer than a look: with
+# one of 64 KiB nearly each look is BusyError.
 _OWNER = """
 import os, sys
 from binlog import Mode

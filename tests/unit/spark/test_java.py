@@ -1,6 +1,6 @@
 """Which Java is found for Spark, and the wrapper around one that lacks a module.
 
-The Javas here are shell scripts that answer as java does; tests/spark/test_registration.py starts Spark on the real one.
+The Javas here are shell scripts that answer as java does; `tests/spark/test_registration.py` starts Spark on one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The benchmark, too short to say anything about speed: rows of each kind give figures, and in `make install-test` all."""
+"""The benchmark, too short to say anything about speed: rows of each kind give figures; `make install-test` all."""
 
 from __future__ import annotations
 
