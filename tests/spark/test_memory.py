@@ -86,7 +86,7 @@ def watched() -> Iterator[list[int]]:
 
 
 def test_a_worker_takes_no_more_for_more_records(spark: Any, log: Path, figure: Any) -> None:
-    size, count = 64 * MIB, int(os.environ.get("BINLOG_TEST_RECORDS", "16"))
+    size, count = 64 * MIB, int(os.environ.get("BINLOG_TEST_RECORDS", "24"))
     write_holes(log, count=count, size=size - 4)
     frame = spark.read.format("binlog").schema("data binary").load(str(log))
     with watched() as samples:
