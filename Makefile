@@ -30,7 +30,7 @@ help:
 	@echo 'make bench        us and what one would otherwise use, measured side by side (ARGS="--help" shows its options)'
 	@echo 'make test         every test but those of "make install-test", on as many workers as there are cores (ARGS= goes to pytest)'
 	@echo 'make quick        the tests without Spark and without the slow ones (ARGS= goes to pytest)'
-	@echo 'make install-test the README in a fresh clone, the wheel and the source archive (some minutes)'
+	@echo 'make install-test the README in a fresh clone, the wheel, the source archive, the whole benchmark (some minutes)'
 	@echo 'make crash        power cuts, kills, faults and damage, by the thousand (DURATION_S=60 SEED= ARGS="--help")'
 	@echo 'make flips        every bit beside the records flipped, one at a time (half an hour or more; ARGS="--help")'
 	@echo 'make canaries     the mistakes that are planted for "make crash", each from five seeds (an hour or two)'

@@ -82,14 +82,16 @@ def log(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.fixture
-def in_memory(tmp_path: Path) -> Iterator[Path]:
+def in_memory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """An empty folder in memory, for processes that are killed by the thousand; on disk if memory has no room for it.
 
-    A killed process takes nothing from the page cache, so what a disk would keep does not matter, only its time.
+    A killed process takes nothing from the page cache, so what a disk would keep does not matter, only its time.  The
+    same is so where one call is broken off, or one byte damaged, at hundreds of places: such a module has its
+    `tmp_path` be this.
     """
     memory = folder_in_memory()
     if memory is None:
-        yield tmp_path
+        yield tmp_path_factory.mktemp("test")
         return
     folder = Path(tempfile.mkdtemp(prefix="test-", dir=memory))
     yield folder

@@ -21,20 +21,23 @@ _PAGE_BYTES = 4096
 
 
 class _File:
+    """cache and disk: without the zeros at their ends, which most of a file that was made larger is."""
+
     def __init__(self) -> None:
+        self.size = 0
         self.cache = bytearray()
         self.disk = bytearray()
         self.dirty: set[int] = set()
 
     def resize(self, size: int) -> None:
-        for data in (self.cache, self.disk):
-            del data[size:]
-            data.extend(bytes(size - len(data)))
+        self.size = size
+        del self.cache[size:]
+        del self.disk[size:]
 
     def write(self, offset: int, data: bytes, unit: int) -> None:
         end = offset + len(data)
-        if end > len(self.cache):
-            self.resize(end)
+        self.size = max(self.size, end)
+        _lengthen(self.cache, offset)
         self.cache[offset:end] = data
         first, last = offset // unit, (end - 1) // unit
         self.dirty.update(range(first * unit // _BLOCK_BYTES, (last + 1) * unit // _BLOCK_BYTES))
@@ -42,7 +45,13 @@ class _File:
     def sync(self, blocks: set[int]) -> None:
         for block in blocks:
             part = slice(block * _BLOCK_BYTES, (block + 1) * _BLOCK_BYTES)
-            self.disk[part] = self.cache[part]
+            if part.start < len(self.cache):
+                _lengthen(self.disk, part.start)
+                self.disk[part] = self.cache[part]
+
+
+def _lengthen(data: bytearray, size: int) -> None:
+    data.extend(bytes(max(size - len(data), 0)))
 
 
 class LossyDisk:
@@ -75,7 +84,7 @@ class LossyDisk:
                 case Kind.TRUNCATE:
                     file.resize(event.offset)
                 case Kind.ALLOCATE:
-                    file.resize(max(event.offset, len(file.cache)))
+                    file.resize(max(event.offset, file.size))
                 case Kind.SYNC:
                     file.sync(file.dirty)
                     file.dirty.clear()
@@ -109,4 +118,4 @@ class LossyDisk:
         result = _File()
         result.cache, result.disk = file.cache, bytearray(file.disk)
         result.sync({block for block in file.dirty if chance.random() < kept})
-        return bytes(result.disk)
+        return bytes(result.disk).ljust(file.size, b"\0")

@@ -9,6 +9,7 @@ import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
+COMPILED = "BINLOG_CRASH_COMPILED"
 _SOURCES = Path(__file__).parent
 _FLAGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-fPIC", "-fvisibility=hidden", "-shared", "-pthread")
 
@@ -48,9 +49,15 @@ class Preload:
 
 
 def compile_recorder(folder: Path) -> Path:
-    """Compile the recorder, and the striker beside it, into a folder; the recorder's path.  Raises: CompilerError."""
+    """Compile the recorder, and the striker beside it, into a folder; the recorder's path.  Raises: CompilerError.
+
+    If COMPILED is in the environment, they are in the folder that it names from the first time on, for the next runs.
+    """
+    folder = Path(os.environ.get(COMPILED, folder))
     for name in ("recorder", "striker"):
-        _compile(_SOURCES / name, folder / f"{name}.so")
+        library = folder / f"{name}.so"
+        if not library.exists():
+            _compile(_SOURCES / name, library)
     return folder / "recorder.so"
 
 

@@ -16,15 +16,15 @@ from tests.support.crashing import crash, states
 
 # What is not reached from one seed is from the next run's; `make crash` goes on for as long as it is told to.
 COUNTS = {
-    "power": 5_000, "kill": 600, "faults": 450, "damage": 1_000,
-    "store-power": 600, "store-kill": 300, "store-faults": 240,
-    "journal-power": 800, "journal-kill": 300, "journal-faults": 200,
-    "paging-power": 300, "paging-kill": 150, "paging-faults": 80,
-    "depage-power": 150, "depage-kill": 100, "depage-faults": 40,
-    "pagestore-power": 300, "pagestore-kill": 150, "pagestore-faults": 40,
+    "power": 2_000, "kill": 300, "faults": 300, "damage": 500,
+    "store-power": 300, "store-kill": 150, "store-faults": 100,
+    "journal-power": 400, "journal-kill": 150, "journal-faults": 100,
+    "paging-power": 150, "paging-kill": 75, "paging-faults": 40,
+    "depage-power": 75, "depage-kill": 50, "depage-faults": 20,
+    "pagestore-power": 150, "pagestore-kill": 75, "pagestore-faults": 20,
 }  # fmt: skip
 # Fewer states than that may all be of some rows; which, is another matter with each seed.
-_FEW = 300
+_FEW = 200
 _SECONDS_MAX = 600
 
 

@@ -23,12 +23,25 @@ from tests.support.crashing import crash
 # None that has the C compiled anew, and each the first of those.
 ONE_OF_A_PART = {mistake.part: mistake.name for mistake in reversed(PLANTED.values()) if not mistake.is_in_c}
 
+# From which they are found soon; `make canaries` draws its seeds.
+_SEED = 4
+_SEEDS = {
+    "depage-page-removed-first": 3,
+    "staged-twice": 3,
+    "store-buffers-forgotten": 2,
+    "store-found-bytes-believed": 2,
+    "journal-file-id-used-twice": 3,
+    "journal-sync-tried-again": 2,
+    "paging-sync-tried-again": 1,
+}
+
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ONE_OF_A_PART.values())
 def test_a_planted_mistake_is_found(tmp_path: Path, name: str) -> None:
     kept = tmp_path / "kept"
-    done = crash("--planted", name, "--parts", PLANTED[name].part, "--stop", "--processes", 1, "--keep", kept)
+    limits = ("--seed", _SEEDS.get(name, _SEED), "--stop", "--processes", 1)
+    done = crash("--planted", name, "--parts", PLANTED[name].part, *limits, "--keep", kept)
     assert done.returncode == 1, done.stdout
     assert "VIOLATION" in done.stdout
     (command,) = {line.partition("replay: ")[2] for line in done.stdout.splitlines() if "replay: " in line}

@@ -14,7 +14,7 @@ from stress.soak.holdings import Holding
 
 @pytest.mark.slow
 def test_a_short_soak(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "stress.soak", "--seconds", "30", "--directory", str(tmp_path)]
+    command = [sys.executable, "-m", "stress.soak", "--seconds", "10", "--directory", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
     lines = done.stdout.splitlines()
     assert [line for line in lines if line.startswith("soak: ") and "fds" in line], done.stderr

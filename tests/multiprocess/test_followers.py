@@ -87,7 +87,7 @@ def test_an_idle_follower_makes_at_most_one_system_call_a_second(log: Path, figu
     with Writer(log) as writer:
         writer.append(b"1")
         writer.cutover()
-    seconds = 12
+    seconds = 8
     run = run_preloaded(_follow_nobody, log, seconds)
     before, after, sleeps = run.result
     calls = [call.name for call in run.calls[before:after]]

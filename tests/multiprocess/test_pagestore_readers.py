@@ -16,14 +16,15 @@ from binlog.pagestore.recovery import read_map
 from binlog.storage.directory import Directory
 
 _COUNT = 40
-_LOOKS = 5
+_LOOKS = 15
 
-# Each transaction moves some messages from one queue to the other, and a few of them fill the log.
+# Each transaction moves some messages from one queue to the other.  To fill the log takes longer than a look: with
+# one of 64 KiB nearly each look is BusyError.
 _OWNER = """
 import os, sys
 from binlog import Mode
 from binlog.pagestore import PageStore, PageStoreOptions
-with PageStore(sys.argv[1], PageStoreOptions(cache_pages=16, log_bytes=1 << 16, mode=Mode.FLUSH)) as store:
+with PageStore(sys.argv[1], PageStoreOptions(cache_pages=16, log_bytes=1 << 19, mode=Mode.FLUSH)) as store:
     number = 0
     while os.path.exists(sys.argv[2]):
         one, other = ("a", "b") if number % 50 < 25 else ("b", "a")

@@ -17,8 +17,8 @@ from tests.support.checkout import Machine
 # One clone is made for all of them, so they run on one worker.
 pytestmark = [pytest.mark.install, pytest.mark.spark, pytest.mark.xdist_group("fresh_clone")]
 
-# Small parts of the real commands: one file of fast tests, of which one starts Spark.
-TESTS = "tests/unit/spark/test_java.py"
+# Small parts of the real commands: fast tests, and one that starts Spark.
+TESTS = "tests/unit/spark/test_java.py tests/spark/test_registration.py"
 DEMO_ARGS = "--events 2000"
 
 SETTING_UP = "binlog: installing"

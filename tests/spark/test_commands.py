@@ -72,9 +72,15 @@ def problems(errors: str) -> list[str]:
     return [line for line in errors.splitlines() if not re.match(r"(extract|follow)(, bad records)?: [\d,]+ ", line)]
 
 
+# Each starts a Java of its own.  For each commit, one for each signal; how both commands end by either, `install` has.
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
-def test_an_extract_that_is_ended_leaves_nothing_that_looks_whole(log: Path, number: signal.Signals) -> None:
+@pytest.mark.xdist_group("spark")
+@pytest.mark.parametrize(
+    "number", [signal.SIGKILL, signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.install)]
+)
+def test_an_extract_that_is_ended_leaves_nothing_that_looks_whole(
+    spark: Any, log: Path, number: signal.Signals, run: Run
+) -> None:
     folder = log.parent
     with Writer(log) as writer:
         writer.append_many([b"INFO one", b"no level", b"WARN two"])
@@ -94,10 +100,10 @@ def test_an_extract_that_is_ended_leaves_nothing_that_looks_whole(log: Path, num
     # And the next one has it all, with the parser that the document shows.
     [parser] = [block for block in blocks("python") if "extract_regex" in block]
     (folder / "levels.py").write_text(parser)
-    with started(folder, "extract", "log", "--parser", "levels:parse", "--to", "json", "--out", "out") as process:
-        out, err = process.communicate(timeout=SECONDS_MAX)
-    assert (process.returncode, problems(err)) == (0, [])
-    assert out.splitlines()[-1].split()[:3] == ["3", "2", "1"]
+    spark.sparkContext.addPyFile(str(folder / "levels.py"))
+    done = run("extract", log, "--parser", "levels:parse", "--to", "json", "--out", folder / "out")
+    assert (done.code, problems(done.err)) == (0, [])
+    assert done.out.splitlines()[-1].split()[:3] == ["3", "2", "1"]
     lines = [json.loads(line) for line in json_lines(folder / "out")]
     assert [(line.get("level"), line.get("text"), line.get("bad")) for line in lines] == [
         ("INFO", "one", None), (None, None, "no level"), ("WARN", "two", None),
@@ -105,6 +111,7 @@ def test_an_extract_that_is_ended_leaves_nothing_that_looks_whole(log: Path, num
 
 
 @pytest.mark.slow
+@pytest.mark.install
 def test_following_ends_with_its_table(log: Path) -> None:
     folder = log.parent
     with Writer(log) as writer:

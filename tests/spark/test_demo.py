@@ -68,6 +68,7 @@ def assert_a_lost_line_is_noticed(keep: Path) -> None:
     assert "It is NOT the same" in done.stdout
 
 
+@pytest.mark.install
 def test_an_interrupt_while_spark_works_ends_everything(tmp_path: Path) -> None:
     keep = tmp_path / "kept"
     command = demo("--events", "400", "--keep", str(keep))

@@ -1,4 +1,4 @@
-"""Spark finds the source by its name alone, in a process that never heard of binlog."""
+"""Spark finds the source by its name alone, in a process that never heard of binlog, on the Java that was found."""
 
 from __future__ import annotations
 
@@ -39,16 +39,3 @@ def test_without_a_register_call(log: Path) -> None:
     done = subprocess.run(command, cwd=log, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == ["records: 3", "imported: False"]
-
-
-def test_a_session_of_ours_warns_of_nothing_that_is_ours(log: Path) -> None:
-    with Writer(log) as writer:
-        writer.append(b"one")
-    program = "import sys; from binlog.spark import session; spark = session(cores=1)"
-    program += "; print(spark.read.format('binlog').load(sys.argv[1]).count())"
-    program += "; spark.stop()"
-    command = [sys.executable, "-c", program, str(log)]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, cwd=log, env=environment, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (0, "1\n"), done.stderr
-    assert "data source" not in done.stderr

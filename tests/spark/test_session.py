@@ -1,14 +1,18 @@
-"""What `session` has Java told, and what a session of one's own may change of it."""
+"""What `session` has Java told and warns of, and what a session of one's own may change of it."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from binlog import Writer
 from binlog.spark import session
+from tests.support.checkout import ROOT
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
@@ -26,11 +30,17 @@ def test_java_keeps_the_memory_of_its_heap(spark: Any) -> None:
 
 
 @pytest.mark.slow
-def test_options_of_a_sessions_own_come_behind() -> None:
-    told = subprocess.run([sys.executable, "-m", __name__], check=True, capture_output=True, text=True).stdout
-    assert told.split() == ["80"]
+def test_options_of_a_sessions_own_come_behind_and_it_warns_of_nothing_that_is_ours(log: Path) -> None:
+    with Writer(log) as writer:
+        writer.append(b"one")
+    command = [sys.executable, "-m", __name__, str(log)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=log, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "80\n1\n"), done.stderr
+    assert "data source" not in done.stderr
 
 
 if __name__ == "__main__":
     with session(cores=1, settings={"spark.driver.extraJavaOptions": f"-XX:{OPTION}=80"}) as own:
         print(_java_option(own))
+        print(own.read.format("binlog").load(sys.argv[1]).count())

@@ -15,6 +15,7 @@ import itertools
 import mmap
 import os
 import pickle
+import random
 import shutil
 import signal
 import subprocess
@@ -79,13 +80,19 @@ def run_preloaded(
 
 
 def kill_at_each_call(
-    function: Callable[..., object], start: Path, log: Path, *arguments: object, kinds: tuple[Kind, ...] = tuple(Kind)
+    function: Callable[..., object],
+    start: Path,
+    log: Path,
+    *arguments: object,
+    kinds: tuple[Kind, ...] = tuple(Kind),
+    step: int = 1,
 ) -> Iterator[Run]:
     """Run the function on fresh copies of `start`, which need not be there, killed at one call after the other.
 
     After each death it is for the caller to look at the log.  The last run is the one that was not killed.
+    step: at each of so many calls only; at which, each sweep draws.
     """
-    for kill_at in itertools.count():
+    for kill_at in itertools.count(random.SystemRandom().randrange(step), step):
         shutil.rmtree(log, ignore_errors=True)
         if start.exists():
             shutil.copytree(start, log)

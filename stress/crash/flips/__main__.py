@@ -24,16 +24,17 @@ def main() -> int:
     parser.add_argument("--only", default="", metavar="TEXT", help="only bits whose line has this text")
     parser.add_argument("--quick", action="store_true", help="one bit of each byte, of a log of each kind")
     parser.add_argument("--step", type=int, default=1, metavar="N", help="only every Nth bit")
+    parser.add_argument("--first", type=int, default=0, metavar="N", help="beginning with that one, from 0")
     parser.add_argument("--keep", type=Path, metavar="FILE", help="put all that was found into a file, as JSON")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, metavar="P", help="default: all cores")
     given = parser.parse_args()
-    if given.processes < 1 or given.step < 1:
-        parser.error("--processes and --step are 1 or more")
+    if given.processes < 1 or given.step < 1 or given.first < 0:
+        parser.error("--processes and --step are 1 or more, --first 0 or more")
     begun = time.monotonic()
     with scratch_folder() as scratch:
         sounds = list(sound_logs(Path(scratch)))
         flips = [flip for flip in (quick_flips if given.quick else all_flips)(sounds) if given.only in str(flip)][
-            :: given.step
+            given.first :: given.step
         ]
         if not flips:
             parser.error(f"--only: no bit has {given.only!r} in its line")

@@ -170,7 +170,7 @@ def _is_behind(moment: float, _: list[str]) -> bool:
 @pytest.mark.parametrize("flush", [flush.value for flush in Flush])
 def test_a_process_that_is_killed_passes_each_on_once(tmp_path: Path, flush: str) -> None:
     told: list[int] = []  # a process may die before it tells of its last one, and the next gives that number again
-    for _ in range(4):
+    for _ in range(2):
         # So long that some have gone on, and others have not.
         is_enough = partial(_is_behind, time.monotonic() + 1.6)
         told += map(int, lines_until_killed(_APPENDING, tmp_path, flush, len(told), enough=is_enough))

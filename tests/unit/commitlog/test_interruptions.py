@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from binlog.commitlog import Flush, Message, MessageStore, Retention, check_store
+from binlog.commitlog.flush_services import Pace
 from binlog.errors import PoisonedError
 from tests.support.descriptors import count_descriptors, descriptors_before
 from tests.support.interruptions import Interruption
@@ -19,9 +20,16 @@ from tests.support.twice import swallowed
 from tests.support.waiting import until_told
 
 _NOW = Retention(hours=-1.0, at_hour=(12 + 12) % 24, expire_ratio=2, force_ratio=2, full_ratio=2, pause_seconds=0.0)
-_OPTIONS = replace(SMALL, file_bytes=1 << 13, retention=_NOW)
+# Messages are committed at once: what is waited for before a call is not what is tested.
+_OPTIONS = replace(SMALL, file_bytes=1 << 13, retention=_NOW, commit_pace=Pace(0.005, 0, 0.005))
 _BEFORE = [b"%d" % number for number in range(10)]
 _PLACES = 25  # of a call, in equal steps: it has up to some thousand
+
+
+@pytest.fixture
+def tmp_path(in_memory: Path) -> Path:
+    """In memory, for the calls of each place: what the disk makes of them is not what is tested."""
+    return in_memory
 
 
 class Stage:

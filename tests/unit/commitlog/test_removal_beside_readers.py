@@ -76,13 +76,13 @@ def test_readers_of_a_store_go_on_while_its_files_are_removed(tmp_path: Path) ->
         append(0)
         with _readers(read):
             removed = 0
-            for number in range(1, 400):
+            for number in range(1, 200):
                 append(number)
                 if number % 20 == 0:
                     until_told(store)
                     removed += store.remove_expired()
         assert removed > 5
-        assert len(store.queue_range("t", 0)) < 400
+        assert len(store.queue_range("t", 0)) < 200
 
 
 @pytest.mark.slow
@@ -106,7 +106,7 @@ def test_a_file_that_was_found_is_read_or_is_gone(tmp_path: Path) -> None:
 
     fill(0)
     with _readers(read):
-        for number in range(1, 200):
+        for number in range(1, 110):
             fill(number)
             if number % 3 == 0:
                 assert queue.remove_first(lambda file: True, 2) <= 2

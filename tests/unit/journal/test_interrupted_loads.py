@@ -31,6 +31,12 @@ _OPTIONS = replace(SMALL, files_min=4)
 
 
 @pytest.fixture
+def tmp_path(in_memory: Path) -> Path:
+    """In memory, for the calls of each place: what the disk makes of them is not what is tested."""
+    return in_memory
+
+
+@pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A journal with several files, a transaction that nobody ended, and one file to come."""
     path = tmp_path / "journal"

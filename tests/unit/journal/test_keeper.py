@@ -53,6 +53,12 @@ journal.close()
 """
 
 
+@pytest.fixture
+def tmp_path(in_memory: Path) -> Path:
+    """In memory, for the calls of each place: what the disk makes of them is not what is tested."""
+    return in_memory
+
+
 def _on_a_full_disk(path: Path, pool: int, deletes: list[int]) -> list[str]:
     done = run_script(_ON_A_FULL_DISK, path, pool, ",".join(map(str, deletes)))
     assert done.returncode == 0, done.stderr

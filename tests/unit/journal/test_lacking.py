@@ -23,6 +23,12 @@ _PARTS = {b"a"[0], b"b"[0]}
 _BODY_STEP = 97  # of bytes of bodies, which are all alike
 
 
+@pytest.fixture
+def tmp_path(in_memory: Path) -> Path:
+    """In memory, for the calls of each place: what the disk makes of them is not what is tested."""
+    return in_memory
+
+
 def _spread(opened: Journal) -> None:
     """The transaction 50, of which a file has nothing but one record, and the next one another and the commit."""
     opened.append_add(1, 1, b"1" * 700)

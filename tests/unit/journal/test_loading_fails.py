@@ -26,6 +26,12 @@ _CALLS = ("fdatasync", "fsync", "open", "link", "rename", "unlink", "listdir", "
 _OPTIONS = replace(SMALL, files_min=6)
 
 
+@pytest.fixture
+def tmp_path(in_memory: Path) -> Path:
+    """In memory, for the calls of each place: what the disk makes of them is not what is tested."""
+    return in_memory
+
+
 def _left_behind(path: Path) -> None:
     """A journal whose process died in the middle of much."""
     with journal(path) as (opened, _):

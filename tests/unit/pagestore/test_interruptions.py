@@ -22,6 +22,12 @@ from tests.support.signals import strike
 from tests.support.twice import AGAIN_SECONDS, raising_twice, swallowed
 
 
+@pytest.fixture
+def tmp_path(in_memory: Path) -> Path:
+    """In memory, for the calls of each place: what the disk makes of them is not what is tested."""
+    return in_memory
+
+
 class Stage:
     """What a call is made with: a store, and a transaction that got a message and puts two."""
 

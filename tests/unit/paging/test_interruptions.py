@@ -32,6 +32,12 @@ _PAGING = "/binlog/paging/"
 _swallowed = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 
+@pytest.fixture
+def tmp_path(in_memory: Path) -> Path:
+    """In memory, for the calls of each place: what the disk makes of them is not what is tested."""
+    return in_memory
+
+
 class Stage:
     """What a call is made with: a store with messages, its cursor, of which some were given, and a transaction."""
 

