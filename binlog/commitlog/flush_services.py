@@ -174,7 +174,7 @@ class GroupCommitService(FlushService):
         self._flushed = flushed
         self._guard = queue.guard
         self._group = CommitGroup(self._guard, queue.flushed_where)
-        queue.commit_by(self._group)
+        queue.commit_by(self._group, self.appended)
         self.services: list[Service] = []
         self._concerns = set[str]() if concerns is None else concerns
         self._gone: GoneError | None = None

@@ -105,9 +105,12 @@ class MappedFileQueue:
     def flushed_ms(self, store_ms: int) -> None:
         self._flushed_ms = store_ms
 
-    def commit_by(self, group: CommitGroup) -> None:
-        """Have a group, which begins at `flushed_where`, write and sync what is appended from here on."""
-        self._group = group
+    def commit_by(self, group: CommitGroup, wait: Callable[[int], None]) -> None:
+        """Have a group, which begins at `flushed_where`, write and sync what is appended from here on.
+
+        wait: returns once all up to an offset is.
+        """
+        self._group, self._wait = group, wait
         if self._files:
             self._files[-1].commit_by(group)
 
@@ -217,7 +220,10 @@ class MappedFileQueue:
         return next((file for file in files if file.modified >= seconds), files[-1] if files else None)
 
     def commit(self, least_pages: int = 0) -> bool:
-        """Commit the file at `committed_where`; whether that moved it.  One file a call."""
+        """Commit the file at `committed_where`; whether that moved it.  One file a call, but all at once by a group."""
+        if self._group is not None:
+            self._wait(self.wrote_where)
+            return False
         file = self.find(self.committed_where, first_where_below=self.committed_where == 0)
         before = self.committed_where
         if file is not None:

@@ -46,6 +46,22 @@ def test_nobody_is_given_a_half_message_until_it_is_committed(tmp_path: Path) ->
         assert store.transactions.pending() == []
 
 
+def test_one_that_nobody_has_flushed_yet_can_be_looked_at_and_committed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if a signal handler had raised while `prepare` waited for the disk."""
+    with MessageStore(tmp_path, SMALL) as store:
+        with monkeypatch.context() as patched:
+            patched.setattr(store.transactions, "_wait", lambda appended: None)
+            store.transactions.prepare(Message("t", b"one"))
+            store.transactions.prepare(Message("t", b"other"))
+        one, other = store.transactions.pending()
+        assert store.transactions.message(one).body == b"one"
+        store.transactions.commit(one)
+        store.transactions.commit(other)
+        until(lambda: _bodies(store, "t") == [b"one", b"other"])
+
+
 def test_what_was_rolled_back_is_never_seen(tmp_path: Path) -> None:
     with MessageStore(tmp_path, SMALL) as store:
         half = store.transactions.prepare(Message("t", b"body"))
