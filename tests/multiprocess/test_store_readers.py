@@ -23,6 +23,8 @@ from binlog.commitlog.store_reader import StoreReader
 from binlog.errors import AccessError, CorruptError, NotFoundError
 from tests.support.checked_stores import MANUAL_RETENTION
 from tests.support.checkout import ROOT
+from tests.support.stores import has_unflushed, without_flushes
+from tests.support.waiting import until
 
 _OPTIONS = StoreOptions(file_bytes=1 << 16, units_in_file=50, key_index=KeyIndexSize(100, 150))
 _MODES = [
@@ -103,19 +105,14 @@ def test_with_sync_flush_a_reader_sees_what_is_flushed_and_nothing_else(tmp_path
     with MessageStore(tmp_path, _OPTIONS) as store, StoreReader(tmp_path) as reader:
         store.append(Message("t", b"first"))
         assert [message.body for message in reader.follow("t", 0, 0, timeout=1)] == [b"first"]
-        held = store._log.files.last_file()._putting  # a flush waits for it
-        with held, ThreadPoolExecutor(1) as pool:
-            wait = pool.submit(store.append, Message("t", b"second"))
-            while store._log.max_offset == store._log.files.flushed_where:
-                time.sleep(0.001)
-            store._dispatcher.run()
-            assert reader.queue_range("t", 0) == range(1)
-            assert reader.pull("t", 0, 1, 5) == ([], 1)
-            held.release()
-            try:
-                wait.result()
-            finally:
-                held.acquire()
+        with ThreadPoolExecutor(1) as pool:
+            with without_flushes(store):
+                wait = pool.submit(store.append, Message("t", b"second"))
+                until(lambda: has_unflushed(store))
+                store._dispatcher.run()
+                assert reader.queue_range("t", 0) == range(1)
+                assert reader.pull("t", 0, 1, 5) == ([], 1)
+            wait.result()
         assert [message.body for message in reader.follow("t", 0, 1, timeout=5)] == [b"second"]
 
 

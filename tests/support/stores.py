@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+from binlog.commitlog.flush_services import GroupCommitService
 from binlog.commitlog.key_index import KeyIndexSize
 from binlog.commitlog.message import Message
 from binlog.commitlog.options import StoreOptions
@@ -27,6 +30,20 @@ class Buffer:
 
     def give_back(self) -> None:
         self.given_back = True
+
+
+@contextmanager
+def without_flushes(store: MessageStore) -> Iterator[None]:
+    """No append of a store that syncs each returns in the block, as if another thread were at a sync."""
+    assert isinstance(store._flushing, GroupCommitService)
+    with store._flushing._group.turn(1 << 62):
+        yield
+
+
+def has_unflushed(store: MessageStore) -> bool:
+    """Whether something was appended that is not on the disk."""
+    files = store._log.files
+    return files.wrote_where > files.flushed_where
 
 
 def append_numbers(path: Path, start: int, end: int, *, topic: str = "t", queues: int = 1, body_bytes: int = 0) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import random
 import struct
-import time
 from array import array
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -18,6 +17,8 @@ from binlog.commitlog.store_reader import StoreReader
 from binlog.errors import BinlogError, CorruptError, NotFoundError
 from binlog.format.commitlog.key_index import KEY_INDEX_ENTRY, KEY_INDEX_HEADER, key_hash
 from tests.support.checked_stores import KEY_INDEX, OPTIONS, body, fill, make, overwrite
+from tests.support.stores import has_unflushed, without_flushes
+from tests.support.waiting import until
 
 
 @pytest.fixture
@@ -56,22 +57,17 @@ def test_with_sync_flush_a_key_is_found_once_its_message_is_flushed(tmp_path: Pa
     with MessageStore(tmp_path, OPTIONS) as owner, StoreReader(tmp_path) as reader:
         first = owner.append(Message.of("t", b"first", keys=["k"]))
         assert next(reader.follow("t", 0, 0, timeout=30)).body == b"first"
-        held = owner._log.files.last_file()._putting  # a flush waits for it
-        with held, ThreadPoolExecutor(1) as pool:
-            wait = pool.submit(owner.append, Message.of("t", b"second", keys=["k"]))
-            while owner._log.max_offset == owner._log.files.flushed_where:
-                time.sleep(0.001)
-            # Told too early, as no owner of ours does.
-            owner._index.put(memoryview(array("q", [key_hash("t", "k"), first.next_offset, first.store_ms])))
-            assert len(owner._index.find("t", "k")) == 2
-            assert [message.body for message in reader.find("t", "k")] == [b"first"]
-            with pytest.raises(NotFoundError, match="may be read"):
-                reader.read(first.next_offset)
-            held.release()
-            try:
-                wait.result()
-            finally:
-                held.acquire()
+        with ThreadPoolExecutor(1) as pool:
+            with without_flushes(owner):
+                wait = pool.submit(owner.append, Message.of("t", b"second", keys=["k"]))
+                until(lambda: has_unflushed(owner))
+                # Told too early, as no owner of ours does.
+                owner._index.put(memoryview(array("q", [key_hash("t", "k"), first.next_offset, first.store_ms])))
+                assert len(owner._index.find("t", "k")) == 2
+                assert [message.body for message in reader.find("t", "k")] == [b"first"]
+                with pytest.raises(NotFoundError, match="may be read"):
+                    reader.read(first.next_offset)
+            wait.result()
         assert next(reader.follow("t", 0, 1, timeout=30)).body == b"second"
         assert [message.body for message in reader.find("t", "k")] == [b"second", b"first"]
 

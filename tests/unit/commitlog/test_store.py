@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from binlog.commitlog.check import check_store
-from binlog.commitlog.flush_services import GroupCommitService, Pace
+from binlog.commitlog.flush_services import Pace
 from binlog.commitlog.key_index import KeyIndexSize
 from binlog.commitlog.message import Message
 from binlog.commitlog.options import Flush, StoreOptions
@@ -22,6 +22,7 @@ from binlog.format.commitlog.host import Host
 from binlog.storage.shared_buffer import shared_names
 from tests.support.children import run_script
 from tests.support.descriptors import count_descriptors, descriptors_before
+from tests.support.stores import has_unflushed, without_flushes
 from tests.support.waiting import until
 
 _NEVER = 3600.0
@@ -206,12 +207,10 @@ def test_the_checkpoint_says_up_to_when_all_is_on_the_disk(tmp_path: Path) -> No
 
 def test_with_sync_flush_nobody_sees_what_is_not_flushed(tmp_path: Path) -> None:
     with MessageStore(tmp_path, _OPTIONS) as store:
-        files = store._log.files
-        assert isinstance(store._flushing, GroupCommitService)
         with ThreadPoolExecutor(1) as pool:
-            with store._flushing._group.turn(1 << 62):  # as if another thread wrote
+            with without_flushes(store):
                 wait = pool.submit(store.append, Message("a", b"data"))
-                until(lambda: files.wrote_where > 0)
+                until(lambda: has_unflushed(store))
                 store._dispatcher.run()
                 assert store.queue_range("a", 0) == range(0)
                 assert not wait.done()

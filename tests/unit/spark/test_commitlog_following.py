@@ -19,7 +19,8 @@ from binlog.commitlog.store import MessageStore
 from binlog.errors import GoneError
 from binlog.spark.commitlog.options import StoreReadOptions
 from binlog.spark.schema import Field
-from tests.support.stores import SMALL, append_numbers
+from tests.support.stores import SMALL, append_numbers, has_unflushed, without_flushes
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.spark
 
@@ -212,12 +213,10 @@ def test_with_sync_flush_it_gives_what_is_flushed_and_nothing_else(tmp_path: Pat
         while (batch := query.batch()) == []:  # queues are told of it a moment after the append
             assert time.monotonic() < deadline
         assert batch == [1]
-        held = store._log.files.last_file()._putting  # a flush waits for it
-        with held:
+        with without_flushes(store):
             thread = threading.Thread(target=store.append, args=(Message("t", b"2"),))
             thread.start()
-            while store._log.max_offset == store._log.files.flushed_where:
-                time.sleep(0.001)
+            until(lambda: has_unflushed(store))
             store._dispatcher.run()
             assert query.batch() == []
         thread.join()
