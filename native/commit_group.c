@@ -1,9 +1,10 @@
-/* CommitGroup: threads that wait until something is on the disk, of which one leads: it writes and syncs for all of them.
+/* CommitGroup: group commit for the threads of one process.
  *
- * What they append to the group's file is copied to a buffer.  `with group.turn(until)` leads if nobody does: it writes
- * what is in the buffer to the file, syncs that, and is over, all in one call and mostly without the interpreter's lock.
- * Meanwhile another buffer fills.  Its value is then False, as a follower's.  Only if there is more to do than that
- * (`by_caller`, or no file), or it failed (`failed`), the value is True, and the block is to do it.
+ * `append` copies bytes to a buffer, with the guard held.  `with group.turn(until) as leads` gives False once all up to
+ * `until` is committed, by this thread or another one.  If no thread leads, the entry does: in one call it takes the buffer,
+ * writes it to the group's file, syncs that without the interpreter's lock, and wakes the followers.  Meanwhile another
+ * buffer fills.  `leads` is True if the entry cannot commit alone, and then the block must do it.  The cases are: the group
+ * has no file, `by_caller` is set, the path leads to another file, `until` was not appended, the write or the sync failed.
  *
  * Invariants:
  * - There is one leader at a time.  All fields change under the interpreter's lock, which waits give away; those of the
@@ -26,12 +27,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define KEPT_BYTES_MAX (8 << 20) /* a buffer that one large record made larger is not kept */
+#define KEPT_BYTES_MAX (8 << 20) /* a larger buffer is freed once it is written */
 
 struct buffer {
     uint8_t *bytes;
     size_t room, used;
-    size_t zeros; /* so many follow what is used, and are written with it */
+    size_t zeros; /* behind what is used; written with it */
 };
 
 struct group {
@@ -46,13 +47,13 @@ struct group {
     uint32_t words[2];   /* followers of this round sleep on words[round & 1], those of the next on the other one */
     uint32_t waiting[2]; /* how many do */
     struct buffer filling, spare;
-    int fd;            /* the file that they go to, or -1 */
-    PyObject *path;    /* by which it must be found, as bytes, or NULL */
-    uint64_t device, inode; /* it, if there is a path */
-    int64_t offset;    /* in it, of the buffer that fills, if that has anything */
+    int fd;                 /* the group's file, or -1 */
+    uint64_t device, inode; /* of it, to be compared before each write */
+    PyObject *path;         /* must lead to it before each write; as bytes, or NULL */
+    int64_t offset;         /* where in it the buffer that fills begins */
     uint64_t appended; /* up to here all was appended */
-    char by_caller;    /* the next one who leads is to do more than write the buffer */
-    int failed;        /* why the leader's write, or sync, failed: as `commit` returns it */
+    char by_caller;    /* the block of the next one who leads must commit */
+    int failed;        /* why a write or a sync of `turn` failed, as `commit` returns it; then nothing more is written */
 };
 
 struct turn {
@@ -156,11 +157,17 @@ static int write_and_sync(const struct group *self, int fd, const uint8_t *data,
     return result;
 }
 
-/* Commits what is in the buffer, as the leader: 1, 0 if the caller is to do it, or -1 with an exception. */
+/* Commits what is in the buffer, as the leader: 1, 0 if the caller must do it, or -1 with an exception. */
 static int commit_buffer(struct group *self, int synced)
 {
     struct guard *guard = self->guard;
 
+    if (self->failed)
+        return 0;
+    if (!binlog_fd_is(self->fd, self->device, self->inode)) {
+        guard_raise_lost(guard);
+        return -1;
+    }
     if (mutex_is_held_here(&guard->mutex)) {
         guard_raise_reentered(guard);
         return -1;
@@ -198,6 +205,10 @@ static PyObject *turn_enter(PyObject *object, PyObject *unused)
     struct group *group = self->group;
 
     (void)unused;
+    if (!guard_is_in_its_process(group->guard)) {
+        guard_raise_lost(group->guard);
+        return NULL;
+    }
     while (!is_reached(group, self)) {
         if (guard_check(group->guard) != 0)
             return NULL;
@@ -282,7 +293,7 @@ static PyObject *group_open(PyObject *object, PyObject *args)
         PyErr_SetString(PyExc_ValueError, "what is in the buffer belongs to another file");
         return NULL;
     }
-    if (path && fstat(fd, &status) != 0)
+    if (fd >= 0 && fstat(fd, &status) != 0)
         return PyErr_SetFromErrno(PyExc_OSError);
     Py_XDECREF(self->path);
     self->path = path ? Py_NewRef(path) : NULL;
@@ -449,14 +460,13 @@ PyType_Spec turn_spec = {
 
 static PyMethodDef group_methods[] = {
     {"turn", group_turn, METH_VARARGS,
-     "turn(until, synced=True): a block that waits until all up to `until` is synced, or written; True if it is to do that."},
+     "turn(until, synced=True): a block that waits until all up to `until` is synced, or written; True if it must commit."},
     {"open", group_open, METH_VARARGS,
-     "open(fd, path=None): what is appended from here on goes to that file.  path: if it leads elsewhere by then, the block of "
-     "who leads is to commit."},
+     "open(fd[, path]): what is appended from here on goes to that file.  path: if it leads elsewhere when the buffer is to be "
+     "written, the block must commit."},
     {"append", group_append, METH_VARARGS,
-     "append(data, offset, until, zeros=0): put bytes into the buffer, which belong to that offset of the file, right behind "
-     "what is there, and have all up to `until` be appended.  The guard is held.  zeros: so many are written behind them if "
-     "nothing follows."},
+     "append(data, offset, until, zeros=0): copy bytes to the buffer, with the guard held.  offset: in the file; they must follow "
+     "what is in the buffer.  until: what `appended` is then.  zeros: so many are written behind them unless more is appended."},
     {"cut", group_cut, METH_NOARGS, "Take what is in the buffer out: its offset, and the bytes.  The guard is held."},
     {"begin", group_begin, METH_VARARGS, "begin(target, synced): the leader writes, and maybe syncs, all up to `target`."},
     {"commit", group_commit, METH_VARARGS,
@@ -476,8 +486,9 @@ static PyGetSetDef group_properties[] = {
 static PyMemberDef group_members[] = {
     {"appended", T_ULONGLONG, offsetof(struct group, appended), 0, "Up to here all was appended."},
     {"by_caller", T_BOOL, offsetof(struct group, by_caller), 0,
-     "Whether the block of the next one who leads is to commit.  Changed with the guard held."},
-    {"failed", T_INT, offsetof(struct group, failed), READONLY, "Why the last commit failed, as `commit` returns it; or 0."},
+     "Whether the block of the next one who leads must commit.  Changed with the guard held."},
+    {"failed", T_INT, offsetof(struct group, failed), READONLY,
+     "Why a write or a sync of `turn` failed, as `commit` returns it; or 0."},
     {NULL, 0, 0, 0, NULL},
 };
 

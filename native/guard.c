@@ -5,6 +5,9 @@
  * a handler raises.  A block that sets `changing` and is left by an exception has changed a part of what it was to
  * change, so it poisons the guard: each later block is refused.
  *
+ * It can be bound to a process and a file (`bind`): then nobody enters it in a forked child, or after the program closed the
+ * descriptor of that file.
+ *
  * Change, of `guard.change()`, is a block that poisons the guard too, and excludes nobody: if an exception ends it that is
  * not among those after which nothing has changed, or is a PoisonedError.  Threads may share one, and enter it again.
  *
@@ -60,8 +63,8 @@ int mutex_is_held_here(const struct mutex *self)
     return self->held && pthread_equal(self->owner, pthread_self());
 }
 
-/* Takes it, or with `checked` returns -1 with what a signal handler raised. */
-static int take(struct mutex *self, int checked)
+/* Takes it; with `interruptible` it may return -1 with what a signal handler raised. */
+static int take(struct mutex *self, int interruptible)
 {
     struct waiters *waiters = &self->first;
 
@@ -69,7 +72,7 @@ static int take(struct mutex *self, int checked)
         int result = 0;
 
         waiters->count++;
-        if (checked)
+        if (interruptible)
             result = binlog_futex_wait(&waiters->word);
         else
             binlog_futex_sleep(&waiters->word, waiters->word, NULL);
@@ -159,25 +162,34 @@ void guard_poison(struct guard *self, PyObject *failure)
         self->failure = Py_NewRef(failure);
 }
 
-/* Whether this is the process that has what it guards; before the mutex is taken, which a forked child may find held for
- * ever. */
-static int is_own(const struct guard *self)
+int guard_is_in_its_process(const struct guard *self)
 {
-    return !self->belongs || (self->generation == binlog_fork_generation() &&
-                              (self->fd < 0 || binlog_fd_is(self->fd, self->device, self->inode)));
+    return !self->is_bound || self->generation == binlog_fork_generation();
 }
 
-static PyObject *guard_belong(PyObject *object, PyObject *args)
+void guard_raise_lost(struct guard *self)
+{
+    PyErr_Format(self->reentered, "%U is the parent process's, or its descriptors were closed", self->what);
+}
+
+/* Asked before the mutex is taken, which a forked child may find held for ever. */
+static int is_ours(const struct guard *self)
+{
+    return guard_is_in_its_process(self) &&
+           (!self->is_bound || self->fd < 0 || binlog_fd_is(self->fd, self->device, self->inode));
+}
+
+static PyObject *guard_bind(PyObject *object, PyObject *args)
 {
     struct guard *self = (struct guard *)object;
     unsigned long long device, inode;
 
-    if (!PyArg_ParseTuple(args, "iKK:belong", &self->fd, &device, &inode))
+    if (!PyArg_ParseTuple(args, "iKK:bind", &self->fd, &device, &inode))
         return NULL;
     self->device = device;
     self->inode = inode;
     self->generation = binlog_fork_generation();
-    self->belongs = 1;
+    self->is_bound = 1;
     Py_RETURN_NONE;
 }
 
@@ -186,8 +198,8 @@ static PyObject *guard_enter(PyObject *object, PyObject *unused)
     struct guard *self = (struct guard *)object;
 
     (void)unused;
-    if (!is_own(self)) {
-        PyErr_Format(self->reentered, "%U is the parent process's, or its descriptors were closed", self->what);
+    if (!is_ours(self)) {
+        guard_raise_lost(self);
         return NULL;
     }
     if (!self->made || mutex_is_held_here(&self->mutex)) {
@@ -319,10 +331,10 @@ static PyObject *guard_get_held(PyObject *object, void *unused)
     return PyBool_FromLong(mutex_is_held_here(&((struct guard *)object)->mutex));
 }
 
-static PyObject *guard_get_own(PyObject *object, void *unused)
+static PyObject *guard_is_ours(PyObject *object, void *unused)
 {
     (void)unused;
-    return PyBool_FromLong(is_own((struct guard *)object));
+    return PyBool_FromLong(is_ours((struct guard *)object));
 }
 
 static int guard_traverse(PyObject *object, visitproc visit, void *arg)
@@ -356,12 +368,11 @@ static void guard_dealloc(PyObject *object)
 }
 
 static PyMethodDef guard_methods[] = {
-    {"__enter__", guard_enter, METH_NOARGS, "Take it.  Raises: PoisonedError; StateError if this thread has it, or it belongs to another process."},
+    {"__enter__", guard_enter, METH_NOARGS, "Take it.  Raises: PoisonedError; StateError if this thread has it, or it is bound otherwise."},
     {"__exit__", guard_exit, METH_VARARGS, "Give it back, poisoned if an exception ends a change."},
     {"change", guard_change, METH_NOARGS, "A block that poisons it too, and takes no lock."},
-    {"belong", guard_belong, METH_VARARGS,
-     "belong(fd, device, inode): from here on it is this process's, and no child's, and only for as long as the descriptor "
-     "is of that file; fd -1 for none."},
+    {"bind", guard_bind, METH_VARARGS,
+     "bind(fd, device, inode): refuse all entries in a forked child, and, unless fd is -1, once fd is not of that file."},
     {"fail", guard_fail, METH_O, "Poison it, unless it is: refuse each later block, and say why."},
     {"check", guard_do_check, METH_NOARGS, "Raises: PoisonedError if it is poisoned."},
     {NULL, NULL, 0, NULL},
@@ -375,7 +386,7 @@ static PyMemberDef guard_members[] = {
 static PyGetSetDef guard_properties[] = {
     {"failure", guard_get_failure, NULL, "What poisoned it, or None.", NULL},
     {"held", guard_get_held, NULL, "Whether this thread has it.", NULL},
-    {"own", guard_get_own, NULL, "Whether it belongs to this process, or nobody in particular.", NULL},
+    {"is_ours", guard_is_ours, NULL, "Whether this process may enter it; True before `bind`.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 

@@ -6,17 +6,18 @@
 #include <stdint.h>
 #include <time.h>
 
-/* Taken and given back only with the interpreter's lock. */
 struct waiters {
     char woken;     /* one was woken, and has not run yet */
     uint32_t count; /* threads */
     uint32_t word;  /* what they sleep on */
 };
 
+/* Taken and given back only with the interpreter's lock.  A thread that was woken, and found it taken again, moves from
+ * `first` to `next`; until `next` is empty, all others wait. */
 struct mutex {
     pthread_t owner; /* if `held` */
     char held;
-    struct waiters first, next; /* `next` are those who were woken once, and came too late; nobody takes it before them */
+    struct waiters first, next;
 };
 
 /* Takes it; 0, or -1 with what a signal handler raised. */
@@ -36,7 +37,7 @@ struct guard {
     PyObject *reentered;
     PyObject *harmless; /* exceptions that a `change` may end with, and has changed nothing */
     PyObject *failure;  /* what poisoned it, or NULL */
-    char belongs;       /* to this process alone, for as long as a descriptor, if any, is of that file */
+    char is_bound; /* to the process of this generation, and, if there is a descriptor, for as long as it is of that file */
     int fd;
     uint64_t device, inode;
     uint32_t generation;
@@ -46,6 +47,10 @@ struct guard {
 int guard_check(struct guard *self);
 /* Has each later block be refused; the first failure counts. */
 void guard_poison(struct guard *self, PyObject *failure);
+/* False in a child of the process that it is bound to. */
+int guard_is_in_its_process(const struct guard *self);
+/* Raises what a call gets in such a child, or after our descriptors were closed. */
+void guard_raise_lost(struct guard *self);
 /* Raises what a call gets whose thread is within another one. */
 void guard_raise_reentered(struct guard *self);
 

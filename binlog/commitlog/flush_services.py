@@ -174,7 +174,7 @@ class GroupCommitService(FlushService):
         self._flushed = flushed
         self._guard = queue.guard
         self._group = CommitGroup(self._guard, queue.flushed_where)
-        queue.commit_by(self._group, self.appended)
+        queue.flush_by(self._group, self.appended)
         self.services: list[Service] = []
         self._concerns = set[str]() if concerns is None else concerns
         self._gone: GoneError | None = None
@@ -214,17 +214,17 @@ class GroupCommitService(FlushService):
         queue, group = self._queue, self._group
         if not queue.files:
             return
-        queue.check()
+        queue.check()  # one of the reasons why this block commits
         check_commit(group, queue.folder)
         with self._guard:
             self._guard.changing = True
-            ended, queue.ended = queue.ended, []
+            unfinished, queue.unfinished = queue.unfinished, []
             offset, data = group.cut()
             last = queue.files[-1]
             group.by_caller = False
             group.begin(group.appended, True)
-        for file, start, rest in ended:
-            file.end_group(rest, start)
+        for file, start, rest in unfinished:
+            file.finish(rest, start)
         commit_at(group, last.fd, data, offset, last.path)
 
 

@@ -4,9 +4,9 @@ Invariant: 0 <= flushed <= committed <= wrote <= file_bytes.  As in RocketMQ `wr
 `committed` up to where they are in the file, and `flushed` up to where they are on the disk.  The first two differ only
 where a file has a buffer: bytes are then appended to that, and a commit writes them to the file.
 
-Of a store that syncs each append the last file is a CommitGroup's, which has a buffer too, and writes and syncs it at
-once.  It calls pwrite(2): a store through a mapping makes a whole folio of the page cache due, of 64 KiB or more, and a
-sync then writes all of it.
+If a store syncs each append, a CommitGroup has a buffer for its last file, and writes and syncs that at once: then
+`committed` is `flushed`.  It calls pwrite(2).  A store through a mapping makes a whole folio of the page cache due, of
+64 KiB or more, and the sync then writes all of it.
 """
 
 from __future__ import annotations
@@ -135,12 +135,12 @@ class MappedFile:
 
     @property
     def committed(self) -> int:
-        """See above."""
+        """Up to where bytes are in the file."""
         return self._committed if self._group is None else self._reached(self._group)
 
     @property
     def flushed(self) -> int:
-        """See above."""
+        """Up to where bytes are on the disk."""
         return self._flushed if self._group is None else self._reached(self._group)
 
     def _reached(self, group: CommitGroup) -> int:
@@ -148,7 +148,7 @@ class MappedFile:
 
     @property
     def fd(self) -> int:
-        """Of the last file of a group."""
+        """The descriptor that a group writes to; only of its last file."""
         assert self._pinned is not None
         return self._pinned.fd
 
@@ -206,14 +206,14 @@ class MappedFile:
             mapping.write(data, start)
             self.wrote = self._committed = stop
 
-    def commit_by(self, group: CommitGroup) -> None:
+    def flush_by(self, group: CommitGroup) -> None:
         """Have a group, which has nothing else to commit, write and sync what is appended from here on."""
         self._pinned = self._file.open()
         group.open(self._pinned.fd, os.fsencode(self.path))
         self._group = group
 
-    def end_group(self, data: bytes, offset: int) -> None:
-        """Write and sync the last bytes of what a group had in this file, which is full; for who leads the group."""
+    def finish(self, data: bytes, offset: int) -> None:
+        """Write the last bytes of this file, which is full, and sync it; the leader of the group calls this."""
         with self._file.open() as fd:
             write_at(fd, data, offset, self.path)
             sync(fd, self.path)
@@ -323,13 +323,13 @@ class MappedFile:
         self._make_ready(self._check(), self.file_bytes)
 
     def _make_ready(self, mapping: Mapping, stop: int) -> None:
-        """Have zeros up to `stop` at least, and their pages: a store must not be the one that finds the disk full."""
+        """Write zeros up to `stop` at least, so that no append finds the disk full, with pages for the mapping."""
         if stop <= self._ready:
             return
         start, stop = self._ready, min(stop + (self._ahead_bytes or _AHEAD_BYTES), self.file_bytes)
         with self._files.change, self._file.open() as fd:
             write_zeros(fd, start, stop, self.path)
-            if self._group is None:
+            if self._group is None:  # else nothing is stored through the mapping
                 mapping.populate(start, stop - start)
         self._ready = stop
 

@@ -24,7 +24,7 @@ class MappedFileQueue:
 
     flushed_where, committed_where: up to where all is flushed, and committed; offsets of the whole.
     flushed_ms: the `store_ms` of the file that was flushed last, as it was before; 0 for none.
-    ended: files of which a group has yet to write the last bytes; their offsets, and they.
+    unfinished: full files whose last bytes the group has not written yet, each with their offset and the bytes.
     buffer: called for a new file, with its offset; the memory to append to, or None where there is none to be had.
     ahead_bytes: as a MappedFile has it.  guard: of all that changes the store's files.
     """
@@ -46,8 +46,9 @@ class MappedFileQueue:
         self._flushed_where = self._committed_where = 0
         self._flushed_ms = 0
         self._group: CommitGroup | None = None
-        self._noted = 0, 0
-        self.ended: list[tuple[MappedFile, int, bytes]] = []
+        self._wait: Callable[[int], None]
+        self._sample = 0, 0
+        self.unfinished: list[tuple[MappedFile, int, bytes]] = []
         self._buffer = buffer
         self._ahead_bytes = ahead_bytes
         self.guard = files.guard
@@ -94,25 +95,27 @@ class MappedFileQueue:
     def flushed_ms(self) -> int:
         """See above."""
         if self._group is not None and (files := self._files):
-            now = files[-1].store_ms, self.wrote_where  # in this order: all that was stored before lies before
-            for store_ms, end in (self._noted, now):
+            # A sample is a time, and an offset that was asked for after it, so what was stored before that time ends before
+            # that offset.  Once the offset is durable, the time is flushed, and a new sample is taken.
+            now = files[-1].store_ms, self.wrote_where
+            for store_ms, end in (self._sample, now):
                 if self._group.durable >= end:
                     self._flushed_ms = max(self._flushed_ms, store_ms)
-                    self._noted = now
+                    self._sample = now
         return self._flushed_ms
 
     @flushed_ms.setter
     def flushed_ms(self, store_ms: int) -> None:
         self._flushed_ms = store_ms
 
-    def commit_by(self, group: CommitGroup, wait: Callable[[int], None]) -> None:
+    def flush_by(self, group: CommitGroup, wait: Callable[[int], None]) -> None:
         """Have a group, which begins at `flushed_where`, write and sync what is appended from here on.
 
-        wait: returns once all up to an offset is.
+        wait: returns once all up to an offset is on the disk.
         """
         self._group, self._wait = group, wait
         if self._files:
-            self._files[-1].commit_by(group)
+            self._files[-1].flush_by(group)
 
     def load(self) -> None:
         """Open what is there, taken for full; an empty last one is removed, for a crash may leave one.
@@ -165,6 +168,9 @@ class MappedFileQueue:
         files = self._files
         if files and files[-1].wrote != self.file_bytes:
             return files[-1]
+        if self._group is not None and not self.guard.held:
+            with self.guard:  # a leader must not find the files half changed
+                return self.last_file(offset)
         if self._generation != fork_generation():
             raise StateError(f"{self.folder} is the parent process's to write")
         with self._making:  # waits for one that is being made ahead
@@ -173,9 +179,9 @@ class MappedFileQueue:
             file = ahead or self._make(start)
             if self._group is not None:
                 if self._files:
-                    self.ended.append((self._files[-1], *self._group.cut()))
+                    self.unfinished.append((self._files[-1], *self._group.cut()))
                     self._group.by_caller = True
-                file.commit_by(self._group)
+                file.flush_by(self._group)
             with self._mutex:
                 if not self._files:
                     self._flushed_where = self._committed_where = start
@@ -220,7 +226,10 @@ class MappedFileQueue:
         return next((file for file in files if file.modified >= seconds), files[-1] if files else None)
 
     def commit(self, least_pages: int = 0) -> bool:
-        """Commit the file at `committed_where`; whether that moved it.  One file a call, but all at once by a group."""
+        """Commit the file at `committed_where`; whether that moved it.  One file a call.
+
+        With a group: have it flush all files, and return False, as nothing is left.
+        """
         if self._group is not None:
             self._wait(self.wrote_where)
             return False

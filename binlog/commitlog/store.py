@@ -83,7 +83,7 @@ class MessageStore(Handle):
             self._refuse_unknown()  # taking the lock would make its file
         self._acquire()
         if not self._is_synced:
-            self._guard.belong(-1, 0, 0)  # whether our descriptors are open is not asked at each message
+            self._guard.bind(-1, 0, 0)  # whether our descriptors are open is not asked at each message
 
     def _refuse_unknown(self) -> None:
         refuse_features(self.path, reading=False)
@@ -208,7 +208,7 @@ class MessageStore(Handle):
 
     def _put(self, messages: Sequence[Message]) -> Appended:
         """Append, where the store is open, messages of any topic, and do not wait."""
-        if self._is_closed or (self._is_synced and not self._guard.own):
+        if self._is_closed or (self._is_synced and not self._guard.is_ours):
             self._refuse()
         # All at once, which is quicker than one by one; two that only together have it do no harm.
         properties = messages[0].properties if len(messages) == 1 else b"".join(map(_PROPERTIES, messages))

@@ -2,8 +2,8 @@
 
 Records go to a buffer, under the journal's guard.  A thread that waits for its record leads a commit: it writes all
 that is there, and syncs it once for everyone who waits (`CommitGroup`).  Meanwhile the next buffer fills.  A thread of
-the journal commits what nobody waits for.  After the journal went on in another file, who leads next also ends the file
-before it.
+the journal commits what nobody waits for.  After the journal went on in another file, the next leader also writes the
+end of the file before, and closes it.
 
 A signal handler may raise between any two steps of a thread that appends.  `append` begins a change, and the caller
 ends it once the ledger knows of it too; what an exception leaves half done poisons the journal (`Guard`).
@@ -34,10 +34,10 @@ from binlog.storage.files import check_commit, commit_at
 from binlog.storage.native import CommitGroup, Guard
 from binlog.storage.worker import Worker
 
-_BUFFERS_MAX = 4
+_BUFFERS_MAX = 4  # so many times `buffer_bytes` may wait, or so many files may have to be ended, before appends wait
 _LATER, _WAIT = Sync.LATER, Sync.WAIT
-_ROOM = 128  # with its heads, a record takes less than this and twice its bytes
-# Behind the last record, which may end where the rest of a block is zeros; a file that is used again has old records.
+_ROOM = 128  # a record of n bytes takes less than 2 * n + this, with its heads
+# At least as many as `zeros_end` asks for: a file that is used again may have an old head where a reader looks next.
 _ZEROS = 2 * HEAD_BYTES
 
 
@@ -123,7 +123,7 @@ class Appender:
         record = self._pack(self._file_id, self._salt, at, kind, tx_id, record_id, user_type, body, counts)
         end = at + len(record)
         if is_native:
-            zeros, skipped = _ZEROS, -at % BLOCK_BYTES  # in its block, if that has no room for a head
+            zeros, skipped = _ZEROS, -at % BLOCK_BYTES  # `fragment_place`, without the call
             if skipped > HEAD_BYTES:
                 skipped = 0
         else:
@@ -135,7 +135,7 @@ class Appender:
         return file, end - at - skipped
 
     def settle(self, sync: Sync) -> Future[None] | tuple[int, bool] | None:
-        """Say what the caller gets of an append: a future, or with what to `wait` once the guard is not held."""
+        """Return a future, or the arguments of `wait`, which the caller calls without the guard, or None."""
         if sync is _WAIT:
             return self._group.appended, True
         if sync is _LATER:
@@ -143,8 +143,8 @@ class Appender:
             if not self._is_rung or pending >= self._buffer_bytes:
                 self.worker.ring()
                 self._is_rung = True  # after the ring: an exception between the two must not leave it unrung
-            much = pending >= _BUFFERS_MAX * self._buffer_bytes or len(self._ended) >= _BUFFERS_MAX
-            return (self._group.appended, False) if much else None
+            must_wait = pending >= _BUFFERS_MAX * self._buffer_bytes or len(self._ended) >= _BUFFERS_MAX
+            return (self._group.appended, False) if must_wait else None
         future: Future[None] = Future()
         future.set_running_or_notify_cancel()  # what is appended cannot be taken back
         self._futures.append((self.appended, future))

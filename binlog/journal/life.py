@@ -69,7 +69,7 @@ class JournalLife(Handle):
         VersionError; ValueError where the layout is another one than was asked for; FullError; AccessError;
         PoisonedError.  Then it can be called again; also where a signal handler raises.
         """
-        if not self._guard.own:
+        if not self._guard.is_ours:
             self._refuse()
         self._refuse_reentry()
         with self._life:
@@ -79,7 +79,7 @@ class JournalLife(Handle):
                 self._stop()  # what an exception has left of an earlier load
             self._guard = new_guard(f"the journal {self.path}")
             assert self._lock is not None
-            self._lock.own(self._guard)
+            self._lock.bind(self._guard)
             loaded = self._load()
             self._state = "loaded"
         return loaded

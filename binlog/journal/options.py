@@ -33,8 +33,8 @@ class JournalOptions:
     prefix, extension: of the files' names.  layout: of a new journal ours, of an old one what its files say; the oldest
     one is only read, and must be named.  alignment: in JBoss Messaging's layouts, what is written together begins at a
     multiple of so many bytes, of which two fit in a file.
-    flush_seconds: what nobody waits for is handed to the kernel after so long, or once it has buffer_bytes; who appends
-    more than four times that waits for the kernel.
+    flush_seconds: a thread of the journal writes what nobody waits for after so long, or once it has buffer_bytes; at
+    four times as much an append waits for the write.
     compact_files_min, compact_ratio: files are compacted from so many on, where less than that part of them is alive;
     0 files for never.
     """

@@ -261,7 +261,7 @@ class PageStore(Handle):
             self._not_cut = error
 
     def _find(self, names: tuple[str, ...]) -> None:
-        """What comes next takes the guard, and tells whose the store is.  Raises: NotFoundError; ClosedError."""
+        """Whose the store is, is asked when the next step enters the guard.  Raises: NotFoundError; ClosedError."""
         if self._is_closed:
             self._refuse()
         for name in names:

@@ -1,6 +1,6 @@
 """The log's end: records go to a buffer; a caller that waits for its record leads, and writes and syncs for all.
 
-If a checkpoint is due, who leads next makes it, because nothing is being written then.  What no caller waits for is
+If a checkpoint is due, the next leader makes it, because no other thread writes then.  What no caller waits for is
 written by a thread of the log, and synced after 0.1 s.
 
 Invariants
@@ -114,7 +114,7 @@ class TransactionLog:
         Raises: FullError, AccessError, and the log has what the pages lack; PoisonedError.
         """
         try:
-            with self._group.turn(_NEVER):
+            with self._group.turn(_NEVER):  # nothing is appended up to there, so the block always leads
                 self._commit(synced=True, is_due=True)
         except BinlogError:
             self._guard.check()

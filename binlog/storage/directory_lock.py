@@ -101,9 +101,9 @@ class DirectoryLock:
         """
         return self.is_forked or self._is_lost
 
-    def own(self, guard: Guard) -> None:
-        """Have a guard refuse who is `inherited`, until it is released."""
-        guard.belong(self._own.fd, *self._own.identity)
+    def bind(self, guard: Guard) -> None:
+        """Have a guard refuse all entries once this is `inherited`."""
+        guard.bind(self._own.fd, *self._own.identity)
 
     def clear_file(self) -> None:
         """Empty the lock file, which another program may have written to.  Raises: AccessError."""

@@ -62,7 +62,7 @@ class Handle(Closing):
         directory, undoing = Directory(self.path, make=True), ExitStack()
         # Both at once, so that there is none or both.
         self._lock, self._directory = DirectoryLock(directory, self.lock_name, self.what), directory
-        self._lock.own(self._guard)
+        self._lock.bind(self._guard)
         try:
             self._open(undoing)
         except BaseException:
@@ -108,7 +108,7 @@ class Handle(Closing):
                     except BinlogError as error:
                         failure = failure or error
             self._is_ended = True
-            self._guard.belong(-1, 0, 0)
+            self._guard.bind(-1, 0, 0)  # its descriptor is closed next, and later calls must raise ClosedError
             self._lock.release()
             self._directory.close()
         if failure is not None:
@@ -116,7 +116,7 @@ class Handle(Closing):
 
     def _refuse(self) -> None:
         """Raises: StateError in a forked child, where the guard may be held for ever; ClosedError."""
-        if not self._guard.own:
+        if not self._guard.is_ours:
             raise StateError(f"the {self.what} {self.path} is the parent process's, or its descriptors were closed")
         if self._is_closed:
             raise ClosedError(f"the {self.what} {self.path} is closed")

@@ -99,9 +99,12 @@ def test_an_append_waits_however_long_its_sync_takes(queue: MappedFileQueue, sta
 
 
 def test_a_failed_flush_is_told_to_all_who_wait_and_to_all_who_come(queue: MappedFileQueue, started: _Start) -> None:
-    service = started(GroupCommitService(queue, lambda: None))
+    service = GroupCommitService(queue, lambda: None)
+    started(service)
+    queue.last_file()
+    null = os.open("/dev/null", os.O_WRONLY)
+    service._group.open(null)
     offset = _append(queue, b"data")
-    _break(queue)
     with ThreadPoolExecutor(4) as pool:
         waits = [pool.submit(service.appended, offset) for _ in range(4)]
         for wait in waits:
@@ -111,6 +114,7 @@ def test_a_failed_flush_is_told_to_all_who_wait_and_to_all_who_come(queue: Mappe
         service.check()
     with pytest.raises(PoisonedError):
         service.stop()
+    os.close(null)
 
 
 def test_who_waits_while_the_service_stops_is_answered(queue: MappedFileQueue) -> None:

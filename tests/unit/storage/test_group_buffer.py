@@ -149,6 +149,35 @@ def test_a_failure_is_told_to_the_caller_and_to_all_who_come(log: Log, path: str
     os.close(broken)
 
 
+def test_a_descriptor_that_is_another_files_by_now_is_not_written(log: Log, tmp_path: Path) -> None:
+    """A daemon closes all descriptors, and gets their numbers for files of its own."""
+    until = log.append(1)
+    other = os.open(tmp_path / "other", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    os.dup2(other, log.fd)
+    os.close(other)
+    with pytest.raises(StateError, match="descriptors were closed"):
+        log.wait(until)
+    assert os.fstat(log.fd).st_size == 0
+    assert log.path.read_bytes() == b""
+
+
+def test_a_forked_child_does_not_wait_for_a_leader_that_it_does_not_have(log: Log) -> None:
+    log.guard.bind(-1, 0, 0)
+    until = log.append(1)
+    with log.group.turn(until + 1):  # this thread leads
+        if (child := os.fork()) == 0:
+            code = 1
+            try:
+                with pytest.raises(StateError, match="parent process's"):
+                    log.wait(until)
+                code = 0
+            finally:
+                os._exit(code)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    log.wait(until)
+    assert _records(log) == [1]
+
+
 def test_who_has_the_guard_cannot_wait(log: Log) -> None:
     until = log.append(1)
     with log.guard, pytest.raises(StateError, match="within a call"):

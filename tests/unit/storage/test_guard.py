@@ -139,23 +139,23 @@ def test_who_was_woken_and_came_too_late_is_next(guard: Guard) -> None:
 def test_one_that_belongs_to_a_process_and_a_file_refuses_others(guard: Guard, tmp_path: Path) -> None:
     fd = os.open(tmp_path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     status = os.fstat(fd)
-    assert guard.own
-    guard.belong(fd, status.st_dev, status.st_ino)
+    assert guard.is_ours
+    guard.bind(fd, status.st_dev, status.st_ino)
     with guard:
-        assert guard.own
+        assert guard.is_ours
     if (child := os.fork()) == 0:
         code = 1
         try:
-            code = int(guard.own or not _refuses(guard))
+            code = int(guard.is_ours or not _refuses(guard))
         finally:
             os._exit(code)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     os.close(fd)
-    assert not guard.own
+    assert not guard.is_ours
     assert _refuses(guard)
-    guard.belong(-1, 0, 0)
+    guard.bind(-1, 0, 0)
     with guard:
-        assert guard.own
+        assert guard.is_ours
 
 
 def _refuses(guard: Guard) -> bool:
