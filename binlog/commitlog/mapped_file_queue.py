@@ -95,8 +95,8 @@ class MappedFileQueue:
     def flushed_ms(self) -> int:
         """See above."""
         if self._group is not None and (files := self._files):
-            # A sample is a time, and an offset that was asked for after it, so what was stored before that time ends before
-            # that offset.  Once the offset is durable, the time is flushed, and a new sample is taken.
+            # A sample is a time, and an offset that was asked for after it: what was stored before the time ends before the
+            # offset.  Once that is durable, the time is flushed, and a new sample is taken.
             now = files[-1].store_ms, self.wrote_where
             for store_ms, end in (self._sample, now):
                 if self._group.durable >= end:
