@@ -14,6 +14,7 @@
  *   before its turn ends.  Followers that the leader's commit covers sleep on one word, and are woken together; those
  *   that came later sleep on another, and one of them is woken to lead next.  A follower that leaves wakes one more if
  *   nobody leads.  What it waited for is committed by the next leader, whenever that comes.
+ * - While there is a leader, nobody hears that the guard is poisoned: who hears it may close the file.
  */
 #include "binlog.h"
 #include "guard.h"
@@ -199,9 +200,11 @@ static PyObject *turn_enter(PyObject *object, PyObject *unused)
 
     (void)unused;
     while (!is_reached(group, self)) {
-        if (guard_check(group->guard) != 0)
-            return NULL;
         if (!group->leading) {
+            if (guard_check(group->guard) != 0) {
+                wake_next(group); /* so that all who wait hear of it, one after the other */
+                return NULL;
+            }
             group->leading = 1;
             group->leader = pthread_self();
             int done = group->fd >= 0 && self->until <= group->appended ? commit_buffer(group, self->synced) : 0;

@@ -98,6 +98,21 @@ def test_an_append_waits_however_long_its_sync_takes(queue: MappedFileQueue, sta
     assert queue.flushed_where == offset
 
 
+def test_who_stops_a_poisoned_one_waits_for_the_leader_which_uses_the_file(
+    queue: MappedFileQueue, started: _Start
+) -> None:
+    service = GroupCommitService(queue)
+    started(service)
+    offset = _append(queue, b"data")
+    with ThreadPoolExecutor(1) as pool, service._group.turn(offset + 1):
+        queue.guard.fail(KeyboardInterrupt())
+        stops = pool.submit(service.stop)
+        with pytest.raises(TimeoutError):
+            stops.result(timeout=0.2)
+    with pytest.raises(PoisonedError):
+        stops.result(timeout=60)
+
+
 def test_a_failed_flush_is_told_to_all_who_wait_and_to_all_who_come(queue: MappedFileQueue, started: _Start) -> None:
     service = started(GroupCommitService(queue, lambda: None))
     offset = _append(queue, b"data")
