@@ -169,10 +169,10 @@ class MappedFileQueue:
             ahead, self._ahead = self._ahead, None
             file = ahead or self._make(start)
             if self._group is not None:
+                rest = file.commit_by(self._group)
                 if self._files:
-                    self.ended.append((self._files[-1], *self._group.cut()))
+                    self.ended.append((self._files[-1], *rest))
                     self._group.by_caller = True
-                file.commit_by(self._group)
             with self._mutex:
                 if not self._files:
                     self._flushed_where = self._committed_where = start
