@@ -166,8 +166,7 @@ static int commit_buffer(struct group *self, int synced)
         guard_raise_reentered(guard);
         return -1;
     }
-    if (mutex_take(&guard->mutex) != 0)
-        return -1;
+    mutex_take_back(&guard->mutex); /* no handler runs before this is over: it may wait for who waits for this */
     if (guard_check(guard) != 0 || self->by_caller ||
         (self->path && !binlog_path_is(PyBytes_AsString(self->path), self->device, self->inode))) {
         mutex_release(&guard->mutex);
