@@ -290,3 +290,14 @@ def test_who_closes_a_poisoned_one_waits_for_the_leader_which_uses_the_log(tmp_p
             closed.result(timeout=0.2)
     with pytest.raises(PoisonedError):
         closed.result(timeout=60)
+
+
+def test_who_closes_a_poisoned_one_waits_for_a_step_which_uses_the_pages(tmp_path: Path) -> None:
+    store = PageStore(tmp_path / "store", SMALL)
+    with ThreadPoolExecutor(1) as pool, store._guard:
+        store._guard.fail(KeyboardInterrupt())
+        closed = pool.submit(store.close)
+        with pytest.raises(TimeoutError):
+            closed.result(timeout=0.2)
+    with pytest.raises(PoisonedError):
+        closed.result(timeout=60)
