@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from binlog.commitlog.check import check_store
-from binlog.commitlog.flush_services import Pace
+from binlog.commitlog.flush_services import GroupCommitService, Pace
 from binlog.commitlog.key_index import KeyIndexSize
 from binlog.commitlog.message import Message
 from binlog.commitlog.options import Flush, StoreOptions
@@ -103,19 +103,17 @@ def test_with_sync_flush_a_reader_sees_what_is_flushed_and_nothing_else(tmp_path
     with MessageStore(tmp_path, _OPTIONS) as store, StoreReader(tmp_path) as reader:
         store.append(Message("t", b"first"))
         assert [message.body for message in reader.follow("t", 0, 0, timeout=1)] == [b"first"]
-        held = store._log.files.last_file()._putting  # a flush waits for it
-        with held, ThreadPoolExecutor(1) as pool:
-            wait = pool.submit(store.append, Message("t", b"second"))
-            while store._log.max_offset == store._log.files.flushed_where:
-                time.sleep(0.001)
-            store._dispatcher.run()
-            assert reader.queue_range("t", 0) == range(1)
-            assert reader.pull("t", 0, 1, 5) == ([], 1)
-            held.release()
-            try:
-                wait.result()
-            finally:
-                held.acquire()
+        service = store._flushing
+        assert isinstance(service, GroupCommitService)
+        with ThreadPoolExecutor(1) as pool:
+            with service._group.turn(store.max_offset + 1):  # nobody else commits
+                wait = pool.submit(store.append, Message("t", b"second"))
+                while store._log.max_offset == store._log.files.flushed_where:
+                    time.sleep(0.001)
+                store._dispatcher.run()
+                assert reader.queue_range("t", 0) == range(1)
+                assert reader.pull("t", 0, 1, 5) == ([], 1)
+            wait.result()
         assert [message.body for message in reader.follow("t", 0, 1, timeout=5)] == [b"second"]
 
 

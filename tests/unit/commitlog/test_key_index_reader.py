@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from binlog.commitlog.flush_services import GroupCommitService
 from binlog.commitlog.message import Message
 from binlog.commitlog.store import MessageStore
 from binlog.commitlog.store_reader import StoreReader
@@ -56,22 +57,20 @@ def test_with_sync_flush_a_key_is_found_once_its_message_is_flushed(tmp_path: Pa
     with MessageStore(tmp_path, OPTIONS) as owner, StoreReader(tmp_path) as reader:
         first = owner.append(Message.of("t", b"first", keys=["k"]))
         assert next(reader.follow("t", 0, 0, timeout=30)).body == b"first"
-        held = owner._log.files.last_file()._putting  # a flush waits for it
-        with held, ThreadPoolExecutor(1) as pool:
-            wait = pool.submit(owner.append, Message.of("t", b"second", keys=["k"]))
-            while owner._log.max_offset == owner._log.files.flushed_where:
-                time.sleep(0.001)
-            # Told too early, as no owner of ours does.
-            owner._index.put(memoryview(array("q", [key_hash("t", "k"), first.next_offset, first.store_ms])))
-            assert len(owner._index.find("t", "k")) == 2
-            assert [message.body for message in reader.find("t", "k")] == [b"first"]
-            with pytest.raises(NotFoundError, match="may be read"):
-                reader.read(first.next_offset)
-            held.release()
-            try:
-                wait.result()
-            finally:
-                held.acquire()
+        service = owner._flushing
+        assert isinstance(service, GroupCommitService)
+        with ThreadPoolExecutor(1) as pool:
+            with service._group.turn(owner.max_offset + 1):  # nobody else commits
+                wait = pool.submit(owner.append, Message.of("t", b"second", keys=["k"]))
+                while owner._log.max_offset == owner._log.files.flushed_where:
+                    time.sleep(0.001)
+                # Told too early, as no owner of ours does.
+                owner._index.put(memoryview(array("q", [key_hash("t", "k"), first.next_offset, first.store_ms])))
+                assert len(owner._index.find("t", "k")) == 2
+                assert [message.body for message in reader.find("t", "k")] == [b"first"]
+                with pytest.raises(NotFoundError, match="may be read"):
+                    reader.read(first.next_offset)
+            wait.result()
         assert next(reader.follow("t", 0, 1, timeout=30)).body == b"second"
         assert [message.body for message in reader.find("t", "k")] == [b"second", b"first"]
 

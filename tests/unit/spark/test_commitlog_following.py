@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from binlog import Start
+from binlog.commitlog.flush_services import GroupCommitService
 from binlog.commitlog.message import Message
 from binlog.commitlog.store import MessageStore
 from binlog.errors import GoneError
@@ -212,8 +213,9 @@ def test_with_sync_flush_it_gives_what_is_flushed_and_nothing_else(tmp_path: Pat
         while (batch := query.batch()) == []:  # queues are told of it a moment after the append
             assert time.monotonic() < deadline
         assert batch == [1]
-        held = store._log.files.last_file()._putting  # a flush waits for it
-        with held:
+        service = store._flushing
+        assert isinstance(service, GroupCommitService)
+        with service._group.turn(store.max_offset + 1):  # nobody else commits
             thread = threading.Thread(target=store.append, args=(Message("t", b"2"),))
             thread.start()
             while store._log.max_offset == store._log.files.flushed_where:
