@@ -15,6 +15,7 @@
  *   before its turn ends.  Followers that the leader's commit covers sleep on one word, and are woken together; those
  *   that came later sleep on another, and one of them is woken to lead next.  A follower that leaves wakes one more if
  *   nobody leads.  What it waited for is committed by the next leader, whenever that comes.
+ * - While there is a leader, nobody hears that the guard is poisoned: who hears it may close the file.
  */
 #include "binlog.h"
 #include "guard.h"
@@ -172,8 +173,7 @@ static int commit_buffer(struct group *self, int synced)
         guard_raise_reentered(guard);
         return -1;
     }
-    if (mutex_take(&guard->mutex) != 0)
-        return -1;
+    mutex_take_back(&guard->mutex); /* no handler runs before this is over: it may wait for who waits for this */
     if (guard_check(guard) != 0 || self->by_caller ||
         (self->path && !binlog_path_is(PyBytes_AsString(self->path), self->device, self->inode))) {
         mutex_release(&guard->mutex);
@@ -210,9 +210,11 @@ static PyObject *turn_enter(PyObject *object, PyObject *unused)
         return NULL;
     }
     while (!is_reached(group, self)) {
-        if (guard_check(group->guard) != 0)
-            return NULL;
         if (!group->leading) {
+            if (guard_check(group->guard) != 0) {
+                wake_next(group); /* so that all who wait hear of it, one after the other */
+                return NULL;
+            }
             group->leading = 1;
             group->leader = pthread_self();
             int done = group->fd >= 0 && self->until <= group->appended ? commit_buffer(group, self->synced) : 0;

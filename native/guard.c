@@ -69,18 +69,14 @@ static int take(struct mutex *self, int interruptible)
     struct waiters *waiters = &self->first;
 
     while (self->held || (waiters == &self->first && self->next.count)) {
-        int result = 0;
-
         waiters->count++;
-        if (interruptible)
-            result = binlog_futex_wait(&waiters->word);
-        else
-            binlog_futex_sleep(&waiters->word, waiters->word, NULL);
+        int reason = binlog_futex_sleep(&waiters->word, waiters->word, NULL);
         waiters->count--;
         waiters->woken = 0;
-        if (result != 0) {
-            wake_one(self);
-            return -1;
+        if (interruptible && reason == EINTR) {
+            wake_one(self); /* the handler may take long, or take it itself */
+            if (PyErr_CheckSignals() != 0)
+                return -1;
         }
         if (self->held)
             waiters = &self->next;

@@ -174,7 +174,7 @@ class GroupCommitService(FlushService):
         self._flushed = flushed
         self._guard = queue.guard
         self._group = CommitGroup(self._guard, queue.flushed_where)
-        queue.flush_by(self._group, self.appended)
+        queue.flush_by(self._group)
         self.services: list[Service] = []
         self._concerns = set[str]() if concerns is None else concerns
         self._gone: GoneError | None = None
@@ -205,9 +205,9 @@ class GroupCommitService(FlushService):
             raise ClosedError("the store was closed before the messages were flushed")
 
     def stop(self) -> None:
-        """Flush all.  Raises: PoisonedError if that failed."""
-        self.check()
+        """Flush all; also if that fails, nobody writes to the files any more.  Raises: PoisonedError."""
         self.appended(self._queue.wrote_where)
+        self.check()
 
     def _commit(self) -> None:
         """Write and sync all that is there, also of files that are full by now; this thread leads."""

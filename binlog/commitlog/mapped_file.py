@@ -206,17 +206,23 @@ class MappedFile:
             mapping.write(data, start)
             self.wrote = self._committed = stop
 
-    def flush_by(self, group: CommitGroup) -> None:
-        """Have a group, which has nothing else to commit, write and sync what is appended from here on."""
+    def flush_by(self, group: CommitGroup) -> tuple[int, bytes]:
+        """Have a group write and sync what is appended from here on; return what it has of the file before.
+
+        Raises: AccessError, GoneError; then the group has that still.
+        """
         self._pinned = self._file.open()
+        rest = group.cut()
         group.open(self._pinned.fd, os.fsencode(self.path))
         self._group = group
+        return rest
 
     def finish(self, data: bytes, offset: int) -> None:
         """Write the last bytes of this file, which is full, and sync it; the leader of the group calls this."""
-        with self._file.open() as fd:
-            write_at(fd, data, offset, self.path)
-            sync(fd, self.path)
+        if data:  # else the leader before has synced all, and the file may be removed by now
+            with self._file.open() as fd:
+                write_at(fd, data, offset, self.path)
+                sync(fd, self.path)
         self._pinned = None
 
     def append_many(self, parts: list[bytes]) -> bool:

@@ -46,7 +46,6 @@ class MappedFileQueue:
         self._flushed_where = self._committed_where = 0
         self._flushed_ms = 0
         self._group: CommitGroup | None = None
-        self._wait: Callable[[int], None]
         self._sample = 0, 0
         self.unfinished: list[tuple[MappedFile, int, bytes]] = []
         self._buffer = buffer
@@ -95,8 +94,8 @@ class MappedFileQueue:
     def flushed_ms(self) -> int:
         """See above."""
         if self._group is not None and (files := self._files):
-            # A sample is a time, and an offset that was asked for after it: what was stored before the time ends before the
-            # offset.  Once that is durable, the time is flushed, and a new sample is taken.
+            # A sample is a time, and an offset that was asked for after it: what was stored before that ends before it.
+            # Once the offset is durable, the time is flushed, and a new sample is taken.
             now = files[-1].store_ms, self.wrote_where
             for store_ms, end in (self._sample, now):
                 if self._group.durable >= end:
@@ -108,12 +107,9 @@ class MappedFileQueue:
     def flushed_ms(self, store_ms: int) -> None:
         self._flushed_ms = store_ms
 
-    def flush_by(self, group: CommitGroup, wait: Callable[[int], None]) -> None:
-        """Have a group, which begins at `flushed_where`, write and sync what is appended from here on.
-
-        wait: returns once all up to an offset is on the disk.
-        """
-        self._group, self._wait = group, wait
+    def flush_by(self, group: CommitGroup) -> None:
+        """Have a group, which begins at `flushed_where`, write and sync what is appended from here on."""
+        self._group = group
         if self._files:
             self._files[-1].flush_by(group)
 
@@ -178,10 +174,10 @@ class MappedFileQueue:
             ahead, self._ahead = self._ahead, None
             file = ahead or self._make(start)
             if self._group is not None:
+                rest = file.flush_by(self._group)
                 if self._files:
-                    self.unfinished.append((self._files[-1], *self._group.cut()))
+                    self.unfinished.append((self._files[-1], *rest))
                     self._group.by_caller = True
-                file.flush_by(self._group)
             with self._mutex:
                 if not self._files:
                     self._flushed_where = self._committed_where = start
@@ -226,13 +222,7 @@ class MappedFileQueue:
         return next((file for file in files if file.modified >= seconds), files[-1] if files else None)
 
     def commit(self, least_pages: int = 0) -> bool:
-        """Commit the file at `committed_where`; whether that moved it.  One file a call.
-
-        With a group: have it flush all files, and return False, as nothing is left.
-        """
-        if self._group is not None:
-            self._wait(self.wrote_where)
-            return False
+        """Commit the file at `committed_where`; whether that moved it.  One file a call."""
         file = self.find(self.committed_where, first_where_below=self.committed_where == 0)
         before = self.committed_where
         if file is not None:

@@ -146,7 +146,13 @@ class MessageStore(Handle):
             self._concerns,
         )
         self.transactions = Transactions(
-            self._put, self._wait, self._guard, self._check_queue, self._find_since, self._log, self._queues
+            self._put,
+            self._flushing.appended,
+            self._guard,
+            self._check_queue,
+            self._find_since,
+            self._log,
+            self._queues,
         )
         self._allocation = Service("allocation", _ALLOCATION_SECONDS, self._make_ahead)
         parts = (self._dispatcher, self._queues_flushing, self._cleaner, self._delays)

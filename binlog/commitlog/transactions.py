@@ -61,7 +61,7 @@ class Transactions:
     def __init__(
         self,
         put: Callable[[list[Message]], Appended],
-        wait: Callable[[Appended], None],
+        wait: Callable[[int], None],
         guard: Guard,
         check: Callable[[Message], None],
         find: Find,
@@ -110,7 +110,7 @@ class Transactions:
             finally:
                 with self._mutex:
                     self._floors.remove(floor)
-        self._wait(appended)
+        self._wait(appended.next_offset)
         return found
 
     def _check_room(self, half: Message) -> None:
@@ -145,7 +145,8 @@ class Transactions:
         return [half for half in halves if half.offset >= start and (before_ms is None or half.store_ms < before_ms)]
 
     def message(self, half: Half) -> StoredMessage:
-        """The half message as it waits.  Raises: NotFoundError where it has expired; CorruptError."""
+        """The half message as it waits.  Raises: NotFoundError where it has expired; CorruptError; as an append."""
+        self._wait(min(half.offset + 1, self._log.max_offset))  # who prepares it may wait for its sync yet
         self._log.commit(half.offset)
         return self._log.read(half.offset)
 
@@ -170,7 +171,7 @@ class Transactions:
             finally:
                 with self._mutex:
                     del self._ending[half.queue_offset]
-        self._wait(appended)
+        self._wait(appended.next_offset)
         return appended
 
     def _committed(self, half: Half) -> Message:

@@ -235,8 +235,9 @@ class Appender:
         """Write what no caller waits for, and sync it for futures."""
         if not (self._futures or self._ended or self._group.pending >= self._buffer_bytes or self._guard.failure):
             self.worker.pause(self._seconds)
-        self._is_rung = False
         try:
+            with self._guard:  # whoever rings has it until that is noted
+                self._is_rung = False
             self.wait(self.appended, bool(self._futures))
         except BinlogError as error:
             self._guard.fail(error)

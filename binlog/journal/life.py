@@ -144,6 +144,8 @@ class JournalLife(Handle):
     def _end(self) -> None:
         """Put all that was appended on the disk."""
         self._state = "closed"
+        with contextlib.suppress(PoisonedError), self._guard:
+            pass  # an append that has begun is done
         self._stop()
 
     def _stop(self) -> None:

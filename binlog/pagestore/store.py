@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from functools import partial
 from itertools import count
 from typing import TypeVar, TypeVarTuple
 from weakref import ReferenceType, ref
 
-from binlog.errors import AccessError, BinlogError, NotFoundError
+from binlog.errors import AccessError, BinlogError, NotFoundError, PoisonedError
 from binlog.format.pagestore.index import NAME_BYTES_MAX
 from binlog.format.pagestore.log import LogStart
 from binlog.format.pagestore.names import LOCK_FILE, LOG_FILE
@@ -78,6 +78,8 @@ class PageStore(Handle):
 
     def _end(self) -> None:
         """Make a checkpoint.  Transactions that are open are rolled back."""
+        with suppress(PoisonedError), self._guard:
+            pass  # a step that has begun is done
         self._log.stop()
 
     @property

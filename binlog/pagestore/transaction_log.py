@@ -132,7 +132,6 @@ class TransactionLog:
         Raises: PoisonedError.
         """
         self.worker.stop()
-        self._guard.check()
         with suppress(FullError, AccessError):
             self.make_checkpoint()
 
@@ -140,7 +139,8 @@ class TransactionLog:
         """Sync what no caller waits for, once it is old enough."""
         try:
             if not self.worker.stopping.wait(_IDLE_SECONDS):
-                self._is_rung = False
+                with self._guard:  # whoever rings has it until that is noted
+                    self._is_rung = False
                 self.wait(self.end)
         except BinlogError as error:
             self._guard.fail(error)

@@ -6,7 +6,9 @@ import dis
 import gc
 import sys
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -33,6 +35,22 @@ def at_each_place(interrupt: Callable[[int], bool | None]) -> tuple[int, int]:
         at += 1
         usable += is_usable
     return at, usable
+
+
+@contextmanager
+def slow_after(name: str, seconds: float) -> Iterator[None]:
+    """Have this thread sleep after the first call of a function of C, as if others had the processor then."""
+
+    def profile(_: FrameType, event: str, argument: Any) -> None:
+        if event == "c_return" and argument.__name__ == name:
+            sys.setprofile(None)
+            time.sleep(seconds)
+
+    sys.setprofile(profile)
+    try:
+        yield
+    finally:
+        assert sys.getprofile() is None, f"{name} was not called"
 
 
 class Interruption:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +19,7 @@ from binlog.commitlog.flush_services import (
 )
 from binlog.commitlog.mapped_file import PAGE_BYTES
 from binlog.commitlog.mapped_file_queue import MappedFileQueue
-from binlog.errors import ClosedError, PoisonedError
+from binlog.errors import AccessError, ClosedError, PoisonedError
 from tests.support.stores import Buffer
 from tests.support.waiting import until
 
@@ -98,6 +99,21 @@ def test_an_append_waits_however_long_its_sync_takes(queue: MappedFileQueue, sta
     assert queue.flushed_where == offset
 
 
+def test_who_stops_a_poisoned_one_waits_for_the_leader_which_uses_the_file(
+    queue: MappedFileQueue, started: _Start
+) -> None:
+    service = GroupCommitService(queue)
+    started(service)
+    offset = _append(queue, b"data")
+    with ThreadPoolExecutor(1) as pool, service._group.turn(offset + 1):
+        queue.guard.fail(KeyboardInterrupt())
+        stops = pool.submit(service.stop)
+        with pytest.raises(TimeoutError):
+            stops.result(timeout=0.2)
+    with pytest.raises(PoisonedError):
+        stops.result(timeout=60)
+
+
 def test_a_failed_flush_is_told_to_all_who_wait_and_to_all_who_come(queue: MappedFileQueue, started: _Start) -> None:
     service = GroupCommitService(queue, lambda: None)
     started(service)
@@ -124,6 +140,34 @@ def test_who_waits_while_the_service_stops_is_answered(queue: MappedFileQueue) -
     assert queue.flushed_where == offset
     with pytest.raises(ClosedError):
         service.appended(offset + 1)
+
+
+def test_a_file_that_is_on_the_disk_whole_may_go_before_the_next_commit(
+    queue: MappedFileQueue, started: _Start
+) -> None:
+    service = started(GroupCommitService(queue))
+    service.appended(_append(queue, b"x" * _FILE_BYTES))
+    offset = _append(queue, b"behind")
+    assert queue.remove_first(lambda file: file.end <= queue.flushed_where, 1) == 1
+    service.appended(offset)
+    assert queue.files[-1].read(6, 0) == b"behind"
+
+
+def test_a_file_for_which_there_is_no_descriptor_is_gone_on_in_later(queue: MappedFileQueue, started: _Start) -> None:
+    service = started(GroupCommitService(queue))
+    _append(queue, b"x" * _FILE_BYTES)
+    queue.make_ahead()
+    queue._open_files.close()
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, limits[1]))
+    try:
+        with pytest.raises(AccessError):
+            queue.last_file()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    service.appended(queue.wrote_where)
+    service.appended(_append(queue, b"behind"))
+    assert (queue.files[0].read(3, 0), queue.files[1].read(6, 0)) == (b"xxx", b"behind")
 
 
 def test_a_flush_comes_when_enough_pages_are_due(queue: MappedFileQueue, started: _Start) -> None:

@@ -2,11 +2,12 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from binlog.commitlog.flush_services import Pace
+from binlog.commitlog.flush_services import GroupCommitService, Pace
 from binlog.commitlog.message import Message
 from binlog.commitlog.options import Flush
 from binlog.commitlog.retention import Retention
@@ -249,3 +250,21 @@ def test_a_half_message_that_is_only_in_memory_can_be_committed(tmp_path: Path) 
     with MessageStore(tmp_path, options) as store:
         assert store.queue_range("t", 0) == range(50)
         assert store.transactions.pending() == []
+
+
+def test_a_half_message_whose_sync_goes_on_can_be_ended_by_another_thread(tmp_path: Path) -> None:
+    with MessageStore(tmp_path, SMALL) as store, ThreadPoolExecutor(2) as pool:
+        store.append(Message("t", b"first"))
+        service = store._flushing
+        assert isinstance(service, GroupCommitService)
+        with service._group.turn(store.max_offset + 1) as leads:  # nobody else does
+            assert leads
+            prepared = pool.submit(store.transactions.prepare, Message("t", b"body"))
+            until(lambda: len(store.transactions.pending()) == 1)
+            (half,) = store.transactions.pending()
+            committed = pool.submit(store.transactions.commit, half)
+            time.sleep(0.1)
+            assert not prepared.done()
+        assert prepared.result(60) == half
+        committed.result(60)
+        until(lambda: _bodies(store, "t") == [b"first", b"body"])

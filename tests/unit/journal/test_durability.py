@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import signal
-from concurrent.futures import Future
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -13,8 +14,10 @@ import pytest
 
 from binlog.journal.options import Sync
 from tests.support.children import run_script
+from tests.support.interruptions import slow_after
 from tests.support.journals import SMALL, files, ids, journal, records_in, reload
 from tests.support.threads import at_once
+from tests.support.waiting import until
 
 _HEAD = """
 import os, signal, sys, time
@@ -55,6 +58,16 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
     assert run_script(_HEAD + script, tmp_path).returncode == -signal.SIGKILL
     assert ids(reload(tmp_path)) == list(range(20))
+
+
+def test_what_nobody_waits_for_is_written_soon_though_the_one_before_was_late(tmp_path: Path) -> None:
+    """The journal's thread wrote that one before the thread that appended it noted that it had rung."""
+    with journal(tmp_path) as (opened, _):
+        with slow_after("put", 0.2):
+            opened.append_add(1, 1, b"", sync=Sync.LATER)
+        until(lambda: not opened._appender._group.pending)
+        opened.append_add(2, 1, b"", sync=Sync.LATER)
+        until(lambda: not opened._appender._group.pending)
 
 
 @pytest.mark.slow
@@ -145,3 +158,16 @@ def test_a_closed_journal_has_all_that_was_appended(tmp_path: Path) -> None:
         for number in range(100):
             opened.append_add(number, 1, b"", sync=Sync.LATER)
     assert ids(reload(tmp_path)) == list(range(100))
+
+
+def test_a_close_waits_for_an_append_that_has_begun(tmp_path: Path) -> None:
+    with journal(tmp_path) as (opened, _), ThreadPoolExecutor(2) as pool:
+        opened.append_add(1, 1, bytes(1500))
+        with opened._files_guard:
+            appended = pool.submit(opened.append_add, 2, 1, bytes(1500))  # goes on in the next file
+            time.sleep(0.1)
+            closed = pool.submit(opened.close)
+            time.sleep(0.1)
+        appended.result(timeout=20)
+        closed.result(timeout=20)
+    assert ids(reload(tmp_path)) == [1, 2]

@@ -6,6 +6,7 @@ import errno
 import os
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -277,3 +278,26 @@ def test_an_index_that_cannot_be_read_refuses_its_queue_alone_and_until_it_can(
             put(store, b"goes on", queue="other")
             assert drain(store, "other") == [b"goes on"]
         assert drain(store) == [b"%d" % number for number in range(700)]
+
+
+def test_who_closes_a_poisoned_one_waits_for_the_leader_which_uses_the_log(tmp_path: Path) -> None:
+    store = PageStore(tmp_path / "store", SMALL)
+    store.create_queue(QUEUE)
+    with ThreadPoolExecutor(1) as pool, store._log._group.turn(store._log.end + 1):
+        store._guard.fail(KeyboardInterrupt())
+        closed = pool.submit(store.close)
+        with pytest.raises(TimeoutError):
+            closed.result(timeout=0.2)
+    with pytest.raises(PoisonedError):
+        closed.result(timeout=60)
+
+
+def test_who_closes_a_poisoned_one_waits_for_a_step_which_uses_the_pages(tmp_path: Path) -> None:
+    store = PageStore(tmp_path / "store", SMALL)
+    with ThreadPoolExecutor(1) as pool, store._guard:
+        store._guard.fail(KeyboardInterrupt())
+        closed = pool.submit(store.close)
+        with pytest.raises(TimeoutError):
+            closed.result(timeout=0.2)
+    with pytest.raises(PoisonedError):
+        closed.result(timeout=60)

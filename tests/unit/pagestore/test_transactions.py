@@ -8,8 +8,10 @@ import pytest
 from binlog.errors import NotFoundError, StateError
 from binlog.pagestore import PageStore, PageStoreOptions, Transaction, check_page_store
 from binlog.storage.group_commit import Mode
+from tests.support.interruptions import slow_after
 from tests.support.pagestores import QUEUE, after_kill, drain, page_store, peek, put, take
 from tests.support.threads import at_once
+from tests.support.waiting import until
 
 
 def test_what_was_put_is_there_once_it_is_committed_and_comes_in_its_order(tmp_path: Path) -> None:
@@ -190,6 +192,17 @@ def test_what_is_flushed_survives_a_process_and_a_checkpoint_makes_it_durable(tm
             transaction.put(QUEUE, b"synced")
             transaction.commit(mode=Mode.SYNC)
         assert store._log.durable == store._log.end
+
+
+def test_what_nobody_waits_for_is_synced_soon_though_the_one_before_was_late(tmp_path: Path) -> None:
+    """The log's thread synced that one before the thread that appended it noted that it had rung."""
+    with page_store(tmp_path / "store", PageStoreOptions(mode=Mode.FLUSH)) as store:
+        until(lambda: not store._log._is_rung)
+        with slow_after("put", 0.3):
+            put(store, b"late")
+        until(lambda: store._log.durable == store._log.end)
+        put(store, b"next")
+        until(lambda: store._log.durable == store._log.end)
 
 
 def test_a_message_that_one_transaction_puts_into_several_queues_is_stored_once(tmp_path: Path) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -187,3 +189,46 @@ def test_a_follower_that_an_exception_ends_leaves_the_others(log: Log) -> None:
         led.result(timeout=60)
         other.result(timeout=60)
     assert _records(log) == [0, 1, 2]
+
+
+def _refused(log: Log, until: int) -> None:
+    with pytest.raises(PoisonedError):
+        log.wait(until)
+
+
+def test_all_who_wait_hear_of_a_failure_that_comes_before_the_next_one_leads(log: Log) -> None:
+    """One of them was woken to lead, and has not run yet."""
+    first, interval = log.append(1), sys.getswitchinterval()
+    others = [log.append(number) for number in range(2, 5)]
+    with ThreadPoolExecutor(len(others)) as pool:
+        with log.group.turn(first) as leads:
+            assert leads
+            waits = [pool.submit(_refused, log, until) for until in others]
+            time.sleep(0.2)
+            sys.setswitchinterval(10)
+        log.guard.fail(PoisonedError("elsewhere"))
+        sys.setswitchinterval(interval)
+        for wait in waits:
+            wait.result(timeout=10)
+
+
+def test_who_waits_hears_of_a_failure_once_the_leader_is_done_with_the_file(log: Log) -> None:
+    leading, over = threading.Event(), threading.Event()
+    first, mine = log.append(1), log.append(2)
+
+    def lead() -> None:
+        with log.group.turn(first) as leads:
+            assert leads
+            leading.set()
+            over.wait(60)
+
+    with ThreadPoolExecutor(2) as pool:
+        led = pool.submit(lead)
+        leading.wait()
+        log.guard.fail(PoisonedError("elsewhere"))
+        waiting = pool.submit(_refused, log, mine)
+        time.sleep(0.2)
+        assert not waiting.done(), "who closes the file would close it under the leader"
+        over.set()
+        for each in (led, waiting):
+            each.result(timeout=10)

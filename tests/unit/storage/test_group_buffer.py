@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
+import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,6 +16,7 @@ from binlog.errors import PoisonedError, StateError
 from binlog.storage.files import check_commit
 from binlog.storage.guards import new_guard
 from binlog.storage.native import CommitGroup
+from tests.support.signals import strike
 
 
 class Log:
@@ -183,3 +187,36 @@ def test_who_has_the_guard_cannot_wait(log: Log) -> None:
     with log.guard, pytest.raises(StateError, match="within a call"):
         log.wait(until)
     assert not log.wait(until)
+
+
+def test_a_signal_handler_comes_after_the_commit_for_which_its_thread_leads(log: Log) -> None:
+    """It may wait for another thread, which waits for that commit."""
+    first, other = log.append(1), log.append(2)
+    waiting = threading.Thread(target=log.wait, args=(other,))
+    taken = threading.Event()
+    is_done: list[bool] = []
+
+    def hold() -> None:
+        with log.guard:
+            taken.set()
+            time.sleep(0.2)  # the main thread leads, and waits for the guard
+            waiting.start()
+            time.sleep(0.1)
+            strike(signal.SIGALRM)
+            time.sleep(0.1)
+
+    def join(*_: object) -> None:
+        waiting.join(5)
+        is_done.append(not waiting.is_alive())
+
+    before = signal.signal(signal.SIGALRM, join)
+    holding = threading.Thread(target=hold)
+    holding.start()
+    taken.wait(60)
+    try:
+        assert not log.wait(first)
+    finally:
+        for thread in (holding, waiting):
+            thread.join()
+        signal.signal(signal.SIGALRM, before)
+    assert is_done == [True]

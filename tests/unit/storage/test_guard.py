@@ -116,6 +116,40 @@ def test_a_signal_handler_ends_a_wait_for_it(guard: Guard) -> None:
         pass
 
 
+def test_a_signal_handler_may_take_it_while_its_thread_is_next(guard: Guard) -> None:
+    taken, released, calls = threading.Event(), threading.Event(), 0
+
+    def hold() -> None:
+        with guard:
+            taken.set()
+            time.sleep(0.1)
+        with guard:  # who waits was woken, and comes too late
+            time.sleep(0.3)
+        released.set()
+
+    def take(number: int, frame: FrameType | None) -> None:
+        nonlocal calls
+        calls += 1
+        if calls > 1:
+            raise TimeoutError("the handler waits for its own thread")
+        released.wait(60)
+        with guard:
+            pass
+
+    before = signal.signal(signal.SIGALRM, take)
+    thread = threading.Thread(target=hold)
+    thread.start()
+    try:
+        taken.wait()
+        signal.setitimer(signal.ITIMER_REAL, 0.2, 5)
+        with guard:
+            assert calls == 1
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+        thread.join()
+
+
 def test_who_was_woken_and_came_too_late_is_next(guard: Guard) -> None:
     taken = threading.Event()
     turns_max = 1000
