@@ -261,7 +261,6 @@ class CommitLogSystem(System[Expectation, Contents]):
     faulted = ("open", "append", "roll")
     fault_stride = 1
     harmless = frozenset({Kind.MEMORY})
-    full_errors = frozenset({"FullError"})
 
     def __init__(self) -> None:
         going_on = Scenario({StoreActor.some: 1}, 3)
