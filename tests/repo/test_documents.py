@@ -40,6 +40,7 @@ def _examples() -> list[str]:
     return [block for block in _blocks(README, "python") if "spark" not in block]
 
 
+@pytest.mark.slow
 def test_the_writer_and_the_reader_of_the_readme_work(tmp_path: Path) -> None:
     writer, reader = _examples()
     assert len(writer.splitlines()) + len(reader.splitlines()) <= 14

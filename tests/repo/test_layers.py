@@ -81,6 +81,7 @@ def test_every_import_is_one_that_the_table_allows() -> None:
     assert wrong == {}
 
 
+@pytest.mark.slow
 def test_importing_binlog_needs_neither_spark_nor_the_command_lines_libraries() -> None:
     optional = ("pyspark", "pyarrow", "click", "rich")
     below = [path for module, path in _modules() if module.split(".")[1:2] not in (["spark"], ["cli"])]

@@ -38,10 +38,12 @@ def test_every_bit_is_in_the_table_once(sounds: dict[str, Sound]) -> None:
     assert {sound.name for sound in sounds.values()} >= {flip.sound.name for flip in quick_flips(list(sounds.values()))}
 
 
+@pytest.mark.slow
 def test_nothing_is_wrong_with_a_bit_that_means_nothing(sounds: dict[str, Sound], tmp_path: Path) -> None:
     assert judge(sounds["header 1 of 3"], FILE, BELL, tmp_path) == []
 
 
+@pytest.mark.slow
 def test_a_promise_that_is_not_kept_is_told(sounds: dict[str, Sound], tmp_path: Path) -> None:
     sound = replace(sounds["header 1 of 1"], promise=Promise.READ)
     wrong = "\n".join(judge(sound, FILE, IDENTITY, tmp_path))

@@ -194,6 +194,7 @@ def test_what_is_flushed_survives_a_process_and_a_checkpoint_makes_it_durable(tm
         assert store._log.durable == store._log.end
 
 
+@pytest.mark.slow
 def test_what_nobody_waits_for_is_synced_soon_though_the_one_before_was_late(tmp_path: Path) -> None:
     """The log's thread synced that one before the thread that appended it noted that it had rung."""
     with page_store(tmp_path / "store", PageStoreOptions(mode=Mode.FLUSH)) as store:

@@ -139,6 +139,7 @@ def test_a_java_that_does_not_run_is_named(
         find_java_home()
 
 
+@pytest.mark.slow
 def test_a_java_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(java, "_ANSWER_SECONDS_MAX", 0.2)
     home = make_java(tmp_path / "hanging")

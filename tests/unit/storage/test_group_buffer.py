@@ -189,6 +189,7 @@ def test_who_has_the_guard_cannot_wait(log: Log) -> None:
     assert not log.wait(until)
 
 
+@pytest.mark.slow
 def test_a_signal_handler_comes_after_the_commit_for_which_its_thread_leads(log: Log) -> None:
     """It may wait for another thread, which waits for that commit."""
     first, other = log.append(1), log.append(2)

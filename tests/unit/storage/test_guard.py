@@ -116,6 +116,7 @@ def test_a_signal_handler_ends_a_wait_for_it(guard: Guard) -> None:
         pass
 
 
+@pytest.mark.slow
 def test_a_signal_handler_may_take_it_while_its_thread_is_next(guard: Guard) -> None:
     taken, released, calls = threading.Event(), threading.Event(), 0
 

@@ -77,6 +77,7 @@ def test_a_machine_has_only_the_variables_that_it_is_given(tmp_path: Path) -> No
     machine.kill()
 
 
+@pytest.mark.slow
 def test_a_part_of_a_file_is_served(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(bytes(range(100)))
     with served(tmp_path) as url:
