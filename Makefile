@@ -33,7 +33,7 @@ help:
 	@echo 'make install-test the README in a fresh clone, the wheel, the source archive, the whole benchmark (some minutes)'
 	@echo 'make crash        power cuts, kills, faults and damage, by the thousand (DURATION_S=60 SEED= ARGS="--help")'
 	@echo 'make flips        every bit beside the records flipped, one at a time (half an hour or more; ARGS="--help")'
-	@echo 'make canaries     the mistakes that are planted for "make crash", each from five seeds (an hour or two)'
+	@echo 'make canaries     the mistakes that are planted for "make crash", each from five seeds (about two hours)'
 	@echo 'make soak         an hour of work, after which nothing may have grown (DURATION_S=)'
 	@echo 'make stress       Spark follows what processes append, and is killed again and again; programs of chance over a journal and a page store'
 	@echo 'make cluster-test a Spark master and two workers here, killed in the middle of jobs (some minutes; ARGS="--help")'
