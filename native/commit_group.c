@@ -18,23 +18,14 @@
  * - While there is a leader, nobody hears that the guard is poisoned: who hears it may close the file.
  */
 #include "binlog.h"
+#include "commit_buffer.h"
 #include "guard.h"
 
 #include <errno.h>
 #include <limits.h>
-#include <stdlib.h>
-#include <string.h>
 #include <structmember.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#define KEPT_BYTES_MAX (8 << 20) /* a larger buffer is freed once it is written */
-
-struct buffer {
-    uint8_t *bytes;
-    size_t room, used;
-    size_t zeros; /* behind what is used; written with it */
-};
 
 struct group {
     PyObject_HEAD
@@ -47,14 +38,13 @@ struct group {
     uint32_t round;
     uint32_t words[2];   /* followers of this round sleep on words[round & 1], those of the next on the other one */
     uint32_t waiting[2]; /* how many do */
-    struct buffer filling, spare;
+    struct commit_buffer filling, spare;
     int fd;                 /* the group's file, or -1 */
     uint64_t device, inode; /* of it, to be compared before each write */
     PyObject *path;         /* must lead to it before each write; as bytes, or NULL */
-    int64_t offset;         /* where in it the buffer that fills begins */
-    uint64_t appended; /* up to here all was appended */
-    char by_caller;    /* the block of the next one who leads must commit */
-    int failed;        /* why a write or a sync of `turn` failed, as `commit` returns it; then nothing more is written */
+    uint64_t appended;      /* up to here all was appended */
+    char by_caller;         /* the block of the next one who leads must commit */
+    int failed; /* why a write or a sync of `turn` failed, as `commit` returns it; then nothing more is written */
 };
 
 struct turn {
@@ -179,19 +169,14 @@ static int commit_buffer(struct group *self, int synced)
         mutex_release(&guard->mutex);
         return guard->failure ? -1 : 0;
     }
-    struct buffer buffer = self->filling;
+    struct commit_buffer buffer = self->filling;
     int fd = self->fd;
-    int64_t offset = self->offset;
     self->filling = self->spare;
-    self->spare = (struct buffer){0};
+    self->spare = (struct commit_buffer){0};
     begin(self, self->appended, synced);
     mutex_release(&guard->mutex);
-    self->failed = write_and_sync(self, fd, buffer.bytes, buffer.used + buffer.zeros, offset);
-    buffer.used = buffer.zeros = 0;
-    if (buffer.room > KEPT_BYTES_MAX) {
-        free(buffer.bytes);
-        buffer = (struct buffer){0};
-    }
+    self->failed = write_and_sync(self, fd, buffer.bytes, buffer.used + buffer.zeros, buffer.offset);
+    commit_buffer_reset(&buffer);
     self->spare = buffer;
     if (self->failed)
         return 0;
@@ -254,6 +239,9 @@ static PyObject *turn_exit(PyObject *object, PyObject *args)
         guard_poison(group->guard, error);
     self->leads = 0;
     end_turn(group);
+    /* What fails in a commit fails for good, for this caller as for the others. */
+    if (PyErr_GivenExceptionMatches(error, group->guard->harmless) && guard_check(group->guard) != 0)
+        return NULL;
     Py_RETURN_FALSE;
 }
 
@@ -305,28 +293,9 @@ static PyObject *group_open(PyObject *object, PyObject *args)
     Py_RETURN_NONE;
 }
 
-/* Has room for so many bytes more, and keeps what is in it; -1 with MemoryError. */
-static int make_room(struct buffer *buffer, size_t more)
-{
-    size_t room = buffer->used + more;
-
-    if (room <= buffer->room)
-        return 0;
-    room += room / 2;
-    uint8_t *bytes = realloc(buffer->bytes, room);
-    if (!bytes) {
-        PyErr_NoMemory();
-        return -1;
-    }
-    buffer->bytes = bytes;
-    buffer->room = room;
-    return 0;
-}
-
 static PyObject *group_append(PyObject *object, PyObject *args)
 {
     struct group *self = (struct group *)object;
-    struct buffer *buffer = &self->filling;
     Py_buffer data;
     Py_ssize_t zeros = 0;
     long long offset;
@@ -334,37 +303,33 @@ static PyObject *group_append(PyObject *object, PyObject *args)
 
     if (!PyArg_ParseTuple(args, "y*LK|n:append", &data, &offset, &until, &zeros))
         return NULL;
-    int fits = zeros >= 0 && (!buffer->used || offset == self->offset + (int64_t)buffer->used);
-    if (!fits)
-        PyErr_SetString(PyExc_ValueError, "it does not come next after what is in the buffer");
-    else if (make_room(buffer, (size_t)data.len + (size_t)zeros) != 0)
-        fits = 0;
-    else {
-        if (!buffer->used)
-            self->offset = offset;
-        memcpy(buffer->bytes + buffer->used, data.buf, (size_t)data.len);
-        buffer->used += (size_t)data.len;
-        buffer->zeros = (size_t)zeros;
-        memset(buffer->bytes + buffer->used, 0, buffer->zeros);
-        self->appended = until;
-    }
+    int result = commit_buffer_append(&self->filling, &data, offset, zeros);
     PyBuffer_Release(&data);
-    if (!fits)
+    if (result != 0)
         return NULL;
+    self->appended = until;
     Py_RETURN_NONE;
 }
 
 static PyObject *group_cut(PyObject *object, PyObject *unused)
 {
-    struct group *self = (struct group *)object;
-    struct buffer *buffer = &self->filling;
-
     (void)unused;
-    PyObject *found = Py_BuildValue("(Ly#)", (long long)self->offset, buffer->bytes ? (char *)buffer->bytes : "",
-                                    (Py_ssize_t)(buffer->used + buffer->zeros));
-    if (found)
-        buffer->used = buffer->zeros = 0;
-    return found;
+    return commit_buffer_cut(&((struct group *)object)->filling);
+}
+
+static PyObject *group_take(PyObject *object, PyObject *args)
+{
+    struct group *self = (struct group *)object;
+    int synced;
+
+    if (!PyArg_ParseTuple(args, "p:take", &synced))
+        return NULL;
+    PyObject *taken = commit_buffer_cut(&self->filling);
+    if (taken) {
+        begin(self, self->appended, synced);
+        self->by_caller = 0;
+    }
+    return taken;
 }
 
 static PyObject *group_begin(PyObject *object, PyObject *args)
@@ -433,8 +398,8 @@ static void group_dealloc(PyObject *object)
     PyObject_GC_UnTrack(object);
     Py_XDECREF((PyObject *)((struct group *)object)->guard);
     Py_XDECREF(((struct group *)object)->path);
-    free(((struct group *)object)->filling.bytes);
-    free(((struct group *)object)->spare.bytes);
+    commit_buffer_free(&((struct group *)object)->filling);
+    commit_buffer_free(&((struct group *)object)->spare);
     ((freefunc)PyType_GetSlot(type, Py_tp_free))(object);
     Py_DECREF(type);
 }
@@ -442,7 +407,8 @@ static void group_dealloc(PyObject *object)
 static PyMethodDef turn_methods[] = {
     {"__enter__", turn_enter, METH_NOARGS,
      "Return False once it was committed, by this caller or another; or lead, and get True.  Raises: PoisonedError."},
-    {"__exit__", turn_exit, METH_VARARGS, "Let another lead, and wake those who waited."},
+    {"__exit__", turn_exit, METH_VARARGS,
+     "Let another lead, and wake those who waited.  Raises: PoisonedError in place of an error with which the commit failed."},
     {NULL, NULL, 0, NULL},
 };
 
@@ -470,6 +436,9 @@ static PyMethodDef group_methods[] = {
      "append(data, offset, until, zeros=0): copy bytes to the buffer, with the guard held.  offset: in the file; they must follow "
      "what is in the buffer.  until: what `appended` is then.  zeros: so many are written behind them unless more is appended."},
     {"cut", group_cut, METH_NOARGS, "Take what is in the buffer out: its offset, and the bytes.  The guard is held."},
+    {"take", group_take, METH_VARARGS,
+     "take(synced): begin to commit all that was appended, in the leader's block, with the guard held; its offset, and the bytes of "
+     "the buffer.  `by_caller` is False then."},
     {"begin", group_begin, METH_VARARGS, "begin(target, synced): the leader writes, and maybe syncs, all up to `target`."},
     {"commit", group_commit, METH_VARARGS,
      "commit(fd, data, offset): write all that the leader takes, and sync it if it said so; 0, or -errno of the write, "

@@ -35,7 +35,7 @@ struct guard {
     PyObject *what;     /* its name in errors: "the journal PATH" */
     PyObject *poisoned; /* the classes of errors */
     PyObject *reentered;
-    PyObject *harmless; /* exceptions that a `change` may end with, and has changed nothing */
+    PyObject *harmless; /* errors of ours: a `change` that ends with one has changed nothing */
     PyObject *failure;  /* what poisoned it, or NULL */
     char is_bound; /* to the process of this generation, and, if there is a descriptor, for as long as it is of that file */
     int fd;

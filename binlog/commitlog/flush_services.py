@@ -198,7 +198,7 @@ class GroupCommitService(FlushService):
             self._concerns.add("group commit")
             if isinstance(error, GoneError):
                 self._gone = error
-            self.check()  # what fails in a commit fails for good, for this caller as for the others
+            self.check()
             raise
         self._flushed()
         if self._group.durable < offset:
@@ -215,14 +215,12 @@ class GroupCommitService(FlushService):
         if not queue.files:
             return
         queue.check()  # one of the reasons why this block commits
-        check_commit(group, queue.folder)
+        check_commit(group.failed, queue.folder)
         with self._guard:
             self._guard.changing = True
             unfinished, queue.unfinished = queue.unfinished, []
-            offset, data = group.cut()
             last = queue.files[-1]
-            group.by_caller = False
-            group.begin(group.appended, True)
+            offset, data = group.take(True)
         for file, start, rest in unfinished:
             file.finish(rest, start)
         commit_at(group, last.fd, data, offset, last.path)

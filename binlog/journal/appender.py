@@ -81,7 +81,6 @@ class Appender:
         self._end = 0
         self._futures: deque[tuple[int, Future[None]]] = deque()
         self.worker = Worker(self._work)
-        self._is_rung = False
         self.file: JournalFile | None = None
 
     @property
@@ -140,9 +139,9 @@ class Appender:
             return self._group.appended, True
         if sync is _LATER:
             pending = self._group.pending
-            if not self._is_rung or pending >= self._buffer_bytes:
+            if pending >= self._buffer_bytes:
                 self.worker.ring()
-                self._is_rung = True  # after the ring: an exception between the two must not leave it unrung
+            self.worker.ring_once()
             must_wait = pending >= _BUFFERS_MAX * self._buffer_bytes or len(self._ended) >= _BUFFERS_MAX
             return (self._group.appended, False) if must_wait else None
         future: Future[None] = Future()
@@ -156,13 +155,9 @@ class Appender:
 
         Raises: PoisonedError; StateError in a signal handler that broke into a commit of this thread.
         """
-        try:
-            with self._group.turn(until, synced) as leads:
-                if leads:
-                    self._commit(synced)
-        except BinlogError:
-            self._guard.check()  # what fails in a commit fails for good, for this caller as for the others
-            raise
+        with self._group.turn(until, synced) as leads:
+            if leads:
+                self._commit(synced)
 
     def wait_for_all(self) -> None:
         """Return when all that was appended is on the disk.  Raises: as `wait`."""
@@ -213,14 +208,12 @@ class Appender:
     def _commit(self, synced: bool) -> None:
         """End the files that the journal went on from, write all that is there, and sync it; this thread leads."""
         assert self.file is not None
-        check_commit(self._group, self.file.path)
+        check_commit(self._group.failed, self.file.path)
         with self._guard:
             self._guard.changing = True
             last = self.file
             ended, self._ended = self._ended, []
-            offset, data = self._group.cut()
-            self._group.by_caller = False
-            self._group.begin(self._group.appended, synced)
+            offset, data = self._group.take(synced)
         for each in ended:
             file = each.file
             if each.data:
@@ -236,8 +229,8 @@ class Appender:
         if not (self._futures or self._ended or self._group.pending >= self._buffer_bytes or self._guard.failure):
             self.worker.pause(self._seconds)
         try:
-            with self._guard:  # whoever rings has it until that is noted
-                self._is_rung = False
+            with self._guard:
+                self.worker.is_rung = False
             self.wait(self.appended, bool(self._futures))
         except BinlogError as error:
             self._guard.fail(error)

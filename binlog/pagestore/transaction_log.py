@@ -34,7 +34,7 @@ class TransactionLog:
     """The log of a generation, and then of the next.
 
     checkpoint: what begins the next one, called with the guard held; returns its header.
-    end: where the next record goes.  delay: why the last checkpoint that could not be made is made later.
+    delay: why the last checkpoint that could not be made is made later.
     worker: syncs what no caller waits for.
     """
 
@@ -56,11 +56,9 @@ class TransactionLog:
         self._checkpoint = checkpoint
         self._allocated = os.fstat(fd).st_size
         self._base = 0
-        self.end = RECORDS_AT
         self._due = log_bytes
         self._group.open(fd)
         self.worker = Worker(self._work)
-        self._is_rung = False
         self.delay: FullError | AccessError | None = None
 
     @property
@@ -68,14 +66,19 @@ class TransactionLog:
         """Up to this place all is on the disk."""
         return self._group.durable
 
+    @property
+    def end(self) -> int:
+        """Where the next record goes."""
+        return self._group.appended
+
     def pack(self, tx_id: int, actions: list[PageAction]) -> bytes:
         """The record that would come next.  The guard is held, up to `append`."""
-        at, base = self.end - self._base, self._base
+        at, base = self._group.appended - self._base, self._base
         return pack_transaction(tx_id, self.durable - base, self.start.salt, at, actions)
 
     def reserve(self, record_bytes: int) -> None:
         """Have space for a record.  The guard is held.  Raises: FullError; AccessError."""
-        stop = self.end - self._base + record_bytes
+        stop = self._group.appended - self._base + record_bytes
         if stop > self._allocated:
             size = max(stop, min(self._allocated + _STEP_BYTES, self._log_bytes))
             allocate(self._fd, self._allocated, size, self.path)
@@ -83,15 +86,12 @@ class TransactionLog:
 
     def append(self, record: bytes) -> int:
         """Put a record, for which there is space, after all others; return where it ends.  The guard is held."""
-        at = self.end - self._base
-        end = self.end + len(record)
-        self._group.append(record, at, end)
-        if at + len(record) >= self._due:
+        begin = self._group.appended
+        end = begin + len(record)
+        self._group.append(record, begin - self._base, end)
+        if end - self._base >= self._due:
             self._group.by_caller = True  # for the checkpoint
-        self.end = end
-        if not self._is_rung:
-            self.worker.ring()
-            self._is_rung = True  # after the ring: an exception between the two must not leave it unrung
+        self.worker.ring_once()
         return end
 
     def wait(self, until: int, *, synced: bool = True) -> None:
@@ -100,25 +100,17 @@ class TransactionLog:
         Raises: PoisonedError; StateError in a signal handler that broke into a commit of this thread.
         """
         synced = synced or self.end - self._group.durable > _UNSYNCED_BYTES_MAX
-        try:
-            with self._group.turn(until, synced) as leads:
-                if leads:
-                    self._commit(synced=synced)
-        except BinlogError:
-            self._guard.check()  # what fails in a commit fails for good, for this caller as for the others
-            raise
+        with self._group.turn(until, synced) as leads:
+            if leads:
+                self._commit(synced=synced)
 
     def make_checkpoint(self) -> None:
         """Make one now.  The guard is not held.
 
         Raises: FullError, AccessError, and the log has what the pages lack; PoisonedError.
         """
-        try:
-            with self._group.turn(_NEVER):  # nothing is appended up to there, so the block always leads
-                self._commit(synced=True, is_due=True)
-        except BinlogError:
-            self._guard.check()
-            raise
+        with self._group.turn(_NEVER):  # nothing is appended up to there, so the block always leads
+            self._commit(synced=True, is_due=True)
         if self.delay is not None:
             raise self.delay
 
@@ -139,8 +131,8 @@ class TransactionLog:
         """Sync what no caller waits for, once it is old enough."""
         try:
             if not self.worker.stopping.wait(_IDLE_SECONDS):
-                with self._guard:  # whoever rings has it until that is noted
-                    self._is_rung = False
+                with self._guard:
+                    self.worker.is_rung = False
                 self.wait(self.end)
         except BinlogError as error:
             self._guard.fail(error)
@@ -149,26 +141,18 @@ class TransactionLog:
 
     def _commit(self, *, synced: bool, is_due: bool = False) -> None:
         """Write all that is there, sync it, and make a checkpoint if one is due; this thread leads."""
-        check_commit(self._group, self.path)
+        group = self._group
+        check_commit(group.failed, self.path)
         with self._guard as guard:
             guard.changing = True
-            taken = self._take(synced)
-        self._write(*taken)
-        if is_due or self._group.written - self._base >= self._due:
+            offset, data = group.take(synced)
+        commit_at(group, self._fd, data, offset, self.path)
+        if is_due or group.written - self._base >= self._due:
             with self._guard as guard:
                 guard.changing = True
-                self._write(*self._take(synced=True))
+                offset, data = group.take(True)
+                commit_at(group, self._fd, data, offset, self.path)
                 self._begin_anew()
-                self._group.by_caller = False
-
-    def _take(self, synced: bool) -> tuple[int, bytes]:
-        """Begin to commit all that is there; return what is to be written, and where."""
-        taken = self._group.cut()
-        self._group.begin(self.end, synced)
-        return taken
-
-    def _write(self, offset: int, data: bytes) -> None:
-        commit_at(self._group, self._fd, data, offset, self.path)
 
     def _begin_anew(self) -> None:
         """A checkpoint.  The guard is held."""

@@ -253,15 +253,11 @@ def commit_at(group: CommitGroup, fd: int, data: bytes | bytearray | memoryview,
     It is one call, after which no exception of a signal handler can hide that it was done.
     Raises: FullError; PoisonedError for any other failure of the write, and for each of the sync.
     """
-    _check_commit(group.commit(fd, data, offset), path)
+    check_commit(group.commit(fd, data, offset), path)
 
 
-def check_commit(group: CommitGroup, path: str) -> None:
-    """Tell a leader whose turn came with a failure of the group's own commit.  Raises: as `commit_at`."""
-    _check_commit(group.failed, path)
-
-
-def _check_commit(result: int, path: str) -> None:
+def check_commit(result: int, path: str) -> None:
+    """Raise what a group's `commit` returned, or what its own commit left in `failed`.  Raises: as `commit_at`."""
     if result < 0:
         raise write_failure(-result, path)
     if result > 0:

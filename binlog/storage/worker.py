@@ -45,7 +45,11 @@ class _Stop:
 
 
 class Worker:
-    """It, from `start` on; it does not keep the interpreter from ending, nor, without work, its owner from going."""
+    """It, from `start` on; it does not keep the interpreter from ending, nor, without work, its owner from going.
+
+    is_rung: whether `ring_once` has rung.  The work sets it to False before it looks at what there is to do.  Both happen
+    under the owner's guard, so no ring is lost.
+    """
 
     def __init__(self, work: Callable[[], None]) -> None:
         """work: called after each ring, or several; it raises nothing."""
@@ -53,6 +57,7 @@ class Worker:
         self._rings: _Rings = SimpleQueue()  # the work, so that its owner is there until it is done
         self._running = threading.Lock()  # held by the thread
         self.stopping = _Stop()
+        self.is_rung = False
         self.ident = 0
 
     def start(self) -> None:
@@ -66,6 +71,12 @@ class Worker:
         """Have it work; one step, for a signal handler to come before or after."""
         if self._rings.empty():  # else it rings already
             self._rings.put(self._work)
+
+    def ring_once(self) -> None:
+        """Ring, unless that was done since the work last began.  The owner's guard is held."""
+        if not self.is_rung:
+            self.ring()
+            self.is_rung = True  # after the ring: an exception between the two must not leave it unrung
 
     def pause(self, seconds: float) -> None:
         """Wait, as the work, until it is rung for again, or stopped, or for so long."""

@@ -111,9 +111,8 @@ def test_a_caller_commits_if_it_was_asked_to(log: Log) -> None:
     with log.group.turn(until) as leads:
         assert leads
         with log.guard:
-            offset, data = log.group.cut()
-            log.group.by_caller = False
-            log.group.begin(until, True)
+            offset, data = log.group.take(True)
+            assert not log.group.by_caller
         assert (offset, data) == (0, (1).to_bytes(8, "big") + bytes(4))
         assert log.group.pending == 0
         assert log.group.commit(log.fd, data, offset) == 0
@@ -135,16 +134,20 @@ def test_a_file_that_its_path_no_longer_leads_to_is_not_written(log: Log) -> Non
         assert (log.group.written, os.fstat(log.fd).st_size) == (0, 0)
 
 
-@pytest.mark.parametrize(("path", "flags"), [("/dev/null", os.O_RDWR), ("log", os.O_RDONLY)], ids=["sync", "write"])
+@pytest.mark.parametrize(
+    ("path", "flags"),
+    [("/dev/null", os.O_RDWR), ("log", os.O_RDONLY), ("/dev/full", os.O_RDWR)],
+    ids=["sync", "write", "full"],
+)
 def test_a_failure_is_told_to_the_caller_and_to_all_who_come(log: Log, path: str, flags: int) -> None:
-    """/dev/null takes writes, and has no sync; a file that is open for reading takes none."""
+    """/dev/null takes writes, and has no sync; a file that is open for reading takes none; /dev/full has no space."""
     broken = os.open(log.path.parent / path, flags | os.O_CLOEXEC)
     log.group.open(broken)
     until = log.append(1)
     with pytest.raises(PoisonedError), log.group.turn(until) as leads:  # noqa: PT012
         assert leads
         assert (log.group.failed > 0) is (path == "/dev/null")
-        check_commit(log.group, "the log")
+        check_commit(log.group.failed, "the log")
     with pytest.raises(PoisonedError):
         log.append(2)
     with pytest.raises(PoisonedError):

@@ -1,0 +1,64 @@
+/* The buffer of a CommitGroup: callers append to it under the guard, and a leader takes it whole. */
+#include "commit_buffer.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define KEPT_BYTES_MAX (8 << 20) /* a larger one is freed once it is written */
+
+/* Makes room for so many bytes more; -1 with MemoryError. */
+static int make_room(struct commit_buffer *self, size_t more)
+{
+    size_t room = self->used + more;
+
+    if (room <= self->room)
+        return 0;
+    room += room / 2;
+    uint8_t *bytes = realloc(self->bytes, room);
+    if (!bytes) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    self->bytes = bytes;
+    self->room = room;
+    return 0;
+}
+
+int commit_buffer_append(struct commit_buffer *self, const Py_buffer *data, int64_t offset, Py_ssize_t zeros)
+{
+    if (zeros < 0 || (self->used && offset != self->offset + (int64_t)self->used)) {
+        PyErr_SetString(PyExc_ValueError, "it does not come next after what is in the buffer");
+        return -1;
+    }
+    if (make_room(self, (size_t)data->len + (size_t)zeros) != 0)
+        return -1;
+    if (!self->used)
+        self->offset = offset;
+    memcpy(self->bytes + self->used, data->buf, (size_t)data->len);
+    self->used += (size_t)data->len;
+    self->zeros = (size_t)zeros;
+    memset(self->bytes + self->used, 0, self->zeros);
+    return 0;
+}
+
+PyObject *commit_buffer_cut(struct commit_buffer *self)
+{
+    PyObject *found = Py_BuildValue("(Ly#)", (long long)self->offset, self->bytes ? (char *)self->bytes : "",
+                                    (Py_ssize_t)(self->used + self->zeros));
+    if (found)
+        self->used = self->zeros = 0;
+    return found;
+}
+
+void commit_buffer_reset(struct commit_buffer *self)
+{
+    self->used = self->zeros = 0;
+    if (self->room > KEPT_BYTES_MAX)
+        commit_buffer_free(self);
+}
+
+void commit_buffer_free(struct commit_buffer *self)
+{
+    free(self->bytes);
+    *self = (struct commit_buffer){0};
+}

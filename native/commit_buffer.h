@@ -1,0 +1,24 @@
+#ifndef BINLOG_COMMIT_BUFFER_H
+#define BINLOG_COMMIT_BUFFER_H
+
+#include <Python.h>
+#include <stdint.h>
+
+/* Bytes that are to be written to a file in one piece. */
+struct commit_buffer {
+    uint8_t *bytes;
+    size_t room, used;
+    size_t zeros;   /* written after what is used */
+    int64_t offset; /* of the first byte in the file */
+};
+
+/* Copies bytes to the end, and has zeros follow them until more is appended.  offset: of the bytes in the file.
+ * 0, or -1 with ValueError if they do not follow what is in the buffer, or with MemoryError; then nothing has changed. */
+int commit_buffer_append(struct commit_buffer *self, const Py_buffer *data, int64_t offset, Py_ssize_t zeros);
+/* Empties it; returns (offset, bytes), or NULL with MemoryError, and then nothing has changed. */
+PyObject *commit_buffer_cut(struct commit_buffer *self);
+/* Empties a buffer whose bytes were written, and keeps the memory unless it is large. */
+void commit_buffer_reset(struct commit_buffer *self);
+void commit_buffer_free(struct commit_buffer *self);
+
+#endif
