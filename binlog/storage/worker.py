@@ -47,8 +47,8 @@ class _Stop:
 class Worker:
     """It, from `start` on; it does not keep the interpreter from ending, nor, without work, its owner from going.
 
-    is_rung: whether `ring_once` has rung.  The work sets it to False before it looks at what there is to do.  Both happen
-    under the owner's guard, so no ring is lost.
+    is_rung: whether `ring_once` has rung.  The work sets it to False before it looks at what there is to do.  Both
+    happen under the owner's guard, so no ring is lost.
     """
 
     def __init__(self, work: Callable[[], None]) -> None:
