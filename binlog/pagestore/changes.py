@@ -6,17 +6,23 @@ one that the log does not have yet in this generation as well, and of others the
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from binlog.format.pagestore.log import ActionKind, PageAction
 from binlog.pagestore.cache import Cache, Page
 from binlog.pagestore.free_pages import FreePages
 
-if TYPE_CHECKING:
-    from binlog.pagestore.queue import Queue
-
 _INSERT, _UPDATE, _DELETE, _PORTION = map(int, ActionKind)
 _Part = tuple[int, int]
+
+
+class ChangedQueue(Protocol):
+    """A queue whose index a transaction changes, as `binlog.pagestore.queue.Queue`."""
+
+    is_stale: bool
+
+    def read_again(self) -> None:
+        """Read the index again.  Raises: CorruptError; AccessError."""
 
 
 class Changes:
@@ -27,7 +33,7 @@ class Changes:
 
     def __init__(self, cache: Cache, free: FreePages) -> None:
         self.cache = cache
-        self.queues: set[Queue] = set()
+        self.queues: set[ChangedQueue] = set()
         self._free = free
         self._parts: dict[Page, dict[_Part, None] | None] = {}
         self._before: dict[Page, bytes | bytearray] = {}
@@ -36,7 +42,7 @@ class Changes:
         # To be undone from the last one: a page that was taken, or one that was given with what the cache had of it.
         self._steps: list[tuple[int, Page | None, bool]] = []
 
-    def use(self, queue: Queue) -> None:
+    def use(self, queue: ChangedQueue) -> None:
         """The index of a queue is going to change.  Raises: CorruptError; AccessError."""
         if queue.is_stale:
             queue.read_again()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable
 from types import TracebackType
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import NamedTuple, Protocol, Self
 
 from binlog.errors import BinlogError, StateError
 from binlog.format.pagestore.index import QueueEntry
@@ -14,9 +14,6 @@ from binlog.format.values import plain_bytes
 from binlog.pagestore.queue import Queue
 from binlog.storage.delayed import check_delay
 from binlog.storage.group_commit import Mode
-
-if TYPE_CHECKING:
-    from binlog.pagestore.store import PageStore
 
 Taken = tuple[Queue, QueueEntry]
 """A message that a transaction has."""
@@ -70,13 +67,27 @@ class Put(NamedTuple):
     expiration: int
 
 
+class TransactionStore(Protocol):
+    """What a transaction asks of its store, `binlog.pagestore.PageStore`."""
+
+    def commit_prepared(self, xid: Xid) -> None: ...
+    def rollback_prepared(self, xid: Xid) -> None: ...
+    def _find(self, names: tuple[str, ...]) -> None: ...
+    def _get(self, transaction: Transaction, name: str) -> Message | None: ...
+    def _remove(self, transaction: Transaction, name: str, key: int) -> None: ...
+    def _prepare(self, transaction: Transaction, xid: Xid) -> None: ...
+    def _commit(self, transaction: Transaction, mode: Mode | str | None) -> None: ...
+    def _roll_back(self, transaction: Transaction, delay: float = 0.0) -> None: ...
+    def _abandon(self, transaction: Transaction) -> None: ...
+
+
 class Transaction:
     """What is done with it is done when it is committed, all of it, or after a crash before that nothing.
 
     For one thread at a time.  It is kept in memory until it is committed; what it got nobody else gets meanwhile.
     """
 
-    def __init__(self, store: PageStore, tx_id: int) -> None:
+    def __init__(self, store: TransactionStore, tx_id: int) -> None:
         self._store = store
         self.tx_id = tx_id
         self.state = _OPEN

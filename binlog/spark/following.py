@@ -8,11 +8,11 @@ from typing import Any
 from binlog import FileStat, Reader, Ref, Start, forward
 from binlog.errors import GoneError
 from binlog.spark.options import ReadOptions
-from binlog.spark.partitions import FileRange, directories, divide, ranges_between
+from binlog.spark.partitions import directories, divide, ranges_between
 from binlog.spark.positions import earliest, latest, ref_from_json, ref_to_json, resolve
 from binlog.spark.reading import RangesReader
 from binlog.spark.schema import Field
-from binlog.spark.snapshot import take_snapshot
+from binlog.spark.snapshot import FileRange, take_snapshot
 from binlog.spark.stream import LimitedReader, Offset, shares
 from binlog.spark.tasks import Task
 

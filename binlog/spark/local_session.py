@@ -13,10 +13,8 @@ from typing import Any
 
 import binlog
 from binlog.spark.java import find_java_home
+from binlog.spark.worker import CORES
 from binlog.spark.worker_python import check_worker_python
-
-CORES = "BINLOG_SPARK_CORES"
-"""In the environment of Java, and so of the process that plans a read: how many tasks run at once."""
 
 _NONE: Mapping[str, str] = MappingProxyType({})
 

@@ -5,34 +5,15 @@ from __future__ import annotations
 import glob
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from binlog import FileStat, Ref, split
 from binlog.spark.options import ReadOptions, is_glob, is_url
 from binlog.spark.positions import resolve
 from binlog.spark.pushdown import Wanted
 from binlog.spark.remote_log import remote_files, resolve_remote, split_remote
-from binlog.spark.snapshot import take_snapshot
+from binlog.spark.snapshot import FileRange, take_snapshot
 from binlog.spark.tasks import OVER, Task, put_together, target_bytes
-
-
-@dataclass(frozen=True)
-class FileRange:
-    """The records of one file from offset `start` up to offset `end`, both bounds of records.
-
-    path: the log's directory, or its URL.  uuid: of the log, where the file has one.
-    """
-
-    path: str
-    number: int
-    start: int
-    end: int
-    uuid: str | None
-
-    @property
-    def size(self) -> int:
-        """In bytes."""
-        return self.end - self.start
 
 
 def directories(options: ReadOptions) -> list[str]:

@@ -14,12 +14,13 @@ from binlog.errors import CorruptError, GoneError, NotFoundError
 from binlog.spark.columns import Damage, arrow_schema, damage_batch, record_batch
 from binlog.spark.options import ReadOptions, is_url
 from binlog.spark.other_machine import this_machine, when_seen
-from binlog.spark.partitions import FileRange, plan
+from binlog.spark.partitions import plan
 from binlog.spark.pushdown import Wanted
 from binlog.spark.record_parser import RecordParser, load_parser
 from binlog.spark.remote import shown
 from binlog.spark.remote_log import read_remote
 from binlog.spark.schema import Field
+from binlog.spark.snapshot import FileRange
 from binlog.spark.tasks import Task, TaskReader
 
 _SEQUENCE_MAX = 2**63 - 1

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 from binlog import FileStat, Reader, Ref, Since, Stretch, split
 from binlog.errors import GoneError, NotFoundError, StateError
@@ -19,10 +18,7 @@ from binlog.spark.columns import Damage
 from binlog.spark.file_copy import AROUND_BYTES, FileCopy, log_file_name
 from binlog.spark.positions import Position, earliest, latest, resolve
 from binlog.spark.remote import RemoteDirectory, shown
-from binlog.spark.snapshot import fault_between
-
-if TYPE_CHECKING:
-    from binlog.spark.partitions import FileRange
+from binlog.spark.snapshot import FileRange, fault_between
 
 _LOG_NAME = re.compile(r"([0-9]{8})\.dat(\.zst)?", re.ASCII)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 import binlog
@@ -16,6 +17,25 @@ from binlog.errors import CorruptError
 
 # Where the faults below are said to be: in how one file's header agrees with the next one's.
 _HEADER_OFFSET = 0
+
+
+@dataclass(frozen=True)
+class FileRange:
+    """The records of one file from offset `start` up to offset `end`, both bounds of records.
+
+    path: the log's directory, or its URL.  uuid: of the log, where the file has one.
+    """
+
+    path: str
+    number: int
+    start: int
+    end: int
+    uuid: str | None
+
+    @property
+    def size(self) -> int:
+        """In bytes."""
+        return self.end - self.start
 
 
 def take_snapshot(path: str | os.PathLike[str]) -> tuple[FileStat, ...]:

@@ -16,9 +16,8 @@ from pyspark.sql.datasource import InputPartition
 
 import binlog
 from binlog.errors import GoneError, StateError
-from binlog.spark.local_session import CORES
 from binlog.spark.other_machine import this_machine
-from binlog.spark.worker import settle_worker
+from binlog.spark.worker import CORES, settle_worker
 
 # What a task may have over what it should, so that a last small piece does not become a task.
 OVER = 1.2

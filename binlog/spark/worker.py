@@ -7,6 +7,9 @@ import gc
 import itertools
 import sys
 
+CORES = "BINLOG_SPARK_CORES"
+"""In the environment of Java, and so of the process that plans a read: how many tasks run at once."""
+
 # mallopt(3), malloc.h of glibc.
 _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3

@@ -33,7 +33,7 @@ def read(reader: Any, partition: Any) -> list[bytes]:
 
 def _range(log: Path, start: int, end: int) -> Any:
     """A part of the first file."""
-    from binlog.spark.partitions import FileRange
+    from binlog.spark.snapshot import FileRange
     from binlog.spark.tasks import Task
 
     return Task((FileRange(str(log), 1, start, end, binlog.stat(log).files[0].uuid),))

@@ -257,9 +257,9 @@ def test_another_version_on_the_executor_is_told(written: Written, monkeypatch: 
 def test_tasks_of_a_large_read_are_larger_where_few_run_at_once(
     monkeypatch: pytest.MonkeyPatch, mib: int, cores: str | None, task_mib: int
 ) -> None:
-    from binlog.spark.local_session import CORES
-    from binlog.spark.partitions import FileRange
+    from binlog.spark.snapshot import FileRange
     from binlog.spark.tasks import target_bytes
+    from binlog.spark.worker import CORES
 
     monkeypatch.delenv(CORES, raising=False)
     if cores is not None:
