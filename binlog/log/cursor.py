@@ -14,10 +14,9 @@ from binlog.log.cutover import gap_error, missing_next_error
 from binlog.log.directory import LogDirectory
 from binlog.log.file_reader import FileReader
 from binlog.log.late import LateRecords
-from binlog.log.place import Place
+from binlog.log.place import FilePosition
 from binlog.log.sequence import missing_between
-from binlog.log.start import Place as StartPlace
-from binlog.log.start import Sequence, Since, Start
+from binlog.log.start import Sequence, Since, Start, StartPosition
 from binlog.log.start_search import place_of_sequence, place_since
 from binlog.storage.doorbell import Doorbell, Wait
 from binlog.storage.green import green_sleep
@@ -38,16 +37,16 @@ class Cursor:
     """See the module.  It owns the directory and the files it opens."""
 
     def __init__(
-        self, directory: LogDirectory, start: StartPlace, *, follow: bool, record_bytes_max: int, verify: bool
+        self, directory: LogDirectory, start: StartPosition, *, follow: bool, record_bytes_max: int, verify: bool
     ) -> None:
         self.directory = directory
         self._start = start
         self.follow = follow
         self._record_bytes_max = record_bytes_max
         self._verify = verify
-        self._place: Place | None = None
+        self._place: FilePosition | None = None
         self._late = LateRecords()
-        self._read_from: Place | None = None
+        self._read_from: FilePosition | None = None
         self._looked = time.monotonic()
         self._is_intact = False  # whether the last `ready` saw that the place's descriptor is our own
         if not self._open_start() and not isinstance(start, Ref):
@@ -168,7 +167,7 @@ class Cursor:
         self._late.close()
         self.directory.close()
 
-    def _find_ready(self, *, looked: bool = False) -> Place | None:
+    def _find_ready(self, *, looked: bool = False) -> FilePosition | None:
         """Return the place of the next record, if there is one.  looked: the header just read has no more."""
         while True:
             place = self._place
@@ -208,11 +207,11 @@ class Cursor:
             raise GoneError(f"{place.file.path}: the file was removed while its descriptor was closed") from None
         self._late.close()
         self._late = LateRecords()
-        self._place = Place(file, place.offset, place.sequence)
+        self._place = FilePosition(file, place.offset, place.sequence)
         self._read_from = None
         return True
 
-    def _has_gone_on(self, place: Place) -> bool:
+    def _has_gone_on(self, place: FilePosition) -> bool:
         """Whether the log continues after a file that its own header calls open.
 
         Looks once, then each second, and each time if the header names the next file.
@@ -230,7 +229,7 @@ class Cursor:
             self._looked = now
         return False
 
-    def _has_more_after_all(self, place: Place) -> bool:
+    def _has_more_after_all(self, place: FilePosition) -> bool:
         """Raise GoneError if an open file has lost its name: what is appended from now on goes elsewhere.
 
         True if there is more to read after all.
@@ -245,7 +244,7 @@ class Cursor:
         text = "the open file was moved away or removed, or another one has its name"
         raise GoneError(f"{place.file.path}: {text}; what is appended now is not in it")
 
-    def _is_past(self, place: Place) -> bool:
+    def _is_past(self, place: FilePosition) -> bool:
         """Whether there is more to read although the file's status says that it is open: the next one is in use.
 
         Raises: CorruptError if records between the two are missing.
@@ -275,7 +274,7 @@ class Cursor:
         if missing := missing_between(self.directory, file.header, file.content, following):
             raise gap_error(file.path, file.number, missing)
 
-    def _move_on(self, place: Place, number: int) -> None:
+    def _move_on(self, place: FilePosition, number: int) -> None:
         header = place.file.header
         try:
             file = self._open(number)
@@ -293,7 +292,7 @@ class Cursor:
         except BaseException:
             file.close()
             raise
-        self._place = Place.first(file)
+        self._place = FilePosition.first(file)
         if place.file.archived:
             place.file.close()  # nobody adds to it, and it keeps a frame in memory
         else:
@@ -316,7 +315,7 @@ class Cursor:
                 continue  # removed since the listing
         return True
 
-    def _starting_place(self, numbers: list[int]) -> Place:
+    def _starting_place(self, numbers: list[int]) -> FilePosition:
         if isinstance(self._start, Ref):
             return self._place_of(self._start, numbers)
         if isinstance(self._start, Sequence):
@@ -325,8 +324,10 @@ class Cursor:
             return place_since(self._start, self._in_use(numbers), self._open)
         if self._start is Start.END:
             file = self._open_newest(numbers)
-            return Place(file, file.header.tail, file.sequence_at(file.header.tail) if file.header.settled else None)
-        return Place.first(self._open(numbers[0]))
+            return FilePosition(
+                file, file.header.tail, file.sequence_at(file.header.tail) if file.header.settled else None
+            )
+        return FilePosition.first(self._open(numbers[0]))
 
     def _in_use(self, numbers: list[int]) -> list[int]:
         newest = self._open_newest(numbers)
@@ -343,14 +344,14 @@ class Cursor:
             file.close()
         return self._open(numbers[-1])
 
-    def _place_of(self, ref: Ref, numbers: list[int]) -> Place:
+    def _place_of(self, ref: Ref, numbers: list[int]) -> FilePosition:
         if ref.number not in numbers:
             if ref.number < numbers[0]:
                 raise GoneError(f"{ref}: the log now starts with file {numbers[0]}")
             raise ValueError(f"{ref}: there is no such file; the newest is {numbers[-1]}")
         file = self._open(ref.number)
         try:
-            return Place(file, ref.offset, file.sequence_at(ref.offset))
+            return FilePosition(file, ref.offset, file.sequence_at(ref.offset))
         except BaseException:
             file.close()
             raise

@@ -12,7 +12,7 @@ import time
 from collections import deque
 
 from binlog.errors import AccessError, CorruptError
-from binlog.log.place import Place
+from binlog.log.place import FilePosition
 
 KEEP_SECONDS = 10.0
 # Files of a log in which no other program was ever seen are looked at only now and then.
@@ -25,10 +25,10 @@ class LateRecords:
     """The files that a cursor left, oldest first."""
 
     def __init__(self) -> None:
-        self._left: deque[tuple[float, Place]] = deque()
+        self._left: deque[tuple[float, FilePosition]] = deque()
         self._looked = 0.0
 
-    def add(self, place: Place) -> None:
+    def add(self, place: FilePosition) -> None:
         """Keep a file that was just left."""
         self._left.append((time.monotonic(), place))
         # With the file before it still to be looked at, this one's first look is due as well.
@@ -39,7 +39,7 @@ class LateRecords:
         """Whether another program is known to write to one of them."""
         return any(place.file.known.mixed for _, place in self._left)
 
-    def look(self) -> Place | None:
+    def look(self) -> FilePosition | None:
         """A place where a late record lies, if there is one."""
         if not self._left:
             return None
@@ -54,7 +54,7 @@ class LateRecords:
             self._left.popleft()[1].file.close()  # it was looked at just now
         return None
 
-    def _has_more(self, left: tuple[float, Place]) -> bool:
+    def _has_more(self, left: tuple[float, FilePosition]) -> bool:
         try:
             return left[1].look()
         except (CorruptError, AccessError):

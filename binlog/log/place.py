@@ -8,7 +8,7 @@ from binlog.log.file_reader import FileReader
 
 
 @dataclass(slots=True, eq=False)
-class Place:
+class FilePosition:
     """The offset of the next record to read, and its sequence number if that is known.
 
     end_seen: whether its last record has been read, and no file was found after it.
@@ -20,7 +20,7 @@ class Place:
     end_seen: bool = False
 
     @classmethod
-    def first(cls, file: FileReader) -> Place:
+    def first(cls, file: FileReader) -> FilePosition:
         """Where the file's first record lies, or will."""
         header = file.header
         return cls(file, header.first_offset, header.first_sequence if header.ours else None)

@@ -16,7 +16,7 @@ from binlog.log.calls import Calls
 from binlog.log.cursor import Cursor
 from binlog.log.directory import LogDirectory
 from binlog.log.places import Lag, entry_type, lag
-from binlog.log.start import Place, Start, place_from
+from binlog.log.start import Start, StartPosition, place_from
 from binlog.storage.native import BatchIterator
 
 RECORD_BYTES_MAX = 64 << 20
@@ -54,7 +54,7 @@ class Reader(BatchIterator):
     def __init__(
         self,
         path: str | os.PathLike[str],
-        start: Place | str = Start.BEGINNING,
+        start: StartPosition | str = Start.BEGINNING,
         *,
         follow: bool = True,
         record_bytes_max: int | str = RECORD_BYTES_MAX,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import enum
+import time
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from time import time
 
 from binlog.format.ref import COUNT_MAX, Ref
 
@@ -47,7 +47,7 @@ class Since:
 
     def __post_init__(self) -> None:
         if isinstance(self.time, timedelta):
-            object.__setattr__(self, "time", time() - self.time.total_seconds())
+            object.__setattr__(self, "time", time.time() - self.time.total_seconds())
         if isinstance(self.time, datetime):
             if self.time.tzinfo is None or self.time.utcoffset() is None:
                 raise ValueError(f"a time without a zone: {self.time}")
@@ -67,7 +67,7 @@ class Since:
         return max(int(self.time * _NS), 0)
 
 
-Place = Ref | Sequence | Since | Start
+StartPosition = Ref | Sequence | Since | Start
 """What a reader may begin at."""
 
 
@@ -75,7 +75,7 @@ Place = Ref | Sequence | Since | Start
 _PLACES = (Ref, Sequence, Since, Start)
 
 
-def place_from(start: object) -> Place:
+def place_from(start: object) -> StartPosition:
     """Return the place to begin at, also of the text of a ref, and of the words 'beginning' and 'end'.
 
     Raises: TypeError, ValueError.

@@ -8,13 +8,13 @@ from collections.abc import Callable
 from binlog.errors import GoneError
 from binlog.log.believed_times import believed_ns
 from binlog.log.file_reader import FileReader
-from binlog.log.place import Place
+from binlog.log.place import FilePosition
 from binlog.log.start import Sequence, Since
 
 _Open = Callable[[int], FileReader]
 
 
-def place_of_sequence(start: Sequence, numbers: list[int], open_file: _Open) -> Place:
+def place_of_sequence(start: Sequence, numbers: list[int], open_file: _Open) -> FilePosition:
     """Where the record with a sequence number lies, or will.  numbers: of the files in use, in order.
 
     Raises: ValueError where there is none with that number; GoneError where it was removed; CorruptError.
@@ -30,7 +30,7 @@ def place_of_sequence(start: Sequence, numbers: list[int], open_file: _Open) -> 
                 if start.number > end or (start.number == end and foreign):
                     where = f"after them come those of another program in file {foreign}" if foreign else "so far"
                     raise ValueError(f"sequence {start.number}: the log has {end} records with a number, {where}")
-                place = Place(file, file.offset_of(start.number), start.number)
+                place = FilePosition(file, file.offset_of(start.number), start.number)
                 kept = True
                 return place
             foreign = foreign if header.ours else number
@@ -42,7 +42,7 @@ def place_of_sequence(start: Sequence, numbers: list[int], open_file: _Open) -> 
     raise GoneError(f"sequence {start.number}: the log now starts with file {numbers[0]}, which has higher numbers")
 
 
-def place_since(start: Since, numbers: list[int], open_file: _Open) -> Place:
+def place_since(start: Since, numbers: list[int], open_file: _Open) -> FilePosition:
     """A place before which nothing was appended at that time or later.  numbers: of the files in use, in order.
 
     Raises: CorruptError.
@@ -54,7 +54,7 @@ def place_since(start: Since, numbers: list[int], open_file: _Open) -> Place:
         try:
             if following is None or _last_time_ns(file, following, open_file) >= time_ns:
                 found = file.since(time_ns)
-                place = Place(file, found.offset, found.sequence if file.header.ours else None)
+                place = FilePosition(file, found.offset, found.sequence if file.header.ours else None)
                 kept = True
                 return place
         finally:

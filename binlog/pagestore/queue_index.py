@@ -33,7 +33,7 @@ from binlog.format.pagestore.index import (
     parse_queue_page,
     queue_page_facts,
 )
-from binlog.format.pagestore.page import NONE, content_bytes
+from binlog.format.pagestore.page import NONE, page_content_bytes
 from binlog.pagestore.cache import Cache, Page
 from binlog.pagestore.changes import Changes
 
@@ -73,7 +73,7 @@ class QueueIndex:
         self.parts: list[Part] = []
         self.max_key = 0
         self.valid_count = 0
-        self._room = entries_in(content_bytes(cache.file.page_bytes))
+        self._room = entries_in(page_content_bytes(cache.file.page_bytes))
         number, previous = first_page, NONE
         seen = set()
         while number != NONE:
@@ -145,7 +145,7 @@ class QueueIndex:
     def _append_page(self, changes: Changes, last: Page, key: int) -> tuple[Page, Part]:
         number = changes.take()
         head = IndexHead(previous=last.number).pack()
-        page = changes.create(number, bytearray(head.ljust(content_bytes(changes.cache.file.page_bytes), b"\0")))
+        page = changes.create(number, bytearray(head.ljust(page_content_bytes(changes.cache.file.page_bytes), b"\0")))
         _LINK.pack_into(changes.touch(last, _NEXT_AT, _LINK_BYTES), _NEXT_AT, number)
         part = Part(number, key)
         self.parts.append(part)

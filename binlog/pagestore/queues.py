@@ -19,7 +19,7 @@ from binlog.errors import (
     StateError,
 )
 from binlog.format.pagestore.index import IndexHead, QueueEntry, RootEntry
-from binlog.format.pagestore.page import content_bytes
+from binlog.format.pagestore.page import page_content_bytes
 from binlog.pagestore.cache import Cache
 from binlog.pagestore.changes import Changes
 from binlog.pagestore.deliveries import Deliveries
@@ -75,7 +75,7 @@ class Queues:
 
         def change(changes: Changes) -> None:
             number = changes.take()
-            content = IndexHead().pack().ljust(content_bytes(self.cache.file.page_bytes), b"\0")
+            content = IndexHead().pack().ljust(page_content_bytes(self.cache.file.page_bytes), b"\0")
             changes.create(number, bytearray(content))
             root.add(changes, RootEntry(name, number))
 

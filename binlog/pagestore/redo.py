@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from binlog.errors import CorruptError
 from binlog.format.pagestore.log import Action, ActionKind, LogRecord
-from binlog.format.pagestore.page import FREE_CONTENT, content_bytes
+from binlog.format.pagestore.page import FREE_CONTENT, page_content_bytes
 from binlog.pagestore.free_pages import FreePages
 
 
@@ -25,7 +25,7 @@ class Redo:
         self.pages: dict[int, bytes | bytearray] = {}
         self.record_count = 0
         self.tx_id_max = 0
-        self._content_bytes = content_bytes(page_bytes)
+        self._content_bytes = page_content_bytes(page_bytes)
         self._path = path
 
     def add(self, records: Iterable[LogRecord]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 
 from binlog.format.pagestore.index import INDEX_PAGE, IndexHead, RootEntry, pack_root_page, parse_root_page
-from binlog.format.pagestore.page import NONE, ROOT_PAGE, content_bytes
+from binlog.format.pagestore.page import NONE, ROOT_PAGE, page_content_bytes
 from binlog.pagestore.cache import Cache
 from binlog.pagestore.changes import Changes
 
@@ -19,7 +19,7 @@ class RootIndex:
 
     def __init__(self, cache: Cache) -> None:
         """Read it.  Raises: CorruptError; AccessError."""
-        self._room = content_bytes(cache.file.page_bytes) - INDEX_PAGE.size
+        self._room = page_content_bytes(cache.file.page_bytes) - INDEX_PAGE.size
         self.pages: list[int] = []
         self._entries: list[list[RootEntry]] = []
         number, previous, last = ROOT_PAGE, NONE, b""

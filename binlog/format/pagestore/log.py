@@ -15,7 +15,7 @@ from typing import NamedTuple
 from binlog.errors import CorruptError, VersionError
 from binlog.format.crc import crc32c
 from binlog.format.layout import Field, Layout
-from binlog.format.pagestore.page import PAGE_COUNT_MAX, content_bytes, is_page_size
+from binlog.format.pagestore.page import PAGE_COUNT_MAX, is_page_size, page_content_bytes
 
 VERSION = 1
 _MAGIC = b"BINLOGTL"
@@ -204,7 +204,7 @@ def said_bytes(data: bytes, at: int) -> int:
 
 
 def _parse_actions(body: bytes, count: int, page_bytes: int, at: int, path: str) -> tuple[Action, ...]:
-    room = content_bytes(page_bytes)
+    room = page_content_bytes(page_bytes)
     actions = []
     place = 0
     try:

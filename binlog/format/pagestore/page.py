@@ -75,14 +75,14 @@ def is_page_size(size: int) -> bool:
     return PAGE_BYTES_MIN <= size <= PAGE_BYTES_MAX and size % PAGE_BYTES_MIN == 0
 
 
-def content_bytes(page_bytes: int) -> int:
+def page_content_bytes(page_bytes: int) -> int:
     """How much of a page comes before its check."""
     return page_bytes - PAGE_CHECK_BYTES
 
 
 def message_bytes(page_bytes: int) -> int:
     """How much of a message a page has room for."""
-    return content_bytes(page_bytes) - MESSAGE_PAGE.size
+    return page_content_bytes(page_bytes) - MESSAGE_PAGE.size
 
 
 def pack_page(number: int, content: bytes | bytearray, page_bytes: int, generation: int) -> bytes:

@@ -11,7 +11,7 @@ import pytest
 
 from binlog import Mode
 from binlog.format.pagestore.index import entries_in
-from binlog.format.pagestore.page import PAGE_BYTES_MIN, content_bytes
+from binlog.format.pagestore.page import PAGE_BYTES_MIN, page_content_bytes
 from binlog.pagestore import PageStore, PageStoreOptions
 
 QUEUE = "long"
@@ -34,7 +34,7 @@ class Part(NamedTuple):
 
 def options(message_count: int) -> PageStoreOptions:
     """With a cache of a hundredth of the pages that so many short messages have."""
-    pages = message_count + message_count // entries_in(content_bytes(PAGE_BYTES_MIN))
+    pages = message_count + message_count // entries_in(page_content_bytes(PAGE_BYTES_MIN))
     return PageStoreOptions(cache_pages=max(pages // 100, 8), mode=Mode.FLUSH)
 
 

@@ -26,10 +26,10 @@ from binlog.format.pagestore.page import (
     NONE,
     MessagePage,
     PageAt,
-    content_bytes,
     is_page_size,
     message_bytes,
     pack_page,
+    page_content_bytes,
     parse_message_page,
     parse_page,
 )
@@ -51,7 +51,7 @@ _PAGES = st.integers(1, 2**31 - 1)
 
 
 def _content(data: bytes) -> bytes:
-    return data.ljust(content_bytes(2048), b"\0")
+    return data.ljust(page_content_bytes(2048), b"\0")
 
 
 def test_pages_of_messages_both_ways() -> None:
@@ -67,7 +67,7 @@ def test_pages_of_a_queue_both_ways() -> None:
     assert head.pack() + b"".join(entry.pack() for entry in entries) == QUEUE
     assert parse_queue_page(_content(QUEUE), AT) == (head, entries)
     assert entry_at(1) == 17 + 33
-    assert entries_in(content_bytes(2048)) == entries_in(2048) == 61
+    assert entries_in(page_content_bytes(2048)) == entries_in(2048) == 61
 
 
 def test_pages_of_the_root_index_both_ways() -> None:
