@@ -20,25 +20,24 @@ from binlog.errors import (
     VersionError,
 )
 from binlog.format.problem import Problem
-from binlog.format.ref import Ref
+from binlog.format.record import Ref
 from binlog.format.values import parse_bytes, parse_seconds
-from binlog.log.archive import Archived, archive
-from binlog.log.backup import Backup, backup
-from binlog.log.batch import Batch, Entry
-from binlog.log.check import check, file_sizes
-from binlog.log.draft import Draft, Drafted
-from binlog.log.index_check import DamagedRange
-from binlog.log.once import Turn
+from binlog.log.append.producers import Turn
+from binlog.log.archive.archive import Archived, archive
+from binlog.log.batch import Batch, Entry, Refs
+from binlog.log.index.index_check import DamagedRange
+from binlog.log.ingest.external_file import Draft, Drafted
+from binlog.log.maintain.backup import Backup, backup
+from binlog.log.maintain.check import check, file_sizes
+from binlog.log.maintain.prune import Pruned, prune
+from binlog.log.maintain.repair import Repair, repair
+from binlog.log.maintain.stat import FileStat, LogStat, stat
 from binlog.log.options import Background
-from binlog.log.parts import forward, narrow, split
-from binlog.log.places import Lag, lag
-from binlog.log.prune import Pruned, prune
-from binlog.log.range_reader import RangeReader, Stretch
+from binlog.log.read.lag import Lag, lag
+from binlog.log.read.range_reader import RangeReader, Stretch
+from binlog.log.read.ranges import forward, narrow, split
+from binlog.log.read.start import Sequence, Since, Start
 from binlog.log.reader import Reader
-from binlog.log.refs import Refs
-from binlog.log.repair import Repair, repair
-from binlog.log.start import Sequence, Since, Start
-from binlog.log.stat import FileStat, LogStat, stat
 from binlog.log.writer import Writer
 from binlog.storage.files import FileSystem
 from binlog.storage.group_commit import Mode

@@ -10,16 +10,16 @@ from typing import NamedTuple
 from binlog.errors import BinlogError, NotFoundError
 from binlog.format.journal.file_header import JournalLayout
 from binlog.format.paging.names import JOURNAL_FOLDER
+from binlog.journal.files.listing import look
+from binlog.journal.inspection.record_reader import read_records
 from binlog.journal.journal import Journal
-from binlog.journal.look import look
+from binlog.journal.loading.record_states import RecordState
 from binlog.journal.options import JournalOptions
 from binlog.journal.record import Loaded, Record
-from binlog.journal.record_reader import read_records
-from binlog.journal.record_states import RecordState
 from binlog.paging.manager import PagingManager
-from binlog.paging.numbers import refuse_other_numbers
 from binlog.paging.options import PagingOptions, Policy
-from binlog.paging.queue import MEMORY_BYTES, Queue
+from binlog.paging.transaction_store import refuse_other_numbers
+from binlog.queue.queue import MEMORY_BYTES, Queue
 from binlog.storage.files import make_directory
 from binlog.storage.group_commit import Mode
 

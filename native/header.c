@@ -1,6 +1,6 @@
 /* Looking again at a log file's header that was believed before: the answer to "is there more?", in one call.
  *
- * What is believed: binlog/log/header_reading.py has the rule.  A read may meet a write and see half of it.  Here one
+ * What is believed: binlog/log/files/header.py has the rule.  A read may meet a write and see half of it.  Here one
  * read is believed where it gives the same bytes as before, or where our live block is whole, names the same tail, and
  * nothing has changed that an append leaves alone.  All else is for Python to look at, with reads of its own.
  */

@@ -18,7 +18,7 @@
 #define ACK_OPENS '('
 #define NO_TRANSACTION (-1)
 
-/* What is known of a message; binlog/storage/page_writers.py has the same. */
+/* What is known of a message; binlog/paging/page.py has the same. */
 enum mark { MARK_NONE, MARK_DONE, MARK_PENDING };
 
 /* Why nothing was appended; the same. */

@@ -7,9 +7,9 @@ import importlib
 import click
 
 _OF_A_LOG = (
-    "append", "cat", "tail", "monitor", "cutover", "prune", "archive", "backup", "stat", "check", "repair", "shell",
+    "append", "cat", "tail", "monitor", "cutover", "prune", "archive", "backup", "stat", "check", "repair",
 )  # fmt: skip
-NAMES = (*_OF_A_LOG, "commitlog", "journal", "paging", "pagestore", "spark")
+NAMES = (*_OF_A_LOG, "shell", "commitlog", "journal", "paging", "pagestore", "spark")
 
 
 class Commands(click.Group):
@@ -27,6 +27,8 @@ class Commands(click.Group):
 
 def load(name: str, package: str = "binlog.cli") -> click.Command:
     """The command with a name from NAMES, or from those of another package."""
+    if package == "binlog.cli" and name in _OF_A_LOG:
+        package = "binlog.cli.log"
     command = importlib.import_module(f"{package}.{name}").command
     assert isinstance(command, click.Command)
     return command

@@ -1,16 +1,42 @@
-"""Arguments and options that several commands share, and their types."""
+"""Arguments and options that several commands share, and their types.
+
+Callbacks for options that take an amount of bytes or of time, in the words that the API takes.
+
+Times as a person types them.
+"""
 
 from __future__ import annotations
 
 import os
 import re
 from collections.abc import Callable
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 import click
 
 import binlog
-from binlog.cli.quantities import seconds_from
+
+_T = TypeVar("_T")
+
+
+def byte_count_from(context: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
+    """`512`, `10G`, `10GB`, `1.5MiB`: K, M, G, T and P stand for powers of 1024."""
+    return _parsed(binlog.parse_bytes, value)
+
+
+def seconds_from(context: click.Context, parameter: click.Parameter, value: str | None) -> float | None:
+    """`90`, `90s`, `5m` or `5min`, `12h`, `30d`, `2w`, `1h30m`."""
+    return _parsed(binlog.parse_seconds, value)
+
+
+def _parsed(parse: Callable[[str], _T], value: str | None) -> _T | None:
+    try:
+        return None if value is None else parse(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -104,3 +130,41 @@ def file_system_option(command: _Command) -> _Command:
         show_default=True,
         help="'any' writes to NFS, CIFS and FUSE too: only where all programs that append run on this one machine.",
     )(command)
+
+
+# A number alone would be a year to some, and a time ago to others.
+_NUMBER = re.compile(r"[0-9.]+", re.ASCII)
+
+
+def parse_since(text: str) -> binlog.Since:
+    """`2025-01-31T12:00:00Z`, with any other offset, or without one for UTC; `5m`, `2h ago`, `1.5d` before now.
+
+    Raises: ValueError.
+    """
+    ago = text.strip().removesuffix("ago").rstrip()
+    if not _NUMBER.fullmatch(ago):
+        with suppress(ValueError):
+            return binlog.Since(timedelta(seconds=binlog.parse_seconds(ago)))
+    try:
+        moment = datetime.fromisoformat(text.strip())
+    except ValueError:
+        raise ValueError(f"not a time, as 2025-01-31T12:00:00Z or 5m, 2h, 1d ago: {text!r}") from None
+    return binlog.Since(moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC))
+
+
+def since_option(command: _Command) -> _Command:
+    """--since, a time to start at."""
+    return click.option(
+        "--since",
+        metavar="TIME",
+        callback=_since,
+        help="Start with what was appended then or later: 2025-01-31T12:00:00Z (without an offset, UTC), or 5m, 2h, 1d "
+        "ago. Up to a second or 64 KiB of earlier records may come first.",
+    )(command)
+
+
+def _since(_: click.Context, __: click.Parameter, value: str | None) -> binlog.Since | None:
+    try:
+        return None if value is None else parse_since(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error

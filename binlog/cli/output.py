@@ -8,6 +8,8 @@ Facts relied on:
 - write(2) may take a part, and says EAGAIN where somebody made the terminal or pipe non-blocking.
 - A process started with `>&-` has no descriptor 1, and the next file that it opens gets that number.
 - poll(2): the write end of a pipe shows POLLERR once there is no reader.
+
+Tables that commands end with: plain text, numbers to the right.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import re
 import select
 import stat
 import unicodedata
+from collections.abc import Sequence
 
 STANDARD_OUTPUT = 1
 
@@ -96,3 +99,33 @@ def _is_shown(char: str) -> bool:
 def _escaped(char: str) -> str:
     # Beyond ASCII as JSON has it: in the lines of --json, which have no other control characters, it stays JSON.
     return char.encode("unicode_escape").decode("ascii") if char < " " else json.dumps(char)[1:-1]
+
+
+_GAP = "  "
+
+
+def write_table(
+    names: Sequence[str], rows: Sequence[Sequence[str]], *, left: Sequence[str] = (), least: Sequence[str] = ()
+) -> None:
+    """A line for the names and one for each row.
+
+    left: the names of columns that are text.  least: of those that a terminal too narrow for all goes without, the
+    first one first.
+    """
+    cells = [[printable(cell) for cell in row] for row in rows]
+    widths = [max(len(row[at]) for row in (names, *cells)) for at in range(len(names))]
+    shown = _fitting(names, widths, least)
+    for row in (names, *cells):
+        line = (row[at].ljust(widths[at]) if names[at] in left else row[at].rjust(widths[at]) for at in shown)
+        write_line(_GAP.join(line).rstrip())
+
+
+def _fitting(names: Sequence[str], widths: Sequence[int], least: Sequence[str]) -> list[int]:
+    """The columns that are shown."""
+    shown = list(range(len(names)))
+    room = os.get_terminal_size(STANDARD_OUTPUT).columns if os.isatty(STANDARD_OUTPUT) else 0
+    for name in least if room else ():
+        if sum(widths[at] for at in shown) + len(_GAP) * (len(shown) - 1) <= room:
+            break
+        shown.remove(names.index(name))
+    return shown

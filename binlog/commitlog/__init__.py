@@ -1,23 +1,28 @@
 """The commit log: messages with topics, queues, tags, keys and times, in the files of Apache RocketMQ's store."""
 
-from binlog.commitlog.check import check_store
-from binlog.commitlog.column_reader import ColumnReader, MessageColumns
-from binlog.commitlog.flush_services import CommitRealTimeService, FlushRealTimeService, GroupCommitService, Pace
-from binlog.commitlog.mapped_file import Buffer, MappedFile
-from binlog.commitlog.mapped_file_queue import MappedFileQueue
-from binlog.commitlog.message import Appended, Message
+from binlog.commitlog.append.flush_services import CommitRealTimeService, FlushRealTimeService, GroupCommitService, Pace
+from binlog.commitlog.append.message import Appended, Message
+from binlog.commitlog.check.check import check_store
+from binlog.commitlog.files.mapped_file import Buffer, MappedFile
+from binlog.commitlog.files.mapped_file_queue import MappedFileQueue
 from binlog.commitlog.options import Flush, StoreOptions
+from binlog.commitlog.read.column_reader import ColumnReader, MessageColumns
+from binlog.commitlog.read.store_reader import StoreReader
+from binlog.commitlog.read.topic_reader import TopicReader
 from binlog.commitlog.retention import Retention
 from binlog.commitlog.stat import KeyIndexStat, QueueStat, StoreFileStat, StoreStat, stat_store
 from binlog.commitlog.store import MessageStore
-from binlog.commitlog.store_reader import StoreReader
-from binlog.commitlog.topic_reader import TopicReader
-from binlog.commitlog.transactions import Half, Transactions
-from binlog.format.commitlog.host import Host, unpack_host
-from binlog.format.commitlog.key_index import KeyIndexSize
+from binlog.commitlog.waiting.transactions import Half, Transactions
+from binlog.format.commitlog.indexes import KeyIndexSize
 from binlog.format.commitlog.message import StoredMessage
-from binlog.format.commitlog.message_id import message_id, parse_message_id
-from binlog.format.commitlog.properties import TAGS, parse_properties
+from binlog.format.commitlog.message_parts import (
+    TAGS,
+    Host,
+    message_id,
+    parse_message_id,
+    parse_properties,
+    unpack_host,
+)
 
 __all__ = [
     "TAGS",

@@ -5,12 +5,11 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-from binlog.commitlog.commit_log import BODY_BYTES_MAX, FILE_BYTES, LOCAL_HOST
-from binlog.commitlog.flush_services import COMMIT_PACE, FLUSH_PACE, Pace
+from binlog.commitlog.append.commit_log import BODY_BYTES_MAX, FILE_BYTES, LOCAL_HOST
+from binlog.commitlog.append.flush_services import COMMIT_PACE, FLUSH_PACE, Pace
 from binlog.commitlog.retention import Retention
-from binlog.format.commitlog.consume_queue import UNITS_IN_FILE
-from binlog.format.commitlog.host import Host
-from binlog.format.commitlog.key_index import KeyIndexSize
+from binlog.format.commitlog.indexes import UNITS_IN_FILE, KeyIndexSize
+from binlog.format.commitlog.message_parts import Host
 from binlog.format.values import settle
 
 

@@ -13,10 +13,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from binlog.commitlog.commit_log import CommitLog
-from binlog.commitlog.consume_queues import ConsumeQueues
-from binlog.commitlog.key_index import KeyIndex
-from binlog.commitlog.service import Service
+from binlog.commitlog.append.commit_log import CommitLog
+from binlog.commitlog.append.service import Service
+from binlog.commitlog.indexes.consume_queue import ConsumeQueues
+from binlog.commitlog.indexes.key_index import KeyIndex
 from binlog.errors import FullError
 from binlog.storage.failures import own_errors
 

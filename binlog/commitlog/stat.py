@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass
 
-from binlog.commitlog.files_reader import FilesReader
-from binlog.commitlog.key_index_reader import KeyIndexReader, slots_of
-from binlog.commitlog.store_reader import StoreReader, check_is_store
-from binlog.commitlog.store_state import look
+from binlog.commitlog.files.files_reader import FilesReader
+from binlog.commitlog.indexes.key_lookup import KeyIndexReader, slots_of
+from binlog.commitlog.read.store_reader import StoreReader, check_is_store
+from binlog.commitlog.recovery.store_state import look
 from binlog.errors import CorruptError, NotFoundError
-from binlog.format.commitlog.checkpoint import StoreCheckpoint
-from binlog.format.commitlog.key_index import KEY_INDEX_HEADER
+from binlog.format.commitlog.indexes import KEY_INDEX_HEADER
 from binlog.format.commitlog.names import COMMIT_LOG_FOLDER, INDEX_FOLDER, QUEUES_FOLDER
+from binlog.format.commitlog.store_files import StoreCheckpoint
 from binlog.storage.directory import Directory
 
 

@@ -8,37 +8,40 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
-from binlog.commitlog.abort_marker import mark_begun, mark_ended
-from binlog.commitlog.commit_log import CommitLog
-from binlog.commitlog.consume_queues import ConsumeQueues
-from binlog.commitlog.delay_offsets import DelayOffsets
-from binlog.commitlog.delays import DELAY_MARK, Delays, delayed
-from binlog.commitlog.dispatch import Dispatcher
-from binlog.commitlog.flush_services import (
+from binlog.commitlog.append.commit_log import CommitLog
+from binlog.commitlog.append.flush_services import (
     CommitRealTimeService,
     FlushRealTimeService,
     FlushService,
     GroupCommitService,
 )
-from binlog.commitlog.key_chain import messages_with_key
-from binlog.commitlog.key_index import KeyIndex
-from binlog.commitlog.message import Appended, Message
+from binlog.commitlog.append.message import Appended, Message
+from binlog.commitlog.append.service import Service
+from binlog.commitlog.files.transient_pool import TransientStorePool
+from binlog.commitlog.indexes.consume_queue import ConsumeQueues
+from binlog.commitlog.indexes.dispatch import Dispatcher, QueuesFlushing
+from binlog.commitlog.indexes.key_index import KeyIndex
+from binlog.commitlog.indexes.key_lookup import messages_with_key
 from binlog.commitlog.options import Flush, StoreOptions
-from binlog.commitlog.queues_flushing import QueuesFlushing
-from binlog.commitlog.recovery import recover
+from binlog.commitlog.recovery.recovery import recover
+from binlog.commitlog.recovery.store_state import Sidecar, mark_begun, mark_ended
+from binlog.commitlog.recovery.survey import refuse_features, refuse_files
 from binlog.commitlog.retention import Cleaner
-from binlog.commitlog.retries import RETRIES_MAX, retried
-from binlog.commitlog.service import Service
-from binlog.commitlog.sidecar import Sidecar
-from binlog.commitlog.survey import refuse_features, refuse_files
-from binlog.commitlog.transactions import Transactions
-from binlog.commitlog.transient_pool import TransientStorePool
+from binlog.commitlog.waiting.delays import DELAY_MARK, DelayOffsets, Delays, delayed
+from binlog.commitlog.waiting.transactions import Transactions
+from binlog.commitlog.waiting.waiting_messages import RETRIES_MAX, retried
 from binlog.errors import ClosedError, FullError, GoneError, NotFoundError
-from binlog.format.commitlog.consume_queue import QueueUnit, parse_units
+from binlog.format.commitlog.indexes import QueueUnit, parse_units
 from binlog.format.commitlog.message import MESSAGE_BYTES_MAX, StoredMessage
-from binlog.format.commitlog.names import COMMIT_LOG_FOLDER, INDEX_FOLDER, LOCK_FILE, QUEUES_FOLDER, is_topic
-from binlog.format.commitlog.sidecar import News
-from binlog.format.commitlog.topics import is_waiting_topic
+from binlog.format.commitlog.names import (
+    COMMIT_LOG_FOLDER,
+    INDEX_FOLDER,
+    LOCK_FILE,
+    QUEUES_FOLDER,
+    is_topic,
+    is_waiting_topic,
+)
+from binlog.format.commitlog.store_files import News
 from binlog.storage.handle import Handle
 from binlog.storage.open_files import OpenFiles
 

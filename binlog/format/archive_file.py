@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
-from binlog.format.crc import crc32c
+from binlog.format.checksums import crc32c
 from binlog.format.layout import Field, Layout
 from binlog.format.log_header import HEADER_BYTES
 

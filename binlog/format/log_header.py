@@ -16,8 +16,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from binlog.errors import CorruptError, VersionError
-from binlog.format.crc import crc32c
-from binlog.format.flipped_bit import mended
+from binlog.format.checksums import crc32c, mended
 from binlog.format.layout import Field, Layout
 
 HEADER_BYTES = 256

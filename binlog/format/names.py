@@ -9,7 +9,7 @@ import secrets
 
 NUMBER_FIRST = 1
 INGEST_FILE = ".ingest"
-"""The ingest that was decided and is not finished: see binlog/log/ingest_record.py."""
+"""The ingest that was decided and is not finished: see binlog/log/ingest/ingest_record.py."""
 
 NEXT_SUFFIX = ".next"
 """Of the turn that is being appended."""

@@ -1,10 +1,15 @@
-"""A record in a log file: a 4-byte length, then that many bytes, and nothing between two records."""
+"""A record in a log file: a 4-byte length, then that many bytes, and nothing between two records.
+
+A ref: where a record lies in a log.
+"""
 
 from __future__ import annotations
 
 import enum
+import re
 import struct
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from binlog._codec import gather_records, scan_records, spread_records
 from binlog.format.layout import Field, Layout
@@ -83,3 +88,42 @@ def gather(data: bytes | memoryview, offsets: memoryview) -> tuple[bytes, memory
         raise ValueError("offsets are uint32, one more than there are records, and rise by a length each in the data")
     values, bounds = found
     return values, memoryview(bounds).cast("i")
+
+
+_TEXT = re.compile(r"([0-9]{1,10}):([0-9]{1,19})", re.ASCII)
+_NUMBER_MAX = 2**32 - 1
+OFFSET_MAX = 2**63 - 1
+COUNT_MAX = 2**63 - 1
+
+
+class Ref(NamedTuple):
+    """A place in a log: the number of a file, and bytes from that file's start.
+
+    Ordered as the log is; hashable; written `1:256`.
+    """
+
+    number: int
+    offset: int
+
+    def __str__(self) -> str:
+        return f"{self.number}:{self.offset}"
+
+    @classmethod
+    def parse(cls, text: str) -> Ref:
+        """Read what `str()` wrote.
+
+        Raises: ValueError where the text is not a number from 1, a colon and an offset.
+        """
+        match = _TEXT.fullmatch(text)
+        if match is None:
+            raise ValueError(f"not a ref, which is written as 1:256: {text!r}")
+        ref = cls(int(match[1]), int(match[2]))
+        ref.validate()
+        return ref
+
+    def validate(self) -> None:
+        """Raise TypeError or ValueError where this cannot be a place in any log."""
+        if not isinstance(self.number, int) or not isinstance(self.offset, int):
+            raise TypeError(f"a ref is two whole numbers, not {self!r}")
+        if not 1 <= self.number <= _NUMBER_MAX or not 0 <= self.offset <= OFFSET_MAX:
+            raise ValueError(f"out of range for a ref: {self}")

@@ -6,26 +6,22 @@ import re
 from pathlib import Path
 
 from binlog.format.archive_file import ARCHIVE_FACTS, ARCHIVE_START, SEEK_ENTRY, SEEK_FOOTER, SKIPPABLE
-from binlog.format.commitlog.checkpoint import STORE_CHECKPOINT
-from binlog.format.commitlog.consume_queue import QUEUE_UNIT
-from binlog.format.commitlog.key_index import KEY_INDEX_ENTRY, KEY_INDEX_HEADER, KEY_INDEX_SLOT
+from binlog.format.commitlog.indexes import KEY_INDEX_ENTRY, KEY_INDEX_HEADER, KEY_INDEX_SLOT, QUEUE_UNIT
 from binlog.format.commitlog.message import BLANK, MESSAGE
-from binlog.format.commitlog.pool_buffer import POOL_BUFFER
-from binlog.format.commitlog.sidecar import STORE_SIDECAR
+from binlog.format.commitlog.store_files import POOL_BUFFER, STORE_CHECKPOINT, STORE_SIDECAR
 from binlog.format.index_file import INDEX_ENTRY, INDEX_HEADER
 from binlog.format.journal.block import BLOCK_BYTES, JOURNAL_FRAGMENT
 from binlog.format.journal.file_header import JBM_HEADER, JOURNAL_END, JOURNAL_HEADER
 from binlog.format.journal.record import JOURNAL_COUNT, JOURNAL_DATA, JOURNAL_RECORDS
 from binlog.format.layout import Layout
 from binlog.format.log_header import COMMIT_SLOT, LOG_HEADER
-from binlog.format.pagestore.deliveries_file import PAGESTORE_DELIVERIES, PAGESTORE_DELIVERY
 from binlog.format.pagestore.free_map import FREE_MAP
 from binlog.format.pagestore.index import INDEX_PAGE, QUEUE_ENTRY, ROOT_ENTRY, ROOT_ENTRY_END
 from binlog.format.pagestore.log import LOG_ACTION, LOG_RECORD, LOG_START
+from binlog.format.pagestore.other_files import PAGESTORE_DELIVERIES, PAGESTORE_DELIVERY, SWAP_RECORD
 from binlog.format.pagestore.page import MESSAGE_PAGE
 from binlog.format.pagestore.page import PAGE_CHECK as PAGESTORE_CHECK
 from binlog.format.pagestore.prepared import PREPARED_ENTRY, PREPARED_HEAD
-from binlog.format.pagestore.swap import SWAP_RECORD
 from binlog.format.paging.acks_file import ACK_RECORD, ACKS_HEADER
 from binlog.format.paging.deliveries_file import DELIVERIES_HEADER, DELIVERY
 from binlog.format.paging.page_file import PAGE_HEADER

@@ -5,18 +5,30 @@ Its files are used again and again, as those of JBoss Messaging's circular journ
 
 from binlog.format.journal.file_header import JournalLayout
 from binlog.format.journal.record import Kind as RecordKind
-from binlog.journal.check import check_journal
-from binlog.journal.column_reader import JournalColumns, PartReader
-from binlog.journal.export import ExportHead, ExportReader, export_lines, record_object
-from binlog.journal.importing import Imported, import_journal
+from binlog.journal.inspection.inspection import check_journal
+from binlog.journal.inspection.record_reader import JournalRecords, StoredRecord, read_records
+from binlog.journal.inspection.stat import JournalFileStat, JournalStat, stat_journal
+from binlog.journal.inspection.survey import (
+    FilePart,
+    FileSurvey,
+    JournalColumns,
+    JournalSurvey,
+    PartReader,
+    survey_journal,
+)
+from binlog.journal.inspection.transfer import (
+    ExportHead,
+    ExportReader,
+    Imported,
+    export_lines,
+    import_journal,
+    record_object,
+)
 from binlog.journal.journal import Journal
 from binlog.journal.ledger import Kept
+from binlog.journal.loading.record_states import RecordState
 from binlog.journal.options import JournalOptions, Sync
 from binlog.journal.record import Deleted, Loaded, Record, TransactionContent
-from binlog.journal.record_reader import JournalRecords, StoredRecord, read_records
-from binlog.journal.record_states import RecordState
-from binlog.journal.stat import JournalFileStat, JournalStat, stat_journal
-from binlog.journal.survey import FilePart, FileSurvey, JournalSurvey, survey_journal
 
 __all__ = [
     "Deleted",

@@ -28,11 +28,11 @@ from binlog.format.journal.block import BLOCK_BYTES, HEAD_BYTES
 from binlog.format.journal.compiled import pack_old
 from binlog.format.journal.file_header import JOURNAL_END, JournalLayout, aligned
 from binlog.format.journal.record import record_end
-from binlog.journal.journal_file import JournalFile
+from binlog.journal.files.journal_files import JournalFile
 from binlog.journal.options import Sync
 from binlog.storage.files import check_commit, commit_at
 from binlog.storage.native import CommitGroup, Guard
-from binlog.storage.worker import Worker
+from binlog.storage.waiting.worker import Worker
 
 _BUFFERS_MAX = 4  # so many times `buffer_bytes` may wait, or so many files may have to be ended, before appends wait
 _LATER, _WAIT = Sync.LATER, Sync.WAIT

@@ -9,7 +9,7 @@ from binlog.errors import NotFoundError, StateError
 from binlog.format.journal.record import Kind, pack_counts
 from binlog.format.problem import Problem
 from binlog.journal.ledger import Kept, Operation, Transaction
-from binlog.journal.life import JournalLife
+from binlog.journal.lifecycle import JournalLife
 from binlog.journal.options import Sync
 
 _ADD, _UPDATE, _ADD_TX, _UPDATE_TX, _DELETE_TX, _DELETE, _PREPARE, _COMMIT, _ROLLBACK = map(int, Kind)

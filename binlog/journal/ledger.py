@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from binlog.format.journal.compiled import ColumnScan
 from binlog.format.journal.record import Kind
-from binlog.journal.journal_file import JournalFile
-from binlog.journal.record_states import RecordStates
+from binlog.journal.files.journal_files import JournalFile
+from binlog.journal.loading.record_states import RecordStates
 
 # A file's number << 32 | the bytes that a record takes in it: plain numbers, for there may be millions.  A list where
 # there are updates: of what was added first, and then of these.

@@ -1,18 +1,20 @@
-"""Records as they are read: one by one, or many at a time without an object for each."""
+"""Records as they are read: one by one, or many at a time without an object for each.
+
+Where the records of one call lie.
+"""
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, overload
 
 from binlog._codec import frame_records
 from binlog.errors import BinlogError, FullError, StateError
-from binlog.format.crc import crc32c
-from binlog.format.record import LENGTH_BYTES, RECORD_BYTES_FORMAT_MAX, Stop, gather, scan, spread
-from binlog.format.ref import Ref
+from binlog.format.checksums import crc32c
+from binlog.format.record import LENGTH_BYTES, RECORD_BYTES_FORMAT_MAX, Ref, Stop, gather, scan, spread
 from binlog.format.values import plain_bytes
 from binlog.storage.native import BatchIterator
 
@@ -208,3 +210,43 @@ def framed_all(batches: Iterable[Batch], record_bytes_max: int) -> Iterator[tupl
             yield batch.framed(record_bytes_max=record_bytes_max), len(batch)
     except BinlogError as error:
         raise GivenError(error) from error
+
+
+class Refs(Sequence[Ref]):
+    """The refs of records that lie one after the other in one file, in their order.  Each is made when it is asked for.
+
+    Equal to any sequence of the same refs.  Takes 8 bytes a record.
+    """
+
+    __slots__ = ("_first", "_number", "_starts")
+
+    def __init__(self, number: int, first: int, starts: bytes) -> None:
+        """`first`: the offset of what begins with the records; `starts`: where in that each begins, as uint64."""
+        self._number = number
+        self._first = first
+        self._starts = memoryview(starts).cast("Q")
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    @overload
+    def __getitem__(self, index: int) -> Ref: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Ref]: ...
+    def __getitem__(self, index: int | slice) -> Ref | list[Ref]:
+        if isinstance(index, slice):
+            return [Ref(self._number, self._first + start) for start in self._starts[index]]
+        return Ref(self._number, self._first + self._starts[index])
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Sequence):
+            return NotImplemented
+        return len(self) == len(other) and all(mine == theirs for mine, theirs in zip(self, other, strict=True))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __reduce__(self) -> tuple[type[Refs], tuple[int, int, bytes]]:
+        return Refs, (self._number, self._first, self._starts.tobytes())
+
+    def __repr__(self) -> str:
+        return f"<binlog.Refs of {len(self)}{f' from {self[0]} to {self[-1]}' if len(self) else ''}>"

@@ -3,6 +3,8 @@
 An archive may lie there in place of a closed file.  Where both are there, the file counts: whoever archived it died
 before it could go.  An archive gets its name before its file loses its own, but who looks for the one and then for the
 other may miss both; so whoever finds neither looks once more.
+
+A log file open for reading, be it a file of its own or an archive.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from itertools import islice, pairwise
+from typing import TYPE_CHECKING, Self
 
 from binlog.errors import CorruptError, GoneError, NotFoundError, VersionError
 from binlog.format.log_header import LogHeader
@@ -23,17 +26,68 @@ from binlog.format.names import (
     log_file_name,
     log_file_number,
 )
-from binlog.log.evidence import FileEvidence
-from binlog.log.header_reading import check_header, read_header, settled_header
-from binlog.log.opened_file import OpenedFile
-from binlog.log.witnesses import Following, believe_status, believe_tail
+from binlog.log.files.header import check_header, read_header, settled_header
+from binlog.log.recovery.evidence import FileEvidence, Following, believe_status, believe_tail
 from binlog.storage.boot import boot_id
-from binlog.storage.descriptor import Descriptor
+from binlog.storage.descriptors import AT_FDCWD, Descriptor, Identity, identity_of, is_identity
 from binlog.storage.directory import FOLDER_FLAGS, Directory
 from binlog.storage.file_access import FileAccess, access_like, access_of_directory
-from binlog.storage.files import content_bytes
-from binlog.storage.identity import AT_FDCWD, Identity, identity_of, is_identity
-from binlog.storage.locks import lock, unlock
+from binlog.storage.files import Content, content_bytes
+from binlog.storage.locking.locks import lock, unlock
+
+if TYPE_CHECKING:
+    from binlog.log.archive.archive_content import ArchiveContent
+
+
+class OpenedFile:
+    """What is read of a log file, and what the file system has of it.
+
+    name: in the directory, of the file or its archive.
+    path: of it.  content: its bytes.  archive: what they are read from; None for a file.
+    fd: of whichever it is, to ask the file system with; offsets in an archive are not those of the log file.
+    Raises: NotFoundError; AccessError; CorruptError for an archive.
+    """
+
+    __slots__ = ("_directory", "archive", "content", "fd", "identity", "path")
+
+    def __init__(self, directory: Directory, name: str, *, archived: bool = False) -> None:
+        self.path = directory.file_path(name)
+        self._directory = directory
+        self.fd, status = directory.open_regular(name)
+        self.identity = Identity(status.st_dev, status.st_ino)
+        self.archive: ArchiveContent | None = None
+        self.content: Content = self.fd
+        if archived:
+            # Loaded when used: a log without archives has no need of it.
+            from binlog.log.archive.archive_content import ArchiveContent
+
+            try:
+                self.content = self.archive = ArchiveContent(self.fd, self.path)
+            except BaseException:
+                self.close()
+                raise
+
+    @property
+    def modified_ns(self) -> int:
+        """When the log file was last written to: an archive has its time."""
+        return os.fstat(self.fd).st_mtime_ns
+
+    @property
+    def intact(self) -> bool:
+        """Whether the descriptor was not closed behind our back."""
+        return is_identity(self.fd, self.identity)
+
+    def close(self) -> None:
+        """Give it back; a second call does nothing."""
+        fd, self.fd = self.fd, -1
+        self._directory.close_file(fd, self.identity)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
 
 # Of the numbers that a listing lacks, so many are looked for: a log has no gaps, so there is hardly ever one.
 _LOOK_FOR_MAX = 64

@@ -1,14 +1,90 @@
-"""How a writer is opened."""
+"""How a writer is opened.
+
+When the open file is to be closed by itself: its limit in bytes, its limit in age.
+
+Who looks
+- The append that brings the file to its limit in bytes.  It has its place by then, so nothing that the cutover meets
+  can take it back.
+- The background thread, for both limits, so that the file of an idle log is closed in time, and one that others fill
+  who have no limit.  Where the file is too old it tells the appends too, for they may hardly let it have the mutex.
+
+Invariants
+- `offset` is a plain number that any thread may read or set at any time; a wrong one costs a look, or a delay until the
+  background thread's next look, and nothing else.
+"""
 
 from __future__ import annotations
 
+import sys
+import time
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from binlog.format.values import settle
-from binlog.log.limits import Limits
-from binlog.log.writable_file import PREPARE_BYTES_FIRST
+from binlog.log.append.writable_file import PREPARE_BYTES_FIRST
 from binlog.storage.files import FileSystem
 from binlog.storage.group_commit import Mode
+
+if TYPE_CHECKING:
+    from binlog.format.log_header import LogHeader
+
+
+_NEVER = sys.maxsize
+_LOOK_SECONDS_MAX = 0.2
+
+
+class Limits:
+    """The limits of one writer, and what it knows of the open file.
+
+    file_bytes, seconds: the limits; None for none.
+    """
+
+    def __init__(self, *, file_bytes: int | None, seconds: float | None) -> None:
+        self._file_bytes = _NEVER if file_bytes is None else file_bytes
+        self._seconds_ns = _NEVER if seconds is None else round(seconds * 1e9)
+        self._number = 0
+        self._created_ns = 0
+        self.offset = self._file_bytes  # an append that ends here or beyond has brought the file to a limit
+
+    def know(self, header: LogHeader) -> None:
+        """Take note of which file is open."""
+        if header.number != self._number:
+            self._number, self._created_ns = header.number, header.created_ns
+            self.offset = self._file_bytes
+
+    def leave_to_the_background(self) -> None:
+        """Have no append of this file look again: one has tried."""
+        self.offset = _NEVER
+
+    def warn_appends(self) -> None:
+        """Where the file known to be open is too old, have the next append cut over."""
+        if self._too_old(self._created_ns, self._seconds_ns):
+            self.offset = 0
+
+    def reached(self, header: LogHeader) -> bool:
+        """Whether the open file has reached a limit.  One without records never has."""
+        return self._beyond(header, 1, 1)
+
+    def near(self, header: LogHeader) -> bool:
+        """Whether the open file has used up three quarters of a limit."""
+        return self._beyond(header, 3, 4)
+
+    @property
+    def look_seconds(self) -> float:
+        """How often the background thread looks."""
+        return min(_LOOK_SECONDS_MAX, self._seconds_ns / 4e9)
+
+    def _beyond(self, header: LogHeader, part: int, whole: int) -> bool:
+        if header.tail <= header.first_offset:
+            return False
+        if header.tail >= self._file_bytes * part // whole:
+            return True
+        return self._too_old(header.created_ns, self._seconds_ns * part // whole)
+
+    def _too_old(self, created_ns: int, age_ns: int) -> bool:
+        # Another program's file does not tell when it was made.  One that was made far in the future tells nothing
+        # either: it is closed, and the next one is made by the clock as it is now.
+        return self._seconds_ns != _NEVER and created_ns > 0 and abs(time.time_ns() - created_ns) >= age_ns
 
 
 @dataclass(frozen=True, kw_only=True)

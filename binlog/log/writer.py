@@ -9,17 +9,15 @@ from typing import TYPE_CHECKING, Generic, Literal, NoReturn, Self, TypedDict, o
 
 from binlog._codec import frame_records
 from binlog.errors import ClosedError, FullError
-from binlog.format.record import LENGTH_BYTES, RECORD_BYTES_FORMAT_MAX, frame
-from binlog.format.ref import COUNT_MAX, Ref
+from binlog.format.record import COUNT_MAX, LENGTH_BYTES, RECORD_BYTES_FORMAT_MAX, Ref, frame
 from binlog.format.values import byte_count, member, plain_bytes, seconds_of
-from binlog.log.background import BackgroundThread
-from binlog.log.batch import Batch
+from binlog.log.append.background import BackgroundThread
+from binlog.log.append.producers import Turn
+from binlog.log.append.session import Session
+from binlog.log.batch import Batch, Refs
 from binlog.log.directory import LogDirectory
-from binlog.log.draft import Drafted
-from binlog.log.once import Turn
+from binlog.log.ingest.external_file import Drafted
 from binlog.log.options import Background, WriterOptions
-from binlog.log.refs import Refs
-from binlog.log.session import Session
 from binlog.storage.files import FileSystem, make_directory
 from binlog.storage.group_commit import RECORD_BYTES_COPIED, Append, Mode
 from binlog.storage.native import fork_generation

@@ -1,15 +1,14 @@
 """The page store: queues of messages in one file of pages, with a log of transactions, after SwiftMQ's file store."""
 
+from binlog.format.pagestore.other_files import DurableSubscriber
 from binlog.format.pagestore.prepared import Xid, parse_xid
-from binlog.format.pagestore.subscriber import DurableSubscriber
-from binlog.pagestore.check import check_page_store
+from binlog.pagestore.inspection import check_page_store
 from binlog.pagestore.options import PageStoreOptions
 from binlog.pagestore.prepared import PreparedTransaction
 from binlog.pagestore.stat import PageStoreStat, QueueStat, read_queue, stat_page_store
 from binlog.pagestore.store import PageStore
 from binlog.pagestore.subscribers import DurableSubscribers
-from binlog.pagestore.swap import SwapAddress, SwappedMessage, SwapStore
-from binlog.pagestore.swapping_queue import SwappingQueue
+from binlog.pagestore.swap import SwapAddress, SwappedMessage, SwappingQueue, SwapStore
 from binlog.pagestore.transaction import Message, Transaction
 
 __all__ = [

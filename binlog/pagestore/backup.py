@@ -13,12 +13,10 @@ from contextlib import contextmanager
 from itertools import islice
 
 from binlog.errors import AccessError, PoisonedError, StateError
-from binlog.format.pagestore.names import BACKUP_END, PAGE_FILE
+from binlog.format.pagestore.other_files import BACKUP_END, PAGE_FILE
 from binlog.format.pagestore.page import FREE_CONTENT
-from binlog.pagestore.cache import Cache
-from binlog.pagestore.creation import FIRST_GENERATION, create_whole, finish_store
-from binlog.pagestore.free_pages import FreePages
-from binlog.pagestore.page_file import PageFile
+from binlog.pagestore.pages.cache import Cache, PageFile
+from binlog.pagestore.pages.generation import FIRST_GENERATION, FreePages, create_whole, finish_store
 from binlog.storage.directory import Directory
 from binlog.storage.files import list_folder, make_directory
 

@@ -13,8 +13,11 @@ import os
 from contextlib import suppress
 
 from binlog.errors import AccessError, FullError, NotFoundError
-from binlog.format.pagestore.deliveries_file import (
+from binlog.format.pagestore.index import QueueEntry
+from binlog.format.pagestore.other_files import (
     COUNT_MAX,
+    DELIVERIES_FILE,
+    NEW_END,
     PAGESTORE_DELIVERIES,
     PAGESTORE_DELIVERY,
     SALT_BYTES,
@@ -23,8 +26,6 @@ from binlog.format.pagestore.deliveries_file import (
     pack_given,
     parse_deliveries,
 )
-from binlog.format.pagestore.index import QueueEntry
-from binlog.format.pagestore.names import DELIVERIES_FILE, NEW_END
 from binlog.storage.directory import Directory
 from binlog.storage.failures import NO_SPACE, own_errors, write_failure
 from binlog.storage.files import write_at

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from binlog.errors import NotFoundError, StateError
 from binlog.format.pagestore.prepared import PREPARED_QUEUE, PreparedRecord, Xid, check_xid, parse_prepared
-from binlog.pagestore.changes import Changes
-from binlog.pagestore.messages import read_message
+from binlog.pagestore.pages.changes import Changes
+from binlog.pagestore.pages.messages import read_message
 from binlog.pagestore.queues import Added, Queues, put_messages
 from binlog.pagestore.transaction import PRIORITY, Put, State, Taken, Transaction
 

@@ -6,8 +6,8 @@ The next one is that of the highest priority, and of these that with the lowest 
 from __future__ import annotations
 
 from binlog.format.pagestore.index import QueueEntry
-from binlog.pagestore.cache import Cache
-from binlog.pagestore.queue_index import QueueIndex
+from binlog.pagestore.pages.cache import Cache
+from binlog.pagestore.pages.queue_index import QueueIndex
 
 # Below all priorities.
 _NOTHING = -1

@@ -20,17 +20,17 @@ from binlog.errors import (
 )
 from binlog.format.pagestore.index import IndexHead, QueueEntry, RootEntry
 from binlog.format.pagestore.page import page_content_bytes
-from binlog.pagestore.cache import Cache
-from binlog.pagestore.changes import Changes
 from binlog.pagestore.deliveries import Deliveries
-from binlog.pagestore.free_pages import FreePages
-from binlog.pagestore.messages import free_message, read_message, write_message
 from binlog.pagestore.options import PageStoreOptions
+from binlog.pagestore.pages.cache import Cache
+from binlog.pagestore.pages.changes import Changes
+from binlog.pagestore.pages.generation import FreePages
+from binlog.pagestore.pages.messages import free_message, read_message, write_message
+from binlog.pagestore.pages.root_index import RootIndex
 from binlog.pagestore.queue import Queue
-from binlog.pagestore.root_index import RootIndex
 from binlog.pagestore.transaction import Message, Put, State, Taken, Transaction
 from binlog.pagestore.transaction_log import TransactionLog
-from binlog.storage.delayed import Delayed
+from binlog.storage.redelivery import Delayed
 
 # Messages of a queue that is deleted are removed so many at a time.
 _REMOVED_TOGETHER = 1000

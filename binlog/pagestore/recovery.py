@@ -1,21 +1,152 @@
-"""Opening a store's files, and bringing the pages to what the log says; see docs/pagestore.md, "Recovery"."""
+"""Opening a store's files, and bringing the pages to what the log says; see docs/pagestore.md, "Recovery".
+
+What a log's records make of pages.
+
+The first action of a generation on a page has all of it, so that no page is read for this: one that was torn while it
+was written at a checkpoint is made from the log alone.
+
+Reading a log: its records from the first to the last whole one.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 from binlog.errors import CorruptError
 from binlog.format.pagestore.free_map import parse_free_map
-from binlog.format.pagestore.log import RECORDS_AT, LogStart, parse_log_start
-from binlog.format.pagestore.names import LOG_FILE, PAGE_FILE, map_name
-from binlog.pagestore.cache import Cache
-from binlog.pagestore.checkpoint import begin_generation, next_start
-from binlog.pagestore.creation import ensure_store
-from binlog.pagestore.free_pages import FreePages
-from binlog.pagestore.log_reading import Records
+from binlog.format.pagestore.log import (
+    MARK_BYTES,
+    RECORDS_AT,
+    Action,
+    ActionKind,
+    LogRecord,
+    LogStart,
+    parse_log_start,
+    parse_record,
+    said_bytes,
+)
+from binlog.format.pagestore.other_files import LOG_FILE, PAGE_FILE, map_name
+from binlog.format.pagestore.page import FREE_CONTENT, page_content_bytes
 from binlog.pagestore.options import PageStoreOptions
-from binlog.pagestore.page_file import PageFile
-from binlog.pagestore.redo import Redo
+from binlog.pagestore.pages.cache import Cache, PageFile
+from binlog.pagestore.pages.generation import FreePages, begin_generation, ensure_store, next_start
 from binlog.storage.directory import Directory
 from binlog.storage.files import content_bytes, read_at, sync, write_at
+
+_LOOKED_AT_TIMES = 16
+
+
+class Records:
+    """The records of a generation; the last one was the last that was written whole.
+
+    data: of the whole file.  end: where the last one ends that was given.
+    Raises: CorruptError where one is damaged that was on the disk when a later one was written.
+    """
+
+    def __init__(self, data: bytes, start: LogStart, path: str) -> None:
+        self._data = data
+        self._start = start
+        self._path = path
+        self.end = RECORDS_AT
+
+    def __iter__(self) -> Iterator[LogRecord]:
+        while True:
+            try:
+                record, end = parse_record(self._data, self.end, self._start, self._path)
+            except CorruptError as error:
+                if error.rule != "action" and not _is_followed(self._data, self.end, self._start, self._path):
+                    return
+                raise
+            self.end = end
+            yield record
+
+
+def _is_followed(data: bytes, at: int, start: LogStart, path: str) -> bool:
+    """Whether a record lies behind this place that was written when what is here was on the disk.
+
+    Bytes that begin a record again and again, and are none, are taken for damage once looking at them takes longer than
+    reading the log some times.
+    """
+    mark = start.salt[:MARK_BYTES]
+    place, left = at, _LOOKED_AT_TIMES * len(data)
+    while (place := data.find(mark, place + 1)) >= 0:
+        left -= said_bytes(data, place)
+        if left < 0:
+            return True
+        try:
+            record, _ = parse_record(data, place, start, path)
+        except CorruptError:
+            continue
+        if record.synced > at:
+            return True
+    return False
+
+
+class Redo:
+    """Pages by their numbers, as they are behind the last record; of a free one its content says so.
+
+    pages: zeros may lack at the end of each.
+    record_count: of those that were redone.  tx_id_max: the largest of their transactions.
+    """
+
+    def __init__(self, page_bytes: int, path: str) -> None:
+        self.pages: dict[int, bytes | bytearray] = {}
+        self.record_count = 0
+        self.tx_id_max = 0
+        self._content_bytes = page_content_bytes(page_bytes)
+        self._path = path
+
+    def add(self, records: Iterable[LogRecord]) -> None:
+        """Redo them, which follow those that were redone.  Raises: CorruptError."""
+        for record in records:
+            for action in record.actions:
+                self._do(action)
+            self.record_count += 1
+            self.tx_id_max = max(self.tx_id_max, record.tx_id)
+
+    def is_free(self, number: int) -> bool:
+        """Whether the page is free behind them."""
+        return self.pages[number] is FREE_CONTENT
+
+    def content(self, number: int) -> bytes | bytearray | None:
+        """What a page holds behind them, with all its zeros unless it is free; None where they say nothing of it."""
+        content = self.pages.get(number)
+        if content is None or content is FREE_CONTENT:
+            return content
+        return content.ljust(self._content_bytes, b"\0")
+
+    def mark(self, free: FreePages) -> None:
+        """Have what is free be so.  Raises: CorruptError for a page that no store of these pages has; FullError.
+
+        The lowest free page is used first, so that each page behind the map's last one has its own action in the log.
+        """
+        beyond = [number for number in self.pages if number >= free.page_count]
+        if beyond and max(beyond) >= free.page_count + len(beyond):
+            text = f"page {max(beyond)} changes, and the store has {free.page_count} and {len(beyond)} new ones"
+            raise CorruptError(self._path, 0, "page", text)
+        for number in sorted(self.pages):
+            while number >= free.page_count:
+                free.give(free.take_behind())
+            if free.is_free(number) != self.is_free(number):
+                if self.is_free(number):
+                    free.give(number)
+                else:
+                    free.take_this(number)
+
+    def _do(self, action: Action) -> None:
+        kind, number, offset, data = action
+        if kind == ActionKind.DELETE:
+            self.pages[number] = FREE_CONTENT
+        elif kind != ActionKind.PORTION:
+            self.pages[number] = data
+        else:
+            content = self.pages.get(number, FREE_CONTENT)
+            if content is FREE_CONTENT:
+                text = f"a part of page {number} changes, and the log does not have the page"
+                raise CorruptError(self._path, 0, "first_action", text)
+            if not isinstance(content, bytearray):  # most pages are messages, of which no part changes
+                content = self.pages[number] = bytearray(content.ljust(self._content_bytes, b"\0"))
+            content[offset : offset + len(data)] = data
 
 
 class OpenFiles:

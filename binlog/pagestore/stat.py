@@ -9,14 +9,14 @@ from typing import NamedTuple
 
 from binlog.errors import NotFoundError
 from binlog.format.pagestore.index import QueueEntry, RootEntry, parse_queue_page, parse_root_page
-from binlog.format.pagestore.names import LOCK_FILE
+from binlog.format.pagestore.other_files import LOCK_FILE
 from binlog.format.pagestore.page import NONE, ROOT_PAGE, parse_message_page
 from binlog.format.pagestore.prepared import PREPARED_QUEUE, parse_prepared
 from binlog.pagestore.deliveries import read_counts, with_count
 from binlog.pagestore.inspection import StoreLook, look_at
 from binlog.pagestore.prepared import PreparedTransaction
 from binlog.pagestore.transaction import Message
-from binlog.storage.directory_lock import find_owner
+from binlog.storage.locking.directory_lock import find_owner
 
 
 class QueueStat(NamedTuple):

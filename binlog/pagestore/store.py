@@ -14,13 +14,13 @@ from weakref import ReferenceType, ref
 from binlog.errors import AccessError, BinlogError, NotFoundError, PoisonedError
 from binlog.format.pagestore.index import NAME_BYTES_MAX
 from binlog.format.pagestore.log import LogStart
-from binlog.format.pagestore.names import LOCK_FILE, LOG_FILE
+from binlog.format.pagestore.other_files import LOCK_FILE, LOG_FILE
 from binlog.format.pagestore.prepared import PREPARED_QUEUE, Xid
 from binlog.format.values import member
 from binlog.pagestore.backup import Backup
-from binlog.pagestore.checkpoint import begin_generation, next_start
 from binlog.pagestore.deliveries import Deliveries
 from binlog.pagestore.options import PageStoreOptions
+from binlog.pagestore.pages.generation import begin_generation, next_start
 from binlog.pagestore.prepared import PreparedTransaction, PreparedTransactions
 from binlog.pagestore.queues import Queues
 from binlog.pagestore.recovery import OpenFiles

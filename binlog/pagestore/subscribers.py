@@ -6,8 +6,8 @@ import os
 from contextlib import ExitStack
 
 from binlog.errors import NotFoundError
-from binlog.format.pagestore.names import NEW_END
-from binlog.format.pagestore.subscriber import (
+from binlog.format.pagestore.other_files import (
+    NEW_END,
     SUBSCRIBER_END,
     DurableSubscriber,
     parse_subscriber,

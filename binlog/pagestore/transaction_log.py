@@ -21,7 +21,7 @@ from binlog.errors import AccessError, BinlogError, FullError, InternalError
 from binlog.format.pagestore.log import RECORDS_AT, LogStart, PageAction
 from binlog.storage.files import allocate, check_commit, commit_at
 from binlog.storage.native import CommitGroup, Guard
-from binlog.storage.worker import Worker
+from binlog.storage.waiting.worker import Worker
 
 # What no caller waits for is synced once it is so much, or so old.
 _UNSYNCED_BYTES_MAX = 1 << 20

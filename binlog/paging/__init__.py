@@ -1,12 +1,11 @@
 """Paging: an address that outgrows memory goes to files of messages, and comes back from there.
 
-After the paging of JBoss Messaging: a manager has a store for each address, and each store has pages.  A queue uses
-one address.
+After the paging of JBoss Messaging: a manager has a store for each address, and each store has pages.
 """
 
 from binlog.format.paging.page_file import PageLayout
 from binlog.format.paging.page_record import PageMessage
-from binlog.paging.cursor import PageCursor, Run
+from binlog.paging.cursor.cursor import PageCursor, Run
 from binlog.paging.inspection import (
     AddressLook,
     PageLook,
@@ -21,19 +20,12 @@ from binlog.paging.memory import Held
 from binlog.paging.options import PagingOptions, Policy
 from binlog.paging.page import Page
 from binlog.paging.page_transaction import PageTransaction
-from binlog.paging.queue import ADDRESS as QUEUE_ADDRESS
-from binlog.paging.queue import DEAD_ADDRESS, Queue
-from binlog.paging.queue_memory import Message
-from binlog.paging.queue_transaction import QueueTransaction
 from binlog.paging.store import PagingStore
 from binlog.paging.transaction_store import Stored, TransactionStore
 
 __all__ = [
-    "DEAD_ADDRESS",
-    "QUEUE_ADDRESS",
     "AddressLook",
     "Held",
-    "Message",
     "Page",
     "PageCursor",
     "PageLayout",
@@ -45,8 +37,6 @@ __all__ = [
     "PagingOptions",
     "PagingStore",
     "Policy",
-    "Queue",
-    "QueueTransaction",
     "Run",
     "Stored",
     "TransactionStore",

@@ -9,21 +9,19 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 from binlog.errors import BinlogError, CorruptError, NotFoundError, PoisonedError, StateError, VersionError
-from binlog.format.paging.address_file import (
-    ADDRESS_FILE_BYTES_MAX,
-    AddressFile,
-    check_address,
-    parse_address_file,
-)
 from binlog.format.paging.names import (
     ACKS_END,
     ADDRESS_FILE,
+    ADDRESS_FILE_BYTES_MAX,
     FAILED_FILE,
     NEW_END,
     PAGE_END,
+    AddressFile,
+    check_address,
     is_folder_name,
     new_folder_name,
     page_number,
+    parse_address_file,
 )
 from binlog.format.paging.page_file import PageLayout
 from binlog.format.problem import Problem, problem_of

@@ -7,9 +7,9 @@ from collections.abc import Collection
 from binlog.format.paging.names import ACKS_END, DELIVERIES_END, PAGE_END, acks_name, page_name
 from binlog.format.paging.page_file import PageLayout
 from binlog.paging.addresses import AddressFolder
+from binlog.paging.cursor.page_acks import is_made_later, remove_acks
+from binlog.paging.cursor.page_deliveries import remove_deliveries
 from binlog.paging.page import Page
-from binlog.paging.page_acks import is_made_later, remove_acks
-from binlog.paging.page_deliveries import remove_deliveries
 
 
 def find_pages(

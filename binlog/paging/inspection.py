@@ -17,10 +17,10 @@ from binlog.format.paging.names import DELIVERIES_END, INVALID_ACKS_END, INVALID
 from binlog.format.paging.page_record import NO_TRANSACTION
 from binlog.format.problem import Problem, problem_of
 from binlog.paging.addresses import AddressFolder, find_folders
+from binlog.paging.cursor.page_deliveries import read_deliveries
 from binlog.paging.page import Page
-from binlog.paging.page_deliveries import read_deliveries
 from binlog.storage.directory import Directory, OpenFile
-from binlog.storage.guards import new_guard
+from binlog.storage.handle import new_guard
 
 _SET_ASIDE = {
     INVALID_END: "a page with damage, of which all that could be read was used",

@@ -12,16 +12,15 @@ from binlog.format.paging.names import LOCK_FILE
 from binlog.format.paging.store_records import PagePlace, PageSettled, StoreRecord, parse_page_place, parse_page_settled
 from binlog.format.problem import Problem
 from binlog.paging.addresses import AddressFolder, find_folders, make_folder, sweep_folders
-from binlog.paging.cursor import PageCursor
+from binlog.paging.cursor.cursor import PageCursor
 from binlog.paging.depaging import Deliver, Depaging
-from binlog.paging.memory import AddressMemory, Held, Memory
+from binlog.paging.memory import LOOK_SECONDS, AddressMemory, Held, Memory
 from binlog.paging.options import PagingOptions, Policy
 from binlog.paging.page_transaction import PageTransaction
 from binlog.paging.pool import Pool
 from binlog.paging.store import PagingStore
 from binlog.paging.transaction_store import Stored, TransactionStore
 from binlog.paging.transactions import PageTransactions
-from binlog.paging.waits import LOOK_SECONDS
 from binlog.storage.handle import Handle
 from binlog.storage.native import Monitor
 

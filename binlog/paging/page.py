@@ -1,7 +1,11 @@
-"""A page: one file of messages."""
+"""A page: one file of messages.
+
+What the compiled writers of pages and of acknowledgements tell of themselves.
+"""
 
 from __future__ import annotations
 
+import enum
 import os
 import secrets
 import sys
@@ -9,7 +13,6 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from binlog.errors import BinlogError, FullError, NotFoundError
-from binlog.format.paging.compiled import ScanStop, scan
 from binlog.format.paging.names import invalid_name, page_name
 from binlog.format.paging.page_file import PAGE_HEADER, SALT_BYTES, PageHeader, PageLayout, parse_page_header
 from binlog.format.paging.page_record import (
@@ -19,18 +22,55 @@ from binlog.format.paging.page_record import (
     PAGE_END,
     PageEnd,
     PageMessage,
+    ScanStop,
     jbm_identity,
     pack_page_end,
     page_bytes,
     parse_page_end,
+    scan,
 )
 from binlog.format.problem import Problem, problem_of
 from binlog.paging.addresses import AddressFolder, Commit
 from binlog.storage.directory import OpenFile
 from binlog.storage.failures import NO_SPACE, own_errors, write_failure
 from binlog.storage.files import content_bytes, read_at, read_soon_at, write_at
-from binlog.storage.native import Monitor
-from binlog.storage.page_writers import PageWriter, WriterState
+from binlog.storage.native import AckWriter, Monitor, PageWriter
+
+__all__ = ["AckWriter", "Mark", "PageWriter", "Refusal", "WriterState"]
+
+
+class Mark(enum.IntEnum):
+    """What an AckWriter knows of a message.  PENDING: a transaction that has not ended acknowledged it."""
+
+    NONE = 0
+    DONE = 1
+    PENDING = 2
+
+
+class Refusal(enum.IntEnum):
+    """Why an AckWriter appended nothing.
+
+    TWICE: a message was acknowledged before.  LIMIT: the page has fewer messages, as far as is known.
+    FAILURE: there is no file, or a write failed.
+    """
+
+    TWICE = -1
+    LIMIT = -2
+    FAILURE = -3
+
+
+class WriterState(NamedTuple):
+    """How a PageWriter is.
+
+    at: where the last message ends.  message_bytes: of the messages alone.  failure: errno of a write that failed, 0.
+    """
+
+    at: int
+    message_count: int
+    message_bytes: int
+    closed: int
+    failure: int
+
 
 READ_BYTES = 1 << 18
 # Of an empty message, in the layout that takes less.

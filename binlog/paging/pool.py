@@ -6,7 +6,7 @@ from _thread import start_new_thread
 from collections import deque
 from collections.abc import Callable, Hashable
 
-from binlog.paging.waits import wait_for_notice
+from binlog.paging.memory import wait_for_notice
 from binlog.storage.native import Monitor
 
 

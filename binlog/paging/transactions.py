@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterable, Mapping
 
 from binlog.errors import ClosedError, StateError
 from binlog.format.paging.store_records import StoreRecord, pack_page_transaction, parse_page_transaction
+from binlog.paging.memory import wait_until
 from binlog.paging.page_transaction import Outcome, PageTransaction
 from binlog.paging.transaction_store import NOTHING_DONE, Stored, TransactionStore, give_up
-from binlog.paging.waits import wait_until
 from binlog.storage.native import Guard, Monitor
 
 

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from binlog import Stretch
 from binlog.errors import CorruptError
-from binlog.spark.record_parser import RecordParser, arrow_type
+from binlog.spark.log.record_parser import RecordParser, arrow_type
 from binlog.spark.schema import Field
 
 _TIME = pa.timestamp("us", "UTC")

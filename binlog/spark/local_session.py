@@ -13,8 +13,7 @@ from typing import Any
 
 import binlog
 from binlog.spark.java import find_java_home
-from binlog.spark.worker import CORES
-from binlog.spark.worker_python import check_worker_python
+from binlog.spark.worker import CORES, check_worker_python
 
 _NONE: Mapping[str, str] = MappingProxyType({})
 

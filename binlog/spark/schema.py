@@ -2,6 +2,8 @@
 
 Spark tells a Python data source nothing of the columns that a query uses.  A schema of the user's own does: with
 `spark.read.schema("data binary")` nothing but `data` is built and sent.
+
+Types as Spark's SQL writes them, with names quoted, as `simpleString()` does not.
 """
 
 from __future__ import annotations
@@ -121,3 +123,24 @@ def _chosen_field(field: Any, by_name: dict[str, Column]) -> Field:
         raise ValueError(f"binlog: the column {column.name!r} cannot be NOT NULL: {column.meaning}")
     kind = field.dataType if column.spark_type.startswith(("array<", "map<")) else None
     return Field(column.name, field.name, field.nullable, kind)
+
+
+def fields_ddl(struct: Any) -> str:
+    """The fields of a StructType: `id`: bigint, `name`: string."""
+    return ", ".join(f"{_quoted(field.name)}: {type_ddl(field.dataType)}" for field in struct.fields)
+
+
+def type_ddl(kind: Any) -> str:
+    """A type.  That of what is null wherever it was looked at is a string."""
+    name = kind.typeName()
+    if name == "struct":
+        return f"struct<{fields_ddl(kind)}>"
+    if name == "array":
+        return f"array<{type_ddl(kind.elementType)}>"
+    if name == "map":
+        return f"map<{type_ddl(kind.keyType)}, {type_ddl(kind.valueType)}>"
+    return "string" if name == "void" else str(kind.simpleString())
+
+
+def _quoted(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"

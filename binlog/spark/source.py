@@ -9,9 +9,9 @@ from typing import Any, Protocol
 import pyarrow as pa  # noqa: F401 - whoever lacks it is told so at once, though it is needed later
 from pyspark.sql.datasource import DataSource
 
-from binlog.spark.options import ENGINE
+from binlog.spark.log.options import ENGINE
 from binlog.spark.worker import settle_worker
-from binlog.spark.write_options import WriteOptions, chosen_column, parse_write_options
+from binlog.spark.writing.write_options import WriteOptions, chosen_column, parse_write_options
 
 # What the one process has loaded that asks a reader for its filters.
 _PUSHDOWN = "pyspark.sql.worker.data_source_pushdown_filters"
@@ -31,7 +31,7 @@ class Engine(Protocol):
 
 
 def _log_engine(given: Mapping[str, str]) -> Engine:
-    from binlog.spark.log_engine import LogEngine
+    from binlog.spark.log.engine import LogEngine
 
     return LogEngine(given)
 
@@ -65,7 +65,7 @@ _NOT_WRITTEN = {
 class BinlogDataSource(DataSource):
     """Reads logs: `spark.read.format("binlog").load(path)`, and `spark.readStream`; with another engine, what that has.
 
-    The options are in binlog.spark.options, the columns in binlog.spark.schema; those of commit logs in
+    The options are in binlog.spark.log.options, the columns in binlog.spark.schema; those of commit logs in
     binlog.spark.commitlog, of journals in binlog.spark.journal.  A batch query reads what the log held when it was
     planned.  PySpark 4.3 plans a frame once, when it is first used, and 4.0 each of its queries (seen): so
     load() again for what came since.
@@ -112,14 +112,14 @@ class BinlogDataSource(DataSource):
 
     def writer(self, schema: Any, overwrite: bool) -> Any:
         """Appends rows.  Raises: ValueError for an option or column, and for mode("overwrite")."""
-        from binlog.spark.writing import BatchWriter
+        from binlog.spark.writing.writing import BatchWriter
 
         return BatchWriter(*self._write(schema, overwrite=overwrite))
 
     def streamWriter(self, schema: Any, overwrite: bool) -> Any:  # noqa: N802 - Spark's
         """Appends a stream's rows, exactly once.  Raises: as `writer`; and where PySpark is older than 4.1."""
         try:
-            from binlog.spark.sink import StreamWriter
+            from binlog.spark.writing.writing import StreamWriter
         except ImportError as error:
             raise ValueError(f"binlog: writing a stream takes PySpark 4.1 or later ({error})") from error
         return StreamWriter(*self._write(schema, overwrite=overwrite))

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from typing import Self
 
 from binlog.errors import AccessError, GoneError, NotFoundError
+from binlog.storage.descriptors import ANY_FILE, AT_FDCWD, Identity
 from binlog.storage.failures import failure, own_errors
 from binlog.storage.file_access import (
     DIRECTORY_MODE,
@@ -37,7 +38,6 @@ from binlog.storage.files import (
     remove_file,
     sync_directory,
 )
-from binlog.storage.identity import ANY_FILE, AT_FDCWD, Identity
 from binlog.storage.native import ffi, lib
 
 _REMOTE = {0x6969: "NFS", 0xFF534D42: "CIFS", 0xFE534D42: "SMB2", 0x517B: "SMB", 0x65735546: "FUSE"}

@@ -6,6 +6,8 @@ Facts relied on:
 - rename(2): a name appears whole.
 - fsync(2): a new name is durable only once its directory is synced.
 - fallocate(2): space given in advance makes a later sync cheaper, for the file's size does not change.
+
+What the bytes of a log file are read from: a file of its own, or its archive.
 """
 
 from __future__ import annotations
@@ -15,9 +17,9 @@ import errno
 import os
 import stat
 from contextlib import suppress
+from typing import Protocol
 
-from binlog.errors import AccessError, BinlogError, NotFoundError
-from binlog.storage.content import Content
+from binlog.errors import AccessError, BinlogError, CorruptError, NotFoundError
 from binlog.storage.failures import failure, own_errors, poisoned, write_failure
 from binlog.storage.file_access import (
     DIRECTORY_MODE,
@@ -29,6 +31,36 @@ from binlog.storage.file_access import (
     give_directory_access,
 )
 from binlog.storage.native import CommitGroup, ffi, lib, read_cached
+
+
+class Unpacked(Protocol):
+    """The bytes of a log file that are not in a file of their own; see archive_content.py."""
+
+    @property
+    def file_bytes(self) -> int:
+        """How many there are."""
+
+    def read(self, size: int, offset: int) -> bytes:
+        """As `files.read_at`."""
+
+    def frame_start(self, offset: int) -> int:
+        """Where the part starts that holds an offset, of those that are had as a whole or not at all."""
+
+    def frame_end(self, offset: int) -> int:
+        """Where that part ends: at a record's end."""
+
+
+Content = int | Unpacked
+"""A descriptor of the log file, or what its archive holds."""
+
+
+class LostFrameError(CorruptError):
+    """A frame of an archive is damaged: the log file's bytes from `offset` to before `end` are lost, and no others."""
+
+    def __init__(self, path: str, start: int, end: int, text: str) -> None:
+        super().__init__(path, start, "frame", text)
+        self.end = end
+
 
 # O_NONBLOCK: a FIFO under the name must not hang the opener; it changes nothing for a regular file.
 _FLAGS_TO_READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK

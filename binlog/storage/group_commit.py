@@ -13,12 +13,12 @@ from binlog.errors import BinlogError, UnknownOutcomeError
 from binlog.format.log_header import LOG_HEADER, Flag, LogHeader, block_seed
 from binlog.format.record import LENGTH_BYTES, frame
 from binlog.storage.boot import boot_id
-from binlog.storage.doorbell import Doorbell
+from binlog.storage.descriptors import Identity, identity_of
 from binlog.storage.failures import NO_SPACE, failure, poisoned
-from binlog.storage.identity import Identity, identity_of
-from binlog.storage.locks import busy
+from binlog.storage.locking.locks import busy
 from binlog.storage.native import FastPath, address, ffi, lib
-from binlog.storage.segment import Segment
+from binlog.storage.staging_area import Segment
+from binlog.storage.waiting.doorbell import Doorbell
 
 # A record of at most so many bytes is framed and copied by the compiled code.
 RECORD_BYTES_COPIED = int(lib.BINLOG_COPY_BYTES_MAX) - LENGTH_BYTES

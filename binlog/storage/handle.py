@@ -3,6 +3,8 @@
 It is opened whole or not at all.  An exception of a signal handler in the middle of a change poisons it (`Guard`); in
 the middle of `close` it leaves it closed for all calls but `close`, which then does the rest.  What is open is closed
 with the object at the latest.
+
+The guard of what a process has open, with our errors: see native/guard.c.
 """
 
 from __future__ import annotations
@@ -13,10 +15,21 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import ClassVar, Self
 
-from binlog.errors import BinlogError, ClosedError, StateError
+from binlog.errors import BinlogError, ClosedError, PoisonedError, StateError
 from binlog.storage.directory import Directory
-from binlog.storage.directory_lock import DirectoryLock
-from binlog.storage.guards import new_guard
+from binlog.storage.locking.directory_lock import DirectoryLock
+from binlog.storage.native import Guard
+
+_HARMLESS = (BinlogError, ValueError, TypeError)
+
+
+def new_guard(what: str) -> Guard:
+    """Make the guard of something, which errors name like this: "the journal PATH".
+
+    A `change` may end with one of our own errors, ValueError or TypeError: a call that raises them has changed nothing,
+    unless it is a PoisonedError.
+    """
+    return Guard(what, PoisonedError, StateError, _HARMLESS)
 
 
 class Closing(ABC):

@@ -13,10 +13,10 @@ import os
 from collections import OrderedDict
 
 from binlog.errors import AccessError, GoneError, NotFoundError
+from binlog.storage.descriptors import Identity, identity_of
 from binlog.storage.directory import Directory, OpenFile
 from binlog.storage.failures import own_errors
-from binlog.storage.guards import new_guard
-from binlog.storage.identity import Identity, identity_of
+from binlog.storage.handle import new_guard
 from binlog.storage.native import Guard
 
 # Of a process's descriptors, of which it has 1024 unless told otherwise.

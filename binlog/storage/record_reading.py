@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 
 from binlog.format.index_file import ENTRY_BYTES, IndexEntry, parse_entry
-from binlog.storage.identity import Identity
+from binlog.storage.descriptors import Identity
 from binlog.storage.native import address, ffi, lib
 
 # Cleared, all its pages would be touched, of which the entries of a small index fill one.

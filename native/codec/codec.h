@@ -29,7 +29,7 @@ enum binlog_index_limits {
     BINLOG_INDEX_GAP_BYTES = 1048576,
     BINLOG_INDEX_KEPT_MAX = 32
 };
-enum binlog_index_stop { /* RangeStop in binlog/format/index_ranges.py has the same. */
+enum binlog_index_stop { /* RangeStop in binlog/format/index_file.py has the same. */
     BINLOG_INDEX_END = 0, /* all that were given */
     BINLOG_INDEX_SHORT,   /* a range leads past the data */
     BINLOG_INDEX_CHAIN,   /* an entry does not follow from the one before it */

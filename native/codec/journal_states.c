@@ -1,4 +1,4 @@
-/* What became of each record of a journal: see binlog/journal/record_states.py. */
+/* What became of each record of a journal: see binlog/journal/loading/record_states.py. */
 #include "journal_states.h"
 
 #include "big_endian.h"
@@ -10,7 +10,7 @@
 /* States of records that nobody asks for any more. */
 #define GONE (1 << DELETED | 1 << ROLLED_BACK | 1 << VOID | 1 << DONE)
 
-/* As Event in binlog/journal/record_states.py. */
+/* As Event in binlog/journal/loading/record_states.py. */
 enum event { UPDATE_OF_NONE = 1, DELETE_OF_NONE, LACKING };
 
 int replay_reserve(void **array, size_t room, size_t size)

@@ -15,7 +15,7 @@
 
 #define NONE ID_TABLE_NONE
 
-/* As RecordState in binlog/journal/record_states.py. */
+/* As RecordState in binlog/journal/loading/record_states.py. */
 enum state { LIVE = 1, UPDATED, DELETED, OPEN, PREPARED, ROLLED_BACK, FAILED, VOID, DONE };
 
 /* A file.  columns: what its columns lie in.  objects: what each record is to the caller; NULL if it did not say.

@@ -1,6 +1,6 @@
 /* Messages of a commit log, many at once: packed from Python's objects, and given what is known only under the lock.
  *
- * A message comes as a tuple, whose order is that of `Message` in binlog/commitlog/message.py.  The bytes are those that
+ * A message comes as a tuple, whose order is that of `Message` in binlog/commitlog/append/message.py.  The bytes are those that
  * pack_message in binlog/format/commitlog/message.py makes, which is the plain way to say it; but that one is given
  * properties as they lie in a file, and here the last one may lack its end.
  */

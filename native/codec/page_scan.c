@@ -8,7 +8,7 @@
 
 #define NO_TRANSACTION (-1)
 
-/* Why a scan ends; binlog/format/paging/compiled.py has the same. */
+/* Why a scan ends; binlog/format/paging/page_record.py has the same. */
 enum stop { STOP_SHORT, STOP_END, STOP_INVALID, STOP_ENOUGH };
 
 struct record {

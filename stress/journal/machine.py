@@ -21,12 +21,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from binlog.errors import NotFoundError, StateError
 from binlog.format.journal.file_header import JournalLayout
 from binlog.format.journal.names import JournalNames
-from binlog.journal.check import check_journal
-from binlog.journal.inspection import Inspection, inspect_journal
+from binlog.journal.inspection.inspection import Inspection, check_journal, inspect_journal
 from binlog.journal.journal import Journal
+from binlog.journal.loading.record_states import RecordState
 from binlog.journal.options import JournalOptions, Sync
 from binlog.journal.record import Deleted, Record
-from binlog.journal.record_states import RecordState
 from stress.journal.expectation import Expectation
 
 _IDS = st.integers(1, 12)

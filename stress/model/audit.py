@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from binlog.errors import CorruptError
 from binlog.format.log_header import FIRST_OFFSET, Flag
-from binlog.log.header_reading import settled_header
+from binlog.log.files.header import settled_header
 from stress.model.disk import SimFile
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from binlog.errors import PoisonedError
-from binlog.format.crc import crc32c
+from binlog.format.checksums import crc32c
 from binlog.format.log_header import LOG_HEADER, PUBLISHED, CommitSlot, Flag, LogHeader
 from binlog.storage.group_commit import Mode
-from binlog.storage.segment import NOTE_IDLE, NOTE_SLOTTED, Outcome
+from binlog.storage.staging_area import NOTE_IDLE, NOTE_SLOTTED, Outcome
 from stress.model.segment import Ring, SharedNote, SimSegment
 
 if TYPE_CHECKING:

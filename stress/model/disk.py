@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Self
 
 from binlog.errors import NotFoundError, PoisonedError
 from binlog.format import log_header
-from binlog.format.crc import crc32c
+from binlog.format.checksums import crc32c
 from binlog.format.log_header import HEADER_BYTES, LogHeader, parse_log_header
 from binlog.format.names import log_file_name
 from binlog.storage.file_access import FileAccess
@@ -99,7 +99,7 @@ class SimFile:
 
 
 class SimDescriptor:
-    """An open file: it is told of the errors since it was opened.  For the product, a `binlog.log.disk.File`."""
+    """An open file: it is told of the errors since it was opened.  For recovery a `file_operations.File`."""
 
     file_bytes = FILE_BYTES
 
@@ -111,7 +111,7 @@ class SimDescriptor:
 
     @property
     def content(self) -> Self:
-        """It is read from itself: see binlog.storage.content."""
+        """It is read from itself: see binlog.storage.files."""
         return self
 
     def read(self, size: int, offset: int) -> bytes:
@@ -150,7 +150,7 @@ class SimDescriptor:
 
 
 class SimDirectory:
-    """The names, and which changes of them are durable.  For the product, a `binlog.log.disk.Directory`."""
+    """The names, and which changes of them are durable.  For recovery a `file_operations.Directory`."""
 
     path = PATH
 

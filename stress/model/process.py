@@ -1,4 +1,4 @@
-"""A process that appends: what it has open, and its calls, after binlog/log/session.py and writable_file.py.
+"""A process that appends: what it has open, and its calls, after binlog/log/append/session.py and writable_file.py.
 
 Every write, sync and change of a name is a place where it may die, or power may fail, and so is every `step` between.
 Whoever calls gives it the lock of the open file.
@@ -11,13 +11,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from binlog.errors import CorruptError, InternalError, PoisonedError
-from binlog.format.crc import crc32c
+from binlog.format.checksums import crc32c
 from binlog.format.log_header import FIRST_OFFSET, LOG_HEADER, PUBLISHED, Flag, LogHeader, Status, new_log_header
 from binlog.format.names import log_file_name
-from binlog.log.header_reading import settled_header
-from binlog.log.once import Turn, Turns
-from binlog.log.orphans import settle_orphans
-from binlog.log.recovery_table import Action
+from binlog.log.append.producers import Turn, Turns
+from binlog.log.files.header import settled_header
+from binlog.log.recovery.dead_leader import settle_orphans
+from binlog.log.recovery.recovery_table import Action
 from stress.model.commit import BELL, SLOTS, Request, commit_group, commit_staged, is_plain, mark_poisoned
 from stress.model.disk import FILE_BYTES, SimDescriptor, SimFile
 from stress.model.recovery import JoinedSegment, SimRecovery, judge

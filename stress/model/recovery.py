@@ -10,10 +10,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from binlog.format.log_header import LogHeader
-from binlog.log.evidence import FileEvidence
-from binlog.log.recovery import Recovery
-from binlog.log.recovery_table import Action, Verdict, decide
-from binlog.storage.segment import NOTE_IDLE, NOTE_SLOTTED, Note, Outcome
+from binlog.log.recovery.evidence import FileEvidence
+from binlog.log.recovery.recovery import Recovery
+from binlog.log.recovery.recovery_table import Action, Verdict, decide
+from binlog.storage.staging_area import NOTE_IDLE, NOTE_SLOTTED, Note, Outcome
 from stress.model.commit import SLOTS
 from stress.model.segment import SimSegment
 

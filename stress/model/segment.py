@@ -9,10 +9,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import IntEnum
 
-from binlog.format.crc import crc32c
+from binlog.format.checksums import crc32c
 from binlog.storage.group_commit import Mode
 from binlog.storage.native import lib
-from binlog.storage.segment import NOTE_GATHERING, NOTE_IDLE, Note, Outcome
+from binlog.storage.staging_area import NOTE_GATHERING, NOTE_IDLE, Note, Outcome
 
 NOTE_PREPARED = int(lib.BINLOG_NOTE_PREPARED)
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import binlog
 from binlog.format.log_header import block_seed
-from binlog.storage.segment import segment_name
+from binlog.storage.staging_area import segment_name
 
 ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent

@@ -9,15 +9,15 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from binlog.commitlog.check import check_store
-from binlog.commitlog.commit_log import CommitLog
-from binlog.commitlog.message import Message
+from binlog.commitlog.append.commit_log import CommitLog
+from binlog.commitlog.append.message import Message
+from binlog.commitlog.check.check import check_store
+from binlog.commitlog.read.store_reader import StoreReader
 from binlog.commitlog.store import MessageStore
-from binlog.commitlog.store_reader import StoreReader
-from binlog.format.commitlog.checkpoint import parse_checkpoint
-from binlog.format.commitlog.host import pack_host
-from binlog.format.commitlog.key_index import KEY_INDEX_ENTRY, KEY_INDEX_HEADER, tag_hash
+from binlog.format.commitlog.indexes import KEY_INDEX_ENTRY, KEY_INDEX_HEADER, tag_hash
 from binlog.format.commitlog.message import StoredMessage, pack_message
+from binlog.format.commitlog.message_parts import pack_host
+from binlog.format.commitlog.store_files import parse_checkpoint
 from binlog.storage.open_files import OpenFiles
 from tests.interop.rocketmq import golden
 from tests.interop.rocketmq.exchange import OPTIONS

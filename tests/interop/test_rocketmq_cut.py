@@ -8,14 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from binlog.commitlog.check import check_store
-from binlog.commitlog.column_reader import ColumnReader
-from binlog.commitlog.message import Message
+from binlog.commitlog.append.message import Message
+from binlog.commitlog.check.check import check_store
+from binlog.commitlog.read.column_reader import ColumnReader
+from binlog.commitlog.read.store_reader import StoreReader
 from binlog.commitlog.store import MessageStore
-from binlog.commitlog.store_reader import StoreReader
 from binlog.errors import CorruptError
-from binlog.format.commitlog.consume_queue import UNIT_BYTES, parse_units
-from binlog.format.commitlog.key_index import KeyIndexSize
+from binlog.format.commitlog.indexes import UNIT_BYTES, KeyIndexSize, parse_units
 from binlog.format.commitlog.message import StoredMessage
 from tests.interop.rocketmq import golden
 from tests.interop.rocketmq.exchange import OPTIONS

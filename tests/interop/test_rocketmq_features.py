@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from binlog.commitlog.check import check_store
-from binlog.commitlog.column_reader import ColumnReader
-from binlog.commitlog.message import Message
+from binlog.commitlog.append.message import Message
+from binlog.commitlog.check.check import check_store
+from binlog.commitlog.read.column_reader import ColumnReader
+from binlog.commitlog.read.store_reader import StoreReader
 from binlog.commitlog.store import MessageStore
-from binlog.commitlog.store_reader import StoreReader
 from binlog.errors import CorruptError, VersionError
-from binlog.format.commitlog.consume_queue import QUEUE_UNIT, parse_units
-from binlog.format.commitlog.topics import DELAY_TOPIC
+from binlog.format.commitlog.indexes import QUEUE_UNIT, parse_units
+from binlog.format.commitlog.names import DELAY_TOPIC
 from tests.interop.rocketmq import golden
 from tests.interop.rocketmq.exchange import OPTIONS
 from tests.support.checked_stores import make, overwrite

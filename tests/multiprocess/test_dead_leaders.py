@@ -13,7 +13,7 @@ import pytest
 
 from binlog import Reader, Ref, Writer
 from binlog.format.log_header import LogHeader
-from binlog.log.writable_file import WritableFile
+from binlog.log.append.writable_file import WritableFile
 from tests.support.children import Child
 from tests.support.logs import read_all
 

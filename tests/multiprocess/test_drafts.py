@@ -12,7 +12,7 @@ import pytest
 
 import binlog
 from binlog import Batch, Draft, Drafted, Reader, Start, Writer
-from binlog.spark.snapshot import take_snapshot
+from binlog.spark.log.snapshot import take_snapshot
 from tests.support.children import Child
 from tests.support.logs import all_raw_records, jobs_by_writer, read_all
 from tests.support.workers import append_and_cut_over, append_jobs, run_all

@@ -16,7 +16,7 @@ import pytest
 
 import binlog
 from binlog import Reader, Start, Writer
-from binlog.log import cursor
+from binlog.log.read import cursor
 from tests.support.children import Child
 from tests.support.preloaded import calls_so_far, run_preloaded
 

@@ -18,8 +18,8 @@ import pytest
 from binlog import Mode, Writer, stat
 from binlog.errors import BinlogError, BusyError
 from binlog.format.log_header import LogHeader
-from binlog.log.writable_file import WritableFile
-from binlog.storage.segment import segment_name
+from binlog.log.append.writable_file import WritableFile
+from binlog.storage.staging_area import segment_name
 from tests.support.children import Child
 from tests.support.logs import job, jobs_by_writer, read_all
 from tests.support.waiting import until

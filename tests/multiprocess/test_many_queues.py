@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from binlog.commitlog.consume_queue import ConsumeQueue
+from binlog.commitlog.indexes.consume_queue import ConsumeQueue
 from binlog.storage.open_files import OpenFiles
 from tests.support.checkout import ROOT
 

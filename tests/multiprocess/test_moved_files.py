@@ -16,7 +16,7 @@ import binlog
 from binlog import Mode, Reader, Writer
 from binlog.errors import BinlogError, GoneError
 from binlog.format.log_header import LOG_HEADER
-from binlog.log import cursor
+from binlog.log.read import cursor
 from tests.support.logs import read_all
 
 MODES = pytest.mark.parametrize("mode", list(Mode), ids=lambda mode: mode.name)

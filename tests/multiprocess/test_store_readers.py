@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from binlog.commitlog.check import check_store
-from binlog.commitlog.flush_services import Pace
-from binlog.commitlog.key_index import KeyIndexSize
-from binlog.commitlog.message import Message
+from binlog.commitlog.append.flush_services import Pace
+from binlog.commitlog.append.message import Message
+from binlog.commitlog.check.check import check_store
+from binlog.commitlog.indexes.key_index import KeyIndexSize
 from binlog.commitlog.options import Flush, StoreOptions
+from binlog.commitlog.read.store_reader import StoreReader
 from binlog.commitlog.store import MessageStore
-from binlog.commitlog.store_reader import StoreReader
 from binlog.errors import AccessError, CorruptError, NotFoundError
 from tests.support.checked_stores import MANUAL_RETENTION
 from tests.support.checkout import ROOT
@@ -35,7 +35,7 @@ _MODES = [
 
 _FOLLOWS = """
 import sys
-from binlog.commitlog.store_reader import StoreReader
+from binlog.commitlog.read.store_reader import StoreReader
 
 with StoreReader(sys.argv[1]) as reader:
     print("ready", flush=True)

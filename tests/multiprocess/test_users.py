@@ -13,7 +13,7 @@ import pytest
 import binlog
 from binlog import Mode, Writer
 from binlog.errors import AccessError
-from binlog.storage.segment import segment_name
+from binlog.storage.staging_area import segment_name
 from tests.support.logs import read_all
 from tests.support.users import GROUP, OTHER_GROUP, USER, access, as_user, folder_of_user, needs_root
 
@@ -173,7 +173,7 @@ def test_the_command_tells_the_line_that_works(log: Path) -> None:
     as_user(_append, log, b"1")
 
     def refused() -> None:
-        from binlog.cli.whose import advice
+        from binlog.cli.exits import advice
 
         sys.argv = ["binlog", "cutover", "a log"]
         with pytest.raises(AccessError) as raised:

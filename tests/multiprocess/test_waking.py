@@ -18,9 +18,9 @@ import pytest
 from binlog import Entry, Reader, Ref, Start, Writer
 from binlog.errors import ClosedError, FullError
 from binlog.format.record import Stop
-from binlog.log import cursor
 from binlog.log.directory import LogDirectory
-from binlog.log.file_reader import FileReader
+from binlog.log.read import cursor
+from binlog.log.read.file_reader import FileReader
 from stress.crash.striker import Kind
 from tests.support.children import Child
 from tests.support.preloaded import calls_so_far, run_preloaded

@@ -11,7 +11,7 @@ import pytest
 
 from binlog import Ref, Writer
 from binlog.spark import session_beside
-from binlog.spark.options import local_path
+from binlog.spark.log.options import local_path
 from tests.spark.commands import Run, rows
 from tests.support.logs import read_all
 

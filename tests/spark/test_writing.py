@@ -22,7 +22,7 @@ def other(tmp_path: Path) -> Path:
 
 def set_aside(log: Path) -> Path:
     """Return the folder in which a job keeps what is not in the log yet."""
-    from binlog.spark.writing import ASIDE  # not at the top: without Spark this module is still collected
+    from binlog.spark.writing.writing import ASIDE  # not at the top: without Spark this module is still collected
 
     return log / ASIDE
 

@@ -16,7 +16,7 @@ FRAME_BYTES = 4096
 
 def small_frames(monkeypatch: pytest.MonkeyPatch, frame_bytes: int = FRAME_BYTES) -> None:
     """Have archives made with frames of so many bytes."""
-    monkeypatch.setattr("binlog.log.archive_writing.frame_bytes_for", lambda _: frame_bytes)
+    monkeypatch.setattr("binlog.log.archive.archive_building.frame_bytes_for", lambda _: frame_bytes)
 
 
 def fill(log: Path, *, files: int = 3, records: int = 200, seed: int = 0) -> list[bytes]:

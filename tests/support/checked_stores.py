@@ -5,14 +5,14 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-from binlog.commitlog.message import Message
+from binlog.commitlog.append.message import Message
 from binlog.commitlog.options import Flush, StoreOptions
+from binlog.commitlog.read.store_reader import StoreReader
 from binlog.commitlog.retention import Retention
 from binlog.commitlog.store import MessageStore
-from binlog.commitlog.store_reader import StoreReader
-from binlog.format.commitlog.host import Host
-from binlog.format.commitlog.key_index import KeyIndexSize
+from binlog.format.commitlog.indexes import KeyIndexSize
 from binlog.format.commitlog.message import StoredMessage
+from binlog.format.commitlog.message_parts import Host
 
 KEY_INDEX = KeyIndexSize(slots=7, entries=20)
 OPTIONS = StoreOptions(file_bytes=1 << 12, units_in_file=10, key_index=KEY_INDEX)

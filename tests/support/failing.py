@@ -14,9 +14,9 @@ import pytest
 from binlog.compose import Paging
 from binlog.errors import PoisonedError
 from binlog.journal import appender
-from binlog.paging import shared_sync
 from binlog.paging.options import PagingOptions
 from binlog.paging.store import PagingStore
+from binlog.queue import queue as shared_sync
 from binlog.storage.directory import Directory
 from binlog.storage.files import sync as sync_file
 from binlog.storage.files import write_at

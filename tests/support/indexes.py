@@ -6,7 +6,7 @@ import struct
 from pathlib import Path
 from typing import NamedTuple
 
-from binlog.format.crc import crc32c
+from binlog.format.checksums import crc32c
 
 
 class Entry(NamedTuple):

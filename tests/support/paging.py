@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from binlog.compose import Paging, open_paging
 from binlog.journal.options import JournalOptions
-from binlog.paging.cursor import PageCursor, Run
+from binlog.paging.cursor.cursor import PageCursor, Run
 from binlog.paging.options import PagingOptions
 from binlog.paging.page import Page
 from binlog.paging.store import PagingStore

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
-from binlog.storage.segment import sweep
+from binlog.storage.staging_area import sweep
 from stress.crash.preload import compile_recorder
 from stress.crash.striker import Action, Kind, Slots, Strike, arm, disarm, note_kinds
 from tests.support.checkout import ROOT

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from binlog.format.paging.names import PAGE_END
 from binlog.paging.options import PagingOptions
-from binlog.paging.queue import Queue
+from binlog.queue.queue import Queue
 
 SMALL = PagingOptions(page_bytes=4096)
 SECONDS = 20

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from binlog.commitlog.flush_services import GroupCommitService
-from binlog.commitlog.key_index import KeyIndexSize
-from binlog.commitlog.message import Message
+from binlog.commitlog.append.flush_services import GroupCommitService
+from binlog.commitlog.append.message import Message
+from binlog.commitlog.indexes.key_index import KeyIndexSize
 from binlog.commitlog.options import StoreOptions
 from binlog.commitlog.store import MessageStore
 

@@ -39,7 +39,15 @@ from binlog.pagestore import PageStore, PageStoreOptions
 from binlog.paging import PageLayout, PagingOptions, Policy
 from tests.support.journals import journal
 
-MODULES = ("binlog", "binlog.commitlog", "binlog.journal", "binlog.paging", "binlog.pagestore", "binlog.spark.jobs")
+MODULES = (
+    "binlog",
+    "binlog.commitlog",
+    "binlog.journal",
+    "binlog.paging",
+    "binlog.pagestore",
+    "binlog.queue",
+    "binlog.spark.jobs",
+)
 Where = tuple[str, str]
 
 
@@ -178,10 +186,10 @@ PLACES: dict[Where, Callable[[Path, Any], object]] = {
     ("binlog.paging.PagingOptions", "full_policy"): lambda path, word: PagingOptions(full_policy=word),
     ("binlog.paging.PagingOptions", "policy"): lambda path, word: PagingOptions(policy=word),
     ("binlog.paging.PagingOptions", "layout"): lambda path, word: PagingOptions(layout=word),
-    ("binlog.paging.Queue.put", "mode"): _queue("put"),
-    ("binlog.paging.Queue.put_nowait", "mode"): _queue("put_nowait"),
-    ("binlog.paging.Queue.ack", "mode"): _queue("ack"),
-    ("binlog.paging.Queue", "mode"): lambda path, word: _closed(binlog.open_queue(path / "queue", mode=word)),
+    ("binlog.queue.Queue.put", "mode"): _queue("put"),
+    ("binlog.queue.Queue.put_nowait", "mode"): _queue("put_nowait"),
+    ("binlog.queue.Queue.ack", "mode"): _queue("ack"),
+    ("binlog.queue.Queue", "mode"): lambda path, word: _closed(binlog.open_queue(path / "queue", mode=word)),
     ("binlog.pagestore.PageStoreOptions", "mode"): lambda path, word: PageStoreOptions(mode=word),
     ("binlog.pagestore.Transaction.commit", "mode"): _commit,
     ("binlog.spark.jobs.Output", "format"): lambda path, word: _output(format=word),

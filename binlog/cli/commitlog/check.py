@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from binlog.cli.check import tell
 from binlog.cli.commitlog.options import key_slots_option
 from binlog.cli.exits import ExitCode, opening
+from binlog.cli.log.check import tell
 from binlog.cli.options import directory_argument, json_option
 from binlog.commitlog import check_store
 

@@ -9,7 +9,7 @@ import click
 
 import binlog
 from binlog.cli.exits import CommandError, ExitCode
-from binlog.cli.times import parse_since
+from binlog.cli.options import parse_since
 from binlog.commitlog import StoreReader
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])

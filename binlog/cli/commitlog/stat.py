@@ -11,9 +11,8 @@ from binlog.cli.amounts import count_text, size_text, things_text, time_text
 from binlog.cli.commitlog.options import key_slots_option
 from binlog.cli.exits import opening
 from binlog.cli.options import directory_argument, json_option
-from binlog.cli.output import printable, write_line
+from binlog.cli.output import printable, write_line, write_table
 from binlog.cli.records import object_line
-from binlog.cli.tables import write_table
 from binlog.commitlog import StoreStat, stat_store
 
 _FILES = ("FILE", "SIZE", "ON DISK", "FIRST STORED")

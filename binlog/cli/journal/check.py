@@ -7,9 +7,9 @@ import os
 import click
 
 from binlog.cli.amounts import things_text
-from binlog.cli.check import tell
 from binlog.cli.exits import ExitCode, opening
 from binlog.cli.journal.options import Files, files_options
+from binlog.cli.log.check import tell
 from binlog.cli.options import directory_argument, json_option
 from binlog.cli.output import printable, write_line
 from binlog.journal import check_journal

@@ -11,9 +11,8 @@ from binlog.cli.amounts import count_text, size_text, things_text, time_text
 from binlog.cli.exits import opening
 from binlog.cli.journal.options import Files, files_options
 from binlog.cli.options import directory_argument, json_option
-from binlog.cli.output import printable, write_line
+from binlog.cli.output import printable, write_line, write_table
 from binlog.cli.records import object_line
-from binlog.cli.tables import write_table
 from binlog.journal import JournalFileStat, JournalStat, Kept, stat_journal
 
 _FILES = ("FILE", "ID", "SIZE", "ON DISK", "BEGAN", "RECORDS", "LIVE", "LIVE SIZE")

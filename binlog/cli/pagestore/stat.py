@@ -7,9 +7,8 @@ import click
 from binlog.cli.amounts import count_text, size_text, things_text
 from binlog.cli.exits import opening
 from binlog.cli.options import directory_argument, json_option
-from binlog.cli.output import write_line
+from binlog.cli.output import write_line, write_table
 from binlog.cli.records import object_line
-from binlog.cli.tables import write_table
 from binlog.pagestore import PageStoreStat, stat_page_store
 
 _NAMES = ("QUEUE", "MESSAGES", "GIVEN", "INDEX PAGES")

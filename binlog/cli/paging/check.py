@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from binlog.cli.check import tell
 from binlog.cli.exits import ExitCode, opening
+from binlog.cli.log.check import tell
 from binlog.cli.options import directory_argument, json_option
 from binlog.paging import check_paging
 

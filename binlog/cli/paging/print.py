@@ -11,7 +11,8 @@ from binlog.cli.exits import CommandError, ExitCode, opening
 from binlog.cli.options import directory_argument, json_option
 from binlog.cli.output import write
 from binlog.cli.records import content_json, lines
-from binlog.paging import DEAD_ADDRESS, QUEUE_ADDRESS, look_at_paging, read_given, read_pages
+from binlog.paging import look_at_paging, read_given, read_pages
+from binlog.queue import DEAD_ADDRESS, QUEUE_ADDRESS
 
 _AT_ONCE = 256
 _Found = tuple[int, int, bytes, int]

@@ -9,9 +9,8 @@ import click
 from binlog.cli.amounts import count_text, size_text, things_text
 from binlog.cli.exits import ExitCode, opening
 from binlog.cli.options import directory_argument, json_option
-from binlog.cli.output import printable, write_line
+from binlog.cli.output import printable, write_line, write_table
 from binlog.cli.records import object_line
-from binlog.cli.tables import write_table
 from binlog.paging import AddressLook, PageLook, look_at_paging
 
 _PAGES = ("PAGE", "MESSAGES", "BYTES", "ACKED", "GIVEN", "OF TX", "SIZE")

@@ -10,7 +10,7 @@ import click
 from binlog.cli.amounts import count_text, size_text, things_text
 from binlog.cli.exits import opening
 from binlog.cli.options import path_type
-from binlog.cli.output import printable, write_line
+from binlog.cli.output import printable, write_line, write_table
 from binlog.cli.spark.display import Display
 from binlog.cli.spark.options import (
     SINCE_TEXT,
@@ -25,7 +25,6 @@ from binlog.cli.spark.output_options import OutputOptions, batch_bytes_option, o
 from binlog.cli.spark.running import need_spark, spark_session
 from binlog.cli.spark.streaming import default_checkpoint, run_stream
 from binlog.cli.spark.tables import rate_text, seconds_text, size_or_unknown
-from binlog.cli.tables import write_table
 
 if TYPE_CHECKING:
     from binlog.spark.jobs import Extracted, Parsing, Selection

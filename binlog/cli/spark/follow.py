@@ -7,8 +7,7 @@ from typing import Any
 
 import click
 
-from binlog.cli.options import path_type
-from binlog.cli.quantities import seconds_from
+from binlog.cli.options import path_type, seconds_from
 from binlog.cli.spark.options import SparkOptions, directories_argument, spark_options, time_option
 from binlog.cli.spark.output_options import OutputOptions, batch_bytes_option, output_options
 from binlog.cli.spark.running import need_spark

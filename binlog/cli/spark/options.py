@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 import binlog
-from binlog.cli.options import need_log, path_type
-from binlog.cli.times import parse_since
+from binlog.cli.options import need_log, parse_since, path_type
 
 if TYPE_CHECKING:
     from binlog.spark.jobs import Selection

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from binlog.cli.options import path_type
-from binlog.cli.quantities import byte_count_from
+from binlog.cli.options import byte_count_from, path_type
 from binlog.cli.spark.options import columns_from, parser_from, records_from
 
 if TYPE_CHECKING:

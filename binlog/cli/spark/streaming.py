@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING
 
 from binlog.cli.amounts import count_text
 from binlog.cli.exits import opening
-from binlog.cli.output import printable, write_line
+from binlog.cli.output import printable, write_line, write_table
 from binlog.cli.spark.display import Display
 from binlog.cli.spark.options import SparkOptions
 from binlog.cli.spark.output_options import OutputOptions
 from binlog.cli.spark.running import need_spark, spark_session
 from binlog.cli.spark.signals import KeptSignals
 from binlog.cli.spark.tables import rate_text, seconds_text
-from binlog.cli.tables import write_table
 
 if TYPE_CHECKING:
     from binlog.spark.jobs import Followed, Following, Selection

@@ -9,13 +9,12 @@ import click
 from binlog.cli.amounts import count_text, size_text
 from binlog.cli.exits import ExitCode, opening
 from binlog.cli.options import json_option
-from binlog.cli.output import write_line
+from binlog.cli.output import write_line, write_table
 from binlog.cli.records import object_line
 from binlog.cli.spark.display import Display
 from binlog.cli.spark.options import SparkOptions, directories_argument, need_logs, spark_options
 from binlog.cli.spark.running import need_spark, spark_session
 from binlog.cli.spark.tables import byte_rate_text, seconds_text
-from binlog.cli.tables import write_table
 
 
 @click.command("verify", short_help="Check many files side by side.")

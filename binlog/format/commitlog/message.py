@@ -17,8 +17,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from binlog.errors import CorruptError
-from binlog.format.commitlog.host import Host
-from binlog.format.commitlog.message_id import message_id
+from binlog.format.commitlog.message_parts import Host, message_id
 from binlog.format.layout import Field, Layout
 
 MAGIC_V1 = 0xDAA320A7

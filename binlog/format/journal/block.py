@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from binlog.errors import CorruptError
-from binlog.format.crc import crc32c
+from binlog.format.checksums import crc32c
 from binlog.format.layout import Field, Layout
 
 BLOCK_BYTES = 1 << 12

@@ -12,7 +12,7 @@ import enum
 from typing import NamedTuple
 
 from binlog.errors import CorruptError, VersionError
-from binlog.format.crc import crc32c
+from binlog.format.checksums import crc32c
 from binlog.format.journal.block import BLOCK_BYTES
 from binlog.format.layout import Field, Layout
 

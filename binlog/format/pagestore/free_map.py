@@ -6,7 +6,7 @@ import struct
 from typing import NamedTuple
 
 from binlog.errors import CorruptError, VersionError
-from binlog.format.crc import crc32c
+from binlog.format.checksums import crc32c
 from binlog.format.layout import Field, Layout
 from binlog.format.pagestore.page import PAGE_COUNT_MAX
 

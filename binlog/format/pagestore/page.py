@@ -11,7 +11,7 @@ import struct
 from typing import NamedTuple
 
 from binlog.errors import CorruptError
-from binlog.format.crc import crc32c
+from binlog.format.checksums import crc32c
 from binlog.format.layout import Field, Layout
 
 PAGE_BYTES_MIN = 2048

@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
-from binlog.format.crc import crc32c
+from binlog.format.checksums import crc32c
 from binlog.format.layout import Field, Layout
 from binlog.format.paging.page_file import SALT_BYTES
 from binlog.format.problem import Problem

@@ -6,16 +6,21 @@ before the message is looked at: one that leads past the file's end is then a me
 process died, and not a damaged length.
 
 JBoss Messaging's: `{`, how many bytes follow, the transaction, the message, `}`.
+
+Messages of pages by the compiled functions; page_record.py is the plain way to say it.
 """
 
 from __future__ import annotations
 
+import enum
 import hashlib
 import struct
+import sys
 from typing import NamedTuple
 
+from binlog._codec import scan_page
 from binlog.errors import CorruptError
-from binlog.format.crc import crc32c
+from binlog.format.checksums import crc32c
 from binlog.format.layout import Field, Layout
 from binlog.format.paging.page_file import SALT_BYTES, PageHeader
 
@@ -191,3 +196,31 @@ def jbm_identity(start: bytes) -> bytes:
     following: int = JBM_PAGE_RECORD.unpack(start)["following_bytes"]
     end = JBM_PAGE_RECORD.offset("tx_id") + max(following, 0) + 1
     return hashlib.sha256(start[: min(end, IDENTITY_BYTES)]).digest()[:SALT_BYTES]
+
+
+class ScanStop(enum.IntEnum):
+    """Why a scan ended."""
+
+    SHORT = 0  # the data end, or end within a record
+    END = 1  # what ends a page
+    INVALID = 2  # this is no record
+    ENOUGH = 3  # so many were asked for
+
+
+class PageScan(NamedTuple):
+    """Messages that follow one another.
+
+    tx_ids: as many ids of transactions, or None where no message has one.  consumed: bytes that the messages take, and
+    those that were skipped.
+    """
+
+    messages: list[bytes]
+    tx_ids: list[int] | None
+    consumed: int
+    stop: int
+    skipped: int
+
+
+def scan(data: bytes, at: int, salt: bytes, *, skip: int = 0, count_max: int = sys.maxsize) -> PageScan:
+    """The messages in `data`, which lie at the offset `at` of a page; a few of them where told so."""
+    return PageScan(*scan_page(data, at, salt, skip, count_max))

@@ -11,9 +11,8 @@ from collections.abc import Sequence
 from binlog import Start
 from binlog.commitlog import ColumnReader
 from binlog.errors import GoneError
-from binlog.spark.commitlog.options import StoreReadOptions
+from binlog.spark.commitlog.options import Queue, StoreReadOptions, from_json, lost, to_json
 from binlog.spark.commitlog.partitions import QueueRange, chosen_queues, divide, places, queue_range
-from binlog.spark.commitlog.positions import Queue, from_json, lost, to_json
 from binlog.spark.commitlog.reading import QueuesReader
 from binlog.spark.schema import Field
 from binlog.spark.stream import LimitedReader, Offset, shares

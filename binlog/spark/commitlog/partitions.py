@@ -1,16 +1,47 @@
-"""How a read of a store is divided into tasks: queues, and parts of those that are large."""
+"""How a read of a store is divided into tasks: queues, and parts of those that are large.
+
+What a query's filters say of where its messages lie, so that the rest of the store is never read.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from binlog import Start
 from binlog.commitlog import ColumnReader
-from binlog.spark.commitlog.options import StoreReadOptions
-from binlog.spark.commitlog.positions import Position, Queue, resolve
-from binlog.spark.commitlog.pushdown import WantedMessages
+from binlog.spark.commitlog.options import Position, Queue, StoreReadOptions, resolve
+from binlog.spark.filters import Filters
 from binlog.spark.tasks import OVER, Task, put_together, target_bytes
+
+_US_IN_MS = 1000
+
+
+class WantedMessages(Filters):
+    """Which messages are wanted of a store."""
+
+    COLUMNS: ClassVar[tuple[str, ...]] = ("topic", "queue_id", "queue_offset", "store_time")
+
+    def anything_of(self, queue: Queue) -> bool:
+        """Whether anything of a queue may be wanted."""
+        topic, queue_id = queue
+        return self.allow("topic", topic) and self.allow("queue_id", queue_id)
+
+    def narrow(self, store: ColumnReader, queue: Queue, indexes: range) -> range:
+        """The part of a range of queue offsets that may be wanted."""
+        start, stop = indexes.start, indexes.stop
+        lowest, highest = self.of("queue_offset")
+        if lowest is not None:
+            start = max(start, lowest)
+        if highest is not None:
+            stop = min(stop, highest + 1)
+        earliest, latest = self.of("store_time")
+        if earliest is not None and start < stop:
+            start = max(start, store.index_at(*queue, -(-earliest // _US_IN_MS)))
+        if latest is not None and start < stop:
+            stop = min(stop, store.index_at(*queue, latest // _US_IN_MS + 1))
+        return range(start, max(start, stop))
 
 
 @dataclass(frozen=True)

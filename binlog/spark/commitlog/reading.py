@@ -12,10 +12,8 @@ from pyspark.sql.datasource import DataSourceReader
 from binlog.commitlog import ColumnReader
 from binlog.errors import GoneError, NotFoundError
 from binlog.spark.commitlog.columns import arrow_schema, needed, record_batch
-from binlog.spark.commitlog.options import StoreReadOptions
-from binlog.spark.commitlog.partitions import QueueRange, plan
-from binlog.spark.commitlog.positions import lost
-from binlog.spark.commitlog.pushdown import WantedMessages
+from binlog.spark.commitlog.options import StoreReadOptions, lost
+from binlog.spark.commitlog.partitions import QueueRange, WantedMessages, plan
 from binlog.spark.other_machine import when_seen
 from binlog.spark.schema import Field
 from binlog.spark.tasks import Task, TaskReader

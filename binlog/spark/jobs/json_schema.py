@@ -7,7 +7,7 @@ from typing import Any
 from binlog.spark.jobs.parsing import plain_frame
 from binlog.spark.jobs.selection import Chosen
 from binlog.spark.jobs.watching import Report, watched
-from binlog.spark.type_names import fields_ddl
+from binlog.spark.schema import fields_ddl
 
 RECORDS = 10_000
 """How many records are read for it, unless told."""

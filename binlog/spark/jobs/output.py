@@ -24,7 +24,7 @@ from typing import Any, Self, TypeVar
 
 import binlog
 from binlog.errors import NotFoundError, StateError
-from binlog.spark.options import local_path
+from binlog.spark.log.options import local_path
 
 _E = TypeVar("_E", bound=enum.Enum)
 

@@ -36,7 +36,7 @@ class Json:
 
 @dataclass(frozen=True)
 class Parser:
-    """A function makes columns of records, see binlog.spark.record_parser.
+    """A function makes columns of records, see binlog.spark.log.record_parser.
 
     name: module:function.  schema: what it gives; its attribute `schema` unless told.
     """

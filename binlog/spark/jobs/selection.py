@@ -10,10 +10,10 @@ from typing import Any
 
 from binlog import FileStat, Ref, Since, Writer
 from binlog.errors import BinlogError, NotFoundError, StateError
-from binlog.spark.options import ReadOptions, parse_options
-from binlog.spark.partitions import directories, ranges_between
-from binlog.spark.positions import earliest, latest, ref_to_json, resolve
-from binlog.spark.snapshot import take_snapshot
+from binlog.spark.log.options import ReadOptions, parse_options
+from binlog.spark.log.partitions import directories, ranges_between
+from binlog.spark.log.positions import earliest, latest, ref_to_json, resolve
+from binlog.spark.log.snapshot import take_snapshot
 
 # Later than any record: a reader that asks for it begins where the index ends.
 _NEVER = Since(datetime(2200, 1, 1, tzinfo=UTC))

@@ -15,7 +15,7 @@ import binlog
 from binlog.errors import BinlogError
 from binlog.spark.jobs.selection import Selection
 from binlog.spark.jobs.watching import Report, watched
-from binlog.spark.partitions import directories
+from binlog.spark.log.partitions import directories
 
 _SCHEMA = "directory string, file bigint, `from` bigint, `to` bigint, kind string, text string"
 

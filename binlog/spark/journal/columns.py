@@ -15,9 +15,7 @@ import pyarrow.compute as pc
 from binlog.errors import FullError
 from binlog.journal import FilePart, JournalColumns
 from binlog.spark.columns import DAMAGE_TYPE, schema_of_types
-from binlog.spark.journal.names import BYTES, KINDS_WITH, NAMES, transaction_states
-from binlog.spark.journal.partitions import Damage
-from binlog.spark.journal.pushdown import NUMBERS, WantedRecords
+from binlog.spark.journal.partitions import BYTES, KINDS_WITH, NAMES, NUMBERS, Damage, WantedRecords, transaction_states
 from binlog.spark.schema import Field
 
 _BATCH_BYTES = 1 << 20

@@ -1,4 +1,7 @@
-"""The engine `journal` of the data source: each row is a record as it lies in a journal's file."""
+"""The engine `journal` of the data source: each row is a record as it lies in a journal's file.
+
+The columns of a journal's records.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,38 @@ from typing import Any
 
 from binlog.spark.journal.options import parse_journal_options
 from binlog.spark.journal.reading import BatchReader, FilteringReader
-from binlog.spark.journal.schema import chosen, offered
-from binlog.spark.schema import ddl
+from binlog.spark.schema import DAMAGE, Column, Field, chosen_among, ddl
+
+COLUMNS = (
+    Column("file", "string", True, "the name of the file that the record lies in"),
+    Column("file_id", "bigint", True, "the id of that file's present use; a larger one came later"),
+    Column("offset", "bigint", True, "bytes from that file's start to the record"),
+    Column("kind", "string", True, "what it does: ADD, UPDATE, ... ROLLBACK"),
+    Column("id", "bigint", False, "the record that it adds, updates or deletes; null where it ends a transaction"),
+    Column("transaction", "bigint", False, "the transaction that it is of, or ends; null outside of transactions"),
+    Column("transaction_state", "string", False, "what became of that; null outside of transactions"),
+    Column("user_type", "int", False, "what its user says of the body; null where it has none"),
+    Column("data", "binary", False, "the body, or the extra data of a PREPARE; null where it has none"),
+    Column("state", "string", False, "what became of what it adds; null where it adds nothing"),
+    Column("record_bytes", "bigint", True, "what it takes in the file"),
+)
+_ALWAYS = ("file", "offset")  # also of damage
+
+
+def offered(*, permissive: bool) -> tuple[Column, ...]:
+    """Those that a read gives.  permissive: damage becomes rows, in which most are null."""
+    if not permissive:
+        return COLUMNS
+    return (*(column._replace(known=column.name in _ALWAYS) for column in COLUMNS), DAMAGE)
+
+
+def chosen(schema: Any, *, permissive: bool) -> tuple[Field, ...]:
+    """The fields of a StructType.  Raises: ValueError where the source cannot give what is asked for."""
+    fields = chosen_among(schema, offered(permissive=permissive))
+    if permissive and DAMAGE.name not in {field.column for field in fields}:
+        text = "binlog: with mode=PERMISSIVE the schema has to have a column"
+        raise ValueError(f"{text} {ddl([DAMAGE])}, so that damage is seen")
+    return fields
 
 
 class JournalEngine:

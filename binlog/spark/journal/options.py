@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from binlog.journal import JournalLayout
+from binlog.spark.log.options import ENGINE, one_local_path
 from binlog.spark.option_values import Options, count, permissive, record_bytes, size, some_text, taken
-from binlog.spark.options import ENGINE, one_local_path
 
 _MIB = 1 << 20
 

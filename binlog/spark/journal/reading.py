@@ -13,8 +13,7 @@ from binlog.errors import GoneError, NotFoundError
 from binlog.journal import PartReader
 from binlog.spark.journal.columns import arrow_schema, damage_batch, record_batches
 from binlog.spark.journal.options import JournalReadOptions
-from binlog.spark.journal.partitions import JournalPart, plan
-from binlog.spark.journal.pushdown import WantedRecords
+from binlog.spark.journal.partitions import JournalPart, WantedRecords, plan
 from binlog.spark.other_machine import when_seen
 from binlog.spark.schema import Field
 from binlog.spark.tasks import Task, TaskReader

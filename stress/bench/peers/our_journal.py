@@ -9,8 +9,8 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from binlog.format.journal.compiled import scan_file
+from binlog.journal.files.listing import look, read_seen
 from binlog.journal.journal import Journal
-from binlog.journal.look import look, read_seen
 from binlog.journal.options import JournalOptions, Sync
 from stress.bench.contestant import BODY_BYTES
 from stress.bench.loops import append_loop, in_threads, pass_loop

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import binlog
-from binlog.paging import Queue
+from binlog.queue import Queue
 from stress.bench.contestant import BODY_BYTES, Measure
 from stress.bench.loops import append_loop
 from stress.bench.processes import Loop, Work, run_processes

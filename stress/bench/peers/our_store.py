@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from binlog.commitlog.message import Message
+from binlog.commitlog.append.message import Message
 from binlog.commitlog.options import Flush, StoreOptions
 from binlog.commitlog.store import MessageStore
 from stress.bench.contestant import BODY_BYTES, Measure

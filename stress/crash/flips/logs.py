@@ -14,11 +14,11 @@ import binlog
 from binlog import Batch, Mode, Writer
 from binlog.format.archive_file import START_BYTES, table_bytes
 from binlog.format.log_header import HEADER_BYTES
+from binlog.log.append.producers import Turns
+from binlog.log.append.writable_file import WritableFile
 from binlog.log.directory import LogDirectory
-from binlog.log.ingest import Ingest, IngestedFile
-from binlog.log.once import Turns
-from binlog.log.prepared_file import PreparedFile
-from binlog.log.writable_file import WritableFile
+from binlog.log.files.prepared_file import PreparedFile
+from binlog.log.ingest.ingestion import Ingest, IngestedFile
 from stress.crash.systems.log_actor import draft_of
 
 PREPARE_BYTES = 4096

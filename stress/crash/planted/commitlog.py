@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from stress.crash.planted.mistake import COMMIT_WITH_A_SECOND_SYNC, COMMIT_WITHOUT_SYNC, Change, Mistake, in_function
 
-_MAPPED = "binlog/commitlog/mapped_file.py"
+_MAPPED = "binlog/commitlog/files/mapped_file.py"
 
 MISTAKES = (
     in_function(
@@ -36,7 +36,7 @@ MISTAKES = (
     ),
     in_function(
         "store-buffers-forgotten", "store-kill", "nobody looks for what a dead process had in its buffers",
-        "binlog/commitlog/recovery.py", "recover",
+        "binlog/commitlog/recovery/recovery.py", "recover",
         "log.adopt(buffer, buffer.offset or 0)",
         "pass",
     ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from stress.crash.planted.mistake import COMMIT_WITH_A_SECOND_SYNC, COMMIT_WITHOUT_SYNC, in_function
 
-_FILES, _FILE = "binlog/journal/files.py", "binlog/journal/journal_file.py"
+_FILES, _FILE = "binlog/journal/files/journal_files.py", "binlog/journal/files/journal_files.py"
 _APPENDER = "binlog/journal/appender.py"
 
 MISTAKES = (
@@ -21,7 +21,7 @@ MISTAKES = (
     ),
     in_function(
         "journal-control-not-synced", "journal-power", "a control file has its name before its bytes are synced",
-        "binlog/journal/control_file.py", "write_control",
+        "binlog/journal/compaction/control_file.py", "write_control",
         "directory.write_new(_UNFINISHED, data)",
         "directory.remove(_UNFINISHED)\n"
         "fd = directory.create(_UNFINISHED)\n"
@@ -30,7 +30,7 @@ MISTAKES = (
     ),
     in_function(
         "journal-compacted-not-synced", "journal-power", "what a compaction wrote is not synced",
-        "binlog/journal/compacted_files.py", "_put",
+        "binlog/journal/compaction/output_files.py", "_put",
         "file.directory.write_new(name, data)",
         "file.directory.remove(name)\n"
         "fd = file.directory.create(name)\n"
@@ -45,7 +45,7 @@ MISTAKES = (
     ),
     in_function(
         "journal-freed-at-once", "journal-power", "files are freed before it is on the disk that they are dead",
-        "binlog/journal/keeper.py", "Keeper._reclaim",
+        "binlog/journal/compaction/maintenance.py", "Keeper._reclaim",
         "self._appender.wait(count)",
         "self._appender.wait(count - self._appender._record_count)  # as if what lies in the last file had been synced",
     ),
@@ -75,13 +75,13 @@ MISTAKES = (
     ),
     in_function(
         "journal-left-not-rolled-back", "journal-kill", "a load does not roll back what nobody ended",
-        "binlog/journal/life.py", "JournalLife._roll_back",
+        "binlog/journal/lifecycle.py", "JournalLife._roll_back",
         'self._end_transaction(Kind.ROLLBACK, tx_id, b"", b"")',
         "self._ledger.roll_back(tx_id, self._appender.file)",
     ),
     in_function(
         "journal-moved-before-control", "journal-kill", "files are renamed before a control file says so",
-        "binlog/journal/compaction.py", "Compactor._write_control",
+        "binlog/journal/compaction/compactor.py", "Compactor._write_control",
         "write_control(directory, moves)",
         "rename_all(directory, moves)\n"
         "write_control(directory, moves)",
@@ -92,13 +92,13 @@ MISTAKES = (
     ),
     in_function(
         "journal-found-bytes-believed", "journal-faults", "what a failed sync left is not written anew",
-        "binlog/journal/loading.py", "Loading._write_again",
+        "binlog/journal/loading/loading.py", "Loading._write_again",
         "file.write(read_at(file.fd, min(_CHUNK_BYTES, end - at), at, file.path), at)",
         "read_at(file.fd, min(_CHUNK_BYTES, end - at), at, file.path)",
     ),
     in_function(
         "journal-full-disk-for-ever", "journal-faults", "nothing is appended once no file could be made",
-        "binlog/journal/later.py", "is_for_ever",
+        "binlog/journal/files/journal_files.py", "is_for_ever",
         "return not isinstance(error, BinlogError) or isinstance(error, (PoisonedError, InternalError))",
         "return True",
     ),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from stress.crash.planted.mistake import Change, Mistake, in_function
 
 _GROUP, _COMMIT = "native/group.c", "native/commit.c"
-_INGEST, _RECORD = "binlog/log/ingest.py", "binlog/log/ingest_record.py"
-_TABLE = "binlog/log/recovery_table.py"
+_INGEST, _RECORD = "binlog/log/ingest/ingestion.py", "binlog/log/ingest/ingest_record.py"
+_TABLE = "binlog/log/recovery/recovery_table.py"
 
 MISTAKES = (
     Mistake("no-data-sync", "power", "fdatasync of a file does nothing"),
@@ -42,7 +42,7 @@ MISTAKES = (
     ),
     in_function(
         "drafts-record-not-synced", "power", "an ingest is decided by a record whose bytes are not synced",
-        "binlog/log/disk.py", "replace_file",
+        "binlog/log/recovery/file_operations.py", "replace_file",
         "file.sync()",
         "pass",
     ),
@@ -113,7 +113,7 @@ MISTAKES = (
     ),
     in_function(
         "staged-twice", "kill", "what a dead leader had committed is staged again",
-        "binlog/log/orphans.py", "outcome",
+        "binlog/log/recovery/dead_leader.py", "outcome",
         "return _outcome_of_commit(note, header, evidence)",
         "return Outcome.STAGED_AGAIN",
     ),
@@ -145,7 +145,7 @@ MISTAKES = (
     ),
     in_function(
         "sealed-offsets-used-again", "faults", "a file is cut after a failed sync, and gone on with",
-        "binlog/log/recovery.py", "Recovery._sealed",
+        "binlog/log/recovery/recovery.py", "Recovery._sealed",
         "header = replace(header, next_number=header.number + 1)",
         "",
     ),
@@ -153,18 +153,18 @@ MISTAKES = (
         "tail-not-compared", "damage", "a tail is believed without a look at our own copy of it",
         (
             Change(
-                "binlog/log/header_reading.py", "settled_bytes",
+                "binlog/log/files/header.py", "settled_bytes",
                 "believed = believe_tail("
                 "header, evidence, file_bytes=lambda: content_bytes(content), same_boot=same_boot)",
                 "believed = header",
             ),
             Change(
-                "binlog/log/header_reading.py", "settled_bytes",
+                "binlog/log/files/header.py", "settled_bytes",
                 "if header.ours and not (same_boot and header.live_good and believed.tail >= header.own_tail):",
                 "if header.ours and not (same_boot and header.live_good):",
             ),
             Change(
-                "binlog/log/header_reading.py", "settled_bytes",
+                "binlog/log/files/header.py", "settled_bytes",
                 "elif is_unproven(believed, evidence):\n"
                 "    believed = replace(believed, tail=believed.own_tail)",
                 "",

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from stress.crash.planted.mistake import COMMIT_WITH_A_SECOND_SYNC, COMMIT_WITHOUT_SYNC, Change, Mistake, in_function
 
-_STORE, _CACHE, _LOG = "binlog/pagestore/store.py", "binlog/pagestore/cache.py", "binlog/pagestore/transaction_log.py"
+_STORE, _CACHE, _LOG = (
+    "binlog/pagestore/store.py",
+    "binlog/pagestore/pages/cache.py",
+    "binlog/pagestore/transaction_log.py",
+)
 
 MISTAKES = (
     Mistake(
@@ -42,13 +46,13 @@ MISTAKES = (
     ),
     in_function(
         "pagestore-map-in-place", "pagestore-kill", "the next map is written over the present one",
-        "binlog/format/pagestore/names.py", "map_name",
+        "binlog/format/pagestore/other_files.py", "map_name",
         "MAP_FILES[generation % len(MAP_FILES)]",
         "MAP_FILES[0]",
     ),
     in_function(
         "pagestore-freed-forgotten", "pagestore-kill", "what the log says is free stays in use",
-        "binlog/pagestore/redo.py", "Redo.mark",
+        "binlog/pagestore/recovery.py", "Redo.mark",
         "free.give(number)",
         "pass",
     ),

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from stress.crash.planted.mistake import Change, Mistake, in_function
 
-_PAGE, _DEPAGING, _REMOVAL = "binlog/paging/page.py", "binlog/paging/depaging.py", "binlog/paging/removal.py"
+_PAGE, _DEPAGING, _REMOVAL = (
+    "binlog/paging/page.py",
+    "binlog/paging/depaging.py",
+    "binlog/paging/cursor/page_removal.py",
+)
 
 MISTAKES = (
     in_function(
@@ -27,7 +31,7 @@ MISTAKES = (
     ),
     in_function(
         "paging-last-ack-forgotten", "paging-kill", "the last acknowledgement in a file does not count",
-        "binlog/paging/page_acks.py", "PageAcks._load",
+        "binlog/paging/cursor/page_acks.py", "PageAcks._load",
         "for ack in found.acks:",
         "for ack in found.acks[:-1]:",
     ),

@@ -19,11 +19,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
-from binlog.commitlog.flush_services import Pace
+from binlog.commitlog.append.flush_services import Pace
 from binlog.commitlog.options import Flush, StoreOptions
 from binlog.commitlog.retention import Retention
 from binlog.commitlog.store import MessageStore
-from binlog.format.commitlog.key_index import KeyIndexSize
+from binlog.format.commitlog.indexes import KeyIndexSize
 from binlog.format.commitlog.names import ABORT_FILE
 from stress.crash.fault import NO_SPACE, Fared, Fault
 from stress.crash.marks import Values

@@ -8,13 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from binlog.commitlog.message import Message
+from binlog.commitlog.append.message import Message
 from binlog.commitlog.store import MessageStore
-from binlog.format.commitlog.consume_queue import QueueUnit, parse_units
-from binlog.format.commitlog.java_hash import java_hash
+from binlog.format.commitlog.indexes import QueueUnit, parse_units
 from binlog.format.commitlog.message import BLANK, StoredMessage
+from binlog.format.commitlog.message_parts import KEYS, TAGS, java_hash, parse_properties
 from binlog.format.commitlog.names import COMMIT_LOG_FOLDER
-from binlog.format.commitlog.properties import KEYS, TAGS, parse_properties
 from stress.crash.records import Identity, identity_of, record_bytes
 
 _COUNT_MAX = 100_000

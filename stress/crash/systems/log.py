@@ -18,7 +18,7 @@ import binlog
 from binlog import Background, Entry, Mode, Writer
 from binlog.errors import BinlogError, NotFoundError
 from binlog.format.log_header import LOG_HEADER, Flag
-from binlog.log.succession import Succession
+from binlog.log.files.active_file import Succession
 from stress.crash.fault import NO_SPACE, Fared, Fault
 from stress.crash.marks import Values
 from stress.crash.mortal import remove_shared_memory

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from binlog.errors import CorruptError, NotFoundError
-from binlog.format.pagestore.names import LOG_FILE, PAGE_FILE
+from binlog.format.pagestore.other_files import LOG_FILE, PAGE_FILE
 from binlog.pagestore import check_page_store
 from stress.crash.fault import FAULTS, Fared, Fault
 from stress.crash.marks import Values

@@ -11,7 +11,8 @@ from typing import ClassVar
 
 from binlog import Mode, open_queue
 from binlog.journal import JournalOptions
-from binlog.paging import Message, PagingOptions, Queue
+from binlog.paging import PagingOptions
+from binlog.queue import Message, Queue
 from stress.crash.mortal import for_ever
 from stress.crash.system import Scenario, Step, Storm, Who
 from stress.crash.systems.message_marks import Identity, What, identity_of, short_message_of

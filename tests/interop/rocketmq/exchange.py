@@ -12,16 +12,15 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-from binlog.commitlog.key_index import KeyIndexSize
-from binlog.commitlog.message import Message
+from binlog.commitlog.append.message import Message
+from binlog.commitlog.indexes.key_index import KeyIndexSize
 from binlog.commitlog.options import Flush, StoreOptions
+from binlog.commitlog.read.store_reader import StoreReader
 from binlog.commitlog.retention import Retention
 from binlog.commitlog.store import MessageStore
-from binlog.commitlog.store_reader import StoreReader
 from binlog.errors import BusyError
-from binlog.format.commitlog.host import Host, pack_host
 from binlog.format.commitlog.message import COMMIT, PREPARED, ROLLBACK, TOPIC_BYTES_V1_MAX, TRANSACTION, StoredMessage
-from binlog.format.commitlog.properties import KEYS, UNIQUE_KEY, parse_properties
+from binlog.format.commitlog.message_parts import KEYS, UNIQUE_KEY, Host, pack_host, parse_properties
 from tests.interop.rocketmq.expected import as_said, said
 from tests.interop.rocketmq.peer import StorePeer
 

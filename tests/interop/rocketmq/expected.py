@@ -5,10 +5,8 @@ from __future__ import annotations
 import base64
 from typing import Any
 
-from binlog.format.commitlog.host import Host
 from binlog.format.commitlog.message import StoredMessage, crc
-from binlog.format.commitlog.message_id import message_id
-from binlog.format.commitlog.properties import parse_properties
+from binlog.format.commitlog.message_parts import Host, message_id, parse_properties
 
 _CRC_PROPERTY = "__CRC32#"
 

@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from binlog.commitlog.store_reader import StoreReader
+from binlog.commitlog.read.store_reader import StoreReader
 from tests.interop.rocketmq.peer import HERE, StorePeer
 
 # Each store, and how it was written.  What a version cannot do is left out for it.

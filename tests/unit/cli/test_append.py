@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import binlog
-from binlog.cli import append
+from binlog.cli.log import append
 from binlog.cli.main import main
 from tests.unit.cli.running import COMMAND, ENVIRONMENT, ended, fill, read_lines, records, run, started
 
@@ -117,7 +117,7 @@ def test_a_line_too_long_is_1_and_those_before_it_are_in(
 ) -> None:
     monkeypatch.setattr(append, "_RECORD_BYTES_MAX", 10)
     (tmp_path / "input").write_bytes(b"0123456789\n01234567890\n")
-    monkeypatch.setattr("binlog.cli.input_lines.READ_BYTES", 8)
+    monkeypatch.setattr("binlog.cli.records.READ_BYTES", 8)
     assert main(["append", str(log), str(tmp_path / "input")]) == 1
     assert capfd.readouterr().err == "binlog: line 2 is longer than 10 bytes; appended 1 record, 1:256\n"
     assert records(log) == [b"0123456789"]

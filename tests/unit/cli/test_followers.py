@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import binlog
-from binlog.cli.followers import Followers, Lag
+from binlog.cli.log.followers import Followers, Lag
 from tests.unit.cli.running import fill
 
 

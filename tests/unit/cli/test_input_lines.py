@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from binlog.cli.input_lines import LineTooLongError, batches
+from binlog.cli.records import LineTooLongError, batches
 
 
 @given(st.lists(st.binary(max_size=20).map(lambda data: data.replace(b"\x00", b"\n")), max_size=20), st.integers(1, 5))
@@ -44,7 +44,7 @@ def test_a_line_is_given_though_the_input_goes_on() -> None:
 
 @pytest.mark.parametrize("read_bytes", [3, 1 << 20])
 def test_a_line_over_the_limit_comes_after_those_before_it(read_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("binlog.cli.input_lines.READ_BYTES", read_bytes)
+    monkeypatch.setattr("binlog.cli.records.READ_BYTES", read_bytes)
     reading, writing = os.pipe()
     with open(reading, "rb", buffering=0) as stream, open(writing, "wb", buffering=0) as other:
         other.write(b"1234\n12345\n")

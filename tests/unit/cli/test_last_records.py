@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import binlog
-from binlog.cli.last_records import LastRecords, find_last
+from binlog.cli.log.last_records import LastRecords, find_last
 from tests.support.examples import examples
 from tests.unit.cli.running import fill
 

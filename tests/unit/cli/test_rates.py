@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from binlog.cli.rates import HISTORY_SECONDS, Amount, RateMeter
+from binlog.cli.amounts import HISTORY_SECONDS, Amount, RateMeter
 
 
 def test_an_even_flow_has_its_rate() -> None:

@@ -16,11 +16,11 @@ import pytest
 
 from binlog.cli.exits import Signalled
 from binlog.cli.main import main
+from binlog.cli.output import write_table
 from binlog.cli.spark import SparkCommands
 from binlog.cli.spark.options import columns_from, day_from, parser_from, records_from
 from binlog.cli.spark.running import error_text
 from binlog.cli.spark.signals import kept_signals
-from binlog.cli.tables import write_table
 from tests.unit.cli.running import ENVIRONMENT, fill
 
 CONTEXT: Any = None

@@ -11,7 +11,7 @@ import pytest
 
 import binlog
 from binlog.cli.main import main
-from binlog.cli.times import parse_since
+from binlog.cli.options import parse_since
 from tests.unit.cli.running import Stream, fill, run, started
 
 

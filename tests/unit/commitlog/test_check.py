@@ -11,17 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from binlog.commitlog.check import check_store
-from binlog.commitlog.message import Message
+from binlog.commitlog.append.message import Message
+from binlog.commitlog.check.check import check_store
 from binlog.commitlog.options import StoreOptions
 from binlog.commitlog.store import MessageStore
 from binlog.errors import NotFoundError
-from binlog.format.commitlog.checkpoint import STORE_CHECKPOINT
-from binlog.format.commitlog.consume_queue import UNIT_BYTES, QueueUnit
-from binlog.format.commitlog.host import Host
-from binlog.format.commitlog.key_index import KEY_INDEX_HEADER
+from binlog.format.commitlog.indexes import KEY_INDEX_HEADER, UNIT_BYTES, QueueUnit
 from binlog.format.commitlog.message import MESSAGE
-from binlog.format.commitlog.sidecar import News, pack_sidecar
+from binlog.format.commitlog.message_parts import Host
+from binlog.format.commitlog.store_files import STORE_CHECKPOINT, News, pack_sidecar
 from tests.support.checked_stores import (
     ASYNC,
     KEY_INDEX,
@@ -394,7 +392,7 @@ def test_while_somebody_has_the_store_damage_of_what_readers_see_is_told(tmp_pat
 
 
 def _wait_for_readers(path: Path, end: int) -> None:
-    from binlog.commitlog.store_reader import StoreReader
+    from binlog.commitlog.read.store_reader import StoreReader
 
     with StoreReader(path) as reader:
         while (reader.log_range()[1] or 0) < end:

@@ -14,17 +14,15 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from binlog.commitlog import ColumnReader, MessageColumns, unpack_host
-from binlog.commitlog.key_index import KeyIndexSize
-from binlog.commitlog.message import Message
+from binlog.commitlog.append.message import Message
+from binlog.commitlog.indexes.key_index import KeyIndexSize
 from binlog.commitlog.options import StoreOptions
 from binlog.commitlog.retention import Retention
 from binlog.commitlog.store import MessageStore
 from binlog.errors import CorruptError, FullError, GoneError
 from binlog.format.commitlog.compiled import COLUMNS
-from binlog.format.commitlog.host import Host, pack_host
 from binlog.format.commitlog.message import StoredMessage
-from binlog.format.commitlog.message_id import message_id
-from binlog.format.commitlog.properties import TAGS, parse_properties
+from binlog.format.commitlog.message_parts import TAGS, Host, message_id, pack_host, parse_properties
 from tests.support.examples import examples
 from tests.support.waiting import until_told
 

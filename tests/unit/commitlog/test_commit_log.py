@@ -9,10 +9,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from binlog._codec import pack_messages, stamp_messages
-from binlog.commitlog.commit_log import CommitLog
-from binlog.commitlog.message import Message
+from binlog.commitlog.append.commit_log import CommitLog
+from binlog.commitlog.append.message import Message
 from binlog.errors import CorruptError, FullError, NotFoundError
-from binlog.format.commitlog.host import Host, pack_host
 from binlog.format.commitlog.message import (
     BLANK,
     COMMIT,
@@ -22,7 +21,7 @@ from binlog.format.commitlog.message import (
     pack_message,
     parse_message,
 )
-from binlog.format.commitlog.message_id import message_id
+from binlog.format.commitlog.message_parts import Host, message_id, pack_host
 from binlog.storage.open_files import OpenFiles
 
 _FILE_BYTES = 1 << 14

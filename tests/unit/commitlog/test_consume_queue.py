@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from binlog.commitlog.consume_queue import ConsumeQueue
+from binlog.commitlog.indexes.consume_queue import ConsumeQueue
 from binlog.errors import CorruptError
-from binlog.format.commitlog.consume_queue import BLANK_UNIT, QueueUnit, parse_units
+from binlog.format.commitlog.indexes import BLANK_UNIT, QueueUnit, parse_units
 from binlog.storage.open_files import OpenFiles
 
 _UNITS_IN_FILE = 300

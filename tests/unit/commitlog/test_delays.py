@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from binlog.commitlog.key_index import KeyIndexSize
-from binlog.commitlog.message import Message
+from binlog.commitlog.append.message import Message
+from binlog.commitlog.indexes.key_index import KeyIndexSize
 from binlog.commitlog.options import Flush
 from binlog.commitlog.store import MessageStore
 from binlog.errors import AccessError, CorruptError
-from binlog.format.commitlog.properties import DELAY, UNIQUE_KEY, pack_properties, parse_properties
-from binlog.format.commitlog.topics import DELAY_SECONDS, DELAY_TOPIC, due_ms
+from binlog.format.commitlog.message_parts import DELAY, UNIQUE_KEY, pack_properties, parse_properties
+from binlog.format.commitlog.names import DELAY_SECONDS, DELAY_TOPIC, due_ms
 from tests.support.children import lines_until_killed
 from tests.support.stores import SMALL
 from tests.support.waiting import until
@@ -148,7 +148,7 @@ def test_without_a_level_what_is_sent_back_waits_longer_each_time(tmp_path: Path
 
 _APPENDING = """
 import dataclasses, sys
-from binlog.commitlog.message import Message
+from binlog.commitlog.append.message import Message
 from binlog.commitlog.options import Flush
 from binlog.commitlog.store import MessageStore
 from tests.support.stores import SMALL

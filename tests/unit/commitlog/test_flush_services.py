@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from binlog.commitlog.flush_services import (
+from binlog.commitlog.append.flush_services import (
     CommitRealTimeService,
     FlushRealTimeService,
     FlushService,
     GroupCommitService,
     Pace,
 )
-from binlog.commitlog.mapped_file import PAGE_BYTES
-from binlog.commitlog.mapped_file_queue import MappedFileQueue
+from binlog.commitlog.files.mapped_file import PAGE_BYTES
+from binlog.commitlog.files.mapped_file_queue import MappedFileQueue
 from binlog.errors import AccessError, ClosedError, PoisonedError
 from tests.support.stores import Buffer
 from tests.support.waiting import until

@@ -6,18 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from binlog.commitlog.message import Message
+from binlog.commitlog.append.message import Message
 from binlog.commitlog.store import MessageStore
 from binlog.errors import StateError
 from binlog.format.commitlog.message import COMMIT
-from binlog.format.commitlog.properties import (
+from binlog.format.commitlog.message_parts import (
     CHECK_TIMES,
     REAL_QUEUE_ID,
     REAL_TOPIC,
     TRANSACTION_PREPARED,
     UNIQUE_KEY,
 )
-from binlog.format.commitlog.topics import ENDED_TAG, ENDED_TOPIC, HALF_TOPIC
+from binlog.format.commitlog.names import ENDED_TAG, ENDED_TOPIC, HALF_TOPIC
 from tests.support.stores import SMALL
 from tests.support.waiting import until
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from binlog.commitlog import Flush, Message, MessageStore, Retention, check_store
-from binlog.commitlog.flush_services import Pace
+from binlog.commitlog.append.flush_services import Pace
 from binlog.errors import PoisonedError
 from tests.support.descriptors import count_descriptors, descriptors_before
 from tests.support.interruptions import Interruption

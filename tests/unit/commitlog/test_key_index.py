@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from binlog.commitlog.key_index import KeyIndex, KeyIndexSize
+from binlog.commitlog.indexes.key_index import KeyIndex, KeyIndexSize
 from binlog.errors import FullError
-from binlog.format.commitlog.key_index import KEY_INDEX_HEADER, key_hash
+from binlog.format.commitlog.indexes import KEY_INDEX_HEADER, key_hash
 from binlog.storage.directory import Directory
 from tests.support.checked_stores import overwrite
 from tests.support.descriptors import count_descriptors, descriptors_before

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from binlog.commitlog.message import Message
+from binlog.commitlog.append.message import Message
+from binlog.commitlog.read.store_reader import StoreReader
 from binlog.commitlog.store import MessageStore
-from binlog.commitlog.store_reader import StoreReader
 from binlog.errors import BinlogError, CorruptError, NotFoundError
-from binlog.format.commitlog.key_index import KEY_INDEX_ENTRY, KEY_INDEX_HEADER, key_hash
+from binlog.format.commitlog.indexes import KEY_INDEX_ENTRY, KEY_INDEX_HEADER, key_hash
 from tests.support.checked_stores import KEY_INDEX, OPTIONS, body, fill, make, overwrite
 from tests.support.stores import has_unflushed, without_flushes
 from tests.support.waiting import until

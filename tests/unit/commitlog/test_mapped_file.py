@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from binlog.commitlog.mapped_file import PAGE_BYTES, MappedFile
+from binlog.commitlog.files.mapped_file import PAGE_BYTES, MappedFile
 from binlog.errors import ClosedError, CorruptError, GoneError, PoisonedError, StateError
 from tests.support.children import Child, run_script
 from tests.support.stores import Buffer
@@ -170,7 +170,7 @@ def test_no_space_is_told_before_anything_is_stored(limit: int, tmp_path: Path) 
     """A limit on the size of files stands for a full disk: EFBIG where that has ENOSPC."""
     text = f"""
 import os, resource, signal, sys
-from binlog.commitlog.mapped_file import MappedFile
+from binlog.commitlog.files.mapped_file import MappedFile
 from binlog.errors import FullError
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))

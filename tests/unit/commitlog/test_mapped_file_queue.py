@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from binlog.commitlog.mapped_file import PAGE_BYTES
-from binlog.commitlog.mapped_file_queue import MappedFileQueue
+from binlog.commitlog.files.mapped_file import PAGE_BYTES
+from binlog.commitlog.files.mapped_file_queue import MappedFileQueue
 from binlog.errors import CorruptError
 from binlog.format.commitlog.names import mapped_file_name
 from tests.support.threads import at_once

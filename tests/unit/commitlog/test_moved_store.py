@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from binlog.commitlog.message import Message
+from binlog.commitlog.append.message import Message
 from binlog.commitlog.options import Flush
 from binlog.commitlog.store import MessageStore
 from binlog.errors import BinlogError, GoneError

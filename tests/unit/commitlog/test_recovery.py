@@ -15,16 +15,16 @@ from pathlib import Path
 
 import pytest
 
-from binlog.commitlog.check import check_store
-from binlog.commitlog.flush_services import Pace
-from binlog.commitlog.key_chain import find_offsets
-from binlog.commitlog.key_index import KeyIndexSize
-from binlog.commitlog.message import Message
+from binlog.commitlog.append.flush_services import Pace
+from binlog.commitlog.append.message import Message
+from binlog.commitlog.check.check import check_store
+from binlog.commitlog.indexes.key_index import KeyIndexSize
+from binlog.commitlog.indexes.key_lookup import find_offsets
 from binlog.commitlog.options import Flush, StoreOptions
 from binlog.commitlog.retention import Retention
 from binlog.commitlog.store import MessageStore
 from binlog.errors import AccessError, ClosedError, CorruptError, FullError
-from binlog.format.commitlog.key_index import KEY_INDEX_HEADER, key_hash
+from binlog.format.commitlog.indexes import KEY_INDEX_HEADER, key_hash
 from tests.support.checked_stores import OPTIONS, flip, log_file, make, overwrite, stored
 from tests.support.checkout import ROOT
 from tests.support.stores import SMALL

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from binlog.commitlog.flush_services import Pace
-from binlog.commitlog.key_index import KeyIndexSize
-from binlog.commitlog.mapped_file_queue import MappedFileQueue
-from binlog.commitlog.message import Message
+from binlog.commitlog.append.flush_services import Pace
+from binlog.commitlog.append.message import Message
+from binlog.commitlog.files.mapped_file_queue import MappedFileQueue
+from binlog.commitlog.indexes.key_index import KeyIndexSize
 from binlog.commitlog.options import Flush, StoreOptions
 from binlog.commitlog.retention import Retention
 from binlog.commitlog.store import MessageStore

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from binlog.commitlog.key_index import KeyIndexSize
-from binlog.commitlog.message import Message
+from binlog.commitlog.append.message import Message
+from binlog.commitlog.indexes.key_index import KeyIndexSize
 from binlog.commitlog.options import StoreOptions
+from binlog.commitlog.read.store_reader import StoreReader
 from binlog.commitlog.retention import Retention
 from binlog.commitlog.store import MessageStore
-from binlog.commitlog.store_reader import StoreReader
 from binlog.errors import AccessError, FullError, NotFoundError
 from tests.support.waiting import until, until_told
 

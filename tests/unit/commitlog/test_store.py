@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from binlog.commitlog.check import check_store
-from binlog.commitlog.flush_services import Pace
-from binlog.commitlog.key_index import KeyIndexSize
-from binlog.commitlog.message import Message
+from binlog.commitlog.append.flush_services import Pace
+from binlog.commitlog.append.message import Message
+from binlog.commitlog.check.check import check_store
+from binlog.commitlog.indexes.key_index import KeyIndexSize
 from binlog.commitlog.options import Flush, StoreOptions
 from binlog.commitlog.store import MessageStore
 from binlog.errors import BusyError, ClosedError, CorruptError, NotFoundError
-from binlog.format.commitlog.checkpoint import parse_checkpoint
-from binlog.format.commitlog.consume_queue import QueueUnit
-from binlog.format.commitlog.host import Host
-from binlog.storage.shared_buffer import shared_names
+from binlog.format.commitlog.indexes import QueueUnit
+from binlog.format.commitlog.message_parts import Host
+from binlog.format.commitlog.store_files import parse_checkpoint
+from binlog.storage.mapping import shared_names
 from tests.support.children import run_script
 from tests.support.descriptors import count_descriptors, descriptors_before
 from tests.support.stores import has_unflushed, without_flushes
@@ -339,7 +339,7 @@ def test_threads_end_with_the_store(tmp_path: Path) -> None:
 
 _DIES = """
 import os, sys
-from binlog.commitlog.message import Message
+from binlog.commitlog.append.message import Message
 from binlog.commitlog.store import MessageStore
 from tests.unit.commitlog.test_store import _NEVER_COMMITTED
 

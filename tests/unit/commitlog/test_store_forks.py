@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from binlog.commitlog.flush_services import Pace
-from binlog.commitlog.key_index import KeyIndexSize
-from binlog.commitlog.message import Message
+from binlog.commitlog.append.flush_services import Pace
+from binlog.commitlog.append.message import Message
+from binlog.commitlog.indexes.key_index import KeyIndexSize
 from binlog.commitlog.options import Flush, StoreOptions
 from binlog.commitlog.store import MessageStore
 from binlog.errors import StateError
-from binlog.storage.shared_buffer import shared_names
+from binlog.storage.mapping import shared_names
 from tests.support.children import Child
 from tests.support.waiting import until
 

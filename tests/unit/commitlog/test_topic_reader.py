@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from binlog.commitlog.message import Message
+from binlog.commitlog.append.message import Message
+from binlog.commitlog.read.store_reader import StoreReader
+from binlog.commitlog.read.topic_reader import TopicReader
 from binlog.commitlog.store import MessageStore
-from binlog.commitlog.store_reader import StoreReader
-from binlog.commitlog.topic_reader import TopicReader
 from binlog.errors import CorruptError
-from binlog.format.commitlog.message_id import parse_message_id
+from binlog.format.commitlog.message_parts import parse_message_id
 from tests.support.checked_stores import OPTIONS, fill, make, stored
 
 

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from binlog.commitlog.flush_services import GroupCommitService, Pace
-from binlog.commitlog.message import Message
+from binlog.commitlog.append.flush_services import GroupCommitService, Pace
+from binlog.commitlog.append.message import Message
 from binlog.commitlog.options import Flush
 from binlog.commitlog.retention import Retention
 from binlog.commitlog.store import MessageStore
 from binlog.errors import FullError, NotFoundError, StateError
 from binlog.format.commitlog.message import COMMIT, PREPARED
-from binlog.format.commitlog.properties import LOWEST_HALF, TAGS, UNIQUE_KEY, parse_properties
-from binlog.format.commitlog.topics import ENDED_TOPIC, HALF_TOPIC
+from binlog.format.commitlog.message_parts import LOWEST_HALF, TAGS, UNIQUE_KEY, parse_properties
+from binlog.format.commitlog.names import ENDED_TOPIC, HALF_TOPIC
 from tests.support.children import lines_until_killed
 from tests.support.stores import SMALL
 from tests.support.waiting import until
@@ -151,7 +151,7 @@ def test_a_half_message_needs_a_topic_that_it_can_go_to(tmp_path: Path, topic: s
 
 _ENDING = """
 import dataclasses, sys
-from binlog.commitlog.message import Message
+from binlog.commitlog.append.message import Message
 from binlog.commitlog.options import Flush
 from binlog.commitlog.store import MessageStore
 from tests.support.stores import SMALL

@@ -7,15 +7,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from binlog._codec import pack_messages, stamp_messages
-from binlog.commitlog.message import Message
+from binlog.commitlog.append.message import Message
 from binlog.errors import CorruptError
 from binlog.format.commitlog.compiled import WalkStop, walk
-from binlog.format.commitlog.consume_queue import QueueUnit, parse_unit
-from binlog.format.commitlog.host import Host, pack_host
-from binlog.format.commitlog.java_hash import java_hash
-from binlog.format.commitlog.key_index import key_hash
+from binlog.format.commitlog.indexes import QueueUnit, key_hash, parse_unit
 from binlog.format.commitlog.message import BLANK, PREPARED, ROLLBACK, TRANSACTION, parse_message
-from binlog.format.commitlog.properties import parse_properties
+from binlog.format.commitlog.message_parts import Host, java_hash, pack_host, parse_properties
 
 _HOST = pack_host(Host.parse("127.0.0.1:1"))
 _OFFSET = 1 << 40

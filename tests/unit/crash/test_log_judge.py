@@ -11,7 +11,7 @@ import pytest
 import binlog
 from binlog import Mode, Reader, Ref, Writer
 from binlog.errors import FullError, UnknownOutcomeError
-from binlog.log.ingest import Ingest
+from binlog.log.ingest.ingestion import Ingest
 from stress.crash.case import spread
 from stress.crash.marks import Ledger, values_of
 from stress.crash.records import identity_of, record_bytes

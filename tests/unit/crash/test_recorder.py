@@ -137,7 +137,7 @@ def test_each_store_to_a_mapped_file_is_recorded(preload: Preload, tmp_path: Pat
     code = (
         MAPPED
         + """
-from binlog.commitlog.key_index import KeyIndex, KeyIndexSize
+from binlog.commitlog.indexes.key_index import KeyIndex, KeyIndexSize
 from binlog.storage.directory import Directory
 mapping.write(b"across two pages", 4090)
 mapping.close()

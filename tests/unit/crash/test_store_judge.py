@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from binlog.commitlog.message import Message
+from binlog.commitlog.append.message import Message
 from binlog.commitlog.store import MessageStore
 from binlog.storage.files import write_at
 from stress.crash.system import Crash, Who

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from binlog.format.checked_text import pack_text, parse_text
-from binlog.format.flipped_bit import BYTES_MAX, mended
+from binlog.format.checksums import BYTES_MAX, mended, pack_text, parse_text
 
 
 def test_the_bytes() -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from binlog.format.crc import crc32c
+from binlog.format.checksums import crc32c
 from binlog.storage.native import lib
 
 

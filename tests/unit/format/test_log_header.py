@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from binlog.errors import CorruptError, VersionError
-from binlog.format.crc import crc32c_in_python
+from binlog.format.checksums import crc32c_in_python
 from binlog.format.log_header import (
     LOG_HEADER,
     Flag,

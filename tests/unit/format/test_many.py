@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from binlog import Ref
 from binlog._codec import frame_records
-from binlog.log.refs import Refs
+from binlog.log.batch import Refs
 from tests.support.logs import frame_all
 
 _OFFSET_LAST = 2**62

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from binlog.format.crc import crc32c, crc32c_in_python
+from binlog.format.checksums import crc32c, crc32c_in_python
 from binlog.format.record import Scan, Stop, gather, part_of_records, scan
 from tests.support.logs import frame_all
 

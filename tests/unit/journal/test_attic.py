@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from binlog.errors import BinlogError, CorruptError
-from binlog.journal import loading
-from binlog.journal.attic import keep_copy, move_file
-from binlog.journal.check import check_journal
+from binlog.journal.files.quarantine import keep_copy, move_file
+from binlog.journal.inspection.inspection import check_journal
 from binlog.journal.journal import Journal
+from binlog.journal.loading import loading
 from binlog.storage.directory import Directory
 from tests.support.journals import FILE_BYTES, SMALL, files, ids, journal, records_in, reload
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from binlog.format.journal.block import BLOCK_BYTES, HEAD_BYTES, fragment_place
 from binlog.format.journal.file_header import FileHeader, JournalLayout
 from binlog.format.journal.record import JournalRecord, Kind, pack_record
-from binlog.journal.check import check_journal
-from binlog.journal.record_reader import read_records
+from binlog.journal.inspection.inspection import check_journal
+from binlog.journal.inspection.record_reader import read_records
 from tests.support.journal_bytes import Scanned, file_of_adds, found_places, scan_records
 from tests.support.journals import SMALL, files, flip, ids, journal, records_in, reload
 

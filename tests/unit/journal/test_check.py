@@ -12,10 +12,9 @@ from binlog.format.journal.block import HEAD_BYTES
 from binlog.format.journal.file_header import FileHeader, JournalLayout
 from binlog.format.journal.names import JournalNames
 from binlog.format.journal.record import JournalRecord, Kind, pack_record
-from binlog.journal.check import check_journal
-from binlog.journal.inspection import inspect_journal
+from binlog.journal.inspection.inspection import check_journal, inspect_journal
+from binlog.journal.loading.record_states import RecordState
 from binlog.journal.options import Sync
-from binlog.journal.record_states import RecordState
 from tests.support.journals import LAYOUTS, SMALL, files, flip, header_for, journal, records_in, reload, write_file
 
 _SALTED = header_for(JournalLayout.NATIVE, 1)

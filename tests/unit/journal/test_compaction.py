@@ -15,14 +15,14 @@ from typing import Any
 import pytest
 
 from binlog.errors import CorruptError
-from binlog.format.crc import crc32c
+from binlog.format.checksums import crc32c
 from binlog.format.journal.file_header import JournalLayout
 from binlog.format.journal.names import CONTROL_FILE
 from binlog.format.journal.record import JournalRecord, Kind, pack_record
-from binlog.journal.check import check_journal
-from binlog.journal.control_file import FileMoves, header_crc, name_control, write_control
+from binlog.journal.compaction.control_file import FileMoves, header_crc, name_control, write_control
+from binlog.journal.files.journal_files import JournalFile
+from binlog.journal.inspection.inspection import check_journal
 from binlog.journal.journal import Journal
-from binlog.journal.journal_file import JournalFile
 from binlog.journal.options import Sync
 from binlog.journal.record import Loaded, Record
 from binlog.storage.directory import Directory

@@ -14,12 +14,12 @@ from binlog.errors import AccessError, FullError
 from binlog.format.journal.file_header import JournalLayout
 from binlog.format.journal.names import COMPACTED_END, CONTROL_FILE
 from binlog.format.journal.record import Kind
-from binlog.journal import compaction
-from binlog.journal.control_file import FileMoves, write_control
+from binlog.journal.compaction import compactor as compaction
+from binlog.journal.compaction.control_file import FileMoves, write_control
+from binlog.journal.compaction.live_records import find_survivors
+from binlog.journal.compaction.plan import find_runs
 from binlog.journal.journal import Journal
 from binlog.journal.options import JournalOptions, Sync
-from binlog.journal.runs import find_runs
-from binlog.journal.survivors import find_survivors
 from binlog.storage.directory import Directory
 from tests.support.journal_bytes import Scanned
 from tests.support.journals import LAYOUTS, SMALL, files, flip, ids, journal, records_in, reload

@@ -16,13 +16,12 @@ from hypothesis import strategies as st
 from binlog.errors import CorruptError, FullError, StateError
 from binlog.format.journal.file_header import FileHeader, JournalLayout
 from binlog.format.journal.record import JournalRecord, Kind
-from binlog.journal.check import check_journal
-from binlog.journal.export import ExportReader, export_lines
-from binlog.journal.importing import Imported, import_journal
+from binlog.journal.inspection.inspection import check_journal
+from binlog.journal.inspection.record_reader import StoredRecord, read_records
+from binlog.journal.inspection.transfer import ExportReader, Imported, export_lines, import_journal
+from binlog.journal.loading.record_states import RecordState
 from binlog.journal.options import JournalOptions
 from binlog.journal.record import Loaded, Record
-from binlog.journal.record_reader import StoredRecord, read_records
-from binlog.journal.record_states import RecordState
 from tests.support.examples import examples
 from tests.support.journal_programs import programs, run
 from tests.support.journals import LAYOUTS, SMALL, flip, ids, journal, reload, write_file

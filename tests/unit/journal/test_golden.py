@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from binlog.errors import VersionError
-from binlog.format.crc import crc32c
+from binlog.format.checksums import crc32c
 from binlog.format.journal.file_header import FileHeader, JournalLayout, parse_file_header
 from binlog.format.journal.record import pack_record
-from binlog.journal.check import check_journal
+from binlog.journal.inspection.inspection import check_journal
 from binlog.journal.record import Deleted, Loaded, Record, TransactionContent
 from tests.support.journal_bytes import scan_records
 from tests.support.journals import SMALL, journal, reload

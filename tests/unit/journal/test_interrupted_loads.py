@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 
 from binlog.errors import StateError
+from binlog.journal.files.journal_files import JournalFile
 from binlog.journal.journal import Journal
-from binlog.journal.journal_file import JournalFile
-from binlog.journal.life import JournalLife
-from binlog.journal.loading import Loading
+from binlog.journal.lifecycle import JournalLife
+from binlog.journal.loading.loading import Loading
 from binlog.journal.options import Sync
 from binlog.storage import handle
-from binlog.storage.directory_lock import DirectoryLock
+from binlog.storage.locking.directory_lock import DirectoryLock
 from tests.support.descriptors import count_descriptors, descriptors_before
 from tests.support.interruptions import Interruption
 from tests.support.journals import SMALL, ids, journal, reload

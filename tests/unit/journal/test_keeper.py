@@ -12,7 +12,7 @@ import pytest
 
 from binlog.errors import AccessError, FullError
 from binlog.format.journal.names import CONTROL_FILE
-from binlog.journal.check import check_journal
+from binlog.journal.inspection.inspection import check_journal
 from binlog.journal.journal import Journal
 from binlog.journal.options import Sync
 from tests.support.children import run_script

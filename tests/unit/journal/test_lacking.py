@@ -12,7 +12,7 @@ import pytest
 from binlog.errors import CorruptError, PoisonedError
 from binlog.format.journal.file_header import FileHeader, JournalLayout
 from binlog.format.journal.record import JournalRecord, Kind
-from binlog.journal.check import check_journal
+from binlog.journal.inspection.inspection import check_journal
 from binlog.journal.journal import Journal
 from binlog.journal.options import Sync
 from binlog.journal.record import Loaded

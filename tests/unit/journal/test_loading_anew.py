@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from binlog.errors import PoisonedError
-from binlog.journal import compaction
-from binlog.journal import files as files_module
+from binlog.journal.compaction import compactor as compaction
+from binlog.journal.files import journal_files as files_module
+from binlog.journal.files.journal_files import JournalFile
 from binlog.journal.journal import Journal
-from binlog.journal.journal_file import JournalFile
 from binlog.storage.directory import Directory
 from tests.support.descriptors import count_descriptors, descriptors_before
 from tests.support.failing import raising

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from binlog.errors import BinlogError, ClosedError, CorruptError, StateError
+from binlog.journal.compaction.maintenance import Keeper
 from binlog.journal.journal import Journal
-from binlog.journal.keeper import Keeper
 from binlog.journal.options import Sync
 from tests.support.descriptors import count_descriptors, descriptors_before
 from tests.support.failing import FailingCalls

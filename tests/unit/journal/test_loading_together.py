@@ -10,7 +10,7 @@ import pytest
 
 from binlog.errors import BusyError, ClosedError, StateError
 from binlog.journal.journal import Journal
-from binlog.journal.loading import Loading
+from binlog.journal.loading.loading import Loading
 from binlog.journal.record import Loaded
 from tests.support.journals import SMALL, ids, reload
 

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from binlog.errors import GoneError
-from binlog.format.crc import crc32c
+from binlog.format.checksums import crc32c
 from binlog.format.journal.file_header import FileHeader, JournalLayout
 from binlog.format.journal.names import COMPACTED_END, CONTROL_FILE, JournalNames
 from binlog.format.journal.record import JournalRecord, Kind
-from binlog.journal.control_file import FileMoves, header_crc, name_control, write_control
-from binlog.journal.look import Look, look, read_seen
+from binlog.journal.compaction.control_file import FileMoves, header_crc, name_control, write_control
+from binlog.journal.files.listing import Look, look, read_seen
 from binlog.storage.directory import Directory
 from tests.support.journals import LAYOUTS, SMALL, files, flip, header_of, journal, reload, write_file
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from binlog.journal.journal import Journal
+from binlog.journal.lifecycle import collector_paused
 from binlog.journal.options import Sync
-from binlog.storage.collector import collector_paused
 from tests.support.journals import SMALL, ids, journal, reload
 
 LARGE = replace(SMALL, file_bytes=1 << 20)

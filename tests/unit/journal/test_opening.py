@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from binlog.errors import BusyError, ClosedError, CorruptError, StateError
-from binlog.format.crc import crc32c
+from binlog.format.checksums import crc32c
 from binlog.format.journal.file_header import FileHeader, JournalLayout
 from binlog.format.journal.record import JournalRecord, Kind, pack_record
-from binlog.journal.check import check_journal
+from binlog.journal.inspection.inspection import check_journal
 from binlog.journal.journal import Journal
 from binlog.journal.options import JournalOptions
 from tests.support.children import Child, run_script

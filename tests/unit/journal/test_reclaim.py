@@ -13,9 +13,9 @@ import pytest
 from binlog.format.journal.file_header import FileHeader, JournalLayout
 from binlog.format.journal.record import JournalRecord, Kind
 from binlog.journal import appender
-from binlog.journal.check import check_journal
+from binlog.journal.files.journal_files import JournalFile
+from binlog.journal.inspection.inspection import check_journal
 from binlog.journal.journal import Journal
-from binlog.journal.journal_file import JournalFile
 from binlog.journal.ledger import dead_files
 from binlog.journal.options import Sync
 from binlog.storage.directory import Directory

@@ -11,10 +11,10 @@ import pytest
 from binlog.errors import CorruptError
 from binlog.format.journal.file_header import FileHeader, JournalLayout
 from binlog.format.journal.record import JournalRecord, Kind
-from binlog.journal.check import check_journal
-from binlog.journal.keeper import Keeper
-from binlog.journal.record_reader import read_records
-from binlog.journal.stat import stat_journal
+from binlog.journal.compaction.maintenance import Keeper
+from binlog.journal.inspection.inspection import check_journal
+from binlog.journal.inspection.record_reader import read_records
+from binlog.journal.inspection.stat import stat_journal
 from tests.support.journals import SMALL, files, ids, journal, reload, write_file
 
 TX, ADDED = "0000000000000055", "0000000000000021"

@@ -15,10 +15,10 @@ from binlog._codec import journal_states
 from binlog.format.journal.compiled import ColumnScan, scan_file
 from binlog.format.journal.file_header import FileHeader, JournalLayout
 from binlog.format.journal.record import JournalRecord, Kind
-from binlog.journal.check import check_journal
+from binlog.journal.inspection.inspection import check_journal
+from binlog.journal.loading.record_states import Event, RecordState, RecordStates, StatesInput, record_states
 from binlog.journal.options import FILE_BYTES_MIN
 from binlog.journal.record import Deleted, Record, TransactionContent
-from binlog.journal.record_states import Event, RecordState, RecordStates, StatesInput, record_states
 from tests.support.examples import examples
 from tests.support.journals import files, header_for, header_of, reload, write_file
 from tests.support.plain_journal import PlainReplay, Row, rows_of

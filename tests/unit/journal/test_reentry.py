@@ -12,7 +12,7 @@ import pytest
 from binlog.errors import StateError
 from binlog.journal.appender import Appender
 from binlog.journal.journal import Journal
-from binlog.journal.loading import Loading
+from binlog.journal.loading.loading import Loading
 from binlog.journal.options import Sync
 from tests.support.journals import ids, journal, reload
 from tests.support.signals import strike

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from binlog.errors import BusyError, GoneError, NotFoundError
 from binlog.format.journal.file_header import JournalLayout
 from binlog.journal import FilePart, PartReader, RecordKind, RecordState, survey_journal
-from binlog.journal.look import SeenFile, read_seen
+from binlog.journal.files.listing import SeenFile, read_seen
 from tests.support.examples import examples
 from tests.support.journal_programs import programs, run
 from tests.support.journals import SMALL, files, journal
 from tests.support.plain_journal import Row, plain_rows
 
-_READING = "binlog.journal.inspection.read_seen"
+_READING = "binlog.journal.inspection.inspection.read_seen"
 _WIDTHS = {"kind": "B", "user_type": "B", "state": "B", "body_bytes": "i", "counts_bytes": "i"}
 
 

@@ -15,11 +15,12 @@ import pytest
 import binlog
 from binlog import RangeReader, Reader, Ref, Start, Stretch, Writer
 from binlog.errors import BusyError, CorruptError, FullError, GoneError
-from binlog.log import archive_writing, closed_files
+from binlog.log.archive import archive_building as archive_writing
 from binlog.log.directory import LogDirectory
-from binlog.log.late import KEEP_SECONDS
+from binlog.log.files import closed_files
+from binlog.log.read.position import KEEP_SECONDS
 from binlog.storage.files import DiskFile
-from binlog.storage.ownership import only_owner
+from binlog.storage.locking.directory_lock import only_owner
 from tests.support.archives import archive_path, archived, fill, names, small_frames, unpacked
 from tests.support.children import Child
 from tests.support.logs import jpos_file, read_all
@@ -183,7 +184,7 @@ def test_a_file_that_changed_meanwhile_stays(log: Path, monkeypatch: pytest.Monk
         path.write_bytes(data + struct.pack(">I", 4) + b"late")
         return found
 
-    monkeypatch.setattr("binlog.log.archive_writing.verify_archive", and_change)
+    monkeypatch.setattr("binlog.log.archive.archive_building.verify_archive", and_change)
     [left] = binlog.archive(log)
     assert "changed while it was archived" in str(left.problem)
     assert path.exists()
@@ -200,7 +201,7 @@ def test_an_archive_that_reads_back_otherwise_costs_no_file(log: Path, monkeypat
         write(draft, *args, **options)  # type: ignore[arg-type]
         draft.write(bytes([os.pread(draft.content, 1, 400)[0] ^ 1]), 400)
 
-    monkeypatch.setattr("binlog.log.archive_writing.write_archive", and_spoil)
+    monkeypatch.setattr("binlog.log.archive.archive_building.write_archive", and_spoil)
     [left] = binlog.archive(log)
     assert left.problem is not None
     assert names(log) == ["00000001.dat", "00000001.idx", "00000002.dat", "00000002.idx"]
@@ -208,7 +209,7 @@ def test_an_archive_that_reads_back_otherwise_costs_no_file(log: Path, monkeypat
 
 def test_a_file_that_somebody_has_locked_stays(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(log, files=2)
-    monkeypatch.setattr("binlog.log.archive._LOCK_SECONDS", 0.01)
+    monkeypatch.setattr("binlog.log.archive.archive._LOCK_SECONDS", 0.01)
     with open(log / "00000001.dat", "rb+") as file:
         fcntl.fcntl(file, fcntl.F_OFD_SETLK, struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, 0, 0, 0))
         done = binlog.archive(log)
@@ -373,8 +374,8 @@ def test_another_programs_files_become_archives_once_nobody_writes_there(log: Pa
 def test_an_archive_of_another_boot_is_read_and_made(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = fill(log)
     archived(log, keep_last=2)
-    monkeypatch.setattr("binlog.log.header_reading.is_this_boot", lambda stored: stored == bytes(16))
-    monkeypatch.setattr("binlog.log.archive.boot_id", lambda: bytes(16))
+    monkeypatch.setattr("binlog.log.files.header.is_this_boot", lambda stored: stored == bytes(16))
+    monkeypatch.setattr("binlog.log.archive.archive.boot_id", lambda: bytes(16))
     assert read_all(log) == expected
     assert archived(log) == [2, 3]
     assert read_all(log) == expected

@@ -18,9 +18,9 @@ import binlog
 from binlog import DamagedRange, RangeReader, Reader, Ref, Sequence, Start, Stretch, Writer
 from binlog.errors import BinlogError, CorruptError, VersionError
 from binlog.format.archive_file import ARCHIVE_FACTS, FACTS_FRAME_BYTES, START_BYTES, pack_end, pack_start
-from binlog.format.crc import crc32c
+from binlog.format.checksums import crc32c
 from binlog.format.log_header import parse_log_header
-from binlog.storage.zstd import checksum_of
+from binlog.log.archive.zstd import checksum_of
 from tests.support.archives import archive_path, archived, fill, frames_of, small_frames
 from tests.support.children import Child
 from tests.support.logs import read_all

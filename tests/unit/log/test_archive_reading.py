@@ -21,9 +21,9 @@ from hypothesis import strategies as st
 import binlog
 from binlog import Mode, RangeReader, Reader, Ref, Sequence, Since, Start, Stretch, Writer
 from binlog.errors import FullError, GoneError
-from binlog.format.crc import crc32c
+from binlog.format.checksums import crc32c
 from binlog.format.index_file import IndexEntry, entry_seed
-from binlog.log.late import KEEP_SECONDS
+from binlog.log.read.position import KEEP_SECONDS
 from tests.support.archives import FRAME_BYTES, archive_path, archived, fill, frames_of, names, small_frames, unpacked
 from tests.support.examples import examples
 from tests.support.indexes import index_entries

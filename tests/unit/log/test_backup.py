@@ -12,7 +12,7 @@ import pytest
 import binlog
 from binlog import Batch, Mode, Reader, Ref, Writer
 from binlog.errors import AccessError, NotFoundError
-from binlog.log import backup as backup_module
+from binlog.log.maintain import backup as backup_module
 from tests.interop import jpos_peer
 from tests.support.children import Child
 from tests.support.drafts import drafts

@@ -198,7 +198,7 @@ def test_a_damaged_live_block_is_restored_from_a_commit_slot(log: Path) -> None:
 
 
 def test_poison_stops_every_writer_and_no_reader(log: Path) -> None:
-    from binlog.log.writable_file import WritableFile
+    from binlog.log.append.writable_file import WritableFile
 
     with Writer(log) as writer, Writer(log) as other:
         cause = PoisonedError("a sync failed")

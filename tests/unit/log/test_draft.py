@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from binlog import Batch, Draft, Drafted
 from binlog.errors import AccessError, CorruptError, FullError
-from binlog.format.crc import crc32c
+from binlog.format.checksums import crc32c
 from binlog.format.index_file import ENTRY_BYTES, parse_entry
-from binlog.log import draft as draft_module
+from binlog.log.ingest import external_file as draft_module
 from tests.support.examples import examples
 
 

@@ -11,7 +11,7 @@ import pytest
 
 import binlog
 from binlog import Mode, RangeReader, Reader, Sequence, Since, Writer
-from binlog.log.range_reader import Stretch
+from binlog.log.read.range_reader import Stretch
 from tests.support.indexes import check_entries, index_entries
 
 RECORDS = [b"%d" % number * (7 * number + 1) for number in range(12)]

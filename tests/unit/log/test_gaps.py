@@ -16,8 +16,8 @@ from binlog import Entry, Mode, Reader, Ref, Sequence, Start, Writer, repair
 from binlog.errors import CorruptError, FullError
 from binlog.format.log_header import HEADER_BYTES, parse_log_header
 from binlog.log.directory import LogDirectory
-from binlog.log.file_repair import FILLER
-from binlog.log.gap_repair import GapRepair
+from binlog.log.maintain.file_repair import FILLER
+from binlog.log.maintain.gap_repair import GapRepair
 from stress.crash.striker import Kind
 from tests.interop import jpos_peer
 from tests.support.drafts import drafts

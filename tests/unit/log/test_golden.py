@@ -11,13 +11,13 @@ import pytest
 import binlog
 from binlog import Batch, Writer
 from binlog.format.archive_file import START_BYTES, pack_end, pack_start
-from binlog.format.checked_text import pack_text
+from binlog.format.checksums import pack_text
 from binlog.format.index_file import ENTRY_BYTES, HEADER_BYTES, IndexEntry, entry_seed, pack_header, parse_entry
 from binlog.format.log_header import parse_log_header
+from binlog.log.append.producers import read_turn
+from binlog.log.archive.archive_content import ArchiveContent
 from binlog.log.directory import LogDirectory
-from binlog.log.ingest_record import read_ingest
-from binlog.log.once import read_turn
-from binlog.storage.archive_content import ArchiveContent
+from binlog.log.ingest.ingest_record import read_ingest
 from stress.crash.flips.logs import SOURCE
 from tests.support.golden_log import Golden, unpack
 from tests.support.indexes import check_entries

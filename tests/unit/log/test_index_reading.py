@@ -17,7 +17,7 @@ import binlog
 from binlog import Entry, Mode, Reader, Ref, Sequence, Since, Start, Writer
 from binlog.errors import GoneError
 from binlog.log.directory import LogDirectory
-from binlog.log.evidence import FileEvidence
+from binlog.log.recovery.evidence import FileEvidence
 from tests.support.indexes import check_entries, index_entries
 from tests.support.logs import jpos_file
 

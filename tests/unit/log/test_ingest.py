@@ -15,9 +15,9 @@ import binlog
 from binlog import Batch, Drafted, Mode, Reader, Ref, Since, Start, Writer
 from binlog import Sequence as SequenceNumber
 from binlog.errors import AccessError, ClosedError, CorruptError, FullError, StateError
-from binlog.log import ingest
-from binlog.spark.snapshot import take_snapshot
-from binlog.storage import locks
+from binlog.log.ingest import ingestion as ingest
+from binlog.spark.log.snapshot import take_snapshot
+from binlog.storage.locking import locks
 from tests.support.drafts import draft, drafts
 from tests.support.examples import examples
 from tests.support.indexes import check_entries, index_entries

@@ -12,9 +12,9 @@ import binlog
 from binlog import Batch, Writer
 from binlog.errors import AccessError, BusyError, FullError, UnknownOutcomeError
 from binlog.format.names import INGEST_FILE
-from binlog.log import ingest
-from binlog.log.ingest import Ingest, IngestedFile
-from binlog.storage.locks import lock
+from binlog.log.ingest import ingestion as ingest
+from binlog.log.ingest.ingestion import Ingest, IngestedFile
+from binlog.storage.locking.locks import lock
 from tests.support.drafts import draft, drafts
 from tests.support.logs import read_all
 

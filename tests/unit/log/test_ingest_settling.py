@@ -13,13 +13,13 @@ import pytest
 import binlog
 from binlog import Drafted, Mode, Reader, Ref, Since, Writer
 from binlog.errors import AccessError, BinlogError, CorruptError, UnknownOutcomeError
-from binlog.format.crc import crc32c
+from binlog.format.checksums import crc32c
 from binlog.format.log_header import LOG_HEADER
-from binlog.log import ingest
+from binlog.log.append.writable_file import WritableFile
 from binlog.log.directory import LogDirectory
-from binlog.log.ingest import Ingest, IngestedFile
-from binlog.log.prepared_file import PreparedFile
-from binlog.log.writable_file import WritableFile
+from binlog.log.files.prepared_file import PreparedFile
+from binlog.log.ingest import ingestion as ingest
+from binlog.log.ingest.ingestion import Ingest, IngestedFile
 from binlog.storage.file_access import access_of_directory
 from tests.interop import jpos_peer
 from tests.support.drafts import drafts

@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 
 from binlog.errors import CorruptError
 from binlog.format.log_header import LOG_HEADER, Flag, LogHeader, new_log_header, parse_log_header
-from binlog.log.header_reading import check_header
-from binlog.log.known_header import KnownHeader
-from binlog.storage.identity import identity_of
+from binlog.log.files.header import KnownHeader, check_header
+from binlog.storage.descriptors import identity_of
 from binlog.storage.native import ffi, lib
 
 SAME, APPENDED, UNSURE = lib.BINLOG_LOOK_SAME, lib.BINLOG_LOOK_APPENDED, lib.BINLOG_LOOK_UNSURE

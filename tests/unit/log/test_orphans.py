@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from binlog.format.log_header import CommitSlot, LogHeader, new_log_header
-from binlog.log.orphans import outcome
+from binlog.log.recovery.dead_leader import outcome
 from binlog.storage.native import lib
-from binlog.storage.segment import NOTE_GATHERING, NOTE_SLOTTED, Note, Outcome
+from binlog.storage.staging_area import NOTE_GATHERING, NOTE_SLOTTED, Note, Outcome
 
 PREPARED = int(lib.BINLOG_NOTE_PREPARED)
 UUID = bytes(16)

@@ -13,10 +13,10 @@ import pytest
 import binlog
 from binlog import Reader, Ref, Start, Writer
 from binlog.errors import GoneError
-from binlog.log.closed_files import list_files
 from binlog.log.directory import LogDirectory
-from binlog.log.late import KEEP_SECONDS
-from binlog.log.prune import Retention, _removable
+from binlog.log.files.closed_files import list_files
+from binlog.log.maintain.prune import Retention, _removable
+from binlog.log.read.position import KEEP_SECONDS
 from tests.support.logs import jpos_file, name_next_file_only, read_all
 
 RECORD = b"x" * 996  # 1000 bytes with its length, so that each file's tail is 1256

@@ -15,7 +15,7 @@ import pytest
 import binlog
 from binlog import Background, Mode, Ref, Writer
 from binlog.errors import CorruptError, PoisonedError
-from binlog.format.crc import crc32c
+from binlog.format.checksums import crc32c
 from binlog.format.log_header import CommitSlot, Flag, LogHeader, parse_log_header
 from binlog.format.record import frame
 from tests.support.children import Child

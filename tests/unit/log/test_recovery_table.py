@@ -21,7 +21,7 @@ from binlog.format.log_header import (
     new_log_header,
     parse_log_header,
 )
-from binlog.log.recovery_table import Action, Verdict, decide, recovered
+from binlog.log.recovery.recovery_table import Action, Verdict, decide, recovered
 
 UUID = bytes(range(16))
 C = 5  # the last confirmed commit's counter

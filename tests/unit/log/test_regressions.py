@@ -20,10 +20,10 @@ import binlog
 from binlog import Reader, Ref, Writer
 from binlog.errors import BinlogError, ClosedError, CorruptError, GoneError, PoisonedError, StateError
 from binlog.format.log_header import LogHeader, parse_log_header
-from binlog.log import writable_file
-from binlog.log.prepared_file import PreparedFile
-from binlog.storage import bell_watcher
+from binlog.log.append import writable_file
+from binlog.log.files.prepared_file import PreparedFile
 from binlog.storage.file_access import access_of_directory
+from binlog.storage.waiting import bell_watcher
 from stress.crash.striker import Kind
 from tests.support.children import Child
 from tests.support.descriptors import count_descriptors, descriptors_before

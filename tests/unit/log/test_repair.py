@@ -15,10 +15,10 @@ import binlog
 from binlog import Entry, Mode, Reader, Sequence, Writer, repair
 from binlog.errors import BusyError, CorruptError
 from binlog.format.log_header import HEADER_BYTES, parse_log_header
-from binlog.log.file_repair import FILLER
-from binlog.log.repair import LOCK_NAME
+from binlog.log.maintain.file_repair import FILLER
+from binlog.log.maintain.repair import LOCK_NAME
 from binlog.storage.directory import Directory
-from binlog.storage.ownership import only_owner
+from binlog.storage.locking.directory_lock import only_owner
 from tests.support.children import Child
 from tests.support.indexes import check_entries, index_entries
 from tests.support.logs import jpos_file, read_all

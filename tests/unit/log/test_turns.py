@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 import binlog
 from binlog import Batch, Mode, Reader, Ref, Turn, Writer
 from binlog.errors import ClosedError, CorruptError, FullError, GoneError, PoisonedError, StateError
-from binlog.format.checked_text import pack_text
-from binlog.format.crc import crc32c
+from binlog.format.checksums import crc32c, pack_text
 from tests.support.indexes import check_entries, index_entries
 from tests.support.logs import jpos_file, read_all
 

@@ -13,8 +13,8 @@ import binlog
 from binlog import Reader, Since, Writer
 from binlog.format.index_file import ENTRY_BYTES, HEADER_BYTES, entry_seed, parse_entry
 from binlog.format.log_header import LogHeader, parse_log_header
-from binlog.log.believed_times import closing_times
-from binlog.log.limits import Limits
+from binlog.log.index.index import closing_times
+from binlog.log.options import Limits
 
 DAY = 86_400
 NOW = time.time()

@@ -11,7 +11,7 @@ import pytest
 from binlog.errors import AccessError, CorruptError, NotFoundError, StateError
 from binlog.format.pagestore.page import MESSAGE_PAGE
 from binlog.pagestore import PageStore, check_page_store
-from binlog.pagestore.page_file import PageFile
+from binlog.pagestore.pages.cache import PageFile
 from tests.support.journals import flip
 from tests.support.pagestores import QUEUE, SMALL, drain, page_store, peek, put, take
 

@@ -17,7 +17,7 @@ from binlog.format.pagestore.index import QueueEntry
 from binlog.pagestore import PageStore, Xid, check_page_store
 from binlog.pagestore import recovery as recovery_module
 from binlog.pagestore import transaction_log as log_module
-from binlog.pagestore.page_file import PageFile
+from binlog.pagestore.pages.cache import PageFile
 from binlog.storage.directory import Directory
 from binlog.storage.failures import failure, write_failure
 from binlog.storage.files import sync, write_at

@@ -11,7 +11,7 @@ import pytest
 
 from binlog.errors import CorruptError
 from binlog.format.pagestore.log import LOG_RECORD, RECORDS_AT, ActionKind, pack_actions, pack_record, parse_log_start
-from binlog.format.pagestore.names import LOG_FILE
+from binlog.format.pagestore.other_files import LOG_FILE
 from binlog.pagestore import PageStore, check_page_store, stat_page_store
 
 _BYTES_MAX = 20 << 20

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from binlog.cli.main import main
-from binlog.format.pagestore.names import DELIVERIES_FILE
+from binlog.format.pagestore.other_files import DELIVERIES_FILE
 from binlog.pagestore import Message, PageStore, PageStoreOptions, Transaction, Xid, check_page_store, read_queue
 from binlog.pagestore import deliveries as module
 from binlog.storage.group_commit import Mode

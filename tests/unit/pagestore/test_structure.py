@@ -11,9 +11,8 @@ from binlog.errors import FullError
 from binlog.format.pagestore.index import entries_in
 from binlog.format.pagestore.page import pack_page, page_content_bytes
 from binlog.pagestore import PageStore, PageStoreOptions, check_page_store
-from binlog.pagestore.cache import Cache, Page
-from binlog.pagestore.free_pages import FreePages
-from binlog.pagestore.page_file import PageFile
+from binlog.pagestore.pages.cache import Cache, Page, PageFile
+from binlog.pagestore.pages.generation import FreePages
 from tests.support.pagestores import QUEUE, SMALL, after_kill, drain, page_store, peek, put
 
 ROOM = entries_in(page_content_bytes(2048))

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from binlog.errors import AccessError, BusyError, ClosedError, CorruptError, NotFoundError, VersionError
-from binlog.format.pagestore.subscriber import parse_subscriber, subscriber_file_name
+from binlog.format.pagestore.other_files import parse_subscriber, subscriber_file_name
 from binlog.pagestore import DurableSubscriber, DurableSubscribers, SwapStore
 from tests.support.interruptions import Interruption
 

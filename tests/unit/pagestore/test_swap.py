@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from binlog.errors import BusyError, ClosedError, CorruptError, NotFoundError
-from binlog.format.pagestore.swap import is_swap_name, swap_name
+from binlog.format.pagestore.other_files import is_swap_name, swap_name
 from binlog.pagestore import SwapAddress, SwapStore
 from tests.support.threads import at_once
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from binlog.errors import CorruptError, FullError, NotFoundError
-from binlog.format.pagestore.swap import SWAP_RECORD
+from binlog.format.pagestore.other_files import SWAP_RECORD
 from binlog.pagestore import SwappingQueue, SwapStore
 from binlog.pagestore import swap as swap_module
 from tests.support.failing import raising

@@ -21,13 +21,13 @@ from binlog.paging import addresses
 from binlog.paging import page as page_module
 from binlog.paging.inspection import check_paging
 from binlog.paging.options import PagingOptions
-from binlog.paging.queue import Queue
 from binlog.paging.transactions import PageTransactions
+from binlog.queue.queue import Queue
 from binlog.storage import directory
 from binlog.storage.directory import Directory
 from binlog.storage.failures import write_failure
 from binlog.storage.files import remove_file
-from binlog.storage.guards import new_guard
+from binlog.storage.handle import new_guard
 from tests.support.children import Child
 from tests.support.descriptors import count_descriptors, descriptors_before
 from tests.support.failing import paging_that_fails, raising, syncs_that_fail

@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 
 from binlog.errors import BusyError, GoneError, PoisonedError, StateError
-from binlog.paging import addresses, shared_sync
-from binlog.paging.cursor import PageCursor
+from binlog.paging import addresses
+from binlog.paging.cursor.cursor import PageCursor
 from binlog.paging.manager import PagingManager
 from binlog.paging.page_transaction import Outcome, PageTransaction
-from binlog.paging.queue import Queue
 from binlog.paging.store import PagingStore
+from binlog.queue import queue as shared_sync
+from binlog.queue.queue import Queue
 from binlog.storage.files import commit_at
 from binlog.storage.group_commit import Mode
 from binlog.storage.native import CommitGroup

@@ -15,10 +15,9 @@ from binlog.paging.inspection import check_paging
 from binlog.paging.manager import PagingManager
 from binlog.paging.memory import Held
 from binlog.paging.options import PagingOptions, Policy
-from binlog.paging.page import Page
+from binlog.paging.page import Page, WriterState
 from binlog.paging.store import PagingStore
 from binlog.storage import directory as directory_module
-from binlog.storage.page_writers import WriterState
 from tests.support.children import Child
 from tests.support.failing import raising
 from tests.support.paging import ADDRESS, PAGE_BYTES, depage_all, depaged, numbered, page_all, paging, read_run

@@ -18,7 +18,7 @@ from binlog.compose import open_queue
 from binlog.errors import FullError
 from binlog.format.paging.names import PAGE_END
 from binlog.paging.options import PagingOptions, Policy
-from binlog.paging.queue import Queue
+from binlog.queue.queue import Queue
 from tests.support.failing import raising
 from tests.support.queues import SECONDS, SMALL, bodies, taken
 

@@ -13,7 +13,7 @@ from binlog import Mode
 from binlog.compose import open_queue
 from binlog.errors import FullError, StateError
 from binlog.paging.page_transaction import PageTransaction
-from binlog.paging.queue import Queue
+from binlog.queue.queue import Queue
 from tests.support.failing import raising
 from tests.support.paging import crashed
 from tests.support.queues import SECONDS, SMALL, bodies, taken

@@ -25,11 +25,11 @@ from binlog.format.paging.deliveries_file import (
     parse_deliveries,
 )
 from binlog.format.paging.names import DELIVERIES_END
-from binlog.paging import page_deliveries
+from binlog.paging.cursor import page_deliveries
 from binlog.paging.inspection import check_paging, look_at_paging, read_given
-from binlog.paging.queue import Queue
-from binlog.storage.delayed import retry_delay
+from binlog.queue.queue import Queue
 from binlog.storage.native import write_delivery
+from binlog.storage.redelivery import retry_delay
 from tests.support.children import killed_after
 from tests.support.journals import flip
 from tests.support.paging import crashed

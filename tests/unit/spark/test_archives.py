@@ -11,7 +11,7 @@ import pytest
 import binlog
 from binlog import Reader, Writer
 from binlog.errors import CorruptError
-from binlog.spark.options import ReadOptions
+from binlog.spark.log.options import ReadOptions
 from binlog.spark.schema import Field
 from tests.support.archives import archive_path, archived, fill, frames_of, small_frames
 from tests.unit.spark.test_batch_reader import read
@@ -27,7 +27,7 @@ def _small_frames(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def reader_of(log: Path, **options: Any) -> Any:
-    from binlog.spark.reading import BatchReader
+    from binlog.spark.log.reading import BatchReader
 
     return BatchReader(ReadOptions((str(log),), **options), FIELDS)
 
@@ -99,7 +99,7 @@ def test_a_plan_made_before_a_file_was_archived_is_read_after(log: Path) -> None
 
 
 def test_a_stream_goes_on_over_archives(log: Path) -> None:
-    from binlog.spark.following import StreamReader
+    from binlog.spark.log.following import StreamReader
 
     expected = fill(log, files=2)
     reader = StreamReader(ReadOptions((str(log),), records_per_trigger=50), FIELDS)
@@ -129,7 +129,7 @@ def test_a_stream_goes_on_over_archives(log: Path) -> None:
 def test_filters_leave_out_archives_and_parts_of_them(log: Path) -> None:
     fill(log, files=2, records=2000)
     archived(log)
-    from binlog.spark.pushdown import Wanted
+    from binlog.spark.log.partitions import Wanted
 
     wanted = Wanted({"sequence": (2100, 2200)})
     reader = reader_of(log)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import binlog
 from binlog import Batch, Drafted, Writer
-from binlog.spark.aside import to_append, write_aside
+from binlog.spark.writing.writing import to_append, write_aside
 from tests.support.examples import examples
 from tests.support.logs import read_all
 
@@ -68,7 +68,7 @@ def test_an_error_of_whom_the_rows_come_from_is_left_as_it_is(tmp_path: Path) ->
 
 @pytest.mark.spark
 def test_the_first_writer_makes_the_log_s_directory_too(tmp_path: Path) -> None:
-    from binlog.spark.writing import make_folder
+    from binlog.spark.writing.writing import make_folder
 
     make_folder(str(tmp_path / "new" / ".aside" / "job"))
     assert (tmp_path / "new" / ".aside" / "job").is_dir()

@@ -11,7 +11,7 @@ import pytest
 import binlog
 from binlog import Writer
 from binlog.errors import FullError, GoneError
-from binlog.spark.options import ReadOptions
+from binlog.spark.log.options import ReadOptions
 from binlog.spark.schema import Field
 
 pytestmark = pytest.mark.spark
@@ -20,7 +20,7 @@ DATA = (Field("data", "data", True),)
 
 
 def reader_of(log: Path) -> Any:
-    from binlog.spark.reading import BatchReader
+    from binlog.spark.log.reading import BatchReader
 
     return BatchReader(ReadOptions((str(log),)), DATA)
 
@@ -33,7 +33,7 @@ def read(reader: Any, partition: Any) -> list[bytes]:
 
 def _range(log: Path, start: int, end: int) -> Any:
     """A part of the first file."""
-    from binlog.spark.snapshot import FileRange
+    from binlog.spark.log.snapshot import FileRange
     from binlog.spark.tasks import Task
 
     return Task((FileRange(str(log), 1, start, end, binlog.stat(log).files[0].uuid),))

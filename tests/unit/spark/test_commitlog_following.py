@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from binlog import Start
-from binlog.commitlog.message import Message
+from binlog.commitlog.append.message import Message
 from binlog.commitlog.store import MessageStore
 from binlog.errors import GoneError
 from binlog.spark.commitlog.options import StoreReadOptions

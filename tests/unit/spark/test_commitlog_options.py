@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from binlog import Since, Start
-from binlog.spark.commitlog.options import StoreReadOptions, parse_store_options
-from binlog.spark.commitlog.positions import to_json
+from binlog.spark.commitlog.options import StoreReadOptions, parse_store_options, to_json
 
 
 def test_all_there_is_unless_told() -> None:

@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from binlog import Since, Start
-from binlog.commitlog.message import Message
+from binlog.commitlog.append.message import Message
+from binlog.commitlog.read.store_reader import StoreReader
 from binlog.commitlog.store import MessageStore
-from binlog.commitlog.store_reader import StoreReader
 from binlog.errors import CorruptError, FullError, GoneError
-from binlog.format.commitlog.host import Host
+from binlog.format.commitlog.message_parts import Host
 from binlog.spark.commitlog.options import StoreReadOptions
 from binlog.spark.schema import Field
 from tests.support.examples import examples
@@ -126,8 +126,8 @@ def at(ms: int) -> datetime:
 
 
 def test_every_column(tmp_path: Path) -> None:
+    from binlog.spark.commitlog.engine import COLUMNS
     from binlog.spark.commitlog.reading import BatchReader
-    from binlog.spark.commitlog.schema import COLUMNS
 
     born = Host.parse("[::1]:4000")
     with MessageStore(tmp_path, SMALL) as store:

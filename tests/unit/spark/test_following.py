@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from binlog import Reader, Start, Writer
 from binlog.errors import GoneError
-from binlog.spark.options import ReadOptions
+from binlog.spark.log.options import ReadOptions
 from binlog.spark.schema import Field
 
 pytestmark = pytest.mark.spark
@@ -25,7 +25,7 @@ class Query:
     """What Spark does with a stream's reader: offsets go through JSON, tasks to another process."""
 
     def __init__(self, *paths: Path, **options: Any) -> None:
-        from binlog.spark.following import StreamReader
+        from binlog.spark.log.following import StreamReader
 
         self.reader = StreamReader(ReadOptions(tuple(map(str, paths)), **options), DATA)
         self.at = json.loads(json.dumps(self.reader.initialOffset()))

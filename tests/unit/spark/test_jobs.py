@@ -25,7 +25,7 @@ with contextlib.suppress(ImportError):
     from binlog.spark.jobs.parsing import plain_frame
     from binlog.spark.jobs.stats import Amount, _Group, _summed
     from binlog.spark.jobs.verify import tasks
-    from binlog.spark.type_names import type_ddl
+    from binlog.spark.schema import type_ddl
 
 pytestmark = pytest.mark.spark
 

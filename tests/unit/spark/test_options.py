@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from binlog import Ref, Since, Start
-from binlog.spark.options import ReadOptions, parse_options
+from binlog.spark.log.options import ReadOptions, parse_options
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import pytest
 
 from binlog import Writer
 from binlog.errors import GoneError
-from binlog.spark.options import ReadOptions
+from binlog.spark.log.options import ReadOptions
 from binlog.spark.schema import Field
 
 pytestmark = pytest.mark.spark
@@ -25,7 +25,7 @@ DATA = (Field("data", "data", True),)
 def planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], tuple[Any, Any, bytes]]:
     """A reader and its one task, made on a machine; and the log's file as another machine still sees it."""
     from binlog.spark import other_machine
-    from binlog.spark.reading import BatchReader
+    from binlog.spark.log.reading import BatchReader
 
     def planned(machine: str) -> tuple[Any, Any, bytes]:
         path = tmp_path / "00000001.dat"

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import binlog
 from binlog import Mode, Reader, Ref, Since, Start, Writer
 from binlog.errors import GoneError
-from binlog.spark.options import ReadOptions
+from binlog.spark.log.options import ReadOptions
 from binlog.spark.schema import Field
 from tests.support.examples import examples
 
@@ -43,7 +43,7 @@ def write(log: Path, files: list[list[int]]) -> None:
 
 def read(options: ReadOptions, filters: list[Any] | None = None) -> list[list[Row]]:
     """The rows of each task."""
-    from binlog.spark.reading import FilteringReader
+    from binlog.spark.log.reading import FilteringReader
 
     reader = FilteringReader(options, ALL)
     assert list(reader.pushFilters(filters or [])) == (filters or [])
@@ -203,7 +203,7 @@ def test_what_retention_removed_is_told_or_passed_over(written: Written) -> None
 
 
 def test_a_file_that_goes_while_tasks_wait_is_told_or_passed_over(written: Written) -> None:
-    from binlog.spark.reading import BatchReader
+    from binlog.spark.log.reading import BatchReader
 
     for fail, expected in ((True, None), (False, 4)):
         options = ReadOptions((str(written.log),), fail_on_data_loss=fail)
@@ -232,7 +232,7 @@ def test_another_version_on_the_executor_is_told(written: Written, monkeypatch: 
     import pickle
 
     from binlog.errors import StateError
-    from binlog.spark.reading import BatchReader
+    from binlog.spark.log.reading import BatchReader
 
     pickled = pickle.dumps(BatchReader(ReadOptions((str(written.log),)), ALL))
     pickle.loads(pickled)
@@ -257,7 +257,7 @@ def test_another_version_on_the_executor_is_told(written: Written, monkeypatch: 
 def test_tasks_of_a_large_read_are_larger_where_few_run_at_once(
     monkeypatch: pytest.MonkeyPatch, mib: int, cores: str | None, task_mib: int
 ) -> None:
-    from binlog.spark.snapshot import FileRange
+    from binlog.spark.log.snapshot import FileRange
     from binlog.spark.tasks import target_bytes
     from binlog.spark.worker import CORES
 

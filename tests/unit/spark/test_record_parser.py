@@ -13,7 +13,7 @@ with contextlib.suppress(ImportError):
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    from binlog.spark.record_parser import RecordParser, load_parser, schema_of
+    from binlog.spark.log.record_parser import RecordParser, load_parser, schema_of
 
 pytestmark = pytest.mark.spark
 

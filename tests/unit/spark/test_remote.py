@@ -17,7 +17,7 @@ import pytest
 import binlog
 from binlog import Mode, Reader, Ref, Writer
 from binlog.errors import AccessError, CorruptError, GoneError, StateError
-from binlog.spark.options import ReadOptions, parse_options
+from binlog.spark.log.options import ReadOptions, parse_options
 from binlog.spark.schema import Field
 from tests.support.archives import archive_path, archived
 
@@ -75,7 +75,7 @@ def upload(log: Path, bucket: Any, *, open_too: bool = False) -> list[Row]:
 
 
 def reader_of(**options: str) -> Any:
-    from binlog.spark.reading import BatchReader
+    from binlog.spark.log.reading import BatchReader
 
     return BatchReader(parse_options({"path": URL, **options}), FIELDS)
 
@@ -101,7 +101,7 @@ def test_each_record_once_in_tasks_of_all_sizes(log: Path, bucket: Any, size: st
 def test_a_task_copies_its_part_of_a_file_and_little_more(
     log: Path, bucket: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from binlog.spark.remote import RemoteFile
+    from binlog.spark.remote.remote import RemoteFile
 
     upload(log, bucket)
     reader = reader_of(maxPartitionBytes="1m")
@@ -347,7 +347,7 @@ def test_a_damaged_archive_is_told_by_its_url(log: Path, bucket: Any) -> None:
 
 
 def test_what_cannot_be_reached_is_told(bucket: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from binlog.spark.remote import RemoteDirectory
+    from binlog.spark.remote.remote import RemoteDirectory
 
     with pytest.raises(AccessError, match=r"^memory://none/here: No such file or directory"):
         RemoteDirectory("memory://none/here").names()
@@ -376,7 +376,7 @@ def test_a_refusal_is_told(log: Path, bucket: Any, monkeypatch: pytest.MonkeyPat
 
 def test_a_read_of_local_and_remote_logs(log: Path, bucket: Any) -> None:
     rows = upload(log, bucket)
-    from binlog.spark.reading import BatchReader
+    from binlog.spark.log.reading import BatchReader
 
     options = replace(ReadOptions((URL, str(log))), end=Ref(3, 256))
     reader = BatchReader(options, (Field("source", "source", True), *FIELDS))
@@ -385,7 +385,7 @@ def test_a_read_of_local_and_remote_logs(log: Path, bucket: Any) -> None:
 
 
 def test_keys_in_a_url_are_shown_to_nobody() -> None:
-    from binlog.spark.remote import shown
+    from binlog.spark.remote.remote import shown
 
     assert shown("s3://key:secret@bucket/log?region=eu-west-1&external_id=x") == "s3://bucket/log"
     assert shown("https://host/a@b") == "https://host/a@b"

@@ -12,7 +12,7 @@ import pytest
 import binlog
 from binlog import Batch
 from binlog.errors import CorruptError, StateError
-from binlog.spark.write_options import WriteOptions
+from binlog.spark.writing.write_options import WriteOptions
 from tests.support.logs import read_all
 
 pytestmark = pytest.mark.spark
@@ -22,8 +22,7 @@ class Query:
     """What Spark does with a stream's writer: messages come from tasks, each call has a writer of its own."""
 
     def __init__(self, log: Path, name: str = "0f3a", *, file_bytes_min: int = 64 << 20) -> None:
-        from binlog.spark.sink import StreamWriter
-        from binlog.spark.writing import ASIDE
+        from binlog.spark.writing.writing import ASIDE, StreamWriter
 
         self._log = log
         self._name = name
@@ -33,9 +32,8 @@ class Query:
 
     def staged(self, batch: int, *tasks: Sequence[bytes]) -> list[object]:
         """Have each task write its records aside."""
-        from binlog.spark.aside import write_aside
         from binlog.spark.other_machine import this_machine
-        from binlog.spark.writing import Written
+        from binlog.spark.writing.writing import Written, write_aside
 
         messages: list[object] = []
         for number, records in enumerate(tasks):

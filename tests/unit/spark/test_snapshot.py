@@ -12,7 +12,7 @@ import binlog
 from binlog import FileStat, LogStat, Writer
 from binlog.errors import CorruptError, NotFoundError
 from binlog.format.log_header import HEADER_BYTES, parse_log_header
-from binlog.spark.snapshot import take_snapshot
+from binlog.spark.log.snapshot import take_snapshot
 
 Script = Callable[..., None]
 

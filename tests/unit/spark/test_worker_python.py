@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from binlog.errors import StateError
-from binlog.spark.worker_python import check_worker_python
+from binlog.spark.worker import check_worker_python
 from tests.support.checkout import ROOT
 
 # What `session()` gives workers in a checkout.

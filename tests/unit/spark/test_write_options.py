@@ -9,7 +9,7 @@ import pytest
 
 from binlog import Drafted, FileSystem
 from binlog.errors import AccessError, StateError
-from binlog.spark.write_options import WriteOptions, parse_write_options
+from binlog.spark.writing.write_options import WriteOptions, parse_write_options
 from binlog.storage.directory import _REMOTE, Directory
 from binlog.storage.native import lib
 
@@ -40,7 +40,7 @@ def test_what_is_not_known_is_refused(options: dict[str, str], text: str) -> Non
 
 @pytest.mark.spark
 def test_a_shared_file_system_is_refused_unless_it_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from binlog.spark.writing import open_writer
+    from binlog.spark.writing.writing import open_writer
 
     path = str(tmp_path)
     with Directory(path) as directory:
@@ -53,7 +53,7 @@ def test_a_shared_file_system_is_refused_unless_it_is_said(tmp_path: Path, monke
 @pytest.mark.spark
 def test_a_directory_that_the_machines_do_not_share_is_told(tmp_path: Path) -> None:
     from binlog.spark.other_machine import this_machine
-    from binlog.spark.writing import BatchWriter, Written
+    from binlog.spark.writing.writing import BatchWriter, Written
 
     writer = BatchWriter(parse_write_options({"path": str(tmp_path / "log")}), "data")
     folder = str(tmp_path / "log" / ".aside" / "job")
@@ -65,7 +65,7 @@ def test_a_directory_that_the_machines_do_not_share_is_told(tmp_path: Path) -> N
 
 @pytest.mark.spark
 def test_jobs_that_make_and_remove_the_folder_aside_at_once(tmp_path: Path) -> None:
-    from binlog.spark.writing import make_folder, remove_folder
+    from binlog.spark.writing.writing import make_folder, remove_folder
 
     def job(number: int) -> None:
         path = str(tmp_path / ".aside" / str(number))

@@ -17,7 +17,7 @@ RECORDS = st.lists(st.binary(max_size=40) | st.binary(min_size=PIECE_BYTES, max_
 
 
 def pieces(values: Any) -> list[list[bytes]]:
-    from binlog.spark import writing
+    from binlog.spark.writing import writing
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(writing, "_PIECE_BYTES", PIECE_BYTES)

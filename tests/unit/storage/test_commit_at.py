@@ -12,7 +12,7 @@ import pytest
 
 from binlog.errors import FullError, PoisonedError
 from binlog.storage.files import commit_at
-from binlog.storage.guards import new_guard
+from binlog.storage.handle import new_guard
 from binlog.storage.native import CommitGroup
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from binlog.errors import PoisonedError, StateError
 from binlog.storage.files import commit_at
-from binlog.storage.guards import new_guard
+from binlog.storage.handle import new_guard
 from binlog.storage.native import CommitGroup, Guard
 from tests.support.signals import interrupting
 

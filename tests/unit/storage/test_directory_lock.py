@@ -15,14 +15,14 @@ import pytest
 
 from binlog.errors import AccessError, BusyError
 from binlog.storage.directory import Directory
-from binlog.storage.directory_lock import DirectoryLock
+from binlog.storage.locking.directory_lock import DirectoryLock
 
 LOCK = "thing.lock"
 _OTHER = """
 import sys
 from binlog.errors import BusyError
 from binlog.storage.directory import Directory
-from binlog.storage.directory_lock import DirectoryLock
+from binlog.storage.locking.directory_lock import DirectoryLock
 try:
     DirectoryLock(Directory(sys.argv[1]), "thing.lock", "thing")
 except BusyError as error:

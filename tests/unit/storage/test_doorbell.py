@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from binlog.storage.bell_watcher import kernel_word, watch
-from binlog.storage.doorbell import Doorbell
+from binlog.storage.waiting.bell_watcher import kernel_word, watch
+from binlog.storage.waiting.doorbell import Doorbell
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ import pytest
 
 from binlog.errors import PoisonedError, StateError
 from binlog.storage.files import check_commit
-from binlog.storage.guards import new_guard
+from binlog.storage.handle import new_guard
 from binlog.storage.native import CommitGroup
 from tests.support.signals import strike
 

@@ -12,7 +12,7 @@ from types import FrameType
 import pytest
 
 from binlog.errors import FullError, PoisonedError, StateError
-from binlog.storage.guards import new_guard
+from binlog.storage.handle import new_guard
 from binlog.storage.native import Guard
 
 

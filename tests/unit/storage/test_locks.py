@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from binlog.errors import BusyError
-from binlog.storage.descriptor import Descriptor
-from binlog.storage.locks import holder, lock, unlock
+from binlog.storage.descriptors import Descriptor
+from binlog.storage.locking.locks import holder, lock, unlock
 
 
 @pytest.fixture

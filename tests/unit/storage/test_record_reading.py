@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from binlog.format.record import scan
-from binlog.storage.identity import Identity, identity_of
+from binlog.storage.descriptors import Identity, identity_of
 from binlog.storage.native import read_records
 from binlog.storage.record_reading import ReadOutcome, RecordReading
 from tests.support.logs import frame_all

@@ -14,7 +14,7 @@ import pytest
 
 from binlog import Background, Mode, Writer, stat
 from binlog.storage.native import lib
-from binlog.storage.segment import Segment, sweep
+from binlog.storage.staging_area import Segment, sweep
 from tests.support.children import Child
 from tests.support.logs import job, jobs_by_writer, read_all
 from tests.support.namespaces import on_a_small_disk, start_on_a_small_disk

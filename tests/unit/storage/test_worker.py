@@ -15,7 +15,7 @@ from binlog.errors import BusyError, StateError
 from binlog.journal.journal import Journal
 from binlog.journal.options import Sync
 from binlog.pagestore import PageStore
-from binlog.storage.worker import Worker
+from binlog.storage.waiting.worker import Worker
 from tests.support.descriptors import count_descriptors, descriptors_before
 from tests.support.journals import SMALL, ids, reload
 from tests.support.pagestores import QUEUE, peek, put

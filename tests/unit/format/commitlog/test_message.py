@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from binlog.errors import CorruptError
-from binlog.format.commitlog.host import Host
 from binlog.format.commitlog.message import (
     BORN_HOST_V6,
     CRC_PROPERTY_BYTES,
@@ -23,6 +22,7 @@ from binlog.format.commitlog.message import (
     parse_message,
     parse_store_ms,
 )
+from binlog.format.commitlog.message_parts import Host
 
 _BORN = Host.parse("10.1.2.3:50000")
 _STORE = Host.parse("127.0.0.1:10911")

@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from binlog.format.commitlog.host import Host
-from binlog.format.commitlog.message_id import message_id, parse_message_id
+from binlog.format.commitlog.message_parts import Host, message_id, parse_message_id
 
 
 @pytest.mark.parametrize(

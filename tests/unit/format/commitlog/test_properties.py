@@ -4,9 +4,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from binlog.format.commitlog.java_hash import java_hash
-from binlog.format.commitlog.key_index import key_hash, key_index_bytes
-from binlog.format.commitlog.properties import pack_properties, parse_properties
+from binlog.format.commitlog.indexes import key_hash, key_index_bytes
+from binlog.format.commitlog.message_parts import java_hash, pack_properties, parse_properties
 
 _NAMES = st.text(st.characters(exclude_characters="\x01\x02", exclude_categories=["Cs"]), max_size=12)
 _VALUES = st.text(st.characters(exclude_characters="\x02", exclude_categories=["Cs"]), max_size=12)

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from binlog._codec import pack_transaction
 from binlog.errors import CorruptError, VersionError
-from binlog.format.crc import crc32c
+from binlog.format.checksums import crc32c
 from binlog.format.pagestore.log import (
     LOG_START,
     RECORDS_AT,

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from binlog.errors import CorruptError, VersionError
-from binlog.format.crc import crc32c
+from binlog.format.checksums import crc32c
 from binlog.format.pagestore.free_map import FREE_MAP, FreeMap, parse_free_map
 from binlog.format.pagestore.index import (
     IndexHead,
@@ -20,7 +20,7 @@ from binlog.format.pagestore.index import (
     parse_root_page,
     queue_page_facts,
 )
-from binlog.format.pagestore.names import map_name
+from binlog.format.pagestore.other_files import map_name
 from binlog.format.pagestore.page import (
     FREE_CONTENT,
     NONE,

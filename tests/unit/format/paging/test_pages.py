@@ -14,26 +14,29 @@ from binlog.format.paging.acks_file import (
     pack_acks_header,
     parse_acks,
 )
-from binlog.format.paging.address_file import AddressFile, check_address, parse_address_file
-from binlog.format.paging.compiled import ScanStop, scan
 from binlog.format.paging.names import (
     ACKS_END,
+    AddressFile,
     acks_name,
+    check_address,
     invalid_name,
     is_folder_name,
     new_folder_name,
     page_name,
     page_number,
+    parse_address_file,
 )
 from binlog.format.paging.page_file import PAGE_HEADER, PageHeader, PageLayout, parse_page_header
 from binlog.format.paging.page_record import (
     PageEnd,
     PageMessage,
+    ScanStop,
     pack_page_end,
     pack_page_message,
     parse_page_end,
     parse_page_record,
     record_bytes,
+    scan,
 )
 from binlog.format.paging.store_records import (
     PagePlace,

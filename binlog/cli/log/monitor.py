@@ -1,0 +1,155 @@
+"""`binlog monitor`: a view of a log that a person leaves open, or a line now and then where nobody looks."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from types import FrameType
+
+import click
+
+from binlog.cli.amounts import Amount
+from binlog.cli.exits import Signalled, opening
+from binlog.cli.log.log_watch import LogWatch
+from binlog.cli.log.monitor_view import json_line, text_line
+from binlog.cli.options import directory_argument, json_option, need_log, path_type, seconds_from
+from binlog.cli.output import STANDARD_OUTPUT, write_line
+
+_LAST_RECORDS = 200
+_IDLE_SECONDS = 1.0
+_REDRAW_SECONDS = 0.1
+_INTERVAL_SECONDS_MIN = 0.01
+_INTERVAL_SECONDS_MAX = 86_400.0
+
+
+def _interval_from(context: click.Context, parameter: click.Parameter, value: str) -> float:
+    seconds = seconds_from(context, parameter, value)
+    if seconds is None or not _INTERVAL_SECONDS_MIN <= seconds <= _INTERVAL_SECONDS_MAX:
+        raise click.BadParameter(f"{value!r} is not from {_INTERVAL_SECONDS_MIN} s to a day")
+    return seconds
+
+
+@click.command("monitor", short_help="Watch the log live: rate, files, followers, records.")
+@directory_argument
+@click.option(
+    "--position",
+    "positions",
+    type=path_type(),
+    multiple=True,
+    metavar="FILE",
+    help="Show the follower that keeps its position in FILE, as 'binlog tail --position FILE' does. "
+    "Those called *.position in DIR are shown anyway. May be given several times.",
+)
+@click.option(
+    "--interval",
+    callback=_interval_from,
+    metavar="TIME",
+    default="1s",
+    show_default=True,
+    help="The time between lines, 0.5s or 1m for one, where the output is not a terminal.",
+)
+@click.option("--once", is_flag=True, help="Show the log as it is now, and end.")
+@json_option("Print lines, each a JSON object, on a terminal too.")
+def command(directory: str, positions: tuple[str, ...], interval: float, once: bool, as_json: bool) -> None:
+    """Watch the log in DIR: how fast it grows, its files, its followers and its last records.
+
+    The screen is drawn anew as records come, ten times a second at most, and once a second while nothing happens.
+    Ctrl-C ends it. Where the output is not a terminal, it prints a line every --interval seconds instead.
+
+    A follower is behind by the records that lie between its position and the tail, where the next record will lie.
+    """
+    with opening():
+        if once:
+            need_log(directory)
+        watch = LogWatch(directory, positions, last_count=_LAST_RECORDS)
+    with closing(watch):
+        if as_json or not _on_screen():
+            _print_lines(watch, interval, once=once, as_json=as_json)
+        else:
+            _draw(watch, once=once)
+
+
+def _on_screen() -> bool:
+    return os.isatty(STANDARD_OUTPUT) and os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
+
+
+def _print_lines(watch: LogWatch, interval: float, *, once: bool, as_json: bool) -> None:
+    line = json_line if as_json else text_line
+    rate: Amount | None = None
+    before = Amount(0, 0)
+    printed = 0.0
+    while True:
+        watch.update(whole=True)
+        snapshot, now = watch.snapshot(), time.monotonic()
+        if printed:
+            seconds = now - printed
+            rate = Amount(
+                (snapshot.seen.records - before.records) / seconds, (snapshot.seen.bytes - before.bytes) / seconds
+            )
+        write_line(line(snapshot, rate))
+        if once:
+            return
+        before, printed = snapshot.seen, now
+        time.sleep(interval)
+
+
+def _draw(watch: LogWatch, *, once: bool) -> None:
+    # Here, because no other command needs them: importing rich takes longer than printing a small log.
+    from rich.console import Console
+    from rich.live import Live
+
+    from binlog.cli.log.monitor_view import MonitorView
+
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # What the terminal's encoding does not have is shown as one '?', which keeps the columns.
+        sys.stdout.reconfigure(errors="replace")
+    console = Console(highlight=False, force_terminal=True)
+    if once:
+        watch.update(whole=True)
+        console.print(MonitorView(watch.snapshot()))
+        return
+    with (
+        _ended_by_sigterm(),
+        Live(console=console, screen=True, auto_refresh=False, redirect_stdout=False, redirect_stderr=False) as live,
+    ):
+        while True:
+            watch.update()
+            size = os.get_terminal_size(STANDARD_OUTPUT)
+            if all(size):
+                # Asked each time: rich would believe COLUMNS and LINES, which may be exported and stale.
+                console.size = size
+            with _not_interrupted():
+                live.update(MonitorView(watch.snapshot()), refresh=True)
+            drawn = time.monotonic()
+            if watch.wait(_IDLE_SECONDS):
+                # What comes in the meantime is drawn together.
+                time.sleep(max(drawn + _REDRAW_SECONDS - time.monotonic(), 0))
+
+
+@contextmanager
+def _not_interrupted() -> Iterator[None]:
+    """Have Ctrl-C and SIGTERM wait: in the middle of drawing, rich would not give the terminal back."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """Give the terminal back before SIGTERM ends the process."""
+
+    def end(number: int, frame: FrameType | None) -> None:
+        raise Signalled(signal.Signals(number))
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,113 @@
+"""`binlog stat`: what a log consists of."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from contextlib import closing
+
+import click
+
+import binlog
+from binlog.cli.amounts import count_text, size_text, time_text
+from binlog.cli.exits import opening
+from binlog.cli.log.followers import Followers, behind_text, lag_object
+from binlog.cli.options import directory_argument, json_option, need_log, path_type
+from binlog.cli.output import printable, write_line, write_table
+from binlog.cli.records import object_line
+
+_COLUMNS = ("FILE", "STATE", "RECORDS", "FIRST SEQUENCE", "TAIL", "DURABLE", "ON DISK", "PREPARED", "CREATED")
+_LEAST = ("PREPARED", "FIRST SEQUENCE", "DURABLE", "CREATED")
+
+
+@click.command("stat", short_help="Show the files.")
+@directory_argument
+@click.option(
+    "--position",
+    "positions",
+    type=path_type(),
+    multiple=True,
+    metavar="FILE",
+    help="Show how far behind the follower is that keeps its position in FILE, as 'binlog tail --position FILE' does. "
+    "Those called *.position in DIR are shown anyway. May be given several times.",
+)
+@json_option('Print one JSON object: path, tail, sums in bytes and records, and "files" with one for each file.')
+def command(directory: str, positions: tuple[str, ...], as_json: bool) -> None:
+    """Show the files of the log in DIR: open, closed or archived, how many records, how large.
+
+    TAIL is the offset in bytes where the next record of the file will lie, DURABLE the one up to which a sync is known
+    to have gone well. ON DISK is what the file takes there, or its archive, PREPARED how much of that waits beyond the
+    tail for records to come. '-' stands for what another program's file does not tell. A narrow
+    terminal is shown less; --json has all of it.
+    """
+    with opening():
+        need_log(directory)
+        log = binlog.stat(directory)
+    with closing(Followers(directory, positions)) as followers:
+        lags = followers.lags(log)
+    if as_json:
+        write_line(object_line({**as_object(log), "followers": [lag_object(lag) for lag in lags]}))
+        return
+    counts = f"records {count_text(log.record_count)}, on disk {size_text(log.disk_bytes)}"
+    write_line(f"{printable(log.path)}: tail {log.tail}, {counts}")
+    if notes := list(_notes(log)):
+        write_line("; ".join(notes))
+    write_table(_COLUMNS, [_row(file) for file in log.files], least=_LEAST)
+    for lag in lags:
+        write_line(printable(f"{lag.name}: {'' if lag.ref is None else f'{lag.ref}, '}{behind_text(lag)}"))
+
+
+def _notes(log: binlog.LogStat) -> Iterator[str]:
+    """What the table does not tell, as far as there is any."""
+    for size, text in (
+        (log.index_bytes, "indexes {}"),
+        (log.archive_bytes, "archives {}"),
+        (log.damaged_bytes, "set aside {}"),
+        (log.new_bytes, "files being prepared {}"),
+        (log.unsynced_bytes, "not synced yet {}"),
+        (log.staged_bytes, "staged {}"),
+        (log.memory_bytes, "shared memory {}"),
+    ):
+        if size:
+            yield text.format(size_text(size))
+
+
+def as_object(log: binlog.LogStat) -> dict[str, object]:
+    """The log as --json prints it."""
+    return {
+        "path": log.path,
+        "tail": None if log.tail is None else str(log.tail),
+        "record_count": log.record_count,
+        "disk_bytes": log.disk_bytes,
+        "used_bytes": log.used_bytes,
+        "prepared_bytes": log.prepared_bytes,
+        "unsynced_bytes": log.unsynced_bytes,
+        "index_bytes": log.index_bytes,
+        "archive_bytes": log.archive_bytes,
+        "damaged_bytes": log.damaged_bytes,
+        "new_bytes": log.new_bytes,
+        "staged_bytes": log.staged_bytes,
+        "memory_bytes": log.memory_bytes,
+        "files": [dataclasses.asdict(file) for file in log.files],
+    }
+
+
+def state_text(file: binlog.FileStat) -> str:
+    """`open`, `closed` or `archived`."""
+    if file.archived:
+        return "archived"
+    return "closed" if file.closed else "open"
+
+
+def _row(file: binlog.FileStat) -> tuple[str, ...]:
+    return (
+        str(file.number),
+        state_text(file),
+        count_text(file.record_count),
+        count_text(file.first_sequence),
+        count_text(file.tail),
+        count_text(file.durable_end),
+        size_text(file.disk_bytes),
+        size_text(file.prepared_bytes),
+        time_text(file.created_ns),
+    )

@@ -1,0 +1,1 @@
+"""How a message gets into the commit log, and when it reaches the disk."""

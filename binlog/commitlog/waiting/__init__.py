@@ -1,0 +1,1 @@
+"""Messages that wait before consumers see them: delayed, half, and retried ones."""

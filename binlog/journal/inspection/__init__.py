@@ -1,0 +1,1 @@
+"""Looking at a journal from outside: check, stat, survey, record reader, export and import."""

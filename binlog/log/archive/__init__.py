@@ -1,0 +1,1 @@
+"""Closed log files as compressed archives: making, reading and verifying them."""

@@ -1,0 +1,266 @@
+"""Archives: closed files compressed, to be read as if they were not.
+
+Invariants
+- A file goes only once its archive is complete, synced, read back and found equal, and has its name, durably.  Until
+  then it is the file that counts, though both be there: whoever died in between has the next archive finish it.
+- That a file is what was archived is seen under its lock, and the lock is held until it is gone.  Compressing and
+  comparing take no lock, for a writer that comes late to a closed file would wait for it; repairs are kept out by
+  theirs.
+- The index stays as it is, and is complete: its CRCs prove the file before it is archived, and the archive after.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+from binlog.errors import BusyError, CorruptError, GoneError, NotFoundError, VersionError
+from binlog.format.archive_file import RAW_BYTES_MAX
+from binlog.format.log_header import Flag, LogHeader
+from binlog.format.names import archive_draft_name, archive_draft_number, archive_file_name, log_file_name
+from binlog.format.values import seconds_of
+from binlog.log.directory import LogDirectory
+from binlog.log.files.closed_files import ClosedFile, closed_files, is_written, list_files
+from binlog.log.index.index import Index, opened_index
+from binlog.log.index.index_building import complete_index
+from binlog.log.maintain.repair import LOCK_NAME
+from binlog.log.recovery.evidence import FileEvidence, heal
+from binlog.log.recovery.recovery_table import Action, decide
+from binlog.storage.boot import boot_id
+from binlog.storage.file_access import access_like
+from binlog.storage.files import sync
+from binlog.storage.locking.directory_lock import only_owner
+
+LEVEL_DEFAULT = 3
+LEVEL_MAX = 19
+
+_LOCK_SECONDS = 5.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Archived:
+    """A file that was archived, or would be, or could not be.
+
+    name: of the archive, in the log's directory.
+    record_count: None where another program made the file.
+    closed_ns: when it was closed, as far as can be told.
+    raw_bytes: the file's size up to its tail.  archive_bytes: the archive's; None where it was not made.
+    problem: why the file was left as it is; None where it was not.
+    """
+
+    number: int
+    name: str
+    record_count: int | None
+    closed_ns: int
+    raw_bytes: int
+    archive_bytes: int | None = None
+    problem: str | None = None
+
+
+def archive(
+    path: str | os.PathLike[str],
+    *,
+    keep_last: int = 0,
+    keep_seconds: float | timedelta | str | None = None,
+    level: int = LEVEL_DEFAULT,
+    dry_run: bool = False,
+) -> list[Archived]:
+    """Put a compressed archive in the place of each closed file, oldest first, and tell of each.
+
+    keep_last: leave so many of the newest closed files as they are.
+    keep_seconds: leave what was closed less than so long ago.
+    level: zstd's, 1 to 19; higher is smaller and slower, but not to read.
+    dry_run: archive nothing, and tell which would be.
+
+    Records keep their refs, and all that reads a log reads archives: a Reader, `check`, Spark.  A file goes only after
+    its archive was synced and compared with it, byte for byte, and with the index, which is completed before.  A file
+    whose bytes are not what was written, or that another program may write to, is left, and told with the `problem`.
+    Needs room on the disk for one archive more, and memory for some MiB and the largest record, three times.
+    May run beside writers and readers.  Durable on return.
+    Raises: NotFoundError if there is no log; BusyError where another process archives or repairs it; AccessError,
+    CorruptError, VersionError for a file's header; FullError, PoisonedError, which leave the file; ValueError.
+    """
+    keep_seconds = None if keep_seconds is None else seconds_of(keep_seconds, "keep_seconds")
+    _check_arguments(keep_last, keep_seconds, level)
+    with LogDirectory(path) as directory:
+        directory.log_numbers()
+        if dry_run:
+            return [_told(each) for each in _wanted(directory, keep_last, keep_seconds)[0]]
+        with only_owner(directory, LOCK_NAME, "archives or repairs the log", directory.access()):
+            _sweep(directory)
+            done = []
+            wanted, mixed = _wanted(directory, keep_last, keep_seconds)
+            for each in wanted:
+                try:
+                    done.append(_archive(directory, each, level=level, mixed=mixed))
+                except NotFoundError:
+                    continue  # retention removed it since the listing
+            return done
+
+
+def _check_arguments(keep_last: int, keep_seconds: float | None, level: int) -> None:
+    if keep_last < 0:
+        raise ValueError(f"keep_last is 0 or more, not {keep_last}")
+    if keep_seconds is not None and not 0 <= keep_seconds < math.inf:
+        raise ValueError(f"keep_seconds is 0 or more, not {keep_seconds}")
+    if not 1 <= level <= LEVEL_MAX:
+        raise ValueError(f"level is 1 to {LEVEL_MAX}, not {level}")
+
+
+def _wanted(directory: LogDirectory, keep_last: int, keep_seconds: float | None) -> tuple[Sequence[ClosedFile], bool]:
+    """The files that are to be archived, oldest first, and whether other programs write to the log."""
+    files = list(list_files(directory))
+    mixed = any(file.header.mixed for file in files)
+    now_ns = time.time_ns()
+    closed = [file.header.number for file in files if file.header.closed]
+    kept = set(closed[-keep_last:] if keep_last else [])
+    found = []
+    for each in closed_files(files, mixed=mixed, now_ns=now_ns):
+        if each.file.archived:
+            continue
+        number = each.file.header.number
+        young = keep_seconds is not None and now_ns - each.closed_ns < keep_seconds * 1e9
+        if number in kept or young or (mixed and is_written(directory, number)):
+            break
+        found.append(each)
+    return found, mixed
+
+
+def _told(closed: ClosedFile) -> Archived:
+    header = closed.file.header
+    return Archived(
+        number=header.number, name=archive_file_name(header.number),
+        record_count=header.record_count if header.ours else None, closed_ns=closed.closed_ns, raw_bytes=header.tail,
+    )  # fmt: skip
+
+
+def _archive(directory: LogDirectory, closed: ClosedFile, *, level: int, mixed: bool) -> Archived:
+    if closed.file.header.tail > RAW_BYTES_MAX:
+        return replace(_told(closed), problem=f"file {closed.file.header.number} has more than {RAW_BYTES_MAX} bytes")
+    number = closed.file.header.number
+    with directory.opened(log_file_name(number)) as fd:
+        try:
+            size = _RawFile(directory, number, fd).archive(level=level, mixed=mixed)
+        except (BusyError, CorruptError, VersionError, GoneError) as error:
+            return replace(_told(closed), problem=str(error))
+    return replace(_told(closed), archive_bytes=size)
+
+
+def _sweep(directory: LogDirectory) -> None:
+    """Remove what those left that died while they made an archive."""
+    for name in directory.names():
+        if archive_draft_number(name) is not None:
+            directory.remove(name)
+
+
+class _RawFile:
+    """A closed file that is to become an archive.
+
+    Open for reading alone while that takes time: where other programs write, whoever has it open for writing counts.
+    """
+
+    def __init__(self, directory: LogDirectory, number: int, fd: int) -> None:
+        self._directory = directory
+        self._number = number
+        self._name = log_file_name(number)
+        self._path = directory.log_path(number)
+        self._archive_name = archive_file_name(number)
+        self._fd = fd
+
+    def archive(self, *, level: int, mixed: bool) -> int:
+        """Put the archive in the file's place, and return its size.
+
+        mixed: other programs write to the log.
+        Raises: BusyError, CorruptError, VersionError, GoneError where the file is not to be archived.
+        """
+        # Loaded when used, for zstd is with it.
+        from binlog.log.archive.archive_building import verify_archive, write_archive
+
+        directory = self._directory
+        with directory.locked(self._name, _LOCK_SECONDS) as fd:  # once whoever closes it right now is done with that
+            header = self._header(fd)
+        source = (self._fd, header, self._path)
+        with self._completed_index(header) as index:
+            if directory.has(self._archive_name):
+                left = self._verified(source, index)
+                self._take_the_place(header, None, mixed=mixed)
+                return left
+            name = archive_draft_name(self._number)
+            try:
+                with directory.created(name, access_like(os.fstat(self._fd))) as draft:
+                    write_archive(draft, source, index, level=level)
+                    verify_archive(draft.content, source, index, path=draft.path)
+                    self._take_the_place(header, name, mixed=mixed)
+                    return os.fstat(draft.content).st_size
+            finally:
+                directory.remove(name)
+
+    def _header(self, fd: int) -> LogHeader:
+        """The header of a file that is as a cutover leaves it.  Raises: GoneError; CorruptError where it is not."""
+        found, header = self._directory.believed_header(fd, self._number)
+        if os.fstat(fd).st_nlink == 0 or not header.closed:
+            raise GoneError(f"{self._path} is not what it was when it was listed")
+        verdict = decide(header, FileEvidence(fd, self._path), same_boot=header.boot_id == boot_id(), vouched=False)
+        if verdict.action is not Action.KEEP or header.flags & Flag.POISON:
+            text = f"recovery is due ({verdict.text or verdict.action.value}): open the log with a writer"
+            raise CorruptError(self._path, verdict.tail, f"recovery-{verdict.row}", text)
+        heal(fd, found, header, self._path)
+        return header
+
+    @contextmanager
+    def _completed_index(self, header: LogHeader) -> Iterator[Index]:
+        """The index, which a death may have left without its last entries, or somebody may have removed."""
+        directory, number = self._directory, self._number
+        with opened_index(directory, number) as index:
+            is_complete = index is not None and _reaches(index, header)
+        if not is_complete:
+            with directory.locked(self._name, _LOCK_SECONDS) as fd:
+                complete_index(directory, header, fd)
+        with opened_index(directory, number) as index:
+            if index is None or not _reaches(index, header):
+                text = "the file's index cannot be completed; see `binlog repair`"
+                raise CorruptError(self._path, header.first_offset, "index", text)
+            index.sync()  # nobody does for an append, and once the file is gone it is all that proves the records
+            yield index
+
+    def _verified(self, source: tuple[int, LogHeader, str], index: Index) -> int:
+        """The size of an archive that has its name already, left by whoever died before the file was gone.
+
+        Raises: CorruptError, VersionError where it is not one of this file: whose it is, we do not know, so it stays.
+        """
+        from binlog.log.archive.archive_building import verify_archive
+
+        path = self._directory.file_path(self._archive_name)
+        with self._directory.opened(self._archive_name) as fd:
+            sync(fd, path)
+            verify_archive(fd, source, index, path=path)
+            return os.fstat(fd).st_size
+
+    def _take_the_place(self, header: LogHeader, draft: str | None, *, mixed: bool) -> None:
+        """Give the archive its name, and remove the file, each durably.  draft: None where it has its name."""
+        directory = self._directory
+        if mixed and is_written(directory, self._number):
+            raise BusyError(f"{self._path} is open for writing, and other programs write to the log")
+        with directory.locked(self._name, _LOCK_SECONDS) as fd:
+            if replace(self._header(fd), doorbell=header.doorbell) != header:
+                raise GoneError(f"{self._path} changed while it was archived; archive it anew")
+            if draft is not None:
+                directory.rename(draft, self._archive_name)
+            else:
+                directory.sync()
+            directory.remove(self._name)
+            directory.sync()
+
+
+def _reaches(index: Index, header: LogHeader) -> bool:
+    """Whether an index of the file goes up to its tail."""
+    if not index.fits(header):
+        return False
+    last = index.entry(index.count - 1) if index.count else None
+    end = header.first_offset if not index.count else None if last is None else last.end
+    return end == header.tail

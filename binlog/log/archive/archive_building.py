@@ -1,0 +1,203 @@
+"""Making the archive of one closed file, and comparing it with the file.
+
+The archive is made under a draft's name, synced, and read back from the disk: each byte is compared with the file's,
+and with the CRCs of its index.  Nothing here takes a lock: the bytes below a closed file's tail never change, but by a
+repair, from which the caller is safe.
+
+What a repair does to an archive: its index is completed, or made again, and so is what its frames tell.
+
+Its records it leaves as they are.  Of a damaged frame nothing can be had, and the frames beside it are read without a
+repair.  If the frame of the header, our facts or the table of frames are damaged, and what was there is known, then the
+archive is written again beside itself, synced, and takes its own name.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterator
+from dataclasses import replace
+
+from binlog.errors import CorruptError
+from binlog.format.archive_file import frame_bytes_for, pack_end, pack_start
+from binlog.format.index_file import INDEX_ENTRY
+from binlog.format.log_header import HEADER_BYTES, LogHeader
+from binlog.format.names import archive_draft_name, archive_file_name
+from binlog.log.archive.archive_content import ArchiveContent
+from binlog.log.archive.zstd import Compressor, checksum_of
+from binlog.log.directory import LogDirectory, OpenedFile
+from binlog.log.files.header import read_header, settled_header
+from binlog.log.index.index import Index, index_path, opened_index
+from binlog.log.index.index_building import complete_index
+from binlog.log.index.index_check import Contradiction, DamagedRange, IndexCheck, Verified
+from binlog.storage.file_access import access_like
+from binlog.storage.files import Content, DiskFile, forget, read_at
+
+
+def verified(index: Index, content: Content, header: LogHeader, path: str) -> Iterator[Verified]:
+    """All records of a file, as its index proves them.
+
+    Raises: CorruptError where it does not; what precedes that was given before.
+    """
+    check = IndexCheck(index, content, header, path)
+    for found in check.walk():
+        if isinstance(found, Verified):
+            yield found
+        elif isinstance(found, Contradiction):
+            raise CorruptError(index_path(path), found.offset, "index", found.text)
+        elif isinstance(found, DamagedRange):
+            text = f"the bytes from {found.start} to {found.end} are not those that were written there"
+            raise CorruptError(path, found.start, "index-crc", text)
+    if check.end != header.tail:
+        raise CorruptError(index_path(path), 0, "index", f"it ends at {check.end}, and the file at {header.tail}")
+
+
+def frames(ranges: Iterator[Verified], skipped: int, frame_bytes: int) -> Iterator[bytes]:
+    """The records in pieces of about `frame_bytes`, cut where the ranges of the index end.
+
+    skipped: bytes of the first record that are elsewhere, in another program's file.
+    A range that is larger, which one record fills, is a piece of its own.
+    """
+    piece = bytearray()
+    for found in ranges:
+        data = memoryview(found.data)
+        at, first = 0, min(skipped, len(data))
+        skipped -= first
+        for _, _, _, size, *_ in struct.iter_unpack(INDEX_ENTRY.format, found.entries):
+            held = len(piece) + at - first
+            if held > 0 and held + size > frame_bytes:
+                piece += data[first:at]
+                yield bytes(piece)
+                piece.clear()
+                first = at
+            at += size
+        piece += data[first:at]
+    if piece:
+        yield bytes(piece)
+
+
+def write_archive(draft: DiskFile, source: tuple[int, LogHeader, str], index: Index, *, level: int) -> None:
+    """Write the archive of a file, and sync it.
+
+    draft: the empty file that it is written to.
+    source: the log file's descriptor, its header and its path.
+    Needs memory for a frame, or the largest record, three times.
+    Raises: CorruptError where the index does not prove all records; FullError; PoisonedError.
+    """
+    source_fd, header, source_path = source
+    start = read_at(source_fd, HEADER_BYTES, 0, source_path)
+    # zstd would compress the header: so its frame is made here, and of zstd's only the checksum is taken.
+    compressor = Compressor(level)
+    frame = pack_start(start, compressor.frame(start)[-4:])
+    written = [(len(frame), len(start), checksum_of(frame))]
+    draft.write(frame, 0)
+    at = len(frame)
+    records = verified(index, source_fd, header, source_path)
+    for piece in frames(records, HEADER_BYTES - header.first_offset, frame_bytes_for(header.tail)):
+        frame = compressor.frame(piece)
+        written.append((len(frame), len(piece), checksum_of(frame)))
+        draft.write(frame, at)
+        at += len(frame)
+    end = pack_end(number=header.number, uuid=header.uuid, frames=written)
+    draft.write(end, at)
+    status = os.fstat(source_fd)
+    # Where nothing else tells, when the file was written last says how old its records are.
+    os.utime(draft.content, ns=(status.st_atime_ns, status.st_mtime_ns))
+    draft.sync()
+
+
+def verify_archive(fd: int, source: tuple[int, LogHeader, str], index: Index, *, path: str) -> None:
+    """Raise CorruptError where the archive does not hold the file, byte for byte; also VersionError.
+
+    fd, path: the archive's.  source: as for `write_archive`.
+    """
+    source_fd, header, source_path = source
+    forget(fd)  # so that it is read from the disk
+    content = ArchiveContent(fd, path)
+    _ = content.end
+    if content.faults:
+        raise CorruptError(path, 0, "archive", content.faults[0])
+    found_header = read_header(content, header.number, path)
+    # The doorbell means nothing, and may have been rung since.
+    if replace(found_header, doorbell=header.doorbell) != header:
+        raise CorruptError(path, 0, "archive", f"it has not the header of {source_path}")
+    at = header.first_offset
+    for found in verified(index, content, header, path):
+        _compare(found.data, at, source_fd, source_path, path)
+        at += len(found.data)
+
+
+def _compare(data: bytes, at: int, source_fd: int, source_path: str, path: str) -> None:
+    if data != read_at(source_fd, len(data), at, source_path):
+        raise CorruptError(
+            path, at, "archive", f"it does not hold what {source_path} does, from {at} to {at + len(data)}"
+        )
+
+
+_COPY_BYTES = 1 << 20
+
+
+def repair_archive(directory: LogDirectory, number: int, *, dry_run: bool) -> list[tuple[str, int, str, str]]:
+    """Do it, or only tell; (path, offset, action, text) for what was done.  Wants the lock of repairs.
+
+    Raises: NotFoundError; CorruptError, VersionError where the archive cannot be read.
+    """
+    with directory.log_file(number) as file:
+        if file.archive is None:
+            return []  # it was put back as a file, which the next repair sees to
+        header = settled_header(file.content, number, file.path)
+        done = _repair_parts(directory, file, number, dry_run=dry_run)
+        contradicts = _contradicts(directory, file, header)
+        if contradicts is None or next(_archive(file).lost_frames(), None) is not None:
+            return done
+        if not dry_run:
+            complete_index(directory, header, file.fd, content=file.content, anew=contradicts)
+            if _contradicts(directory, file, header) is not None:
+                # Its last entries follow one another, so it was completed behind them, and one before them is wrong.
+                complete_index(directory, header, file.fd, content=file.content, anew=True)
+        text = "the index made anew" if contradicts else "the index completed"
+        return [*done, (file.path, header.first_offset, "index", text)]
+
+
+def _repair_parts(
+    directory: LogDirectory, file: OpenedFile, number: int, *, dry_run: bool
+) -> list[tuple[str, int, str, str]]:
+    """Write an archive again of which a part is damaged that its frames tell."""
+    archive = _archive(file)
+    end, faults = archive.end, list(archive.faults)
+    if not faults:
+        return []
+    if not dry_run:
+        name = archive_draft_name(number)
+        status = os.fstat(file.fd)
+        directory.remove(name)
+        try:
+            with directory.created(name, access_like(status)) as draft:
+                draft.write(archive.start, 0)
+                at, frames_end = len(archive.start), end.table.places[-1]
+                while at < frames_end:
+                    data = read_at(file.fd, min(_COPY_BYTES, frames_end - at), at, file.path)
+                    draft.write(data, at)
+                    at += len(data)
+                draft.write(pack_end(number=end.number, uuid=end.uuid, frames=end.table.frames()), at)
+                os.utime(draft.content, ns=(status.st_atime_ns, status.st_mtime_ns))
+                draft.sync()
+                directory.rename(name, archive_file_name(number))
+        finally:
+            directory.remove(name)
+    return [(file.path, 0, "archive", f"the archive written again: {'; '.join(faults)}")]
+
+
+def _archive(file: OpenedFile) -> ArchiveContent:
+    assert file.archive is not None
+    return file.archive
+
+
+def _contradicts(directory: LogDirectory, file: OpenedFile, header: LogHeader) -> bool | None:
+    """Whether the index contradicts the archive, or there is none; None where it is complete."""
+    with opened_index(directory, header.number) as index:
+        if index is None:
+            return True
+        check = IndexCheck(index, file.content, header, file.path)
+        contradicts = index.blank or any(isinstance(found, Contradiction) for found in check.run())
+        return None if not contradicts and check.end == header.tail else contradicts

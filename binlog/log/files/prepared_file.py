@@ -1,0 +1,125 @@
+"""A log file before it has its name.
+
+Made under a random name that only its maker knows, complete and synced before
+it is named, and named without ever replacing a file that is there.  What a
+maker left that died is only ever removed, never used.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterable
+
+from binlog.errors import FullError
+from binlog.format.log_header import HEADER_BYTES, LogHeader, new_log_header
+from binlog.format.names import log_file_name, prepared_file_name, prepared_file_number
+from binlog.log.directory import LogDirectory
+from binlog.storage.boot import boot_id
+from binlog.storage.descriptors import identity_of, is_identity
+from binlog.storage.file_access import FileAccess
+from binlog.storage.files import allocate, sync, write_at
+from binlog.storage.native import fork_generation
+
+
+class PreparedFile:
+    """A new file for `number`, with space allocated, to be given a header and its name, or discarded."""
+
+    def __init__(self, directory: LogDirectory, number: int, *, file_bytes: int, access: FileAccess) -> None:
+        self.number = number
+        self._fd = -1  # what `discard` finds where making it fails
+        self._generation = fork_generation()
+        self._directory = directory
+        self._name = prepared_file_name(number)
+        self._path = directory.file_path(self._name)
+        self._fd = directory.create(self._name, access)
+        self._identity = identity_of(self._fd)
+        self._named = False
+        try:
+            self._allocate(file_bytes)
+        except BaseException:
+            self.discard()
+            raise
+
+    @property
+    def intact(self) -> bool:
+        """Whether the descriptor was not closed behind our back."""
+        return is_identity(self._fd, self._identity)
+
+    def give_name(
+        self, number: int, *, log_uuid: bytes | None, first_sequence: int, epoch: int = 0, flags: int = 0
+    ) -> bool:
+        """Write the header, sync it, and give the file its name; False where the name is taken.
+
+        log_uuid: None for a new one.
+        """
+        assert number == self.number, "it was prepared for another number"
+        header = new_header(
+            number, log_uuid=log_uuid or new_log_uuid(), first_sequence=first_sequence, epoch=epoch, flags=flags
+        )
+        write_at(self._fd, header.pack(), 0, self._path)
+        sync(self._fd, self._path)
+        self._named = self._directory.link(self._name, log_file_name(self.number))
+        return self._named
+
+    def _allocate(self, file_bytes: int) -> None:
+        try:
+            allocate(self._fd, 0, file_bytes, self._path)
+        except FullError:
+            # A nearly full disk may still have room for a header and a few records.
+            allocate(self._fd, 0, HEADER_BYTES, self._path)
+
+    def discard(self) -> None:
+        """Close the file, and remove it where it did not get its name."""
+        fd, self._fd = self._fd, -1
+        if fd < 0:
+            return
+        self._directory.close_file(fd, self._identity)
+        if not self._named and self._generation == fork_generation():
+            self._directory.remove(self._name)
+
+    def __del__(self) -> None:
+        self.discard()
+
+
+def make_file(
+    directory: LogDirectory,
+    number: int,
+    *,
+    file_bytes: int,
+    access: FileAccess,
+    log_uuid: bytes | None = None,
+    first_sequence: int = 0,
+    epoch: int = 0,
+    flags: int = 0,
+) -> None:
+    """Make an empty file of a log, durably, unless the number is taken.  See PreparedFile."""
+    prepared = PreparedFile(directory, number, file_bytes=file_bytes, access=access)
+    try:
+        prepared.give_name(number, log_uuid=log_uuid, first_sequence=first_sequence, epoch=epoch, flags=flags)
+    finally:
+        prepared.discard()
+
+
+def new_header(number: int, *, log_uuid: bytes, first_sequence: int, epoch: int = 0, flags: int = 0) -> LogHeader:
+    """The header of an empty file, made now."""
+    return new_log_header(
+        number=number, uuid=log_uuid, first_sequence=first_sequence, created_ns=time.time_ns(), boot_id=boot_id(),
+        epoch=epoch, flags=flags,
+    )  # fmt: skip
+
+
+def new_log_uuid() -> bytes:
+    """The identity of a new log."""
+    return uuid.uuid4().bytes
+
+
+def sweep(directory: LogDirectory, open_number: int, names: Iterable[str]) -> None:
+    """Remove the prepared files of numbers up to the open one's: their makers died, or can only lose the race.
+
+    names: a listing of the directory.
+    """
+    for name in names:
+        number = prepared_file_number(name)
+        if number is not None and number <= open_number:
+            directory.remove(name)

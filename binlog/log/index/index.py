@@ -1,0 +1,283 @@
+"""Reading a log file's index, and finding places by it.
+
+Invariant: the index is never believed over the log file.  A place that it gives was proven by the log file's own
+bytes: the entry has its own checksum, the bytes of its range have theirs, and as many records fill them exactly.  Where
+that fails, the index gives no place, and the file is read from its first record.
+
+What the times in a log are believed to say: a clock may have been wrong when any of them was written.
+
+A time in the future is not believed.  Of several that contradict, the latest that is believed counts where something is
+to be kept, for a clock that was behind makes records look older than they are.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from typing import NamedTuple
+
+from binlog.errors import BinlogError, CorruptError
+from binlog.format.index_file import (
+    ENTRY_BYTES,
+    HEADER_BYTES,
+    INDEX_HEADER,
+    MAGIC,
+    RANGE_BYTES_MAX,
+    VERSION,
+    IndexEntry,
+    Ranges,
+    RangeStop,
+    entry_count,
+    entry_offset,
+    entry_seed,
+    pack_header,
+    parse_entry,
+)
+from binlog.format.log_header import LogHeader
+from binlog.format.names import index_file_name
+from binlog.format.record import LENGTH_BYTES
+from binlog.storage.directory import Directory
+from binlog.storage.files import Content, read_at, sync
+from binlog.storage.record_reading import IndexKey, count_through
+
+
+def believed_ns(time_ns: int, now_ns: int) -> int:
+    """A time, or 0 for one that is in the future."""
+    return time_ns if time_ns <= now_ns else 0
+
+
+def closing_times(told: Sequence[Sequence[int]], now_ns: int) -> list[int]:
+    """When each file was closed, for those that are to be kept for some time after that.
+
+    told: of each file, in order, the times that tell something: when it was made, when its records were there, and at
+    the end when the next one was made.
+    A file was closed no earlier than any file before it.  If the last of its times is not believed, then it was closed
+    before the files behind it were, or just now.
+    """
+    found = []
+    latest = 0
+    for times in told:
+        latest = max([latest, *(believed_ns(time_ns, now_ns) for time_ns in times)])
+        found.append(latest)
+    upper = now_ns
+    for index in reversed(range(len(told))):
+        if not told[index] or not believed_ns(told[index][-1], now_ns):
+            found[index] = max(found[index], upper)
+        upper = found[index]
+    return found
+
+
+# So many damaged entries in a row are looked past for a sound one.
+_DAMAGED_MAX = 64
+_VERSION_AT = INDEX_HEADER.offset("version")
+
+
+class IndexedPlace(NamedTuple):
+    """Where a record starts, and its sequence number (in another program's file: counted from its first record)."""
+
+    offset: int
+    sequence: int
+
+
+class Index:
+    """An index, as long as it was when it was opened.
+
+    fd: its descriptor, which stays open for as long as this is used.
+    """
+
+    def __init__(self, fd: int, path: str) -> None:
+        self._fd = fd
+        self._path = path
+        self.header = read_at(fd, HEADER_BYTES, 0, path)
+        self.file_bytes = os.fstat(fd).st_size
+        self.count = entry_count(self.file_bytes)
+        self.seed = 0
+        if len(self.header) == HEADER_BYTES:
+            values = INDEX_HEADER.unpack(self.header)
+            self.seed = entry_seed(number=values["number"], uuid=values["uuid"])
+
+    def refresh(self) -> None:
+        """Take note of what was added to it."""
+        self.count = entry_count(os.fstat(self._fd).st_size)
+
+    def fits(self, header: LogHeader) -> bool:
+        """Whether it is the index of the log file with this header."""
+        return self.header == pack_header(number=header.number, uuid=header.uuid)
+
+    @property
+    def blank(self) -> bool:
+        """Whether it counts as none: no whole header came to the disk, or its entries are of an earlier version."""
+        cut = len(self.header) < HEADER_BYTES and MAGIC.startswith(self.header[: len(MAGIC)])
+        return cut or self.header.count(0) == len(self.header) or self._is_earlier
+
+    @property
+    def _is_earlier(self) -> bool:
+        version = int.from_bytes(self.header[_VERSION_AT : _VERSION_AT + 2], "big")
+        return self.named and 0 < version < VERSION
+
+    @property
+    def named(self) -> bool:
+        """Whether it begins as an index does, of whatever log file."""
+        return self.header.startswith(MAGIC)
+
+    def entry(self, index: int) -> IndexEntry | None:
+        """An entry, counted from 0; None if it does not have its checksum."""
+        return parse_entry(read_at(self._fd, ENTRY_BYTES, entry_offset(index), self._path), self.seed)
+
+    def sound(self, index: int) -> tuple[int, IndexEntry] | None:
+        """The first entry from this one on that has its checksum, and which it is; None if none is near."""
+        for number in range(index, min(index + _DAMAGED_MAX, self.count)):
+            entry = self.entry(number)
+            if entry is not None:
+                return number, entry
+        return None
+
+    def entries(self, first: int, count: int) -> bytes:
+        """The bytes of some entries."""
+        data = read_at(self._fd, min(count, self.count - first) * ENTRY_BYTES, entry_offset(first), self._path)
+        return data[: len(data) // ENTRY_BYTES * ENTRY_BYTES]
+
+    def sync(self) -> None:
+        """Make its entries durable.  Raises: PoisonedError."""
+        sync(self._fd, self._path)
+
+    def count_before(self, offset: int) -> int:
+        """How many entries tell of ranges that end at or before an offset."""
+        return self.count_through(IndexKey.END, offset, self.count)
+
+    def count_through(self, key: IndexKey, value: int, count: int) -> int:
+        """How many of the first `count` entries have a key that is not greater than `value`."""
+        return count_through(self._fd, key, value, count, seed=self.seed)
+
+
+@contextmanager
+def opened_index(directory: Directory, number: int) -> Iterator[Index | None]:
+    """Have the index of a log file open for a block, or None where there is none that can be read."""
+    name, index = index_file_name(number), None
+    with ExitStack() as opened:
+        with suppress(BinlogError):
+            index = Index(opened.enter_context(directory.opened(name)), directory.file_path(name))
+        yield index
+
+
+def index_path(path: str) -> str:
+    """The path of the index of a log file, or of an archive, for messages."""
+    return os.path.splitext(path.removesuffix(".zst"))[0] + ".idx"
+
+
+def index_times(directory: Directory, header: LogHeader) -> tuple[int, int] | None:
+    """The times of the first and the last range of a log file, by its index; None if that does not tell."""
+    with opened_index(directory, header.number) as index:
+        count = index.count_before(header.tail) if index is not None and index.fits(header) else 0
+        first, last = (index.entry(0), index.entry(count - 1)) if index is not None and count else (None, None)
+        return None if first is None or last is None else (first.time_ns, last.time_ns)
+
+
+class IndexSearch:
+    """Finds places in one log file by its index.
+
+    header: the log file's; places beyond its tail are never given.
+    """
+
+    def __init__(self, index: Index, content: Content, header: LogHeader, path: str) -> None:
+        self._index = index if index.fits(header) else None
+        self._content = content
+        self._header = header
+        self._path = path
+
+    def before(self, offset: int) -> IndexedPlace | None:
+        """The last place known that is not beyond `offset`."""
+        return self._start_of(lambda index, count: index.count_through(IndexKey.OFFSET, offset, count) - 1)
+
+    def before_sequence(self, sequence: int) -> IndexedPlace | None:
+        """The last place known whose sequence is not higher than `sequence`."""
+        return self._start_of(lambda index, count: index.count_through(IndexKey.SEQUENCE, sequence, count) - 1)
+
+    def after(self, offset: int) -> IndexedPlace | None:
+        """The first place known that is beyond `offset`."""
+        place = self._start_of(lambda index, count: index.count_through(IndexKey.OFFSET, offset, count))
+        return place if place is not None and place.offset > offset else None
+
+    def after_sequence(self, sequence: int) -> IndexedPlace | None:
+        """The first place known whose sequence is higher."""
+        place = self._start_of(lambda index, count: index.count_through(IndexKey.SEQUENCE, sequence, count))
+        return place if place is not None and place.sequence > sequence else None
+
+    def since(self, time_ns: int) -> IndexedPlace | None:
+        """The first place known before which nothing was appended at `time_ns` or later.
+
+        It is the index's end where all that it knows is older.  None if the index says that records were there before
+        the file was made: its times tell nothing.
+        """
+        first = self._index.entry(0) if self._index is not None and self._index.count else None
+        if first is None or first.time_ns < believed_ns(self._header.created_ns, time.time_ns()):
+            return None
+        return self._start_of(lambda index, count: index.count_through(IndexKey.TIME_NS, time_ns - 1, count))
+
+    def time_ns_at(self, offset: int) -> int | None:
+        """When the record at `offset` was in the file, where the index knows and the file's bytes prove it."""
+        count = self._count()
+        if self._index is None or count == 0:
+            return None
+        number = self._index.count_through(IndexKey.OFFSET, offset, count) - 1
+        proven = self._proven(number) if number >= 0 else None
+        return None if proven is None or offset >= proven[0].end else proven[0].time_ns
+
+    def last_time_ns(self) -> int | None:
+        """When the last range was in the file, where the index reaches the file's tail, and it is proven; else None."""
+        count = self._count()
+        proven = self._proven(count - 1) if count else None
+        return proven[0].time_ns if proven is not None and proven[0].end == self._header.tail else None
+
+    def _count(self) -> int:
+        """The entries there are.  Those beyond the tail mean nothing: a power cut may have taken their bytes back."""
+        return 0 if self._index is None else self._index.count_before(self._header.tail)
+
+    def _start_of(self, find: Callable[[Index, int], int]) -> IndexedPlace | None:
+        """Where the range of the entry starts that `find` gives; for the one after the last, where the index ends."""
+        count = self._count()
+        if self._index is None or count == 0:
+            return None
+        number = find(self._index, count)
+        proven = self._proven(min(number, count - 1)) if number >= 0 else None
+        if proven is None:
+            return None
+        entry, ranges = proven
+        if number < count:
+            return IndexedPlace(entry.offset, entry.sequence)
+        assert ranges.sequence is not None
+        return IndexedPlace(ranges.end, ranges.sequence)
+
+    def _proven(self, number: int) -> tuple[IndexEntry, Ranges] | None:
+        """The entry, and what follows it, where the log file's bytes prove it."""
+        header, index = self._header, self._index
+        entry = None if index is None else index.entry(number)
+        if index is None or entry is None or not header.first_offset <= entry.offset < entry.end <= header.tail:
+            return None
+        if number == 0 and (entry.offset, entry.sequence) != (header.first_offset, header.first_sequence):
+            return None
+        ranges = Ranges(entry.offset, entry.sequence, seed=index.seed)
+        if ranges.verify(entry.pack(index.seed), self._range(entry)) != (1, RangeStop.END):
+            return None
+        following = index.entry(number + 1) if number + 1 < index.count else None
+        # What lies beyond the tail may be left from before a power cut.
+        goes_on = following is None or following.end > header.tail
+        if following is not None and not goes_on:
+            goes_on = (following.offset, following.sequence) == (ranges.end, ranges.sequence)
+        return (entry, ranges) if goes_on else None
+
+    def _range(self, entry: IndexEntry) -> bytes:
+        """The range's bytes, none where it is larger than one can be, or its archive is damaged."""
+        try:
+            return self._read_range(entry)
+        except CorruptError:
+            return b""
+
+    def _read_range(self, entry: IndexEntry) -> bytes:
+        if entry.range_bytes > RANGE_BYTES_MAX:
+            length = read_at(self._content, LENGTH_BYTES, entry.offset, self._path)
+            if LENGTH_BYTES + int.from_bytes(length, "big") != entry.range_bytes:
+                return b""
+        return read_at(self._content, entry.range_bytes, entry.offset, self._path)

@@ -1,0 +1,1 @@
+"""Ingesting files of records that were written outside of the log."""

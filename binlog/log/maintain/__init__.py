@@ -1,0 +1,1 @@
+"""What an operator does to a log: check, repair, prune, stat, backup."""

@@ -1,0 +1,321 @@
+"""Looking for everything that is wrong with a log, and repairing nothing.
+
+May run while others append.  A cutover that a process died in is not a
+problem: the next writer finishes it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Iterable, Iterator
+
+from binlog.errors import BinlogError, CorruptError, NotFoundError
+from binlog.format.log_header import (
+    FIRST_OFFSET,
+    HEADER_BYTES,
+    LOG_HEADER,
+    SLOT_BYTES,
+    Flag,
+    LogHeader,
+    parse_log_header,
+    parse_slot,
+)
+from binlog.format.names import (
+    INGEST_FILE,
+    archive_draft_number,
+    archive_file_name,
+    archive_file_number,
+    damaged_file_range,
+    log_file_name,
+)
+from binlog.format.problem import Problem, problem_of
+from binlog.log.append.producers import damaged_turns
+from binlog.log.directory import LogDirectory, OpenedFile
+from binlog.log.files.cutover import gap_error, missing_next_error
+from binlog.log.files.header import check_size, read_header, settled_header
+from binlog.log.files.sequences import missing_between
+from binlog.log.index.index import index_path, index_times, opened_index
+from binlog.log.index.index_check import Contradiction, DamagedRange, IndexCheck
+from binlog.log.ingest.ingest_record import look_at_ingest
+from binlog.log.recovery.record_walk import walk
+from binlog.storage.files import Content, LostFrameError
+
+# What logrotate and people make of the name of a log file: 00000001.dat.1, 00000001.dat-20261126, 00000001.dat.old.
+_RENAMED = re.compile(r"\d{8}\.dat.+")
+
+FLIPPED = "a bit of it is flipped; its checksum tells which one, and it is read as it was written"
+
+# What is told of a clock that went back or ahead.
+_CLOCK_NS = 3600 * 10**9
+
+
+def check(path: str | os.PathLike[str], *, number: int | None = None) -> list[Problem]:
+    """Every problem found in the log in a directory; an empty list for none.
+
+    number: look at this file alone, how it follows the one before it, and where it is the last one, what it leads to.
+    Such a call for each of `file_sizes`, side by side, finds together what one for the whole log does.
+    Reads every record's length, every byte that an index tells of, and every frame of an archive, whose offsets are
+    those of the log file.  Takes no lock and writes nothing.
+    Raises: NotFoundError if there is no such directory, or no log in it; AccessError if it cannot be read.
+    """
+    with LogDirectory(path) as directory:
+        return list(_check(directory, number))
+
+
+def file_sizes(path: str | os.PathLike[str]) -> dict[int, int]:
+    """The numbers of a log's files, in order, and their sizes in bytes, of an archive the archive's.
+
+    Opens none of them: they may be damaged.
+    Raises: NotFoundError if there is no such directory, or no log in it; AccessError.
+    """
+    with LogDirectory(path) as directory:
+        found: dict[int, int] = {}
+        for number in directory.log_numbers():
+            for name in (log_file_name(number), archive_file_name(number)):
+                # Neither is there any more where retention removed it since the listing.
+                if (status := directory.status(name)) is not None:
+                    found.setdefault(number, status.st_size)
+        return found
+
+
+def _check(directory: LogDirectory, only: int | None) -> Iterator[Problem]:
+    before: LogHeader | None = None
+    numbers = directory.log_numbers()
+    set_aside = directory.set_aside()
+    last = numbers[-1] if numbers else None
+    if only is not None:
+        numbers = [number for number in numbers if number < only][-1:] + ([only] if only in numbers else [])
+    for number in numbers:
+        wanted = only in (None, number)
+        path = directory.log_path(number)
+        header = None
+        try:
+            with directory.log_file(number) as file:
+                path = file.path
+                settled = settled_header(file.content, number, path)
+                header = directory.believe(settled)
+                if wanted:
+                    yield from _check_witnesses(file, settled, header)
+                    yield from _check_set_aside(directory, header, set_aside.get(number, ()))
+                    yield from _check_one(directory, file, header)
+        except NotFoundError:
+            before = None  # retention removed it since the listing
+            continue
+        except BinlogError as error:
+            if wanted:
+                yield problem_of(error, path)
+        if wanted and before is not None and header is not None:
+            yield from _check_succession(before, header, directory)
+        before = header
+    if before is not None and only in (None, last):
+        yield from _check_last(before, directory)
+    if only is None:
+        yield from _check_moved(directory)
+    if only in (None, last):
+        yield from _check_ingest(directory)
+        yield from _check_turns(directory)
+
+
+def _check_ingest(directory: LogDirectory) -> Iterator[Problem]:
+    try:
+        found = look_at_ingest(directory)
+    except CorruptError as error:
+        yield problem_of(error, directory.path)
+        return
+    if found is not None and found[1]:
+        yield Problem(directory.file_path(INGEST_FILE), 0, "ingest", FLIPPED)
+
+
+def _check_turns(directory: LogDirectory) -> Iterator[Problem]:
+    for name, error in damaged_turns(directory).items():
+        path = directory.file_path(name)
+        yield Problem(path, 0, "once", FLIPPED) if error is None else problem_of(error, path)
+
+
+def _check_witnesses(file: OpenedFile, settled: LogHeader, believed: LogHeader) -> Iterator[Problem]:
+    """Header fields that are not believed, for no checksum covers them and what else there is contradicts them."""
+    path = file.path
+    if settled.status != believed.status:
+        at, words = LOG_HEADER.offset("status"), ("open", "closed")
+        text = f"the status is {settled.status}, and the file is {words[believed.status]}"
+        yield Problem(path, at, "status", text)
+    if settled.next_number != believed.next_number:
+        at = LOG_HEADER.offset("next_number")
+        text = f"the next number is {settled.next_number}, which can only be {believed.next_number}"
+        yield Problem(path, at, "next-number", text)
+    found = read_header(file.content, believed.number, path)
+    if not found.ours or (found.live_good and found.tail == found.own_tail):
+        return
+    if found != read_header(file.content, believed.number, path):
+        return  # a write was under way
+    if not found.live_good:
+        yield Problem(path, LOG_HEADER.offset("live_crc"), "live-crc", "the live block's CRC does not hold")
+    elif found.tail < found.own_tail or settled.tail == settled.own_tail == found.own_tail:
+        text = f"the tail is {found.tail}, where only {settled.tail} can be"
+        yield Problem(path, LOG_HEADER.offset("tail"), "tail", text)
+
+
+def _check_one(directory: LogDirectory, file: OpenedFile, header: LogHeader) -> Iterator[Problem]:
+    """Everything within one file."""
+    path = file.path
+    lost = [] if file.archive is None else list(file.archive.lost_frames())
+    faults = [] if file.archive is None else file.archive.faults
+    yield from (Problem(path, 0, "archive", f"{fault}; it is read all the same") for fault in faults)
+    yield from (Problem(each.path, each.offset, each.rule, each.text) for each in lost)
+    yield from _check_index(directory, file, header, lost)
+    yield from _check_times(directory, header, path)
+    if not lost:
+        yield from _check_file(file.content, header, path)
+
+
+def _check_file(content: Content, header: LogHeader, path: str) -> Iterator[Problem]:
+    if header.ours:
+        yield from _check_blocks(header, path)
+    check_size(header.tail, content, path)
+    if not header.ours:
+        walk(content, header.first_offset, header.tail, header.tail, path)
+        return
+    count, end = walk(content, FIRST_OFFSET, header.own_tail, header.tail, path)
+    if end != header.own_tail:
+        yield Problem(path, end, "chain", f"the records' lengths do not meet our tail {header.own_tail}")
+    elif count != header.record_count:
+        at = LOG_HEADER.offset("record_count")
+        yield Problem(path, at, "record-count", f"the header counts {header.record_count} records, there are {count}")
+    walk(content, end, header.tail, header.tail, path)
+
+
+def _check_index(
+    directory: LogDirectory, file: OpenedFile, header: LogHeader, lost: list[LostFrameError]
+) -> Iterator[Problem]:
+    """lost: what was told already."""
+    path = file.path
+    with opened_index(directory, header.number) as index:
+        if index is None:
+            return
+        for found in IndexCheck(index, file.content, header, path).run():
+            if isinstance(found, DamagedRange):
+                if any(each.offset < found.end and found.start < each.end for each in lost):
+                    continue
+                text = f"the bytes from {found.start} to {found.end} are not those that were written there"
+                yield Problem(path, found.start, "index-crc", text, found.end)
+            elif isinstance(found, Contradiction):
+                yield Problem(index_path(path), found.offset, "index", found.text)
+
+
+def _check_times(directory: LogDirectory, header: LogHeader, path: str) -> Iterator[Problem]:
+    """Times that contradict the clock, or one another, by more than a clock that is put right does."""
+    if not header.ours:
+        return
+    now_ns = time.time_ns() + _CLOCK_NS
+    times = index_times(directory, header)
+    at = LOG_HEADER.offset("created_ns")
+    if header.created_ns > now_ns:
+        yield Problem(path, at, "time", "by its header the file was made in the future")
+    if times is not None and times[1] > now_ns:
+        yield Problem(index_path(path), 0, "time", "by their times, records were appended in the future")
+    elif times is not None and times[0] + _CLOCK_NS < header.created_ns <= now_ns:
+        yield Problem(index_path(path), 0, "time", "by their times, records were appended before the file was made")
+
+
+def _check_set_aside(directory: LogDirectory, header: LogHeader, names: Iterable[str]) -> Iterator[Problem]:
+    """Records that were acknowledged and are lost: as long as what is left of them lies there, somebody may want it."""
+    for name in names:
+        _, start, end = damaged_file_range(name) or (0, 0, 0)
+        # What recovery sets aside was never acknowledged, and lies behind the tail of the file that it was cut from.
+        if start < header.own_tail:
+            text = f"the records from {start} to {end} were damaged and are set aside in {name}; fillers stand there"
+            status = directory.status(name)
+            if status is not None and status.st_size == 0:
+                text = f"records are missing, and from {start} to {end} are fillers in their places, as {name} tells"
+            yield Problem(directory.log_path(header.number), start, "set-aside", text, end)
+
+
+def _check_blocks(header: LogHeader, path: str) -> Iterator[Problem]:
+    if header.flags & Flag.POISON:
+        text = f"a write or sync failed ({os.strerror(header.poison_errno)}); what the disk holds is not known"
+        yield Problem(path, LOG_HEADER.offset("flags"), "poison", text)
+    if any(header.zero):
+        yield Problem(path, LOG_HEADER.offset("zero"), "zero", "the header's last eight bytes are not zero")
+    for name, slot in (("slot_0", header.slot_0), ("slot_1", header.slot_1)):
+        # A recovery leaves zeros in place of a commit that it dropped; the last confirmed one is always there.
+        last = name == f"slot_{header.confirmed_counter & 1}"
+        if (last or slot != bytes(SLOT_BYTES)) and parse_slot(slot, uuid=header.uuid, number=header.number) is None:
+            yield Problem(path, LOG_HEADER.offset(name), "slot-crc", "the commit slot's CRC does not hold")
+
+
+def _check_succession(before: LogHeader, header: LogHeader, directory: LogDirectory) -> Iterator[Problem]:
+    """What is wrong with one file after another; looked at twice, for others may have gone on in between."""
+    if not list(_succession_problems(before, header, directory)):
+        return
+    try:
+        before, header = directory.read_header(before.number), directory.read_header(header.number)
+    except BinlogError:
+        return  # removed meanwhile, or told already
+    yield from _succession_problems(before, header, directory)
+
+
+def _succession_problems(before: LogHeader, header: LogHeader, directory: LogDirectory) -> Iterator[Problem]:
+    path = directory.path_of(header.number)
+    if before.closed and before.next_number != header.number:
+        if not directory.exists(before.next_number):
+            yield _missing_next(before, directory)
+        return
+    missing = _missing_between(before, header, directory)
+    if missing:
+        path_before = directory.path_of(before.number)
+        yield problem_of(gap_error(path_before, before.number, missing), path_before)
+    elif not before.closed and (header.number != before.number + 1 or not header.unused):
+        text = f"file {before.number} is open, and is followed by file {header.number}, which is in use"
+        yield Problem(directory.path_of(before.number), LOG_HEADER.offset("status"), "two-open", text)
+    if not (before.ours and header.ours):
+        return
+    if before.closed and before.own_tail < before.tail:
+        # The file was closed by one of ours, as the next one is ours too: these came after.
+        text = f"{before.tail - before.own_tail} bytes of records that another program added after the close"
+        yield Problem(directory.path_of(before.number), before.own_tail, "late", text)
+    if before.uuid != header.uuid:
+        yield Problem(path, LOG_HEADER.offset("uuid"), "uuid", "the file belongs to another log than the one before it")
+    expected = before.first_sequence + before.record_count
+    if before.closed and header.first_sequence != expected and not missing:
+        at = LOG_HEADER.offset("first_sequence")
+        text = f"the first record's sequence is {header.first_sequence}, the file before ends at {expected}"
+        yield Problem(path, at, "sequence", text)
+
+
+def _missing_between(before: LogHeader, header: LogHeader, directory: LogDirectory) -> int:
+    if header.number != before.number + 1:
+        return 0
+    with directory.log_file(before.number) as file:
+        return missing_between(directory, before, file.content, header)
+
+
+def _check_last(last: LogHeader, directory: LogDirectory) -> Iterator[Problem]:
+    """The last file of the listing leads to one that is there, or was cut over since, or removed."""
+    if last.closed and not directory.exists(last.next_number) and directory.exists(last.number):
+        yield _missing_next(last, directory)
+
+
+def _check_moved(directory: LogDirectory) -> Iterator[Problem]:
+    """Log files under names that are none of the log's, as logrotate gives: their records are not in the log."""
+    for name in sorted(directory.names()):
+        if (
+            not _RENAMED.match(name)
+            or archive_file_number(name)
+            or archive_draft_number(name)
+            or damaged_file_range(name)
+        ):
+            continue
+        path = directory.file_path(name)
+        try:
+            header = parse_log_header(directory.read(name, HEADER_BYTES), path=path)
+        except BinlogError:
+            continue  # no log file, or none that can be read
+        text = f"it is file {header.number} of a log under another name; its {header.record_count} records are not read"
+        yield Problem(path, 0, "moved", text)
+
+
+def _missing_next(before: LogHeader, directory: LogDirectory) -> Problem:
+    path = directory.path_of(before.number)
+    return problem_of(missing_next_error(path, before), path)

@@ -1,0 +1,141 @@
+"""Repairing a log, which happens only when somebody asks for it.
+
+What was acknowledged and is damaged is never cut in silence: it is set aside, byte for byte, in a file of its own, and
+told.  See docs/decisions/0011-fillers-for-damaged-records.md for why the place of damaged records is kept.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import AbstractContextManager, closing, nullcontext
+from datetime import timedelta
+from typing import NamedTuple
+
+from binlog.errors import CorruptError, NotFoundError, VersionError
+from binlog.format.log_header import LogHeader
+from binlog.format.names import log_file_name
+from binlog.format.values import member, seconds_of
+from binlog.log.append.producers import damaged_turns
+from binlog.log.append.session import Session
+from binlog.log.directory import LogDirectory
+from binlog.log.maintain.file_repair import FileRepair
+from binlog.log.maintain.gap_repair import GapRepair
+from binlog.log.options import WriterOptions
+from binlog.log.recovery.evidence import FileEvidence
+from binlog.log.recovery.recovery_table import Action, decide
+from binlog.storage.boot import boot_id
+from binlog.storage.files import FileSystem
+from binlog.storage.locking.directory_lock import only_owner
+
+LOCK_NAME = ".repair.lock"
+
+
+class Repair(NamedTuple):
+    """One thing that was done: the file, where in it, a short name of what, and a sentence."""
+
+    path: str
+    offset: int
+    action: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.path} at offset {self.offset}: {self.text} [{self.action}]"
+
+
+def repair(
+    path: str | os.PathLike[str],
+    *,
+    dry_run: bool = False,
+    lock_timeout: float | timedelta | str | None = None,
+    file_system: FileSystem | str = FileSystem.LOCAL,
+) -> list[Repair]:
+    """Repair the log in a directory as far as that can be done, and tell what was done; an empty list for nothing.
+
+    dry_run: only tell what would be done.
+    lock_timeout: seconds to wait for each file's lock, which others hold only while they append; None waits for ever.
+    file_system: as for a Writer.
+
+    Damaged records are set aside in `<file>.<from>-<to>.damaged`; where the index tells how many there were, as many
+    fillers take their places, and every other record keeps its ref and its number.  Where nothing tells, all from the
+    damage to the end of the file is set aside.  Then every file gets a complete index.  What a dead writer or a power
+    cut left is put right as by opening a Writer.  Where the numbers of two files tell that records are missing, fillers
+    take their places; a file that is missing is made again, empty.  What cannot be repaired, `check` goes on to tell.
+    Of an archive all but its records is repaired: a damaged frame is lost, as `check` tells.
+    Durable on return.  Other processes may read and append meanwhile.
+    Raises: NotFoundError if there is no log; BusyError where another process repairs it, or holds a lock for long;
+    AccessError; FullError; PoisonedError.
+    """
+    file_system = member(FileSystem, file_system, "file_system")
+    lock_timeout = None if lock_timeout is None else seconds_of(lock_timeout, "lock_timeout")
+    with LogDirectory(path) as directory:
+        directory.log_numbers()
+        with _alone(directory, dry_run=dry_run):
+            done = []
+            numbers = directory.numbers()
+            for number in numbers:
+                try:
+                    if not directory.is_file(number):
+                        done += _repair_archive(directory, number, dry_run=dry_run)
+                        continue
+                    done += _repair_file(directory, number, dry_run=dry_run, lock_timeout=lock_timeout)
+                except (NotFoundError, CorruptError, VersionError):
+                    continue  # removed since the listing; or a header that nothing can be made of, as `check` tells
+            done += [Repair(*each) for each in GapRepair(directory, dry_run=dry_run, lock_timeout=lock_timeout).run()]
+            if numbers and dry_run:
+                done += [_turn_mended(directory, name) for name, error in damaged_turns(directory).items() if not error]
+            elif numbers:
+                options = WriterOptions(lock_timeout=lock_timeout, file_system=file_system)
+                done += [_turn_mended(directory, name) for name in _open_and_close(directory, options)]
+            return done
+
+
+def _alone(directory: LogDirectory, *, dry_run: bool) -> AbstractContextManager[None]:
+    """Exclude other repairs, and archiving.  A dry run makes no lock file: a read-only mount would not take it."""
+    if dry_run:
+        return nullcontext()
+    return only_owner(directory, LOCK_NAME, "repairs the log", directory.access())
+
+
+def _repair_archive(directory: LogDirectory, number: int, *, dry_run: bool) -> list[Repair]:
+    # Loaded when used, for zstd is with it.
+    from binlog.log.archive.archive_building import repair_archive
+
+    return [Repair(*each) for each in repair_archive(directory, number, dry_run=dry_run)]
+
+
+def _open_and_close(directory: LogDirectory, options: WriterOptions) -> list[str]:
+    """Have a writer finish what recovery, cutovers and ingests began; the files of turns that were written again."""
+    try:
+        with closing(Session(directory, options)) as session:
+            return session.run(lambda file, header: file.turns.mend())
+    except (CorruptError, VersionError):
+        return []  # as `check` tells
+
+
+def _turn_mended(directory: LogDirectory, name: str) -> Repair:
+    text = "a flipped bit of the file that tells a turn of a source is put right"
+    return Repair(directory.file_path(name), 0, "once", text)
+
+
+def _repair_file(directory: LogDirectory, number: int, *, dry_run: bool, lock_timeout: float | None) -> list[Repair]:
+    with directory.locked(log_file_name(number), lock_timeout, writable=not dry_run) as fd:
+        file = FileRepair(directory, number, fd, dry_run=dry_run)
+        header = file.mend_header()
+        if header is not None:
+            _repair_records(header, fd, directory.log_path(number), file)
+        return [Repair(*each) for each in file.done]
+
+
+def _repair_records(header: LogHeader, fd: int, path: str, file: FileRepair) -> None:
+    if file.check_cut(header):
+        return
+    same_boot = header.boot_id == boot_id()
+    verdict = decide(header, FileEvidence(fd, path), same_boot=same_boot, vouched=False)
+    if verdict.action is Action.REFUSE:
+        file.salvage(header, verdict.text)
+    elif verdict.action is Action.KEEP or (verdict.action is Action.CONFIRM and same_boot):
+        file.repair(header)  # what is only flushed is its writers' to confirm
+    elif header.closed:
+        file.repair(file.recover(header, verdict))
+    else:
+        file.tell(verdict.tail, "recovered", f"recovery is due: {verdict.action.value}")  # a writer sees to it

@@ -1,0 +1,94 @@
+"""Sequence numbers, times and lags of places in a log, looked up when they are asked for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+
+from binlog.errors import GoneError, NotFoundError
+from binlog.format.record import Ref
+from binlog.log.batch import Entry
+from binlog.log.directory import LogDirectory
+from binlog.log.maintain.stat import stat
+from binlog.log.read.file_reader import FileReader
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LOGS_MAX = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """What a reader that is at a ref has still to read.
+
+    records: None if a file does not tell, for another program made it.  bytes: with the records' lengths.
+    """
+
+    records: int | None
+    bytes: int
+
+
+class LogPlaces:
+    """A log's path, and what its index tells of places.  Holds nothing open."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def sequence(self, ref: Ref) -> int | None:
+        """Return the sequence number of the record at a ref, or of the next one at a tail; None if no file tells.
+
+        Reads the index, and the lengths of up to 64 KiB of records.
+        Raises: GoneError, NotFoundError, AccessError, CorruptError; ValueError for a ref where no record lies.
+        """
+        with self._file(ref) as file:
+            return file.sequence_at(ref.offset)
+
+    def time(self, ref: Ref) -> datetime:
+        """Return when the record at a ref was in the file, as the index tells: of a commit, or of 64 KiB together.
+
+        Of a record that is not in the index yet, and of files that have none, it is when the file was last written to.
+        Raises: as `sequence`.
+        """
+        with self._file(ref) as file:
+            found = file.time_ns_at(ref.offset)
+            return _EPOCH + timedelta(microseconds=(file.modified_ns if found is None else found) // 1000)
+
+    @contextmanager
+    def _file(self, ref: Ref) -> Iterator[FileReader]:
+        with LogDirectory(self.path) as directory:
+            try:
+                file = FileReader(directory, ref.number, record_bytes_max=0)
+            except NotFoundError as error:
+                raise GoneError(f"{self.path}: the file of {ref} is not there any more") from error
+            with closing(file):
+                yield file
+
+
+@lru_cache(_LOGS_MAX)
+def _entry_type(path: str) -> type[Entry]:
+    # One type for each log, and not an attribute of each entry: making entries is most of what iterating takes.
+    return type("Entry", (Entry,), {"__slots__": (), "__module__": Entry.__module__, "_places": LogPlaces(path)})
+
+
+def entry_type(path: str) -> type[Entry]:
+    """Return the type of the entries of the log in a directory, which know their log.  path: an absolute one."""
+    return _entry_type(path)
+
+
+def lag(path: str | os.PathLike[str], ref: Ref) -> Lag:
+    """Return how much of the log in a directory lies between a ref and the tail.
+
+    Raises: GoneError if the ref's file was removed; ValueError where no record lies there; as `stat`.
+    """
+    log = stat(path)
+    left = log.bytes_after(ref)
+    if left is None:
+        raise GoneError(f"{log.path}: the file of {ref} is not there")
+    end = log.end_sequence
+    if not left:
+        return Lag(0, 0)
+    at = None if end is None else LogPlaces(log.path).sequence(ref)
+    return Lag(None if end is None or at is None else max(end - at, 0), left)

@@ -1,0 +1,151 @@
+"""What a log file's bytes prove to recovery: see recovery_table.Evidence.
+
+The three header fields that no checksum covers, each believed only where a second witness agrees.
+
+Another program writes the status, the next number and the tail, and knows nothing of our checksums; so none can cover
+them.  docs/format.md numbers the rules.  A writer writes what is believed into the header again, under the lock.
+"""
+
+from __future__ import annotations
+
+import enum
+import os
+from collections.abc import Callable
+from dataclasses import replace
+
+from binlog.errors import BinlogError
+from binlog.format.checksums import crc32c
+from binlog.format.log_header import HEADER_BYTES, LOG_HEADER, Flag, LogHeader, Status, parse_log_header
+from binlog.format.record import OFFSET_MAX
+from binlog.log.index.index import opened_index
+from binlog.log.index.index_check import IndexCheck
+from binlog.log.recovery.record_walk import good_end, is_blank
+from binlog.log.recovery.recovery_table import Evidence
+from binlog.storage.directory import Directory
+from binlog.storage.files import Content, read_at, write_at
+
+_READ_BYTES = 1 << 20
+
+
+class FileEvidence:
+    """Reads a file through the page cache, a MiB at a time."""
+
+    def __init__(self, content: Content, path: str) -> None:
+        self._content = content
+        self._path = path
+
+    def crc_holds(self, start: int, end: int, crc: int) -> bool:
+        """Whether the bytes are all there and have this CRC-32C."""
+        found = 0
+        while start < end:
+            data = read_at(self._content, min(_READ_BYTES, end - start), start, self._path)
+            if not data:
+                return False
+            found = crc32c(data, found)
+            start += len(data)
+        return found == crc
+
+    def chain_end(self, start: int, end: int) -> int:
+        """Where the longest run of whole records ends."""
+        return good_end(self._content, start, end, self._path)
+
+    def blank(self, start: int, end: int) -> bool:
+        """Whether all bytes are zero."""
+        return is_blank(self._content, start, end, self._path)
+
+    def proven_end(self, start: int, end: int) -> int:
+        """How far the index proves the bytes."""
+        path = self._path
+        try:
+            header = parse_log_header(read_at(self._content, HEADER_BYTES, 0, path), path=path)
+            directory = Directory(os.path.dirname(path) or os.curdir)
+        except BinlogError:
+            return start
+        with directory, opened_index(directory, header.number) as index:
+            if index is None:
+                return start
+            header = replace(header, tail=max(header.tail, end))
+            return IndexCheck(index, self._content, header, path).proven_end(start, end)
+
+
+_STATUS = LOG_HEADER.offset("status")
+_TAIL = LOG_HEADER.offset("tail")
+_NEXT = LOG_HEADER.offset("next_number")
+
+
+class Following(enum.Enum):
+    """What the directory says of the file with the next number."""
+
+    MISSING = enum.auto()
+    EMPTY = enum.auto()
+    IN_USE = enum.auto()  # it has records, or is closed
+
+
+def believe_status(header: LogHeader, following: Callable[[], Following]) -> LogHeader:
+    """The header with the status and the next number that are believed.
+
+    A file is closed if two of these three hold: its status says so; it names the file with the number after its own;
+    that file is in the log.  An open file may have named a next one that is empty: then a cutover is under way.
+    following: asked only if the header's two fields disagree.
+    """
+    says_closed, names_next = header.status == Status.CLOSED, header.next_number == header.number + 1
+    closed = says_closed and names_next
+    if says_closed and not names_next:
+        closed = following() is not Following.MISSING
+    elif names_next and not says_closed:
+        closed = following() is Following.IN_USE
+    status = Status.CLOSED if closed else Status.OPEN
+    next_number = header.number + 1 if closed or names_next else 0
+    if (status, next_number) == (header.status, header.next_number):
+        return header
+    return replace(header, status=status, next_number=next_number)
+
+
+def believe_tail(header: LogHeader, evidence: Evidence, *, file_bytes: Callable[[], int], same_boot: bool) -> LogHeader:
+    """The header, with our own copy of the tail in place of one that cannot be right.
+
+    The copy has a checksum, and so have the bytes before it.  A tail before the copy is damaged if those bytes are
+    sound.  A tail beyond it is damaged if it lies beyond the end of the file, with nothing but zeros between.
+    same_boot: otherwise a power cut may have taken the end of the file, and recovery judges that (row 7).
+    """
+    if not header.ours or not header.live_good or header.tail == header.own_tail:
+        return header
+    if header.tail < header.own_tail:
+        damaged = _own_holds(header, evidence)
+    else:
+        size = file_bytes()
+        beyond = header.tail > OFFSET_MAX or (same_boot and header.tail > size)
+        damaged = beyond and evidence.blank(header.own_tail, min(header.tail, size))
+    return replace(header, tail=header.own_tail) if damaged else header
+
+
+def is_unproven(header: LogHeader, evidence: Evidence) -> bool:
+    """Whether the tail moved over nothing but zeros, in a log where no other program is known to write.
+
+    Prepared space is all zeros, and zeros are a chain of empty records: this is a damaged tail, or the first records
+    of another program.  A reader stops at our own copy, a writer refuses the file.
+    """
+    if not header.ours or not header.live_good or header.flags & Flag.MIXED or header.tail <= header.own_tail:
+        return False
+    return evidence.blank(header.own_tail, header.tail)
+
+
+def _own_holds(header: LogHeader, evidence: Evidence) -> bool:
+    start, end = header.confirmed_end, header.own_tail
+    last = header.slot(header.confirmed_counter)
+    if start < end:
+        return evidence.crc_holds(start, end, header.running_crc)
+    return last is not None and last.end == end and evidence.crc_holds(last.start, last.end, last.group_crc)
+
+
+def heal(fd: int, found: LogHeader, believed: LogHeader, path: str) -> None:
+    """Write the fields that are believed in place of those found.  The file's lock is held.
+
+    Each write leaves a header of which the same is believed, so a death in between does no harm.
+    """
+    if believed.tail != found.tail:
+        write_at(fd, believed.tail.to_bytes(8, "big"), _TAIL, path)
+    if believed.next_number != found.next_number:
+        write_at(fd, believed.next_number.to_bytes(4, "big"), _NEXT, path)
+    if believed.status != found.status:
+        write_at(fd, believed.status.to_bytes(2, "big"), _STATUS, path)

@@ -1,0 +1,90 @@
+"""Walking the lengths of a range of a file, in large reads, without keeping what lies between.
+
+The refusal of a record that is larger than a reader is willing to hold in memory.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+
+from binlog.errors import CorruptError, FullError
+from binlog.format.record import LENGTH_BYTES, RECORD_BYTES_FORMAT_MAX, Stop, scan
+from binlog.storage.files import Content, read_at, read_whole_at
+
+_READ_BYTES = 1 << 20
+_COUNT_MAX = _READ_BYTES
+
+
+def walk(content: Content, start: int, until: int, tail: int, path: str) -> tuple[int, int]:
+    """The number of records that begin at `start` or after it and before `until`, and where the last of them ends.
+
+    The end equals `until` where that is a record's bound, as the tail always is, and lies beyond it otherwise.
+    Raises: CorruptError at a length that leads past the tail.
+    """
+    at, count = start, 0
+    while at < until:
+        data = read_whole_at(content, min(_READ_BYTES, tail - at), at, path)
+        found = scan(data, tail - at, RECORD_BYTES_FORMAT_MAX, _COUNT_MAX)
+        if found.count:
+            before = bisect_left(found.offsets, until - at, 0, found.count)
+            count += before
+            at += found.offsets[before]
+        elif found.stop == Stop.LENGTH:
+            raise CorruptError(path, at, "length", f"a record's length leads past the tail {tail}")
+        elif len(data) < LENGTH_BYTES:
+            raise CorruptError(path, at, "truncated", f"the file ends before its tail {tail}")
+        else:
+            # Longer than one read: step over it by its length alone.
+            count += 1
+            at += LENGTH_BYTES + int.from_bytes(data[:LENGTH_BYTES], "big")
+    return count, at
+
+
+def good_end(content: Content, start: int, end: int, path: str) -> int:
+    """Where the last whole record ends that lies between `start` and `end`."""
+    at = start
+    while at < end:
+        data = read_at(content, min(_READ_BYTES, end - at), at, path)
+        found = scan(data, end - at, RECORD_BYTES_FORMAT_MAX, _COUNT_MAX)
+        if found.count:
+            at += found.consumed
+        elif found.stop == Stop.LENGTH or len(data) < LENGTH_BYTES:
+            break
+        else:
+            size = LENGTH_BYTES + int.from_bytes(data[:LENGTH_BYTES], "big")
+            if len(data) < _READ_BYTES and at + size > at + len(data):
+                break  # the file ends within it
+            at += size
+    return at
+
+
+def is_blank(content: Content, start: int, end: int, path: str) -> bool:
+    """Whether the range holds nothing but zeros, as far as the file reaches."""
+    while start < end and (data := read_at(content, min(_READ_BYTES, end - start), start, path)):
+        if data.count(0) != len(data):
+            return False
+        start += len(data)
+    return True
+
+
+def skip(content: Content, start: int, count: int, tail: int, path: str) -> int:
+    """Where the record starts that comes `count` records after the one at `start`; the tail where there are fewer.
+
+    Raises: CorruptError at a length that leads past the tail.
+    """
+    at = start
+    while count > 0 and at < tail:
+        data = read_whole_at(content, min(_READ_BYTES, tail - at), at, path)
+        found = scan(data, tail - at, RECORD_BYTES_FORMAT_MAX, min(count, _COUNT_MAX))
+        if found.count:
+            count -= found.count
+            at += found.consumed
+        else:
+            _, at = walk(content, at, at + 1, tail, path)
+            count -= 1
+    return at
+
+
+def too_large(number: int, offset: int, size: int, limit: int) -> FullError:
+    """The error, for a record of `size` bytes at `number:offset`."""
+    return FullError(f"{number}:{offset} is a record of {size} bytes; the limit is {limit}", limit=limit, size=size)

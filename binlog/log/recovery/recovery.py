@@ -1,0 +1,230 @@
+"""Carrying out the verdict on a log file, under its lock.
+
+Every row ends the same way: the bytes that are kept and not known to be confirmed are written again and synced; then
+all the header's fields change in one write, which is synced as well.  So each step may be repeated: a process that dies
+here, or a power cut, leaves a file on which the verdict is the same, or one on which it is KEEP.
+
+Bytes are written again although they are there because a descriptor vouches only for pages made dirty since it was
+opened: a sync error is told once, perhaps to a process that is gone (fsync(2); docs/durability.md).
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+from binlog.errors import BusyError, CorruptError
+from binlog.format.checksums import crc32c
+from binlog.format.log_header import HEADER_BYTES, LOG_HEADER, RECOVERED, CommitSlot, Flag, LogHeader
+from binlog.format.names import damaged_file_name, prepared_file_name
+from binlog.log.recovery.file_operations import Directory, File
+from binlog.log.recovery.record_walk import walk
+from binlog.log.recovery.recovery_table import Action, Verdict
+from binlog.storage.boot import boot_id
+from binlog.storage.files import content_bytes, read_at
+
+_COPY_BYTES = 1 << 20
+_NONCE_BYTES = 4
+_SLOTS = (LOG_HEADER.offset("slot_0"), LOG_HEADER.offset("slot_1"))
+
+
+class Recovery:
+    """Brings one file to where a commit can follow, or where it can be closed."""
+
+    def __init__(self, directory: Directory, number: int, file: File) -> None:
+        self._directory = directory
+        self._number = number
+        self._file = file
+
+    def carry_out(self, header: LogHeader, verdict: Verdict, *, vouched: bool = False) -> LogHeader:
+        """Do what the verdict asks for; the header as it is then.
+
+        vouched: the descriptor was open before anything unconfirmed was written, by whatever program.
+        After Action.SEAL the file names the next one and is not closed yet: that is the cutover's.
+        Raises: CorruptError for Action.REFUSE; FullError with the file as it was; PoisonedError.
+        """
+        match verdict.action:
+            case Action.REFUSE:
+                raise CorruptError(self._file.path, verdict.tail, f"recovery-{verdict.row}", verdict.text)
+            case Action.KEEP:
+                settled = header.boot_id == boot_id() and header.slot(header.confirmed_counter + 1) is None
+                if not header.ours or header.closed or settled:
+                    return header
+                return self.write(_of_this_boot(header))
+            case Action.CONFIRM:
+                return self._confirmed(header, verdict.tail, header.own_tail, slot_first=True)
+            case Action.ADOPT:
+                # An empty commit of ours marks where another program's bytes end, and confirms them: so they are
+                # written again where an error of its sync would not be told here.
+                self.rewrite(header.confirmed_end, header.own_tail if vouched else verdict.tail)
+                header = header.without_slot(header.confirmed_counter + 1)
+                header = replace(header, confirmed_end=verdict.tail, flags=header.flags | Flag.MIXED | Flag.STRICT)
+                return self._confirmed(header, verdict.tail, header.own_tail, slot_first=True)
+            case Action.ROLL_FORWARD | Action.RESTORE:
+                assert verdict.slot is not None
+                header = self._from_slot(header, verdict.slot)
+                return self._confirmed(header, verdict.tail, verdict.slot.end, slot_first=True)
+            case Action.SEAL:
+                return self._sealed(header, verdict)
+
+    def _from_slot(self, header: LogHeader, slot: CommitSlot) -> LogHeader:
+        """The header with the slot's commit confirmed, once its bytes are written again."""
+        self.rewrite(slot.start, slot.end)
+        believed = header.live_good
+        return replace(
+            header.with_slot(slot),
+            tail=slot.end,
+            own_tail=slot.end,
+            record_count=slot.record_count,
+            confirmed_end=slot.end,
+            confirmed_counter=slot.counter,
+            running_crc=0,
+            epoch=header.epoch if believed else slot.epoch,
+            # What is not believed may have said that a turn was being appended; so all turns are settled anew.
+            flags=header.flags if believed else Flag.ONCE,
+            boot_id=header.boot_id if believed else bytes(16),
+        )
+
+    def _confirmed(self, header: LogHeader, tail: int, counted: int, *, slot_first: bool = False) -> LogHeader:
+        """The header with everything up to `tail` confirmed, by a commit of its own where bytes follow the last one.
+
+        counted: up to where `header.record_count` counts.
+        slot_first: as in a commit, the slot goes down with the bytes, before the live block that counts on it.  Not
+        where bytes are dropped: the slot alone would look like a commit that ends there.
+        """
+        header = self._up_to(header, tail, counted)
+        slot = header.slot(header.confirmed_counter)
+        if slot_first and slot is not None:
+            self._file.write(slot.pack(uuid=header.uuid, number=header.number), _SLOTS[slot.counter & 1])
+        self._file.sync()
+        header = self.write(_of_this_boot(header))
+        self._file.sync()
+        return header
+
+    def _up_to(self, header: LogHeader, tail: int, counted: int) -> LogHeader:
+        start = header.confirmed_end
+        self.rewrite(start, tail)
+        count = header.record_count
+        if counted != tail:
+            count = self._count(header, counted, tail)
+        header = replace(header, tail=tail, own_tail=tail, record_count=count, confirmed_end=tail, running_crc=0)
+        last = header.slot(header.confirmed_counter)
+        if last is not None and last.end == tail:
+            return header
+        # An empty commit where no bytes follow: what is confirmed always ends where the last slot does.
+        slot = CommitSlot(
+            counter=header.confirmed_counter + 1,
+            start=start,
+            end=tail,
+            record_count=count,
+            time_ns=max(time.time_ns(), 0 if last is None else last.time_ns + 1),
+            group_crc=self._crc(start, tail),
+            epoch=header.epoch,
+            nonce=int.from_bytes(os.urandom(_NONCE_BYTES), "big"),
+        )
+        return replace(header.with_slot(slot), confirmed_counter=slot.counter)
+
+    def _sealed(self, header: LogHeader, verdict: Verdict) -> LogHeader:
+        """Keep what is proven, set the rest aside, and lead on to the next file, so that no offset is used twice."""
+        if verdict.slot is not None:
+            header = self._from_slot(header, verdict.slot)
+        end = min(verdict.end, content_bytes(self._file.content))
+        if end > verdict.tail:
+            self.set_aside(verdict.tail, self._free_end(verdict.tail, end), copied_end=end)
+        header = header.without_slot(header.confirmed_counter + 1)
+        flags = header.flags & ~Flag.POISON
+        header = replace(header, epoch=_after(header.epoch), flags=flags, poison_errno=0)
+        if header.closed:
+            # What came after the close is counted by nobody; what is kept of it stays beyond our own tail.
+            header = self.write(_of_this_boot(replace(header, tail=verdict.tail)))
+            self._file.sync()
+            return header
+        header = replace(header, next_number=header.number + 1)
+        return self._confirmed(header, verdict.tail, header.own_tail)
+
+    def _free_end(self, start: int, end: int) -> int:
+        """Where the range that is set aside ends, by its name: farther on, if other bytes have that name.
+
+        A recovery that died set them aside, and another program has appended in their place since.
+        """
+        named, names = end, self._directory.names()
+        while (name := damaged_file_name(self._number, start, named)) in names:
+            if crc32c(self._directory.read(name, end - start)) == self._crc(start, end):
+                break
+            named += 1
+        return named
+
+    def _count(self, header: LogHeader, counted: int, tail: int) -> int:
+        """The records before `tail`, from the nearest place before it where the count is known."""
+        start, count = HEADER_BYTES, 0
+        slots = (slot for slot in header.slots() if slot.counter <= header.confirmed_counter)
+        for at, known in [(counted, header.record_count), *((slot.end, slot.record_count) for slot in slots)]:
+            if start <= at <= tail:
+                start, count = at, known
+        more, _ = walk(self._file.content, start, tail, tail, self._file.path)
+        return count + more
+
+    def write(self, header: LogHeader) -> LogHeader:
+        """Write the header from the tail to the slots, and ring; the header as it is then.  Not synced."""
+        if header.slot(header.confirmed_counter + 1) is not None:
+            # What did not hold, or is another's: left there, it would be judged again, in this boot.
+            header = header.without_slot(header.confirmed_counter + 1)
+        header = replace(header, doorbell=_after(header.doorbell), live_good=True)
+        self._file.write(header.recovered(), RECOVERED.start)
+        return header
+
+    def rewrite(self, start: int, end: int) -> None:
+        """Write again what is there, so that a sync through this descriptor vouches for it."""
+        for at, data in self._blocks(start, end):
+            self._file.write(data, at)
+
+    def _crc(self, start: int, end: int) -> int:
+        crc = 0
+        for _, data in self._blocks(start, end):
+            crc = crc32c(data, crc)
+        return crc
+
+    def _blocks(self, start: int, end: int) -> Iterator[tuple[int, bytes]]:
+        while start < end:
+            data = read_at(self._file.content, min(_COPY_BYTES, end - start), start, self._file.path)
+            if not data:
+                raise CorruptError(self._file.path, start, "truncated", f"the file ends before {end}")
+            yield start, data
+            start += len(data)
+
+    def set_aside(self, start: int, end: int, *, copied_end: int | None = None) -> None:
+        """Copy a range to a file of its own, durably.  One that has the name already is complete: a recovery died.
+
+        copied_end: where what is copied ends, if that is not the range's end.
+        Raises: BusyError where a cutover swept the copy away before it had its name; FullError; PoisonedError.
+        """
+        directory = self._directory
+        # Under a name that nobody sweeps away while this file is the newest.
+        name = prepared_file_name(max([self._number, *directory.numbers()]) + 1)
+        kept = damaged_file_name(self._number, start, end)
+        with directory.created(name, self._file.access()) as copy:
+            try:
+                for at, data in self._blocks(start, end if copied_end is None else copied_end):
+                    copy.write(data, at - start)
+                copy.sync()
+                if not directory.link(name, kept):
+                    directory.remove(name)
+                    if kept not in directory.names():
+                        raise BusyError(f"{copy.path} was removed by a cutover; try again", holder=None)
+            except BaseException:
+                directory.remove(name)
+                raise
+
+
+def _after(value: int) -> int:
+    return (value + 1) & 0xFFFFFFFF
+
+
+def _of_this_boot(header: LogHeader) -> LogHeader:
+    """The header as this boot's; another boot's page cache is gone, and with it what was poison there."""
+    if header.boot_id == boot_id():
+        return header
+    flags = header.flags & ~Flag.POISON
+    return replace(header, epoch=_after(header.epoch), boot_id=boot_id(), flags=flags, poison_errno=0)

@@ -1,0 +1,107 @@
+"""The root index: the queues' names, in the order of their bytes, and where the index of each begins.
+
+It begins at page 0.  A page with no room for a name is split in two halves, or where the name comes behind all others
+another page is added.  Pages of it are written whole, for few of them ever change.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+
+from binlog.format.pagestore.index import INDEX_PAGE, IndexHead, RootEntry, pack_root_page, parse_root_page
+from binlog.format.pagestore.page import NONE, ROOT_PAGE, page_content_bytes
+from binlog.pagestore.pages.cache import Cache
+from binlog.pagestore.pages.changes import Changes
+
+
+class RootIndex:
+    """It, in memory.  pages: their numbers, in the order of the chain."""
+
+    def __init__(self, cache: Cache) -> None:
+        """Read it.  Raises: CorruptError; AccessError."""
+        self._room = page_content_bytes(cache.file.page_bytes) - INDEX_PAGE.size
+        self.pages: list[int] = []
+        self._entries: list[list[RootEntry]] = []
+        number, previous, last = ROOT_PAGE, NONE, b""
+        while number != NONE:
+            at = cache.file.at(number)
+            head, entries = parse_root_page(cache.content(number), at)
+            if head.previous != previous or number in self.pages:
+                raise at.damage("chain", f"does not follow page {previous} in the root index")
+            for entry in entries:
+                if entry.name.encode() <= last:
+                    raise at.damage("names", f"has {entry.name!r} out of its order")
+                last = entry.name.encode()
+            self.pages.append(number)
+            self._entries.append(entries)
+            number, previous = head.next, number
+
+    def copy(self) -> RootIndex:
+        """Another one, to be changed, which replaces this where the change of its pages is kept."""
+        other = RootIndex.__new__(RootIndex)
+        other._room = self._room
+        other.pages = list(self.pages)
+        other._entries = list(self._entries)
+        return other
+
+    @property
+    def queues(self) -> dict[str, int]:
+        """The first pages of the queues' indexes, by their names in order."""
+        return {entry.name: entry.first_page for entries in self._entries for entry in entries}
+
+    def add(self, changes: Changes, entry: RootEntry) -> None:
+        """Add a queue that is not there.  Raises: FullError; CorruptError; AccessError."""
+        key = _order(entry)
+        place = self._place(key)
+        entries = sorted([*self._entries[place], entry], key=_order)
+        is_last = entries[-1] is entry and place == len(self.pages) - 1
+        if sum(each.size for each in entries) <= self._room:
+            halves = [entries]
+        elif is_last:
+            halves = [entries[:-1], entries[-1:]]
+        else:
+            halves = _halves(entries)
+        self._entries[place : place + 1] = halves
+        if len(halves) > 1:
+            self.pages.insert(place + 1, changes.take())
+            changes.create(self.pages[place + 1], b"")
+        self._write(changes, place, len(halves) > 1)
+
+    def remove(self, changes: Changes, name: str) -> None:
+        """Remove a queue that is there.  Raises: CorruptError; AccessError."""
+        place = self._place(name.encode())
+        self._entries[place] = [each for each in self._entries[place] if each.name != name]
+        if self._entries[place] or not place:
+            self._write(changes, place, is_split=False)
+            return
+        changes.free(self.pages[place])
+        del self._entries[place], self.pages[place]
+        self._write(changes, place - 1, is_split=place < len(self.pages))
+
+    def _place(self, key: bytes) -> int:
+        """The page in which a name is, or is to be."""
+        firsts = [_order(entries[0]) if entries else b"" for entries in self._entries[1:]]
+        place = bisect_left(firsts, key)
+        return place + 1 if place < len(firsts) and firsts[place] == key else place
+
+    def _write(self, changes: Changes, place: int, is_split: bool) -> None:
+        """Write a page anew; is_split: its next one is another than before, so that and the one behind it too."""
+        for each in range(place, min(place + (3 if is_split else 1), len(self.pages))):
+            previous = self.pages[each - 1] if each else NONE
+            behind = self.pages[each + 1] if each + 1 < len(self.pages) else NONE
+            content = pack_root_page(IndexHead(previous=previous, next=behind), self._entries[each])
+            changes.rewrite(changes.get(self.pages[each]), bytearray(content))
+
+
+def _order(entry: RootEntry) -> bytes:
+    return entry.name.encode()
+
+
+def _halves(entries: list[RootEntry]) -> list[list[RootEntry]]:
+    """Two parts of which neither takes much more of a page than the other."""
+    whole, left = sum(each.size for each in entries), 0
+    for place, each in enumerate(entries):
+        left += each.size
+        if 2 * left >= whole and place + 1 < len(entries):
+            return [entries[: place + 1], entries[place + 1 :]]
+    return [entries[:-1], entries[-1:]]

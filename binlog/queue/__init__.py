@@ -1,0 +1,11 @@
+"""A durable queue with a limit on its memory: what does not fit in memory is paged to disk.
+
+A queue uses one address of a paging manager (`binlog.paging`).
+"""
+
+from binlog.queue.memory import Message
+from binlog.queue.queue import ADDRESS as QUEUE_ADDRESS
+from binlog.queue.queue import DEAD_ADDRESS, Queue
+from binlog.queue.transaction import QueueTransaction
+
+__all__ = ["DEAD_ADDRESS", "QUEUE_ADDRESS", "Message", "Queue", "QueueTransaction"]

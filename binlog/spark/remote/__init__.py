@@ -1,0 +1,1 @@
+"""Logs in remote file systems."""

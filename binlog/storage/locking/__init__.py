@@ -1,0 +1,1 @@
+"""Locks: the file lock that decides, and the directory lock of an engine."""

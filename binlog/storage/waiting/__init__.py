@@ -1,0 +1,1 @@
+"""Waiting and waking: the doorbell, event loops and greenlets, and worker threads."""
