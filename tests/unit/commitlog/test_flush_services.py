@@ -82,7 +82,18 @@ def test_all_who_wait_together_are_answered_once_their_bytes_are_flushed(
         list(pool.map(work, range(8)))
     assert queue.flushed_where == queue.wrote_where == 8 * 50 * 100
     assert max(told) == queue.wrote_where
-    assert len(set(told)) < 8 * 50  # some shared a sync
+
+
+def test_all_who_wait_for_one_sync_share_the_next(queue: MappedFileQueue, started: _Start) -> None:
+    told: list[int] = []
+    service = started(GroupCommitService(queue, lambda: told.append(queue.flushed_where)))
+    offsets = [_append(queue, bytes((number,)) * 100) for number in range(8)]
+    with ThreadPoolExecutor(8) as pool:
+        with service._group.turn(1 << 62):  # as if another thread synced
+            waits = [pool.submit(service.appended, offset) for offset in offsets]
+        for wait in waits:
+            wait.result(timeout=60)
+    assert set(told) == {8 * 100}
 
 
 def test_an_append_waits_however_long_its_sync_takes(queue: MappedFileQueue, started: _Start) -> None:
