@@ -72,7 +72,8 @@ enum binlog_commit_step {
     BINLOG_STEP_PUBLISH,
     BINLOG_STEP_PUBLISH_SYNC
 };
-/* index.c: the index of an open file, as its writers in one process know it.  Python sets `fd` and which file that is, and all else to 0. */
+/* index.c: the index of an open file, as its writers in one process know it.  Python sets `fd` and which file that is, and all
+ * else to 0. */
 struct binlog_index {
     int fd;              /* -1 for none */
     uint64_t device, inode;
@@ -177,22 +178,22 @@ struct binlog_append {
     uint32_t number; /* the file ... */
     uint64_t offset; /* ... and where in it */
 };
-struct binlog_segment;
-int binlog_append(struct binlog_file *file, struct binlog_segment *segment, struct binlog_append *own);
-void binlog_append_record(struct binlog_file *file, struct binlog_segment *segment, struct binlog_append *own,
+struct binlog_area;
+int binlog_append(struct binlog_file *file, struct binlog_area *area, struct binlog_append *own);
+void binlog_append_record(struct binlog_file *file, struct binlog_area *area, struct binlog_append *own,
                           const uint8_t *data, size_t bytes, int mode);
-int binlog_stage_record(struct binlog_segment *segment, const uint8_t *data, size_t bytes);
-int64_t binlog_stage(struct binlog_segment *segment, struct binlog_append *own, int awaited);
-int binlog_settle(struct binlog_file *file, struct binlog_segment *segment, struct binlog_append *own);
-int binlog_outcome(struct binlog_segment *segment, struct binlog_append *own);
-int binlog_abandon(struct binlog_segment *segment, struct binlog_append *own);
-int binlog_append_locked(struct binlog_file *file, struct binlog_segment *segment, struct binlog_append *own);
-int binlog_drain(struct binlog_file *file, struct binlog_segment *segment, int flags);
-int binlog_drain_locked(struct binlog_file *file, struct binlog_segment *segment, int flags);
-int binlog_commit_written(struct binlog_file *file, struct binlog_segment *segment, uint64_t bytes, uint32_t crc,
+int binlog_stage_record(struct binlog_area *area, const uint8_t *data, size_t bytes);
+int64_t binlog_stage(struct binlog_area *area, struct binlog_append *own, int awaited);
+int binlog_settle(struct binlog_file *file, struct binlog_area *area, struct binlog_append *own);
+int binlog_outcome(struct binlog_area *area, struct binlog_append *own);
+int binlog_abandon(struct binlog_area *area, struct binlog_append *own);
+int binlog_append_locked(struct binlog_file *file, struct binlog_area *area, struct binlog_append *own);
+int binlog_drain(struct binlog_file *file, struct binlog_area *area, int flags);
+int binlog_drain_locked(struct binlog_file *file, struct binlog_area *area, int flags);
+int binlog_commit_written(struct binlog_file *file, struct binlog_area *area, uint64_t bytes, uint32_t crc,
                           uint32_t units);
 
-/* segment_file.c: a segment's life */
+/* staging_area_file.c: a staging area's life */
 enum binlog_note_state { BINLOG_NOTE_IDLE = 0, BINLOG_NOTE_GATHERING, BINLOG_NOTE_PREPARED, BINLOG_NOTE_SLOTTED };
 enum binlog_lock_byte { BINLOG_LOCK_INIT = 0, BINLOG_LOCK_DEPUTY = 1, BINLOG_LOCK_RING_FIRST = 64 };
 struct binlog_note {
@@ -202,25 +203,25 @@ struct binlog_note {
     uint64_t last_counter; /* the last commit of a group: file, counter, nonce */
     uint32_t last_number, last_nonce;
 };
-int64_t binlog_segment_bytes(void);
-int binlog_segment_make(int fd, uint64_t device, uint64_t inode, const uint8_t *uuid);
-int binlog_segment_check(int fd, uint64_t device, uint64_t inode, const uint8_t *uuid);
-int64_t binlog_segment_staged_in(int fd);
-int binlog_segment_alone(int fd);
-int binlog_segment_ring(const struct binlog_segment *segment);
-struct binlog_segment *binlog_segment_map(int fd, int *result);
-void binlog_segment_unmap(struct binlog_segment *segment);
-int binlog_segment_claim(struct binlog_segment *segment);
-void binlog_segment_retire(struct binlog_segment *segment);
-void binlog_segment_release(struct binlog_segment *segment);
-int64_t binlog_segment_staged(struct binlog_segment *segment);
-void binlog_segment_note(struct binlog_segment *segment, struct binlog_note *note);
-void binlog_segment_resolve(struct binlog_segment *segment, int outcome);
-void binlog_segment_wake(struct binlog_segment *segment);
-void binlog_segment_drop(struct binlog_segment *segment);
-void binlog_segment_fail(struct binlog_segment *segment, uint32_t number, int error);
-int binlog_segment_failed(struct binlog_segment *segment, uint32_t number);
-void binlog_segment_forgive(struct binlog_segment *segment);
+int64_t binlog_area_bytes(void);
+int binlog_area_make(int fd, uint64_t device, uint64_t inode, const uint8_t *uuid);
+int binlog_area_check(int fd, uint64_t device, uint64_t inode, const uint8_t *uuid);
+int64_t binlog_area_staged_in(int fd);
+int binlog_area_alone(int fd);
+int binlog_area_ring(const struct binlog_area *area);
+struct binlog_area *binlog_area_map(int fd, int *result);
+void binlog_area_unmap(struct binlog_area *area);
+int binlog_area_claim(struct binlog_area *area);
+void binlog_area_retire(struct binlog_area *area);
+void binlog_area_release(struct binlog_area *area);
+int64_t binlog_area_staged(struct binlog_area *area);
+void binlog_area_note(struct binlog_area *area, struct binlog_note *note);
+void binlog_area_resolve(struct binlog_area *area, int outcome);
+void binlog_area_wake(struct binlog_area *area);
+void binlog_area_drop(struct binlog_area *area);
+void binlog_area_fail(struct binlog_area *area, uint32_t number, int error);
+int binlog_area_failed(struct binlog_area *area, uint32_t number);
+void binlog_area_forgive(struct binlog_area *area);
 
 /* doorbell.c: the futex in the header */
 void *binlog_bell_map(int fd, int64_t offset);

@@ -18,7 +18,7 @@
 #include "big_endian.h"
 #include "file_status.h"
 #include "index.h"
-#include "segment.h"
+#include "staging_area.h"
 
 #define PREPARE_BYTES_FIRST ((uint64_t)1 << 20)
 #define ZEROED_BYTES ((uint64_t)64 << 10)
@@ -277,8 +277,9 @@ int binlog_commit_foreign(int fd, const uint8_t *data, size_t bytes, int64_t off
     return sync_data(fd);
 }
 
-/* Has the kernel write what is dirty of so many bytes from `offset` on, and with `wait` waits until it has.  Nothing is durable by that (the
- * disk's own cache is not flushed, see sync_file_range(2)); it leaves less to the sync that follows.  0 or -errno. */
+/* Has the kernel write what is dirty of so many bytes from `offset` on, and with `wait` waits until it has.  Nothing is durable
+ * by that (the disk's own cache is not flushed, see sync_file_range(2)); it leaves less to the sync that follows.  0 or -errno.
+ */
 int binlog_write_out(int fd, int64_t offset, int64_t bytes, int wait)
 {
     unsigned flags = SYNC_FILE_RANGE_WRITE;

@@ -15,7 +15,7 @@ struct group {
     uint32_t units;    /* records, for the count in the header */
     int sync;          /* confirm this group, and all before it */
     int written;       /* the bytes, all of them known, are in the file already; there is no data */
-    struct note *note; /* the leader's note in the segment, NULL where there is none */
+    struct note *note; /* the leader's note in the staging area, NULL where there is none */
 };
 
 /* Commits the group at the live tail.  The lock is held and the header plain.  Returns 0, or -errno with the step that

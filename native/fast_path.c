@@ -33,8 +33,8 @@ struct fast_path {
     PyObject *begun;          /* Python's Append, which keeps `file` and `own` alive */
     struct binlog_file *file; /* NULL where appends are Python's */
     struct binlog_append *own;
-    PyObject *segment_kept;
-    struct binlog_segment *segment;
+    PyObject *area_kept;
+    struct binlog_area *area;
     Py_ssize_t bytes_max;
     unsigned long owner; /* the thread that is in a call, 0 for none */
     uint32_t generation;
@@ -60,11 +60,11 @@ static void set_file(struct fast_path *self, unsigned long long file, unsigned l
     Py_XDECREF(before);
 }
 
-static void set_segment(struct fast_path *self, unsigned long long segment, PyObject *kept)
+static void set_area(struct fast_path *self, unsigned long long area, PyObject *kept)
 {
-    PyObject *before = self->segment_kept;
-    self->segment = (struct binlog_segment *)(uintptr_t)segment;
-    self->segment_kept = Py_XNewRef(kept);
+    PyObject *before = self->area_kept;
+    self->area = (struct binlog_area *)(uintptr_t)area;
+    self->area_kept = Py_XNewRef(kept);
     Py_XDECREF(before);
 }
 
@@ -73,11 +73,11 @@ static PyObject *commit(struct fast_path *self, const uint8_t *data, size_t size
 {
     struct binlog_file *file = self->file;
     struct binlog_append *own = self->own;
-    struct binlog_segment *segment = self->segment;
-    PyObject *begun = Py_NewRef(self->begun), *segment_kept = Py_XNewRef(self->segment_kept);
+    struct binlog_area *area = self->area;
+    PyObject *begun = Py_NewRef(self->begun), *area_kept = Py_XNewRef(self->area_kept);
 
     Py_BEGIN_ALLOW_THREADS
-    binlog_append_record(file, segment, own, data, size, mode);
+    binlog_append_record(file, area, own, data, size, mode);
     Py_END_ALLOW_THREADS
     int done = own->answer == 0, untouched = own->answer == BINLOG_LOOK && own->ticket < 0;
     uint32_t number = own->number;
@@ -86,7 +86,7 @@ static PyObject *commit(struct fast_path *self, const uint8_t *data, size_t size
         set_file(self, 0, 0, NULL);
     leave(self);
     /* Giving objects back may run anything, and so may making one, which may collect garbage. */
-    Py_XDECREF(segment_kept);
+    Py_XDECREF(area_kept);
     if (!done && !untouched)
         return begun;
     Py_DECREF(begun);
@@ -115,7 +115,7 @@ static PyObject *fast_append(PyObject *object, PyObject *const *args, Py_ssize_t
     if (!mode || PyBytes_AsStringAndSize(args[0], &data, &size) != 0 || size > self->bytes_max ||
         (mode != BINLOG_SYNC && !self->has_background))
         Py_RETURN_FALSE;
-    if (mode == BINLOG_STAGE && self->segment && binlog_stage_record(self->segment, (uint8_t *)data, (size_t)size) == 0)
+    if (mode == BINLOG_STAGE && self->area && binlog_stage_record(self->area, (uint8_t *)data, (size_t)size) == 0)
         Py_RETURN_NONE;
     if (self->generation != binlog_fork_generation())
         Py_RETURN_FALSE;
@@ -188,11 +188,11 @@ static PyObject *fast_disarm(PyObject *object, PyObject *unused)
 
 static PyObject *fast_stage_in(PyObject *object, PyObject *args)
 {
-    unsigned long long segment;
+    unsigned long long area;
     PyObject *kept;
-    if (!PyArg_ParseTuple(args, "KO:stage_in", &segment, &kept))
+    if (!PyArg_ParseTuple(args, "KO:stage_in", &area, &kept))
         return NULL;
-    set_segment((struct fast_path *)object, segment, kept);
+    set_area((struct fast_path *)object, area, kept);
     Py_RETURN_NONE;
 }
 
@@ -232,7 +232,7 @@ static int fast_traverse(PyObject *object, visitproc visit, void *arg)
     Py_VISIT(self->acquire);
     Py_VISIT(self->release);
     Py_VISIT(self->begun);
-    Py_VISIT(self->segment_kept);
+    Py_VISIT(self->area_kept);
     return 0;
 }
 
@@ -240,7 +240,7 @@ static int fast_clear(PyObject *object)
 {
     struct fast_path *self = (struct fast_path *)object;
     set_file(self, 0, 0, NULL);
-    set_segment(self, 0, NULL);
+    set_area(self, 0, NULL);
     Py_CLEAR(self->ref_type);
     for (int value = BINLOG_SYNC; value <= BINLOG_STAGE; value++)
         Py_CLEAR(self->modes[value]);
@@ -265,7 +265,7 @@ static PyMethodDef fast_methods[] = {
     {"arm", fast_arm, METH_VARARGS,
      "arm(file, own, append): append to this file; addresses of a binlog_file and a binlog_append, and what keeps them alive."},
     {"disarm", fast_disarm, METH_NOARGS, "Append to no file."},
-    {"stage_in", fast_stage_in, METH_VARARGS, "stage_in(segment, kept): its address, 0 for none, and what keeps it alive."},
+    {"stage_in", fast_stage_in, METH_VARARGS, "stage_in(area, kept): its address, 0 for none, and what keeps it alive."},
     {"__enter__", fast_enter, METH_NOARGS, "Enter a call, as the one thread of the writer.  Raises: StateError."},
     {"__exit__", fast_exit, METH_VARARGS, "End the call."},
     {NULL, NULL, 0, NULL},

@@ -159,7 +159,7 @@ int64_t binlog_lock_owner(int fd)
     return range.l_type == F_UNLCK ? 0 : range.l_pid;
 }
 
-/* Locks on single bytes, by which the segment's rings have owners. */
+/* Locks on single bytes, by which the staging area's rings have owners. */
 static int byte_lock(int fd, int command, short type, int64_t first, int64_t count)
 {
     struct flock range = {.l_type = type, .l_whence = SEEK_SET, .l_start = first, .l_len = count, .l_pid = 0};

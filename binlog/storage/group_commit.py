@@ -17,7 +17,7 @@ from binlog.storage.descriptors import Identity, identity_of
 from binlog.storage.failures import NO_SPACE, failure, poisoned
 from binlog.storage.locking.locks import busy
 from binlog.storage.native import FastPath, address, ffi, lib
-from binlog.storage.staging_area import Segment
+from binlog.storage.staging_area import StagingArea
 from binlog.storage.waiting.doorbell import Doorbell
 
 # A record of at most so many bytes is framed and copied by the compiled code.
@@ -41,7 +41,7 @@ class Append:
     timeout: seconds to wait for the file's lock; None waits for ever.
     """
 
-    _segment: Segment | None = None
+    _area: StagingArea | None = None
     file: CommitFile | None = None
 
     def __init__(self, *, timeout: float | None = None) -> None:
@@ -63,16 +63,16 @@ class Append:
         own.framed = framed
         own.mode = mode
 
-    def stage(self, segment: Segment | None) -> None:
+    def stage(self, area: StagingArea | None) -> None:
         """Lay it into the ring, if there is one and it has room, before whoever commits next comes."""
-        if segment is not None and segment.has_ring:
-            self.goes_to(segment)
-            lib.binlog_stage(segment.core, self.own, 1)
+        if area is not None and area.has_ring:
+            self.goes_to(area)
+            lib.binlog_stage(area.core, self.own, 1)
 
-    def goes_to(self, segment: Segment | None) -> None:
+    def goes_to(self, area: StagingArea | None) -> None:
         """Say where it will be staged, before it is: what ends the call that stages it can take it back then."""
         if self.own.ticket < 0:
-            self._segment = segment
+            self._area = area
 
     def keep(self, record: bytes) -> None:
         """Keep the record that the compiled code appends: it may have to be taken back, and written elsewhere."""
@@ -80,13 +80,13 @@ class Append:
 
     def withdraw(self) -> bool:
         """Take it back from the ring, or give up waiting for it; False where somebody has taken it."""
-        return self._segment is None or self.own.ticket < 0 or self._segment.take_back(self.own)
+        return self._area is None or self.own.ticket < 0 or self._area.take_back(self.own)
 
     def done(self) -> bool:
         """Whether it lay in the ring and is in the log now: somebody took it along."""
-        if self._segment is None or self.own.ticket < 0:
+        if self._area is None or self.own.ticket < 0:
             return False
-        return bool(lib.binlog_outcome(self._segment.core, self.own)) and self.own.outcome == 0
+        return bool(lib.binlog_outcome(self._area.core, self.own)) and self.own.outcome == 0
 
     @property
     def place(self) -> tuple[int, int]:
@@ -158,7 +158,7 @@ class CommitFile:
         """Whether the index is written; not so any more where something about it is odd."""
         return bool(self.core.index.fd >= 0)
 
-    def append(self, append: Append, segment: Segment | None, *, locked: bool = False) -> bool | None:
+    def append(self, append: Append, area: StagingArea | None, *, locked: bool = False) -> bool | None:
         """Append, alone or in a group; where it is staged already, wait for its outcome.
 
         locked: the caller holds the file's lock.
@@ -166,8 +166,8 @@ class CommitFile:
         nothing was done, but that it may be staged.
         Raises: BusyError once the time limit is reached; FullError; AccessError; PoisonedError; UnknownOutcomeError.
         """
-        own, shared = append.own, segment.core if segment is not None else ffi.NULL
-        append.goes_to(segment)
+        own, shared = append.own, area.core if area is not None else ffi.NULL
+        append.goes_to(area)
         if locked:
             result = lib.binlog_append_locked(self.core, shared, own)
         elif own.ticket >= 0:
@@ -176,32 +176,32 @@ class CommitFile:
             result = lib.binlog_append(self.core, shared, own)
         return self._answer(result, own.step)
 
-    def arm(self, fast_path: FastPath, append: Append, segment: Segment | None) -> None:
+    def arm(self, fast_path: FastPath, append: Append, area: StagingArea | None) -> None:
         """Have records go straight to this file, with `append` for what becomes of each."""
         append.file = self
-        append.goes_to(segment)
+        append.goes_to(area)
         fast_path.arm(address(self.core), address(append.own), append)
 
     def check_answer(self, append: Append) -> None:
         """Raise the error of an append that failed on the fast path, unless it is only to be gone on with."""
         self._answer(append.own.answer, append.own.step)
 
-    def drain(self, segment: Segment | None, *, confirm: bool, locked: bool = False) -> bool | None:
+    def drain(self, area: StagingArea | None, *, confirm: bool, locked: bool = False) -> bool | None:
         """Commit everything that is staged, in all processes, and with `confirm` have all in the file synced.
 
         locked: the caller holds the file's lock.  Answers and raises as `append`.
         """
-        shared = segment.core if segment is not None else ffi.NULL
+        shared = area.core if area is not None else ffi.NULL
         run = lib.binlog_drain_locked if locked else lib.binlog_drain
         return self._answer(run(self.core, shared, lib.BINLOG_CONFIRM if confirm else 0), self.core.step)
 
-    def commit_written(self, segment: Segment | None, *, size: int, crc: int, record_count: int) -> bool | None:
+    def commit_written(self, area: StagingArea | None, *, size: int, crc: int, record_count: int) -> bool | None:
         """Commit and confirm `size` bytes that lie behind the tail already, and take Flag.ONCE back with that.
 
         crc: their CRC-32C.  The caller holds the lock, and has confirmed all that lies before them.
         Answers and raises as `append`.
         """
-        shared = segment.core if segment is not None else ffi.NULL
+        shared = area.core if area is not None else ffi.NULL
         result = lib.binlog_commit_written(self.core, shared, size, crc, record_count)
         return self._answer(result, self.core.step)
 

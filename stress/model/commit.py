@@ -13,7 +13,7 @@ from binlog.format.checksums import crc32c
 from binlog.format.log_header import LOG_HEADER, PUBLISHED, CommitSlot, Flag, LogHeader
 from binlog.storage.group_commit import Mode
 from binlog.storage.staging_area import NOTE_IDLE, NOTE_SLOTTED, Outcome
-from stress.model.segment import Ring, SharedNote, SimSegment
+from stress.model.staging_area import Ring, SharedNote, SimStagingArea
 
 if TYPE_CHECKING:
     from stress.model.process import OpenFile
@@ -33,9 +33,9 @@ class Request:
     place: tuple[int, int] | None = None
 
 
-def is_plain(world: World, segment: SimSegment | None, file: OpenFile) -> bool:
+def is_plain(world: World, area: SimStagingArea | None, file: OpenFile) -> bool:
     """is_plain and live_is_plain: whether the file is as a commit leaves it."""
-    if segment is not None and (segment.note.state != NOTE_IDLE or segment.failed_number == file.number):
+    if area is not None and (area.note.state != NOTE_IDLE or area.failed_number == file.number):
         return False
     header = file.header()
     return (
@@ -54,7 +54,7 @@ def is_plain(world: World, segment: SimSegment | None, file: OpenFile) -> bool:
 def commit_staged(
     world: World,
     file: OpenFile,
-    segment: SimSegment | None,
+    area: SimStagingArea | None,
     *,
     own: Request | None = None,
     ring: Ring | None = None,
@@ -63,12 +63,12 @@ def commit_staged(
     """What is staged, and the caller's record behind it; `ring` is the caller's.  Raises: PoisonedError."""
     header = file.header()
     data, ids, sync, note = b"", list[int](), confirm, None
-    if segment is not None:
-        data, ids, staged_sync = segment.gather(file.number, ring)
+    if area is not None:
+        data, ids, staged_sync = area.gather(file.number, ring)
         sync |= staged_sync
         if data:
-            segment.place(header.tail, data)
-            note = segment.note
+            area.place(header.tail, data)
+            note = area.note
             world.step()
     place = header.tail + len(data)
     if own is not None:
@@ -79,13 +79,13 @@ def commit_staged(
         if not world.has("poison-untold"):
             mark_poisoned(file, header if file.confirmed is None else file.confirmed)
         world.step()
-        if segment is not None:
-            segment.failed_number = file.number if not world.has("poison-untold") else 0
-            segment.settle(None, confirmed=file.confirmed is not None)
+        if area is not None:
+            area.failed_number = file.number if not world.has("poison-untold") else 0
+            area.settle(None, confirmed=file.confirmed is not None)
         raise
-    if segment is not None:
+    if area is not None:
         world.step()
-        segment.settle(Outcome.IN_FILE)
+        area.settle(Outcome.IN_FILE)
     if own is not None:
         own.place = (file.number, place)
 

@@ -1,8 +1,8 @@
 /*
  * Group commit: who waits for whom, and who dies when.  docs/durability.md tells the protocol in words.
  *
- * Writers stage a record in the shared segment; whoever gets the file's lock leads, and commits what all have staged.
- * One waiter, the deputy, blocks on that lock, the others sleep on a futex.  Others, who do not see the segment, commit
+ * Writers stage a record in the shared area; whoever gets the file's lock leads, and commits what all have staged.
+ * One waiter, the deputy, blocks on that lock, the others sleep on a futex.  Others, who do not see the area, commit
  * their own records directly, and another program, which knows only the lock and the tail, appends beside them.  Any of
  * them is killed anywhere, between any two steps.
  *
@@ -16,13 +16,13 @@
  */
 
 #ifndef WRITERS
-#define WRITERS 2 /* with the segment; 3 at most */
+#define WRITERS 2 /* with the area; 3 at most */
 #endif
 #ifndef RECORDS
 #define RECORDS 1 /* of each of these */
 #endif
 #ifndef DIRECT_RECORDS
-#define DIRECT_RECORDS 0 /* of a writer without the segment */
+#define DIRECT_RECORDS 0 /* of a writer without the area */
 #endif
 #ifndef FOREIGN_RECORDS
 #define FOREIGN_RECORDS 0 /* of another program */
@@ -378,7 +378,7 @@ leads:
     }
 }
 
-/* A writer that does not see the segment. */
+/* A writer that does not see the area. */
 proctype Direct(byte me)
 {
     byte count;

@@ -1,5 +1,5 @@
 /*
- * The shared segment: an entry for each writer, and the leader's note, which says what became of the entries it took.
+ * The shared area: an entry for each writer, and the leader's note, which says what became of the entries it took.
  *
  * Only staging and withdrawing are done without the file's lock.  Between two holders of that lock an entry is TAKEN
  * only where he who took it died: after its note where the note is not IDLE, else before there was one.

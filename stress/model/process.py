@@ -20,8 +20,8 @@ from binlog.log.recovery.dead_leader import settle_orphans
 from binlog.log.recovery.recovery_table import Action
 from stress.model.commit import BELL, SLOTS, Request, commit_group, commit_staged, is_plain, mark_poisoned
 from stress.model.disk import FILE_BYTES, SimDescriptor, SimFile
-from stress.model.recovery import JoinedSegment, SimRecovery, judge
-from stress.model.segment import Entry, Ring, SimSegment
+from stress.model.recovery import JoinedStagingArea, SimRecovery, judge
+from stress.model.staging_area import Entry, Ring, SimStagingArea
 
 if TYPE_CHECKING:
     from stress.model.world import World
@@ -71,19 +71,19 @@ _Action = Callable[[OpenFile], None]
 class Process:
     """One process with one writer.
 
-    sees_segment: whether it shares the others' shared memory; else it always appends directly.
+    sees_area: whether it shares the others' shared memory; else it always appends directly.
     """
 
-    def __init__(self, world: World, key: int, *, sees_segment: bool, strict: bool) -> None:
+    def __init__(self, world: World, key: int, *, sees_area: bool, strict: bool) -> None:
         self.key = key
         self.strict = strict
         self.reopen = True
         self.file: OpenFile | None = None
-        self.segment: SimSegment | None = None
+        self.area: SimStagingArea | None = None
         self.ring: Ring | None = None
         self.ticket: Entry | None = None
         self._world = world
-        self._sees_segment = sees_segment
+        self._sees_area = sees_area
 
     # ---- the calls; the lock is free when they begin ----
 
@@ -106,7 +106,7 @@ class Process:
 
     def sync(self) -> None:
         """Session.drain with confirm."""
-        self._run(lambda file: commit_staged(self._world, file, self.segment, confirm=True))
+        self._run(lambda file: commit_staged(self._world, file, self.area, confirm=True))
 
     def cutover(self) -> None:
         """Session.cutover."""
@@ -114,15 +114,15 @@ class Process:
 
     def _lead(self, own: Request | None) -> None:
         file = self.file
-        if file is not None and is_plain(self._world, self.segment, file):
-            commit_staged(self._world, file, self.segment, own=own, ring=self.ring)
+        if file is not None and is_plain(self._world, self.area, file):
+            commit_staged(self._world, file, self.area, own=own, ring=self.ring)
         else:
             self._run(lambda file: self._append_settled(file, own))
 
     def _append_settled(self, file: OpenFile, own: Request | None) -> None:
-        if not is_plain(self._world, self.segment, file):
+        if not is_plain(self._world, self.area, file):
             raise InternalError("the file cannot be committed to right after it was settled")
-        commit_staged(self._world, file, self.segment, own=own, ring=self.ring)
+        commit_staged(self._world, file, self.area, own=own, ring=self.ring)
 
     def _append_turn(self, file: OpenFile, request: Request, turn: int) -> None:
         """Session._has_taken and WritableFile.append_together."""
@@ -132,7 +132,7 @@ class Process:
         if last is not None and last.turn >= turn:
             request.place = last.ref
             return
-        commit_staged(world, file, self.segment, confirm=True)
+        commit_staged(world, file, self.area, confirm=True)
         header = file.header()
         data, end = request.payload, header.tail + len(request.payload)
         file.write(data, header.tail)
@@ -158,14 +158,14 @@ class Process:
             file = self.file
             assert file is not None
             if self._world.has("note-first"):
-                self._settle_segment(file, file.header())
+                self._settle_area(file, file.header())
             self._look_for_failure(file)
             header = self._settle(file)
             try:
                 if header.next_number and not header.closed:
                     self._cut_over(file, header)
                 elif not header.closed:
-                    self._settle_segment(file, header)
+                    self._settle_area(file, header)
                     if action is not None:
                         action(file)
                     return
@@ -174,8 +174,8 @@ class Process:
             except PoisonedError:
                 if not self._world.has("poison-untold"):
                     self._mark_poisoned(file)
-                    if self.segment is not None:
-                        self.segment.failed_number = file.number
+                    if self.area is not None:
+                        self.area.failed_number = file.number
                 raise
             self._world.step()
             self.file = self._open(file.header().next_number)
@@ -184,8 +184,8 @@ class Process:
 
     def _look_for_failure(self, file: OpenFile) -> None:
         """Session._look_for_failure: the cache may have forgotten that the file is poisoned."""
-        segment = self._world.segment if self.reopen and self._sees_segment else self.segment
-        if segment is None or segment.failed_number != file.number:
+        area = self._world.area if self.reopen and self._sees_area else self.area
+        if area is None or area.failed_number != file.number:
             return
         if not self.reopen:
             raise PoisonedError("refused until opened again")
@@ -257,22 +257,22 @@ class Process:
         file.epoch, file.counter = header.epoch, header.confirmed_counter
         return header
 
-    def _settle_segment(self, file: OpenFile, header: LogHeader) -> None:
-        """Session._with_segment."""
+    def _settle_area(self, file: OpenFile, header: LogHeader) -> None:
+        """Session._with_area."""
         world = self._world
-        if not self._sees_segment:
+        if not self._sees_area:
             return
-        joined = self.segment is None
+        joined = self.area is None
         if joined:
-            self.segment = world.segment
-        segment = self.segment
-        assert segment is not None
+            self.area = world.area
+        area = self.area
+        assert area is not None
         if self.reopen:
-            segment.failed_number = 0
-        settle_orphans(world.directory, JoinedSegment(world, segment, self.key), header, file.sync)
+            area.failed_number = 0
+        settle_orphans(world.directory, JoinedStagingArea(world, area, self.key), header, file.sync)
         if joined:
-            commit_staged(world, file, segment)
-            self.ring = segment.claim(self.key, RING_COUNT_MAX)
+            commit_staged(world, file, area)
+            self.ring = area.claim(self.key, RING_COUNT_MAX)
 
     def _cut_over(self, file: OpenFile, header: LogHeader) -> None:
         """Cutover.run, with confirm before and close_at after; a file is complete and synced before it has a name."""

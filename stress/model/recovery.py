@@ -15,7 +15,7 @@ from binlog.log.recovery.recovery import Recovery
 from binlog.log.recovery.recovery_table import Action, Verdict, decide
 from binlog.storage.staging_area import NOTE_IDLE, NOTE_SLOTTED, Note, Outcome
 from stress.model.commit import SLOTS
-from stress.model.segment import SimSegment
+from stress.model.staging_area import SimStagingArea
 
 if TYPE_CHECKING:
     from stress.model.process import OpenFile
@@ -83,41 +83,41 @@ class SimRecovery(Recovery):
         return header
 
 
-class JoinedSegment:
-    """What `settle_orphans` asks of the segment.  key: whose."""
+class JoinedStagingArea:
+    """What `settle_orphans` asks of the staging area.  key: whose."""
 
-    def __init__(self, world: World, segment: SimSegment, key: int) -> None:
+    def __init__(self, world: World, area: SimStagingArea, key: int) -> None:
         self._world = world
-        self._segment = segment
+        self._area = area
         self._key = key
 
     @property
     def alone(self) -> bool:
-        return not any(ring.owner not in (None, self._key) for ring in self._segment.rings)
+        return not any(ring.owner not in (None, self._key) for ring in self._area.rings)
 
     def note(self) -> Note:
-        note = self._segment.snapshot()
+        note = self._area.snapshot()
         if note.state != NOTE_IDLE and self._world.has("nonce-ignored"):
             slot = self._header(note).slot(note.counter)
             note = note if slot is None else replace(note, nonce=slot.nonce)
         return note
 
     def resolve(self, outcome: Outcome) -> None:
-        note, has = self._segment.snapshot(), self._world.has
+        note, has = self._area.snapshot(), self._world.has
         if has("note-ignored"):
-            self._segment.note.state = NOTE_IDLE
+            self._area.note.state = NOTE_IDLE
             return
         if has("overtaken-believed") and note.counter and note.state == NOTE_SLOTTED:
             header = self._header(note)
             if header.slot(note.counter) is None and note.counter <= header.confirmed_counter:
                 outcome = Outcome.IN_FILE
         if outcome is Outcome.STAGED_AGAIN or (outcome is Outcome.IN_FILE and has("staged-twice")):
-            self._segment.requeue()
+            self._area.requeue()
         else:
-            self._segment.settle(outcome)
+            self._area.settle(outcome)
 
     def drop(self) -> None:
-        self._segment.drop()
+        self._area.drop()
 
     def _header(self, note: Note) -> LogHeader:
         return self._world.directory.logs[note.number].header()

@@ -22,7 +22,7 @@ from stress.model.audit import Audit, Promise, ViolationError
 from stress.model.commit import Request
 from stress.model.disk import FILE_BYTES, SimDescriptor, SimDirectory, SimFile
 from stress.model.process import Process
-from stress.model.segment import Entry, SimSegment, State
+from stress.model.staging_area import Entry, SimStagingArea, State
 
 _TAIL = LOG_HEADER.offset("tail")
 _UUID = bytes(range(16))
@@ -88,7 +88,7 @@ class World:
         self.states: set[int] = set()
         self.boot_id = bytes(16)
         self.directory = SimDirectory(self)
-        self.segment = SimSegment(self.step, self.has)
+        self.area = SimStagingArea(self.step, self.has)
         self.audit = Audit(self)
         self._weather = Weather.of(self.random)
         self._processes: list[Process] = []
@@ -185,7 +185,7 @@ class World:
     def _start(self) -> Process:
         self._process_count += 1
         alone = self.random.random() < self._weather.alone
-        process = Process(self, self._process_count, sees_segment=not alone, strict=self._weather.strict)
+        process = Process(self, self._process_count, sees_area=not alone, strict=self._weather.strict)
         self._processes.append(process)
         return process
 
@@ -374,7 +374,7 @@ class World:
         self.audit.everything()
 
     def _boot(self) -> None:
-        self.segment = SimSegment(self.step, self.has)
+        self.area = SimStagingArea(self.step, self.has)
         boot.boot_id.cache_clear()
         self.boot_id = self.tick().to_bytes(16, "big")
 
@@ -401,9 +401,9 @@ class World:
         return self._processes[-1]
 
     def _note_state(self) -> None:
-        notes = [(ring.settled, tuple(entry.state for entry in ring.entries)) for ring in self.segment.rings]
+        notes = [(ring.settled, tuple(entry.state for entry in ring.entries)) for ring in self.area.rings]
         files = [bytes(file.cache) for _, file in sorted(self.directory.logs.items())]
-        self.states.add(hash((*files, *notes, self.segment.note.state)))
+        self.states.add(hash((*files, *notes, self.area.note.state)))
 
     def _say(self, text: str) -> None:
         if self._trace:

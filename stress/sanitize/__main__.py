@@ -1,7 +1,8 @@
 """Run the compiled part under one of the compiler's sanitizers, and fail where that finds anything.
 
 address, undefined: the package is built anew in a folder of its own, and the tests that reach the C run with it.
-thread: writers in threads in place of processes, over one segment (threads.c), and then every record is looked for.
+thread: writers in threads in place of processes, over one staging area (threads.c), and then every record is looked
+for.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pathlib import Path
 
 import binlog
 from binlog.format.log_header import block_seed
-from binlog.storage.staging_area import segment_name
+from binlog.storage.staging_area import area_name
 
 ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent
@@ -33,7 +34,7 @@ _NOT_WITH_ADDRESS = (
     # It limits the address space, of which the address sanitizer takes terabytes.
     "tests/unit/storage/test_batch_iterator.py::test_a_record_that_there_was_no_memory_for_is_given_later",
     # It forks beside a thread that allocates; that of GCC 12 leaves its allocator's lock to such a child, taken.
-    "tests/unit/storage/test_segment.py::test_a_child_forked_while_another_thread_sweeps_has_no_part_in_its_locks",
+    "tests/unit/storage/test_staging_area.py::test_a_child_forked_while_another_thread_sweeps_has_no_part_in_its_locks",
 )
 _FLAGS = {
     "address": "-fsanitize=address -fno-omit-frame-pointer -g",
@@ -42,7 +43,7 @@ _FLAGS = {
 }
 # All of the C but what makes Python objects.
 _SOURCES = (
-    "fork", "lock", "file_status", "live_block", "commit", "segment", "segment_file", "group", "doorbell", "header",
+    "fork", "lock", "file_status", "live_block", "commit", "area", "area_file", "group", "doorbell", "header",
     "codec/scan", "codec/crc32c", "index", "codec/index_ranges", "place",
 )  # fmt: skip
 _WRAPPED = ("lock", "try_lock", "unlock", "byte_lock", "byte_lock_wait", "byte_unlock")
@@ -100,12 +101,12 @@ def _threads(folder: Path, appends: int, *, planted: bool) -> int:
         command.append("-DPLANTED_RACE")
     subprocess.run([*command, *wraps, "-o", str(program), str(HERE / "threads.c"), *sources, "-pthread"], check=True)
     log = folder / "log"
-    with binlog.Writer(log) as writer:  # it keeps the segment, and is one of those that take part
+    with binlog.Writer(log) as writer:  # it keeps the staging area, and is one of those that take part
         writer.append(b"first")
         uuid = bytes.fromhex(binlog.stat(log).files[0].uuid or "")
-        segment = "/dev/shm" + segment_name(log.stat(), uuid)
+        area = "/dev/shm" + area_name(log.stat(), uuid)
         seed = block_seed(uuid, 1)
-        arguments = [str(log / "00000001.dat"), segment, str(seed), str(_THREADS), str(appends)]
+        arguments = [str(log / "00000001.dat"), area, str(seed), str(_THREADS), str(appends)]
         done = subprocess.run([str(program), *arguments], check=False)
     return done.returncode or _missing(log, appends)
 

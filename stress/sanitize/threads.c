@@ -1,6 +1,6 @@
 /* Threads in the place of processes, for the thread sanitizer: it sees what they share, and processes it does not.
  *
- * Each has the log file open for itself, with locks of its own, and a ring of its own in the one segment, which all of
+ * Each has the log file open for itself, with locks of its own, and a ring of its own in the one staging area, which all of
  * them map at one address.  What file locks order, the sanitizer is told where they are taken and given back.
  *
  *   threads LOG-FILE SEGMENT SEED THREADS APPENDS
@@ -19,10 +19,10 @@
 
 #include "big_endian.h"
 #include "layout.h"
-#include "segment.h"
+#include "staging_area.h"
 
 static struct shared *one_mapping;
-static const char *log_path, *segment_path;
+static const char *log_path, *area_path;
 static uint32_t seed;
 static int appends;
 
@@ -112,35 +112,35 @@ static void begin(struct binlog_file *file)
         stop("no memory", -ENOMEM);
 }
 
-static struct binlog_segment *joined(void)
+static struct binlog_area *joined(void)
 {
-    int result, fd = opened(segment_path);
-    struct binlog_segment *segment = binlog_segment_map(fd, &result);
-    if (!segment)
-        stop("mapping the segment", result);
-    if (!__sync_bool_compare_and_swap(&one_mapping, NULL, segment->shared)) {
-        munmap(segment->shared, (size_t)binlog_segment_bytes());
-        segment->shared = __atomic_load_n(&one_mapping, __ATOMIC_ACQUIRE);
+    int result, fd = opened(area_path);
+    struct binlog_area *area = binlog_area_map(fd, &result);
+    if (!area)
+        stop("mapping the area", result);
+    if (!__sync_bool_compare_and_swap(&one_mapping, NULL, area->shared)) {
+        munmap(area->shared, (size_t)binlog_area_bytes());
+        area->shared = __atomic_load_n(&one_mapping, __ATOMIC_ACQUIRE);
     }
     while ((result = binlog_byte_lock_wait(fd, BINLOG_LOCK_INIT)) == -EINTR)
         ;
-    if (result != 0 || (result = binlog_segment_claim(segment)) != 0)
+    if (result != 0 || (result = binlog_area_claim(area)) != 0)
         stop("claiming a ring", result);
     binlog_byte_unlock(fd, BINLOG_LOCK_INIT);
-    return segment;
+    return area;
 }
 
-static void append(struct binlog_file *file, struct binlog_segment *segment, const char *record, int mode)
+static void append(struct binlog_file *file, struct binlog_area *area, const char *record, int mode)
 {
     struct binlog_append own = {.data = (const uint8_t *)record, .bytes = strlen(record), .units = 1, .timeout_ns = -1,
                                 .mode = mode, .ticket = -1};
-    if (mode == BINLOG_STAGE && binlog_stage_record(segment, own.data, own.bytes) == 0)
+    if (mode == BINLOG_STAGE && binlog_stage_record(area, own.data, own.bytes) == 0)
         return;
-    int result = binlog_append(file, segment, &own);
+    int result = binlog_append(file, area, &own);
     while (result == -EINTR || result == BINLOG_LOOK) {
         if (result == BINLOG_LOOK && own.ticket < 0)
             stop("a file that should have been plain", result);
-        result = binlog_settle(file, segment, &own);
+        result = binlog_settle(file, area, &own);
     }
     if (result != 0)
         stop("appending", result);
@@ -155,16 +155,16 @@ static _Atomic long unordered;
 static void *writer(void *argument)
 {
     struct binlog_file file;
-    struct binlog_segment *segment = joined();
+    struct binlog_area *area = joined();
     char record[100];
 
     begin(&file);
     for (int i = 0; i < appends; i++) {
         snprintf(record, sizeof record, "%d:%d", *(int *)argument, i);
-        append(&file, segment, record, BINLOG_SYNC + i % 3);
+        append(&file, area, record, BINLOG_SYNC + i % 3);
         unordered++;
     }
-    int result = binlog_drain(&file, segment, BINLOG_CONFIRM);
+    int result = binlog_drain(&file, area, BINLOG_CONFIRM);
     if (result != 0)
         stop("draining", result);
     binlog_file_free(&file);
@@ -176,7 +176,7 @@ int main(int count, char **arguments)
     if (count != 6)
         return 2;
     log_path = arguments[1];
-    segment_path = arguments[2];
+    area_path = arguments[2];
     seed = (uint32_t)strtoul(arguments[3], NULL, 10);
     int threads = atoi(arguments[4]), numbers[RING_COUNT];
     appends = atoi(arguments[5]);

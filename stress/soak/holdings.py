@@ -40,7 +40,7 @@ def holdings(pids: Mapping[str, int]) -> dict[str, Holding]:
 
 
 def shared_memory_bytes(log: Path) -> int:
-    """What the log's segment takes."""
+    """What the log's staging area takes."""
     return binlog.stat(log).memory_bytes or 0
 
 

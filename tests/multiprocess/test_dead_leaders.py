@@ -17,7 +17,7 @@ from binlog.log.append.writable_file import WritableFile
 from tests.support.children import Child
 from tests.support.logs import read_all
 
-# native/segment.h: where things are, as bytes from the segment's start.
+# native/staging_area.h: where things are, as bytes from the staging area's start.
 NOTE_STATE = 96
 RINGS, RING_BYTES = 1856, 192
 SETTLED = 64  # in a ring
@@ -32,7 +32,7 @@ RECORDS = (b"one", b"two")
 LED, DEPUTISED = 1792, 1796
 
 
-def _segment(log: Path) -> mmap.mmap:
+def _area(log: Path) -> mmap.mmap:
     status = os.stat(log)
     with (log / "00000001.dat").open("rb") as file:
         uuid = file.read(48)[32:]
@@ -64,7 +64,7 @@ def test_a_leader_that_died_while_it_told_the_places_had_the_rest_told_wrong(log
         writer.append(b"before")
         child = Child(_two_threads, log, ready[1], go[0], told[1])
         os.read(ready[0], 1)
-        memory = _segment(log)
+        memory = _area(log)
         ring, entries = RINGS + RING_BYTES, ENTRIES + ENTRIES_BYTES  # the second ring is the child's
 
         def lead_and_die(file: WritableFile, header: LogHeader) -> None:
@@ -72,7 +72,7 @@ def test_a_leader_that_died_while_it_told_the_places_had_the_rest_told_wrong(log
             while struct.unpack_from("=Q", memory, ring)[0] < HEAD_OF_TWO:
                 os.sched_yield()
             session = writer._open_session()
-            file.drain(session._segment, confirm=True)
+            file.drain(session._area, confirm=True)
             first_bytes = struct.unpack_from("=I", memory, entries + 4)[0]
             second = entries + 32 + -(-first_bytes // 32) * 32
             memory[second : second + 4] = struct.pack("=I", TAKEN)
@@ -95,7 +95,7 @@ def test_hints_that_the_dead_left_hold_nobody_up(log: Path, hints: tuple[int, ..
     with Writer(log) as writer, Writer(log) as other:
         writer.append(b"before")
         other.append(b"so both have a ring")
-        memory = _segment(log)
+        memory = _area(log)
         for hint in hints:
             memory[hint : hint + 4] = struct.pack("=I", 1)
         child = Child(lambda: _append(log, b"child"))

@@ -19,12 +19,12 @@ from binlog import Mode, Writer, stat
 from binlog.errors import BinlogError, BusyError
 from binlog.format.log_header import LogHeader
 from binlog.log.append.writable_file import WritableFile
-from binlog.storage.staging_area import segment_name
+from binlog.storage.staging_area import area_name
 from tests.support.children import Child
 from tests.support.logs import job, jobs_by_writer, read_all
 from tests.support.waiting import until
 
-# native/segment.h: where things are, as bytes from the segment's start.  The second ring is the child's.
+# native/staging_area.h: where things are, as bytes from the staging area's start.  The second ring is the child's.
 _RING = 1856 + 192
 _ENTRY = 32768 + 262144
 _STAGED, _TAKEN = 1, 2
@@ -124,9 +124,9 @@ def test_writers_that_all_have_time_limits_have_each_record_once(log: Path) -> N
     assert jobs_by_writer(read_all(log)) == {number: list(range(_APPENDS[Mode.SYNC])) for number in range(4)}
 
 
-def _segment(log: Path) -> mmap.mmap:
+def _area(log: Path) -> mmap.mmap:
     uuid = bytes.fromhex(stat(log).files[0].uuid or "")
-    with Path("/dev/shm" + segment_name(log.stat(), uuid)).open("r+b") as file:
+    with Path("/dev/shm" + area_name(log.stat(), uuid)).open("r+b") as file:
         return mmap.mmap(file.fileno(), 0)
 
 
@@ -157,7 +157,7 @@ def _until_staged(memory: mmap.mmap) -> None:
 
 def test_a_record_is_taken_back_when_the_time_is_up(log: Path) -> None:
     with _one_that_waits(log, b"late", lock_timeout=0.2) as (writer, go, told):
-        memory = _segment(log)
+        memory = _area(log)
 
         def hold(file: WritableFile, header: LogHeader) -> None:
             os.write(go, b".")
@@ -171,7 +171,7 @@ def test_a_record_is_taken_back_when_the_time_is_up(log: Path) -> None:
 
 def test_a_record_that_a_leader_has_taken_is_waited_for_when_the_time_is_up(log: Path) -> None:
     with _one_that_waits(log, b"taken", lock_timeout=0.05) as (writer, go, told):
-        memory = _segment(log)
+        memory = _area(log)
 
         def lead(file: WritableFile, header: LogHeader) -> None:
             os.write(go, b".")
@@ -179,7 +179,7 @@ def test_a_record_that_a_leader_has_taken_is_waited_for_when_the_time_is_up(log:
             memory[_ENTRY : _ENTRY + 4] = struct.pack("=I", _TAKEN)
             assert not select.select([told], [], [], 0.5)[0]
             memory[_ENTRY : _ENTRY + 4] = struct.pack("=I", _STAGED)
-            file.drain(writer._open_session()._segment, confirm=True)
+            file.drain(writer._open_session()._area, confirm=True)
 
         writer._open_session().run(lead)
         assert os.read(told, 100) == b"1 256"
@@ -189,7 +189,7 @@ def test_a_record_that_a_leader_has_taken_is_waited_for_when_the_time_is_up(log:
 @pytest.mark.slow
 def test_a_record_that_a_leader_has_taken_and_does_not_commit_is_unknown(log: Path) -> None:
     with _one_that_waits(log, b"taken", lock_timeout=0.05) as (writer, go, told):
-        memory = _segment(log)
+        memory = _area(log)
 
         def lead(file: WritableFile, header: LogHeader) -> None:
             os.write(go, b".")

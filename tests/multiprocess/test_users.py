@@ -13,7 +13,7 @@ import pytest
 import binlog
 from binlog import Mode, Writer
 from binlog.errors import AccessError
-from binlog.storage.staging_area import segment_name
+from binlog.storage.staging_area import area_name
 from tests.support.logs import read_all
 from tests.support.users import GROUP, OTHER_GROUP, USER, access, as_user, folder_of_user, needs_root
 
@@ -100,7 +100,7 @@ def test_shared_memory_that_root_makes_is_the_owners(log: Path) -> None:
     with Writer(log, mode=Mode.STAGE) as writer:
         writer.append(b"2")
         header = (log / "00000001.dat").read_bytes()[32:48]
-        memory = Path("/dev/shm" + segment_name(os.stat(log), header))
+        memory = Path("/dev/shm" + area_name(os.stat(log), header))
         assert access(memory) == (USER, GROUP, 0o640)
     as_user(_append, log, b"3")
 

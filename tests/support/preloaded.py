@@ -70,7 +70,7 @@ def run_preloaded(
     the run is not killed.  So a sweep goes up from 0 until then.
     kinds, names_end: count no other calls, and only those that concern files whose names end so.
     shared_memory: whether calls on it count.  Their number varies: if a sweep elsewhere on the machine removes a
-    segment that is just being made, it is made again.
+    staging area that is just being made, it is made again.
     Raises: AssertionError with the child's traceback if the function raises, or takes longer than a minute.
     """
     action = Action.NOTHING if kill_at is None else Action.KILL_BEFORE

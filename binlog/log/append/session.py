@@ -44,7 +44,7 @@ from binlog.storage.files import FileSystem
 from binlog.storage.group_commit import RECORD_BYTES_COPIED, Append, Mode
 from binlog.storage.locking.locks import hold, let_go, lock
 from binlog.storage.native import FastPath, fork_generation
-from binlog.storage.staging_area import Segment
+from binlog.storage.staging_area import StagingArea
 
 _Result = TypeVar("_Result")
 _Action = Callable[[WritableFile, LogHeader], _Result]
@@ -79,8 +79,8 @@ class Session:
             directory.check_there()  # after a fork, or if all descriptors were closed, ours may be another file's
         self._poison: PoisonedError | None = None
         self._file: WritableFile | None = None
-        self._segment: Segment | None = None
-        self._segment_sought = False
+        self._area: StagingArea | None = None
+        self._area_sought = False
         self._limits = options.limits()
         self._cutover = Cutover(directory, file_bytes=options.file_bytes_first, permissions=options.permissions)
         self._ingest = Ingest(directory, self._cutover, permissions=options.permissions)
@@ -113,7 +113,7 @@ class Session:
         append.fill(data, record_count, mode, framed=framed)
         if self.fast_path.owner not in (0, threading.get_ident()):
             # Another thread of ours is at it: whoever commits next takes this record along.
-            append.stage(self._segment)
+            append.stage(self._area)
         place = self._outcome(append, lambda: self._entered(lambda: self._append(append)))
         return self.within_limits(place, len(data) + (0 if framed else LENGTH_BYTES))
 
@@ -125,7 +125,7 @@ class Session:
                 return None
             _check_room(file, header)
             runs = framed_all(batches, self._options.record_bytes_max)
-            return file.append_together(runs, self._segment, source=source, turn=turn)
+            return file.append_together(runs, self._area, source=source, turn=turn)
 
         return self._together(append)
 
@@ -144,10 +144,10 @@ class Session:
             if not self._ingest.can_take(drafts):
                 _check_room(file, header)
                 runs = framed_all(used_up(drafts), self._options.record_bytes_max)
-                return file.append_together(runs, self._segment, source=source, turn=turn)
+                return file.append_together(runs, self._area, source=source, turn=turn)
             if not self._ingest.is_last(file, header):
                 return _CUT_OVER
-            file.drain(self._segment, confirm=True)
+            file.drain(self._area, confirm=True)
             found = self._ingest.begin(file, file.header(), drafts, source=source, turn=turn)
             decided = True
             return found
@@ -241,7 +241,7 @@ class Session:
 
     def drain(self, *, confirm: bool) -> None:
         """Commit what is staged in all processes, and with `confirm` have everything in the open file synced."""
-        self.run(lambda file, header: file.drain(self._segment, confirm=confirm))
+        self.run(lambda file, header: file.drain(self._area, confirm=confirm))
 
     def stage_no_more(self) -> None:
         """Have no record staged until a call of the writer's has found all in order: what is staged would not get on.
@@ -255,7 +255,7 @@ class Session:
         """Commit what is staged in all processes, sync, and look at the open file while no process can append."""
 
         def action(file: WritableFile, header: LogHeader) -> _Result:
-            file.drain(self._segment, confirm=True)
+            file.drain(self._area, confirm=True)
             return look(file)
 
         return self.run(action)
@@ -263,7 +263,7 @@ class Session:
     def pending_bytes(self) -> tuple[int, int]:
         """Bytes staged, in all processes, and bytes in the open file that no sync covers; seen without the lock."""
         with self._mutex:
-            staged = self._segment.staged_bytes() if self._segment is not None else 0
+            staged = self._area.staged_bytes() if self._area is not None else 0
             first, end = self._file.unconfirmed() if self._file is not None else (0, 0)
             return staged, end - first
 
@@ -317,9 +317,9 @@ class Session:
     def _give_back(self) -> None:
         """Close.  After an exception of a signal handler in the middle the next call does the rest."""
         self.closed = True
-        if self._segment is not None:
-            self._segment.retire()
-            self._segment = None
+        if self._area is not None:
+            self._area.retire()
+            self._area = None
         self.fast_path.stage_in(0, None)
         self._leave()
         self._cutover.discard()
@@ -341,18 +341,18 @@ class Session:
         # Kept here as well as in the file: one that another program made has no place for it.
         self._poison = error
         self.fast_path.disarm()
-        if self._segment is not None:
-            self._segment.retire()
+        if self._area is not None:
+            self._area.retire()
 
     def _append(self, append: Append) -> tuple[int, int]:
         file = self._file
         if file is not None and file.ours:
-            done = file.commits.append(append, self._segment)
+            done = file.commits.append(append, self._area)
             while done is None:
-                done = file.commits.append(append, self._segment)  # a signal came, and its handlers have run
+                done = file.commits.append(append, self._area)  # a signal came, and its handlers have run
             if done:
                 return append.place
-        return self._run(lambda file, header: file.append(header, append, self._segment), None)
+        return self._run(lambda file, header: file.append(header, append, self._area), None)
 
     def _run(self, action: _Action[_Result], prepare: Callable[[WritableFile], None] | None) -> _Result:
         while True:
@@ -377,7 +377,7 @@ class Session:
                 elif (found := self._ingest.go_on(file, header)) is not None:
                     if self._limits is not None:
                         self._limits.know(found)
-                    result = action(file, self._with_segment(file, found))
+                    result = action(file, self._with_area(file, found))
                     break
             except GoneError:
                 removed = True
@@ -387,8 +387,8 @@ class Session:
                 if settled:
                     file.mark_poisoned(error)
                     cause = error.__cause__
-                    if self._segment is not None and isinstance(cause, OSError):
-                        self._segment.fail(file.number, cause.errno or errno.EIO)  # the disk may take no mark any more
+                    if self._area is not None and isinstance(cause, OSError):
+                        self._area.fail(file.number, cause.errno or errno.EIO)  # the disk may take no mark any more
                 raise
             finally:
                 let_go(fd)
@@ -400,74 +400,74 @@ class Session:
             file.wake()
             self._leave()
             self._file = following
-        if self._segment is not None:
-            self._segment.wake()
+        if self._area is not None:
+            self._area.wake()
             if not self._closing:
-                self._segment.arm(self.fast_path)
+                self._area.arm(self.fast_path)
         file.wake()
         self._arm(file)
         return result
 
     def _arm(self, file: WritableFile) -> None:
         if file.ours:
-            file.commits.arm(self.fast_path, Append(timeout=self._options.lock_timeout), self._segment)
+            file.commits.arm(self.fast_path, Append(timeout=self._options.lock_timeout), self._area)
 
     def _drop_lost(self) -> None:
         """Let go of what was closed behind our back, as a daemon closes all descriptors, so that it is opened again."""
         if self._file is not None and not self._file.intact:
             self._leave()
-        if self._segment is not None and not self._segment.intact:
+        if self._area is not None and not self._area.intact:
             self.fast_path.stage_in(0, None)
-            self._segment, self._segment_sought = None, False
+            self._area, self._area_sought = None, False
 
     def _look_for_failure(self, file: WritableFile) -> None:
         """Refuse a file that a failing disk did not let say that it is poisoned; on opening anew, have it say so."""
         if self._reopen:
             header = file.header()
-            segment = self._joined(file, header) if header.ours and not header.closed else None
+            area = self._joined(file, header) if header.ours and not header.closed else None
         else:
-            segment = self._segment
-        number = segment.failed(file.number) if segment is not None else 0
+            area = self._area
+        number = area.failed(file.number) if area is not None else 0
         if number:
             file.tell_failure(number, reopen=self._reopen)
 
-    def _joined(self, file: WritableFile, header: LogHeader) -> Segment | None:
-        if not self._segment_sought:
-            self._segment = Segment.join(self.directory.fd, header.uuid, file.access())
-            self._segment_sought = True
-        return self._segment
+    def _joined(self, file: WritableFile, header: LogHeader) -> StagingArea | None:
+        if not self._area_sought:
+            self._area = StagingArea.join(self.directory.fd, header.uuid, file.access())
+            self._area_sought = True
+        return self._area
 
-    def _with_segment(self, file: WritableFile, header: LogHeader) -> LogHeader:
-        """Join the segment, or see to what a leader that died left in it; the header as it is then."""
+    def _with_area(self, file: WritableFile, header: LogHeader) -> LogHeader:
+        """Join the staging area, or see to what a leader that died left in it; the header as it is then."""
         if not header.ours:
             return header
-        if self._segment is not None and self._segment.uuid != header.uuid:
-            header = self._leave_segment(self._segment, file)
-        segment = self._joined(file, header)
-        if segment is None:
+        if self._area is not None and self._area.uuid != header.uuid:
+            header = self._leave_area(self._area, file)
+        area = self._joined(file, header)
+        if area is None:
             return header
         if self._reopen:
-            segment.forgive()
-        settle_orphans(self.directory, segment, header, file.sync)
-        if not segment.has_ring:
+            area.forgive()
+        settle_orphans(self.directory, area, header, file.sync)
+        if not area.has_ring:
             # What the dead had staged goes into the file first, so that their rings can be had.
-            file.drain(segment, confirm=False)
-            claimed = segment.claim()
+            file.drain(area, confirm=False)
+            claimed = area.claim()
             header = file.header()
-            if not claimed and not segment.linked:
+            if not claimed and not area.linked:
                 # What is staged there would be found by nobody once we are dead.
-                self._segment, self._segment_sought = None, False
-                return self._with_segment(file, header)
+                self._area, self._area_sought = None, False
+                return self._with_area(file, header)
         return header
 
-    def _leave_segment(self, segment: Segment, file: WritableFile) -> LogHeader:
-        """Go on without the segment of a log that was moved away, once what was staged there is in the new log."""
-        settle_of_another_log(segment)
-        file.drain(segment, confirm=False)
-        segment.wake()
-        segment.retire()
+    def _leave_area(self, area: StagingArea, file: WritableFile) -> LogHeader:
+        """Go on without the staging area of a log that was moved away, once what was staged there is in the new log."""
+        settle_of_another_log(area)
+        file.drain(area, confirm=False)
+        area.wake()
+        area.retire()
         self.fast_path.stage_in(0, None)
-        self._segment, self._segment_sought = None, False
+        self._area, self._area_sought = None, False
         return file.header()
 
     def _leave(self) -> None:

@@ -43,7 +43,7 @@ from binlog.storage.files import DiskFile, allocate, read_at, sync, write_at
 from binlog.storage.group_commit import Append, CommitFile, commit_foreign
 from binlog.storage.locking.locks import try_lock, unlock
 from binlog.storage.native import lib
-from binlog.storage.staging_area import Segment
+from binlog.storage.staging_area import StagingArea
 from binlog.storage.waiting.doorbell import Doorbell
 
 _STATUS = LOG_HEADER.offset("status")
@@ -251,13 +251,13 @@ class WritableFile:
         self.drain(None, confirm=True)
         return self.header()
 
-    def append(self, header: LogHeader, append: Append, segment: Segment | None) -> tuple[int, int]:
+    def append(self, header: LogHeader, append: Append, area: StagingArea | None) -> tuple[int, int]:
         """Append right after the file was settled; the file's number and where in it the first record lies.
 
         Raises: FullError or AccessError with nothing changed; PoisonedError; UnknownOutcomeError.
         """
         if header.ours:
-            self._do(self.commits.append(append, segment, locked=True))
+            self._do(self.commits.append(append, area, locked=True))
             return append.place
         if append.done():
             return append.place
@@ -290,7 +290,7 @@ class WritableFile:
         return self.turns.last(source)
 
     def append_together(
-        self, runs: Iterable[tuple[memoryview, int]], segment: Segment | None, *, source: str | None, turn: int
+        self, runs: Iterable[tuple[memoryview, int]], area: StagingArea | None, *, source: str | None, turn: int
     ) -> Turn:
         """Append all of it or nothing, as a turn of a source where one is named; right after the file was settled.
 
@@ -298,7 +298,7 @@ class WritableFile:
         runs: framed records, and how many.
         Raises: FullError with nothing changed; PoisonedError; UnknownOutcomeError.
         """
-        self.drain(segment, confirm=True)
+        self.drain(area, confirm=True)
         header = self.header()
         entries = bytearray()
         size = os.fstat(self.fd).st_size
@@ -314,7 +314,7 @@ class WritableFile:
             self.turns.begin(found)
         if count:
             size = end - header.tail
-            self._do(self.commits.commit_written(segment, size=size, crc=crc, record_count=count))
+            self._do(self.commits.commit_written(area, size=size, crc=crc, record_count=count))
         # It is in the log by now, and whatever fails here says nothing of that.  A turn counts without its last
         # name, which whoever takes the next one tries again to give it; and the index is only behind.
         with suppress(FullError, AccessError):
@@ -361,10 +361,10 @@ class WritableFile:
                 written_out = at
         return at, crc, count
 
-    def drain(self, segment: Segment | None, *, confirm: bool) -> None:
+    def drain(self, area: StagingArea | None, *, confirm: bool) -> None:
         """Commit what is staged, and with `confirm` have everything in the file synced; right after it was settled."""
         if self.ours:
-            self._do(self.commits.drain(segment, confirm=confirm, locked=True))
+            self._do(self.commits.drain(area, confirm=confirm, locked=True))
             self.commits.flush_index()
         elif confirm:
             self.sync()

@@ -11,11 +11,11 @@ from binlog.log.files.header import settled_header
 from binlog.log.recovery.evidence import FileEvidence
 from binlog.log.recovery.file_operations import Directory
 from binlog.log.recovery.recovery_table import Evidence
-from binlog.storage.staging_area import NOTE_GATHERING, NOTE_IDLE, NOTE_SLOTTED, Note, Outcome, Segment
+from binlog.storage.staging_area import NOTE_GATHERING, NOTE_IDLE, NOTE_SLOTTED, Note, Outcome, StagingArea
 
 
 class Staged(Protocol):
-    """What is asked of a Segment here; stress/model has another one."""
+    """What is asked of a Staging area here; stress/model has another one."""
 
     @property
     def alone(self) -> bool: ...
@@ -24,27 +24,27 @@ class Staged(Protocol):
     def drop(self) -> None: ...
 
 
-def settle_orphans(directory: Directory, segment: Staged, header: LogHeader, sync: Callable[[], None]) -> None:
+def settle_orphans(directory: Directory, area: Staged, header: LogHeader, sync: Callable[[], None]) -> None:
     """Tell, for every record of a dead leader's group, what became of it.
 
     header: of the open file, whose lock is held and which was settled: what was pending there is in it now, or is not.
     sync: syncs that file.  Raises: PoisonedError.
     """
-    note = segment.note()
+    note = area.note()
     if note.state != NOTE_IDLE:
         found = _outcome_in(directory, note)
         if found is Outcome.IN_FILE and header.flags & (Flag.MIXED | Flag.STRICT):
             sync()  # the leader may have died before the second sync of the strict order
-        segment.resolve(found)
-    if segment.alone and not _same_history(note, header):
-        segment.drop()
+        area.resolve(found)
+    if area.alone and not _same_history(note, header):
+        area.drop()
 
 
-def settle_of_another_log(segment: Segment) -> None:
-    """As `settle_orphans`, for the segment of a log that was moved away: nothing tells what is in its file."""
-    note = segment.note()
+def settle_of_another_log(area: StagingArea) -> None:
+    """As `settle_orphans`, for the staging area of a log that was moved away: nothing tells what is in its file."""
+    note = area.note()
     if note.state != NOTE_IDLE:
-        segment.resolve(Outcome.STAGED_AGAIN if note.state == NOTE_GATHERING else Outcome.UNKNOWN)
+        area.resolve(Outcome.STAGED_AGAIN if note.state == NOTE_GATHERING else Outcome.UNKNOWN)
 
 
 def outcome(note: Note, header: LogHeader, evidence: Evidence) -> Outcome:
@@ -88,7 +88,8 @@ def _outcome_in(directory: Directory, note: Note) -> Outcome:
 
 
 def _same_history(note: Note, header: LogHeader) -> bool:
-    """Whether the log has all that the segment saw committed; not so where the directory was put back from a copy."""
+    """Whether the log has all that the staging area saw committed; not so where the directory was put back from a
+    copy."""
     if (header.number, header.confirmed_counter) != (note.last_number, note.last_counter):
         return (header.number, header.confirmed_counter) > (note.last_number, note.last_counter)
     slot = header.slot(note.last_counter)

@@ -89,7 +89,7 @@ MISTAKES = (
                 _GROUP, "look_at",
                 "int result = commit_read_header(file->fd, header);",
                 "int result = 0;\n"
-                "if (segment && kept_of == file && binlog_segment_alone(segment->fd))\n"
+                "if (staging area && kept_of == file && binlog_area_alone(staging area->fd))\n"
                 "    memcpy(header, kept, LOG_HEADER_BYTES);\n"
                 "else\n"
                 "    result = commit_read_header(file->fd, header);",
@@ -107,7 +107,7 @@ MISTAKES = (
     ),
     in_function(
         "staged-forgotten", "kill", "what a dead leader had taken is not staged again",
-        "native/segment.c", "segment_requeue",
+        "native/staging_area.c", "area_requeue",
         "&taken, ENTRY_STAGED",
         "&taken, ENTRY_WITHDRAWN",
     ),
@@ -139,9 +139,9 @@ MISTAKES = (
         "poison-not-written", "faults", "a failed sync is told to nobody but the one who made it",
         _GROUP, "commit",
         "commit_write_poison(file, header, *step == BINLOG_STEP_PUBLISH_SYNC ? live : &before, -result);\n"
-        "if (segment)\n"
-        "    binlog_segment_fail(segment, file->number, -result);",
-        "(void)before, (void)segment;",
+        "if (staging area)\n"
+        "    binlog_area_fail(staging area, file->number, -result);",
+        "(void)before, (void)staging area;",
     ),
     in_function(
         "sealed-offsets-used-again", "faults", "a file is cut after a failed sync, and gone on with",

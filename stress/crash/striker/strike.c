@@ -98,7 +98,7 @@ bool is_ours_at(int directory, const char *path)
     if (!armed || !ends(path))
         return false;
     if (*path == '/')
-        return begins(path) || strncmp(path, "/proc/self/fd/", 14) == 0; /* how a segment is opened anew */
+        return begins(path) || strncmp(path, "/proc/self/fd/", 14) == 0; /* how a staging area is opened anew */
     return directory != AT_FDCWD && is_under(directory, folder);
 }
 

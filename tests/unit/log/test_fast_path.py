@@ -360,7 +360,7 @@ def test_closing_while_others_append_keeps_what_was_acknowledged_and_refuses_the
 
 def test_a_failed_file_is_refused_from_then_on_in_every_mode(log: Path) -> None:
     with _warm(log) as writer:
-        writer._session._segment.fail(1, 5)
+        writer._session._area.fail(1, 5)
         for mode in [*_REFS, Mode.STAGE]:
             with pytest.raises(PoisonedError):
                 writer.append(b"x", mode=mode)
@@ -395,7 +395,7 @@ def test_nothing_is_kept_of_what_was_given(log: Path) -> None:
 
         def counts() -> list[int]:
             gc.collect()
-            kept = (record, array, Ref, *Mode, Mode, Watched, writer, writer._session, writer._session._segment)
+            kept = (record, array, Ref, *Mode, Mode, Watched, writer, writer._session, writer._session._area)
             return list(map(sys.getrefcount, kept))
 
         go(1000)
@@ -410,7 +410,7 @@ def test_nothing_is_kept_of_what_was_given(log: Path) -> None:
 def test_a_writer_that_is_dropped_is_gone_at_once_and_its_session_with_it(log: Path) -> None:
     writer = Watched(log)
     writer.append(b"1")
-    gone = [weakref.ref(writer), weakref.ref(writer._session), weakref.ref(writer._session._segment)]
+    gone = [weakref.ref(writer), weakref.ref(writer._session), weakref.ref(writer._session._area)]
     gc.disable()
     try:
         del writer

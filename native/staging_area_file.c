@@ -1,14 +1,14 @@
-/* A segment's life: made, joined, checked, left.  Python opens, sizes and names the file.
+/* A staging area's life: made, joined, checked, left.  Python opens, sizes and names the file.
  *
  * Touching a page of shared memory that was never allocated allocates it, and is SIGBUS if there is no room (tmpfs(5)).
  * So memory is mapped and a ring is touched only after fallocate(2) has returned 0 for it, which it also does, and at
- * once, for what is allocated already.  Whatever only looks at a segment reads it with pread(2), which allocates nothing.
+ * once, for what is allocated already.  Whatever only looks at a staging area reads it with pread(2), which allocates nothing.
  *
- * A segment belongs to one directory of one kernel: it names device, inode and the log's UUID together, for a copied
+ * A staging area belongs to one directory of one kernel: it names device, inode and the log's UUID together, for a copied
  * directory has the same UUID and a new one may get an old inode.  It carries a signature of its own layout, so that
  * processes with another version of this file never share it.
  */
-#include "segment.h"
+#include "staging_area.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -18,13 +18,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define SEGMENT_MAGIC UINT64_C(0x42494E4C4F475348) /* "BINLOGSH" */
+#define AREA_MAGIC UINT64_C(0x42494E4C4F475348) /* "BINLOGSH" */
 
 /* Every size and offset that another process must agree on, mixed into one number (FNV-1a). */
 static uint64_t layout_signature(void)
 {
     const uint64_t facts[] = {
-        RING_COUNT, RING_BYTES, ENTRY_BYTES, SEGMENT_RINGS_AT, sizeof(struct shared), sizeof(struct ring),
+        RING_COUNT, RING_BYTES, ENTRY_BYTES, AREA_RINGS_AT, sizeof(struct shared), sizeof(struct ring),
         sizeof(struct note), sizeof(struct note_range), offsetof(struct shared, note), offsetof(struct shared, rings),
         offsetof(struct shared, turn), offsetof(struct ring, settled), offsetof(struct entry, offset),
         offsetof(struct note, ranges), ENTRY_PAD, 3 /* what the fields mean: raise it when that changes */,
@@ -35,9 +35,9 @@ static uint64_t layout_signature(void)
     return signature;
 }
 
-int64_t binlog_segment_bytes(void)
+int64_t binlog_area_bytes(void)
 {
-    return (int64_t)(SEGMENT_RINGS_AT + RING_COUNT * RING_BYTES);
+    return (int64_t)(AREA_RINGS_AT + RING_COUNT * RING_BYTES);
 }
 
 /* 0 once the bytes are allocated; -ENOSPC if shared memory is full.  The C library's posix_fallocate would emulate the
@@ -51,21 +51,21 @@ static int allocate(int fd, uint64_t start, uint64_t bytes)
     return result == 0 ? 0 : -errno;
 }
 
-/* Writes the header of a segment that nobody can find yet.  0 or -errno. */
-int binlog_segment_make(int fd, uint64_t device, uint64_t inode, const uint8_t *uuid)
+/* Writes the header of a staging area that nobody can find yet.  0 or -errno. */
+int binlog_area_make(int fd, uint64_t device, uint64_t inode, const uint8_t *uuid)
 {
-    struct shared *shared = aligned_alloc(_Alignof(struct shared), SEGMENT_RINGS_AT);
+    struct shared *shared = aligned_alloc(_Alignof(struct shared), AREA_RINGS_AT);
     if (!shared)
         return -ENOMEM;
-    memset(shared, 0, SEGMENT_RINGS_AT);
+    memset(shared, 0, AREA_RINGS_AT);
     shared->signature = layout_signature();
     shared->device = device;
     shared->inode = inode;
     memcpy(shared->uuid, uuid, sizeof shared->uuid);
-    shared->magic = SEGMENT_MAGIC;
-    int result = ftruncate(fd, (off_t)binlog_segment_bytes()) == 0 ? 0 : -errno;
+    shared->magic = AREA_MAGIC;
+    int result = ftruncate(fd, (off_t)binlog_area_bytes()) == 0 ? 0 : -errno;
     if (result == 0)
-        result = binlog_write(fd, (const uint8_t *)shared, SEGMENT_RINGS_AT, 0);
+        result = binlog_write(fd, (const uint8_t *)shared, AREA_RINGS_AT, 0);
     free(shared);
     return result;
 }
@@ -76,7 +76,7 @@ static int read_shared(int fd, struct shared *shared)
     struct stat status;
     if (fstat(fd, &status) != 0)
         return -errno;
-    if (status.st_size != binlog_segment_bytes())
+    if (status.st_size != binlog_area_bytes())
         return -EPROTO;
     ssize_t got = pread(fd, shared, sizeof *shared, 0);
     if (got < 0)
@@ -85,13 +85,13 @@ static int read_shared(int fd, struct shared *shared)
 }
 
 /* 0 where it is this directory's; -EPROTO where it is another's, of another version, or was never finished. */
-int binlog_segment_check(int fd, uint64_t device, uint64_t inode, const uint8_t *uuid)
+int binlog_area_check(int fd, uint64_t device, uint64_t inode, const uint8_t *uuid)
 {
     struct shared shared;
     int result = read_shared(fd, &shared);
     if (result != 0)
         return result;
-    if (shared.magic != SEGMENT_MAGIC || shared.signature != layout_signature() || shared.device != device ||
+    if (shared.magic != AREA_MAGIC || shared.signature != layout_signature() || shared.device != device ||
         shared.inode != inode || memcmp(shared.uuid, uuid, sizeof shared.uuid) != 0)
         return -EPROTO;
     return 0;
@@ -110,8 +110,8 @@ static int64_t staged_bytes(const struct shared *shared)
     return bytes;
 }
 
-/* The same of a segment that is not joined; -EPROTO for another size, or -errno. */
-int64_t binlog_segment_staged_in(int fd)
+/* The same of a staging area that is not joined; -EPROTO for another size, or -errno. */
+int64_t binlog_area_staged_in(int fd)
 {
     struct shared shared;
     int result = read_shared(fd, &shared);
@@ -119,67 +119,67 @@ int64_t binlog_segment_staged_in(int fd)
 }
 
 /* The index of our ring, -1 for none. */
-int binlog_segment_ring(const struct binlog_segment *segment)
+int binlog_area_ring(const struct binlog_area *area)
 {
-    return segment->ring;
+    return area->ring;
 }
 
-/* Maps a segment that was checked.  NULL with `result` where that cannot be, or its header is not allocated. */
-struct binlog_segment *binlog_segment_map(int fd, int *result)
+/* Maps a staging area that was checked.  NULL with `result` where that cannot be, or its header is not allocated. */
+struct binlog_area *binlog_area_map(int fd, int *result)
 {
-    struct binlog_segment *segment;
-    if ((*result = allocate(fd, 0, SEGMENT_RINGS_AT)) != 0)
+    struct binlog_area *area;
+    if ((*result = allocate(fd, 0, AREA_RINGS_AT)) != 0)
         return NULL;
     *result = -ENOMEM;
-    if (!(segment = calloc(1, sizeof *segment)))
+    if (!(area = calloc(1, sizeof *area)))
         return NULL;
-    void *base = mmap(NULL, (size_t)binlog_segment_bytes(), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    void *base = mmap(NULL, (size_t)binlog_area_bytes(), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     /* A forked child has no ring: it must not reach its parent's. */
-    if (base == MAP_FAILED || madvise(base, (size_t)binlog_segment_bytes(), MADV_DONTFORK) != 0) {
+    if (base == MAP_FAILED || madvise(base, (size_t)binlog_area_bytes(), MADV_DONTFORK) != 0) {
         *result = -errno;
         if (base != MAP_FAILED)
-            munmap(base, (size_t)binlog_segment_bytes());
-        free(segment);
+            munmap(base, (size_t)binlog_area_bytes());
+        free(area);
         return NULL;
     }
-    segment->fd = fd;
-    segment->ring = -1;
-    segment->generation = binlog_fork_generation();
-    segment->serial = binlog_fd_serial(fd);
-    segment->shared = base;
-    pthread_mutex_init(&segment->stage_mutex, NULL);
+    area->fd = fd;
+    area->ring = -1;
+    area->generation = binlog_fork_generation();
+    area->serial = binlog_fd_serial(fd);
+    area->shared = base;
+    pthread_mutex_init(&area->stage_mutex, NULL);
     *result = 0;
-    return segment;
+    return area;
 }
 
-void binlog_segment_unmap(struct binlog_segment *segment)
+void binlog_area_unmap(struct binlog_area *area)
 {
-    if (segment->generation == binlog_fork_generation()) /* else it is not there, nor is the descriptor */
-        munmap(segment->shared, (size_t)binlog_segment_bytes());
-    binlog_fd_close_serial(segment->fd, segment->serial); /* which gives back every lock */
-    free(segment);
+    if (area->generation == binlog_fork_generation()) /* else it is not there, nor is the descriptor */
+        munmap(area->shared, (size_t)binlog_area_bytes());
+    binlog_fd_close_serial(area->fd, area->serial); /* which gives back every lock */
+    free(area);
 }
 
 /* Whether a ring's memory is allocated, so that it may be touched; what the header says of a ring is no proof of that. */
-int segment_has_memory(struct binlog_segment *segment, uint32_t ring)
+int area_has_memory(struct binlog_area *area, uint32_t ring)
 {
     uint64_t bit = (uint64_t)1 << ring;
-    if (!(segment->allocated & bit) && allocate(segment->fd, SEGMENT_RINGS_AT + ring * RING_BYTES, RING_BYTES) == 0)
-        segment->allocated |= bit;
-    return (segment->allocated & bit) != 0;
+    if (!(area->allocated & bit) && allocate(area->fd, AREA_RINGS_AT + ring * RING_BYTES, RING_BYTES) == 0)
+        area->allocated |= bit;
+    return (area->allocated & bit) != 0;
 }
 
 /* Takes over a ring without an owner and with nothing left in it.  The caller holds the log file's lock, and has
  * drained the rings.  0; -EAGAIN where there is none; -ENOSPC where shared memory is full. */
-int binlog_segment_claim(struct binlog_segment *segment)
+int binlog_area_claim(struct binlog_area *area)
 {
     for (uint32_t i = 0; i < RING_COUNT; i++) {
-        struct ring *ring = &segment->shared->rings[i];
-        if (binlog_byte_lock(segment->fd, BINLOG_LOCK_RING_FIRST + i) != 0)
+        struct ring *ring = &area->shared->rings[i];
+        if (binlog_byte_lock(area->fd, BINLOG_LOCK_RING_FIRST + i) != 0)
             continue;
-        int allocated = segment_has_memory(segment, i);
+        int allocated = area_has_memory(area, i);
         if (!allocated || atomic_load(&ring->settled) != atomic_load(&ring->head)) {
-            binlog_byte_unlock(segment->fd, BINLOG_LOCK_RING_FIRST + i);
+            binlog_byte_unlock(area->fd, BINLOG_LOCK_RING_FIRST + i);
             if (!allocated)
                 return -ENOSPC;
             continue;
@@ -187,38 +187,38 @@ int binlog_segment_claim(struct binlog_segment *segment)
         atomic_store(&ring->settled, 0);
         atomic_store(&ring->head, 0);
         atomic_store(&ring->waiting, 0);
-        segment->free = 0;
-        if (atomic_load(&segment->shared->ring_limit) <= i)
-            atomic_store(&segment->shared->ring_limit, i + 1);
-        segment->ring = (int)i;
+        area->free = 0;
+        if (atomic_load(&area->shared->ring_limit) <= i)
+            atomic_store(&area->shared->ring_limit, i + 1);
+        area->ring = (int)i;
         return 0;
     }
     return -EAGAIN;
 }
 
 /* Gives our ring back; what is still staged in it is written by whoever leads next. */
-void binlog_segment_release(struct binlog_segment *segment)
+void binlog_area_release(struct binlog_area *area)
 {
-    if (segment->ring >= 0)
-        binlog_byte_unlock(segment->fd, BINLOG_LOCK_RING_FIRST + segment->ring);
-    segment->ring = -1;
+    if (area->ring >= 0)
+        binlog_byte_unlock(area->fd, BINLOG_LOCK_RING_FIRST + area->ring);
+    area->ring = -1;
 }
 
 /* Whether no other writer has a ring. */
-int binlog_segment_alone(int fd)
+int binlog_area_alone(int fd)
 {
     return binlog_bytes_locked(fd, BINLOG_LOCK_RING_FIRST, RING_COUNT) == 0;
 }
 
-int64_t binlog_segment_staged(struct binlog_segment *segment)
+int64_t binlog_area_staged(struct binlog_area *area)
 {
-    return staged_bytes(segment->shared);
+    return staged_bytes(area->shared);
 }
 
 /* What a leader that died was doing. */
-void binlog_segment_note(struct binlog_segment *segment, struct binlog_note *note)
+void binlog_area_note(struct binlog_area *area, struct binlog_note *note)
 {
-    const struct note *shared = &segment->shared->note;
+    const struct note *shared = &area->shared->note;
     note->state = (int)atomic_load_explicit(&shared->state, memory_order_acquire);
     note->number = shared->number;
     note->nonce = shared->nonce;
@@ -226,42 +226,42 @@ void binlog_segment_note(struct binlog_segment *segment, struct binlog_note *not
     note->counter = shared->counter;
     note->offset = shared->offset;
     note->bytes = shared->bytes;
-    note->last_counter = segment->shared->last_counter;
-    note->last_number = segment->shared->last_number;
-    note->last_nonce = segment->shared->last_nonce;
+    note->last_counter = area->shared->last_counter;
+    note->last_number = area->shared->last_number;
+    note->last_nonce = area->shared->last_nonce;
 }
 
 /* Under the log file's lock: 0, its group is in the file; 1, it is not, and is staged again; -ETIMEDOUT: nobody knows. */
-void binlog_segment_resolve(struct binlog_segment *segment, int outcome)
+void binlog_area_resolve(struct binlog_area *area, int outcome)
 {
     if (outcome > 0)
-        segment_requeue(segment);
+        area_requeue(area);
     else
-        segment_settle(segment, outcome, 0);
+        area_settle(area, outcome, 0);
 }
 
 /* Wakes those who have their outcome by now.  After the unlock. */
-void binlog_segment_wake(struct binlog_segment *segment)
+void binlog_area_wake(struct binlog_area *area)
 {
-    segment_wake(segment);
+    area_wake(area);
 }
 
 /* Tells every process that a write or sync failed in the file.  Under its lock. */
-void binlog_segment_fail(struct binlog_segment *segment, uint32_t number, int error)
+void binlog_area_fail(struct binlog_area *area, uint32_t number, int error)
 {
-    segment->shared->failed_errno = (uint32_t)error;
-    atomic_store(&segment->shared->failed_number, number);
+    area->shared->failed_errno = (uint32_t)error;
+    atomic_store(&area->shared->failed_number, number);
 }
 
 /* The errno of a write or sync that failed in the file, 0 for none: what the file says of itself could not be written
  * where the disk takes no writes any more. */
-int binlog_segment_failed(struct binlog_segment *segment, uint32_t number)
+int binlog_area_failed(struct binlog_area *area, uint32_t number)
 {
-    return atomic_load(&segment->shared->failed_number) == number ? (int)segment->shared->failed_errno : 0;
+    return atomic_load(&area->shared->failed_number) == number ? (int)area->shared->failed_errno : 0;
 }
 
 /* Under the log file's lock: the file that failed was sealed, or closed and that written again. */
-void binlog_segment_forgive(struct binlog_segment *segment)
+void binlog_area_forgive(struct binlog_area *area)
 {
-    atomic_store(&segment->shared->failed_number, 0);
+    atomic_store(&area->shared->failed_number, 0);
 }

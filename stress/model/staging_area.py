@@ -1,4 +1,4 @@
-"""The rings and the leader's note, store by store, after native/segment.c.
+"""The rings and the leader's note, store by store, after native/staging_area.c.
 
 Every `step` is a place where the process that runs this may die.
 """
@@ -64,7 +64,7 @@ class SharedNote:
     ranges: list[tuple[Ring, int, int, int]] = field(default_factory=list)
 
 
-class SimSegment:
+class SimStagingArea:
     """What is gone after a power cut, and outlives every process."""
 
     def __init__(self, step: Callable[[], None], has: Callable[[str], bool]) -> None:
@@ -76,7 +76,7 @@ class SimSegment:
         self.failed_number = 0
 
     def snapshot(self) -> Note:
-        """binlog_segment_note."""
+        """binlog_area_note."""
         note = self.note
         number, counter, nonce = self.last
         return Note(
@@ -84,7 +84,7 @@ class SimSegment:
         )
 
     def claim(self, owner: int, ring_count_max: int) -> Ring | None:
-        """binlog_segment_claim, with everything drained."""
+        """binlog_area_claim, with everything drained."""
         for ring in self.rings:
             if ring.owner is None and ring.settled == len(ring.entries):
                 ring.owner, ring.entries, ring.settled = owner, [], 0
@@ -95,7 +95,7 @@ class SimSegment:
         return self.rings[-1]
 
     def gather(self, number: int, first: Ring | None) -> tuple[bytes, list[int], bool]:
-        """segment_gather: take what is staged, the caller's own ring first."""
+        """area_gather: take what is staged, the caller's own ring first."""
         note = self.note
         note.number, note.counter, note.ranges = number, 0, []
         note.state = NOTE_GATHERING
@@ -115,13 +115,13 @@ class SimSegment:
         return data, ids, sync
 
     def place(self, offset: int, data: bytes) -> None:
-        """segment_place."""
+        """area_place."""
         note = self.note
         note.offset, note.crc, note.bytes = offset, crc32c(data), len(data)
         note.state = NOTE_PREPARED
 
     def settle(self, outcome: Outcome | None, *, confirmed: bool = False) -> None:
-        """segment_settle; None for a commit that failed, `confirmed` where that was after its own sync."""
+        """area_settle; None for a commit that failed, `confirmed` where that was after its own sync."""
         note = self.note
         offset = note.offset
         for ring, start, end, taken in note.ranges:
@@ -160,7 +160,7 @@ class SimSegment:
         note.state = NOTE_IDLE
 
     def requeue(self) -> None:
-        """segment_requeue."""
+        """area_requeue."""
         for ring in self.rings:
             for entry in ring.entries[ring.settled :]:
                 self._step()
@@ -170,7 +170,7 @@ class SimSegment:
         self.note.state = NOTE_IDLE
 
     def drop(self) -> None:
-        """binlog_segment_drop."""
+        """binlog_area_drop."""
         for ring in self.rings:
             ring.settled = len(ring.entries)
         self.note.state = NOTE_IDLE

@@ -14,7 +14,7 @@ import pytest
 
 from binlog import Background, Mode, Writer, stat
 from binlog.storage.native import lib
-from binlog.storage.staging_area import Segment, sweep
+from binlog.storage.staging_area import StagingArea, sweep
 from tests.support.children import Child
 from tests.support.logs import job, jobs_by_writer, read_all
 from tests.support.namespaces import on_a_small_disk, start_on_a_small_disk
@@ -23,14 +23,14 @@ _SHM = Path("/dev/shm")
 _NEVER = Background(flush_seconds=600, sync_seconds=600)
 
 
-def _segment(writer: Writer) -> Segment | None:
-    return writer._open_session()._segment
+def _area(writer: Writer) -> StagingArea | None:
+    return writer._open_session()._area
 
 
 def _name(writer: Writer) -> Path:
-    segment = _segment(writer)
-    assert segment is not None
-    return _SHM / segment._name.lstrip("/")
+    area = _area(writer)
+    assert area is not None
+    return _SHM / area._name.lstrip("/")
 
 
 def _append_in_all_modes(log: Path, number: int, count: int = 60) -> None:
@@ -119,7 +119,7 @@ def test_one_that_is_not_ours_is_left_alone(log: Path, spoil: Callable[[Path], N
     try:
         _append_in_all_modes(log, 0)
         with Writer(log) as other:
-            assert _segment(other) is None
+            assert _area(other) is None
         assert name.read_bytes() == left
     finally:
         os.close(used)
@@ -173,7 +173,7 @@ def test_what_a_failed_allocation_left_is_looked_at_without_touching_it(log: Pat
     fd = os.open(name, os.O_RDWR | os.O_CREAT, 0o640)
     # So that no other process of these tests sweeps it away meanwhile.
     assert lib.binlog_byte_lock(fd, lib.BINLOG_LOCK_INIT) == 0
-    os.truncate(fd, lib.binlog_segment_bytes())
+    os.truncate(fd, lib.binlog_area_bytes())
     assert stat(log).staged_bytes is None
     assert os.fstat(fd).st_blocks == 0  # reading a page through a mapping would have allocated it, or be SIGBUS
     os.close(fd)
@@ -203,7 +203,7 @@ def _use_every_way(log: Path) -> None:
             writer.append(job(1, 0))
             sweep()
             stat(log)
-            assert _segment(writer) is None
+            assert _area(writer) is None
         assert not list(_SHM.glob("binlog-*"))
 
 
@@ -225,7 +225,7 @@ def test_shared_memory_that_is_full_means_direct_appends(on_disk: Path) -> None:
 
 
 @pytest.mark.parametrize("size", ["4k", "16k"])
-def test_shared_memory_without_room_for_a_segment_means_direct_appends(on_disk: Path, size: str) -> None:
+def test_shared_memory_without_room_for_a_area_means_direct_appends(on_disk: Path, size: str) -> None:
     on_a_small_disk(_SHM, lambda: _use_every_way(on_disk / "log"), size=size)
     assert jobs_by_writer(read_all(on_disk / "log"))[0] == 2 * list(range(30))
 
@@ -278,13 +278,13 @@ def test_a_ring_of_the_dead_is_taken_over(log: Path) -> None:
         with pytest.raises(AssertionError, match="-9"):
             Child(die).join()
     with Writer(log) as writer:
-        segment = _segment(writer)
-        assert segment is not None
-        assert segment.has_ring
+        area = _area(writer)
+        assert area is not None
+        assert area.has_ring
     assert sorted(read_all(log)) == [b"x"] * 100 + [b"y"] * 100
 
 
-def test_segments_that_the_killed_left_behind_are_swept_away(on_disk: Path) -> None:
+def test_areas_that_the_killed_left_behind_are_swept_away(on_disk: Path) -> None:
     names: list[Path] = []
     for number in range(3):
         left, told = os.pipe()
@@ -307,22 +307,22 @@ def test_segments_that_the_killed_left_behind_are_swept_away(on_disk: Path) -> N
     assert read_all(on_disk / "2") == [b"x", b"y"]
 
 
-def test_a_segment_removed_as_unused_before_its_first_ring_is_left_for_a_new_one(
+def test_a_area_removed_as_unused_before_its_first_ring_is_left_for_a_new_one(
     log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else what is staged there is acknowledged, and gone with its writer: another log's first writer had swept it."""
-    claim = Segment.claim
+    claim = StagingArea.claim
     swept: list[bool] = []
 
-    def claim_late(segment: Segment) -> bool:
+    def claim_late(area: StagingArea) -> bool:
         if not swept:
             child = Child(sweep)  # its locks are its own, as those of any other process
             child.join()
-            swept.append(segment.linked)
-        return claim(segment)
+            swept.append(area.linked)
+        return claim(area)
 
     def die() -> None:
-        monkeypatch.setattr(Segment, "claim", claim_late)
+        monkeypatch.setattr(StagingArea, "claim", claim_late)
         writer = Writer(log, background=_NEVER)
         writer.append(b"flushed", mode=Mode.FLUSH)
         writer.append(b"staged", mode=Mode.STAGE)
@@ -341,7 +341,7 @@ def _descriptors_of(path: Path) -> list[str]:
 
 @pytest.mark.slow
 def test_a_child_forked_while_another_thread_sweeps_has_no_part_in_its_locks(log: Path) -> None:
-    """Else it keeps a lock that nobody gives back, and whoever joins that segment waits for it, itself at last."""
+    """Else it keeps a lock that nobody gives back, and whoever joins that staging area waits for it, itself at last."""
     stopped = threading.Event()
 
     def sweep_again_and_again() -> None:

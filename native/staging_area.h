@@ -1,6 +1,6 @@
-/* The shared-memory segment of one directory: rings, and the leader's note.  See segment.c for who may write what. */
-#ifndef BINLOG_SEGMENT_H
-#define BINLOG_SEGMENT_H
+/* The shared-memory staging area of one directory: rings, and the leader's note.  See staging_area.c for who may write what. */
+#ifndef BINLOG_AREA_H
+#define BINLOG_AREA_H
 
 #include "binlog.h" /* first, for it asks for what only Linux has */
 
@@ -12,7 +12,7 @@
 #define ENTRY_BYTES 32                       /* an entry's own fields; entries start at multiples of it */
 #define PAYLOAD_BYTES_MAX (RING_BYTES / 4)   /* what is larger goes to the file directly */
 #define LET_STAGE_NS ((int64_t)30 * 1000) /* a leader waits so long at most for those it woke */
-#define SEGMENT_RINGS_AT ((uint64_t)32768)   /* where ring 0 begins */
+#define AREA_RINGS_AT ((uint64_t)32768)   /* where ring 0 begins */
 
 enum entry_state { ENTRY_STAGED = 1, ENTRY_TAKEN, ENTRY_DONE, ENTRY_FAILED, ENTRY_UNKNOWN, ENTRY_WITHDRAWN, ENTRY_PAD };
 
@@ -70,10 +70,10 @@ struct shared {
 };
 
 _Static_assert(sizeof(struct entry) == ENTRY_BYTES, "entries start at multiples of their own size");
-_Static_assert(sizeof(struct shared) <= SEGMENT_RINGS_AT, "the rings begin after it");
+_Static_assert(sizeof(struct shared) <= AREA_RINGS_AT, "the rings begin after it");
 
-/* This process's hold on a segment. */
-struct binlog_segment {
+/* This process's hold on a staging area. */
+struct binlog_area {
     int fd;
     int ring;    /* ours, -1 for none */
     int retired; /* nothing more is staged here */
@@ -97,20 +97,20 @@ struct gathered {
 void note_prepare(struct note *note, uint64_t counter, uint32_t nonce);
 void note_slotted(struct note *note);
 
-int segment_has_memory(struct binlog_segment *segment, uint32_t ring);
-int64_t segment_stage(struct binlog_segment *segment, const struct binlog_append *request, int awaited);
-void segment_gather(struct binlog_segment *segment, const struct binlog_file *file, int own_first,
+int area_has_memory(struct binlog_area *area, uint32_t ring);
+int64_t area_stage(struct binlog_area *area, const struct binlog_append *request, int awaited);
+void area_gather(struct binlog_area *area, const struct binlog_file *file, int own_first,
                     struct gathered *gathered);
-void segment_place(struct binlog_segment *segment, uint64_t offset, uint32_t crc, size_t bytes);
-void segment_settle(struct binlog_segment *segment, int result, int step);
-void segment_requeue(struct binlog_segment *segment);
-void segment_wake_staged(struct binlog_segment *segment);
-void segment_wake(struct binlog_segment *segment);
-void segment_let_stage(const struct binlog_segment *segment, int own);
-void segment_remember(struct binlog_segment *segment, int synced);
-uint32_t segment_turn(const struct binlog_segment *segment);
-int segment_await(struct binlog_segment *segment, uint32_t seen, int64_t timeout_ns);
-int segment_withdraw(struct binlog_segment *segment, const struct binlog_append *request);
-int64_t segment_now_ns(void);
+void area_place(struct binlog_area *area, uint64_t offset, uint32_t crc, size_t bytes);
+void area_settle(struct binlog_area *area, int result, int step);
+void area_requeue(struct binlog_area *area);
+void area_wake_staged(struct binlog_area *area);
+void area_wake(struct binlog_area *area);
+void area_let_stage(const struct binlog_area *area, int own);
+void area_remember(struct binlog_area *area, int synced);
+uint32_t area_turn(const struct binlog_area *area);
+int area_await(struct binlog_area *area, uint32_t seen, int64_t timeout_ns);
+int area_withdraw(struct binlog_area *area, const struct binlog_append *request);
+int64_t area_now_ns(void);
 
 #endif
