@@ -14,7 +14,7 @@ from binlog.cli.options import directory_argument, json_option
 from binlog.cli.output import printable, write_line
 from binlog.journal import check_journal
 
-_ATTIC = "attic"
+_QUARANTINE = "quarantine"
 
 
 @click.command("check", short_help="Look for everything that is wrong.")
@@ -31,7 +31,7 @@ def command(directory: str, as_json: bool, files: Files) -> ExitCode:
     with opening():
         problems = check_journal(directory, **files)
     code = tell(problems, as_json=as_json)
-    aside = os.path.join(directory, _ATTIC)
+    aside = os.path.join(directory, _QUARANTINE)
     if not as_json and os.path.isdir(aside):
         write_line(f"{things_text(len(os.listdir(aside)), 'file')} that loads have set aside: {printable(aside)}")
     return code

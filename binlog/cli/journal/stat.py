@@ -24,13 +24,13 @@ _IDS_MAX = 3
 @click.command("stat", short_help="Show files, what is live, and who has it.")
 @directory_argument
 @click.option("--why", is_flag=True, help="Show what keeps each file from being used again. Takes longer.")
-@json_option('Print one JSON object: path, layout, who has it, transactions, "files", "attic" and "unfinished".')
+@json_option('Print one JSON object: path, layout, who has it, transactions, "files", "quarantine" and "unfinished".')
 @files_options
 def command(directory: str, why: bool, as_json: bool, files: Files) -> None:
     """Show what the journal in DIR consists of: its files, oldest first, and what of their records is there.
 
     A file without records waits to be used. What loads have set aside, because it was damaged, is shown as well, and is
-    in the folder attic; nothing removes it. '-' stands for what is not known, or not there.
+    in the folder quarantine; nothing removes it. '-' stands for what is not known, or not there.
     """
     with opening():
         journal = stat_journal(directory, why=why, **files)
@@ -49,8 +49,8 @@ def command(directory: str, why: bool, as_json: bool, files: Files) -> None:
             for at, file in enumerate(journal.files)
         ]
         write_table(names, rows, left=("FILE", _KEPT))
-    if journal.attic:
-        write_table(_ASIDE, [(name, size_text(size)) for name, size in journal.attic], left=("SET ASIDE",))
+    if journal.quarantine:
+        write_table(_ASIDE, [(name, size_text(size)) for name, size in journal.quarantine], left=("SET ASIDE",))
 
 
 def _row(file: JournalFileStat) -> tuple[str, ...]:
@@ -103,5 +103,5 @@ def _as_object(journal: JournalStat) -> dict[str, object]:
         {**dataclasses.asdict(file), "kept": None if file.kept is None else file.kept._asdict()}
         for file in journal.files
     ]
-    attic = [{"name": name, "file_bytes": size} for name, size in journal.attic]
-    return {**dataclasses.asdict(journal), **sums, "layout": layout, "files": files, "attic": attic}
+    quarantine = [{"name": name, "file_bytes": size} for name, size in journal.quarantine]
+    return {**dataclasses.asdict(journal), **sums, "layout": layout, "files": files, "quarantine": quarantine}

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 LOCK_FILE = "journal.lock"
 CONTROL_FILE = "journal-rename-control.ctr"
-ATTIC_FOLDER = "attic"
+QUARANTINE_FOLDER = "quarantine"
 # Of a file that is being made, and of one that a compaction writes.
 NEW_END = ".tmp"
 COMPACTED_END = ".cmp"

@@ -4,7 +4,7 @@ A look at a journal's folder from outside: which files count, oldest first, whil
 
 Takes no lock and writes nothing.  What is relied on:
 - a file's use ends with another header, which is written before anything else of the next use; or it is removed, moved
-  to the attic, or another file gets its name;
+  to the quarantine, or another file gets its name;
 - of several files that nobody needs the oldest goes first, each durably;
 - names change behind a control file alone, which is there for as long as they do (see compaction.py).
 So what was read of a file counts where its header is the same behind it as before, and a control file that comes or
@@ -28,7 +28,7 @@ from binlog.format.journal.file_header import (
     is_cut_header,
     parse_file_header,
 )
-from binlog.format.journal.names import ATTIC_FOLDER, COMPACTED_END, CONTROL_FILE, LOCK_FILE, NEW_END, JournalNames
+from binlog.format.journal.names import COMPACTED_END, CONTROL_FILE, LOCK_FILE, NEW_END, QUARANTINE_FOLDER, JournalNames
 from binlog.format.problem import Problem, problem_of
 from binlog.format.values import member
 from binlog.journal.compaction.control_file import FileMoves, obstacles, parse_control, read_control
@@ -127,7 +127,7 @@ class Look:
 
     layout: None without any file.  files: of the journal, oldest first, also those without a record.
     lost_ids: ids that files may have whose headers are damaged.
-    unfinished: names of files that were being made, or compacted.  attic: of files that a load set aside.
+    unfinished: names of files that were being made, or compacted.  quarantine: of files that a load set aside.
     problems: what is wrong with headers and names.
     """
 
@@ -136,7 +136,7 @@ class Look:
     files: tuple[SeenFile, ...]
     lost_ids: tuple[int, ...]
     unfinished: tuple[str, ...]
-    attic: tuple[str, ...]
+    quarantine: tuple[str, ...]
     problems: tuple[Problem, ...]
 
 
@@ -156,9 +156,9 @@ def look(path: str | os.PathLike[str], names: JournalNames, layout: JournalLayou
             raise NotFoundError(f"{path} is no journal: it has no file named as {names.file(1)}")
     files = _recognise(found, layout)
     unfinished = tuple(name for name in listed if names.is_unfinished(name) or name == CONTROL_FILE + NEW_END)
-    attic = tuple(list_folder(os.path.join(path, ATTIC_FOLDER)))
+    quarantine = tuple(list_folder(os.path.join(path, QUARANTINE_FOLDER)))
     layout = files[0].header.layout if files else None
-    return Look(path, layout, files, tuple(found.lost_ids), unfinished, attic, tuple(problems))
+    return Look(path, layout, files, tuple(found.lost_ids), unfinished, quarantine, tuple(problems))
 
 
 def read_seen(file: SeenFile) -> bytes:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from binlog.errors import NotFoundError
-from binlog.format.journal.names import ATTIC_FOLDER, NEW_END
+from binlog.format.journal.names import NEW_END, QUARANTINE_FOLDER
 from binlog.storage.directory import Directory
 from binlog.storage.failures import own_errors
 from binlog.storage.files import read_at, sync
@@ -25,10 +25,10 @@ def move_file(directory: Directory, name: str, new: str) -> None:
     if is_empty:
         directory.remove(name)
     else:
-        with _attic(directory) as attic, own_errors(path, "setting the file aside"):
-            there = set(attic.names())
+        with _quarantine(directory) as quarantine, own_errors(path, "setting the file aside"):
+            there = set(quarantine.names())
             unused = next(each for each in _names(new) if each not in there)
-            os.rename(name, unused, src_dir_fd=directory.fd, dst_dir_fd=attic.fd)
+            os.rename(name, unused, src_dir_fd=directory.fd, dst_dir_fd=quarantine.fd)
     directory.sync()
 
 
@@ -37,14 +37,14 @@ def keep_copy(directory: Directory, name: str, data: bytes) -> None:
 
     Raises: FullError; AccessError; PoisonedError.
     """
-    with _attic(directory) as attic:
+    with _quarantine(directory) as quarantine:
         unfinished = name + NEW_END
-        attic.write_new(unfinished, data)
+        quarantine.write_new(unfinished, data)
         for new in _names(name):
-            if _is_copy(attic, new, data):
-                attic.remove(unfinished)
+            if _is_copy(quarantine, new, data):
+                quarantine.remove(unfinished)
                 return
-            if attic.link(unfinished, new):
+            if quarantine.link(unfinished, new):
                 return
 
 
@@ -53,11 +53,11 @@ def _names(name: str) -> Iterator[str]:
     return itertools.chain((name,), (f"{name}.{number}" for number in itertools.count()))
 
 
-def _is_copy(attic: Directory, name: str, data: bytes) -> bool:
+def _is_copy(quarantine: Directory, name: str, data: bytes) -> bool:
     """Whether there is a file that has just that, durably."""
     try:
-        with attic.opened(name) as fd:
-            path = attic.file_path(name)
+        with quarantine.opened(name) as fd:
+            path = quarantine.file_path(name)
             is_copy = read_at(fd, len(data) + 1, 0, path) == data
             if is_copy:
                 sync(fd, path)
@@ -67,8 +67,8 @@ def _is_copy(attic: Directory, name: str, data: bytes) -> bool:
 
 
 @contextmanager
-def _attic(directory: Directory) -> Iterator[Directory]:
-    """The attic, which is there durably before anything comes into it, and has durably what came."""
-    with directory.subfolder(ATTIC_FOLDER) as attic:
-        yield attic
-        attic.sync()
+def _quarantine(directory: Directory) -> Iterator[Directory]:
+    """The quarantine, which is there durably before anything comes into it, and has durably what came."""
+    with directory.subfolder(QUARANTINE_FOLDER) as quarantine:
+        yield quarantine
+        quarantine.sync()

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 
 from binlog.format.journal.file_header import JournalLayout
-from binlog.format.journal.names import ATTIC_FOLDER, LOCK_FILE, JournalNames
+from binlog.format.journal.names import LOCK_FILE, QUARANTINE_FOLDER, JournalNames
 from binlog.journal.files.journal_files import JournalFile
 from binlog.journal.inspection.inspection import Inspection, find_problems, inspect_journal
 from binlog.journal.ledger import Kept, Ledger, dead_files
@@ -46,8 +46,8 @@ class JournalStat:
     owned: a process has it; owner: a text that names it, None where that cannot be known.
     files: oldest first; the one behind the last with records is used next.
     prepared_count, open_count: transactions that are prepared, and that go on otherwise, or that a crash left.
-    attic: names and sizes of what loads have set aside, as it was damaged.  unfinished: names of files that are being
-    made, or compacted, or were when a process ended.  problem_count: what a check tells of.
+    quarantine: names and sizes of what loads have set aside, as it was damaged.  unfinished: names of files that are
+    being made, or compacted, or were when a process ended.  problem_count: what a check tells of.
     """
 
     path: str
@@ -57,7 +57,7 @@ class JournalStat:
     files: tuple[JournalFileStat, ...]
     prepared_count: int
     open_count: int
-    attic: tuple[tuple[str, int], ...]
+    quarantine: tuple[tuple[str, int], ...]
     unfinished: tuple[str, ...]
     problem_count: int
 
@@ -104,7 +104,9 @@ def stat_journal(
         files=tuple(_file(found, place, kept.get(file.seen.name)) for place, file in enumerate(found.files)),
         prepared_count=going.count(RecordState.PREPARED),
         open_count=going.count(RecordState.OPEN),
-        attic=tuple((name, _bytes(os.path.join(path, ATTIC_FOLDER, name))[0]) for name in found.look.attic),
+        quarantine=tuple(
+            (name, _bytes(os.path.join(path, QUARANTINE_FOLDER, name))[0]) for name in found.look.quarantine
+        ),
         unfinished=found.look.unfinished,
         problem_count=len(find_problems(found)),
     )

@@ -18,7 +18,7 @@ from typing import ClassVar
 
 from binlog.format.journal.block import BLOCK_BYTES
 from binlog.format.journal.file_header import JournalLayout
-from binlog.format.journal.names import ATTIC_FOLDER, COMPACTED_END, LOCK_FILE, NEW_END
+from binlog.format.journal.names import COMPACTED_END, LOCK_FILE, NEW_END, QUARANTINE_FOLDER
 from binlog.format.journal.record import Kind as RecordKind
 from binlog.journal.journal import Journal
 from binlog.journal.options import JournalOptions, Sync
@@ -219,7 +219,7 @@ def _others(told: Told) -> list[tuple[Identity, tuple[int, bool]]]:
 def _visit(seen: Observation, path: Path, before: JournalActor | None, writer: int) -> JournalActor:
     """Load it once, and append to it."""
     options = kept_as(path) or OPTIONS["native"]
-    had_attic = (path / ATTIC_FOLDER).exists()
+    had_quarantine = (path / QUARANTINE_FOLDER).exists()
     journal, told = _load(path, options)
     try:
         seen.last = told
@@ -227,7 +227,7 @@ def _visit(seen: Observation, path: Path, before: JournalActor | None, writer: i
         actor.writer = writer
         if before is not None:
             actor.alive, actor.count = before.alive, before.count
-        seen.problems += _names(path, options, attic=had_attic or bool(told.problems))
+        seen.problems += _names(path, options, quarantine=had_quarantine or bool(told.problems))
         seen.problems += _ids(journal, told)
         if before is not None:
             journal.reclaim()
@@ -253,7 +253,7 @@ def _append(actor: JournalActor, told: Told) -> None:
     actor.call(RecordKind.DELETE, Sync.WAIT, record_id=second)
 
 
-def _names(path: Path, options: JournalOptions, *, attic: bool) -> list[str]:
+def _names(path: Path, options: JournalOptions, *, quarantine: bool) -> list[str]:
     """Nothing may be left of what was being made; all files are whole."""
     wrong = []
     names = options.names
@@ -261,7 +261,7 @@ def _names(path: Path, options: JournalOptions, *, attic: bool) -> list[str]:
         if names.number(name) is not None:
             if (size := (path / name).stat().st_size) != options.file_bytes:
                 wrong.append(f"{name} has {size} bytes once the journal is loaded")
-        elif name != LOCK_FILE and not (name == ATTIC_FOLDER and attic):
+        elif name != LOCK_FILE and not (name == QUARANTINE_FOLDER and quarantine):
             wrong.append(f"{name} is there once the journal is loaded")
     return wrong
 

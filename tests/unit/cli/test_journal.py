@@ -87,8 +87,8 @@ def test_print_keeps_to_ids_kinds_states_and_transactions(path: Path, capfd: pyt
 
 
 def test_stat_shows_files_and_why_they_are_kept(path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    (path / "attic").mkdir()
-    (path / "attic" / "journal-9.jnl.7").write_bytes(b"damaged")
+    (path / "quarantine").mkdir()
+    (path / "quarantine" / "journal-9.jnl.7").write_bytes(b"damaged")
     (path / "journal-80.jnl.tmp").touch()
     head, state, names, *files = _say(capfd, "stat", "--why", path).splitlines()
     assert head.startswith(f"{path}: layout native, 13 records, 6 live, on disk ")
@@ -117,11 +117,11 @@ def test_stat_tells_who_has_it_and_all_of_it_as_json(path: Path, capfd: pytest.C
 
 def test_check_tells_and_exits_with_1(path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert _say(capfd, "check", path) == "no problems found\n"
-    (path / "attic").mkdir()
-    (path / "attic" / "journal-9.jnl.7").touch()
+    (path / "quarantine").mkdir()
+    (path / "quarantine" / "journal-9.jnl.7").touch()
     said = _say(capfd, "check", path)
-    assert said == f"no problems found\n1 file that loads have set aside: {path}/attic\n"
-    shutil.rmtree(path / "attic")
+    assert said == f"no problems found\n1 file that loads have set aside: {path}/quarantine\n"
+    shutil.rmtree(path / "quarantine")
     flip(path / "journal-1.jnl", 200)
     said = _say(capfd, "check", path, code=1)
     assert said.startswith(f"{path}/journal-1.jnl at offset 88: ")

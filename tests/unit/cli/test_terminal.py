@@ -103,8 +103,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         journal.load()
         for start in range(0, len(RECORD), 50):
             journal.append_add(start + 1, 1, RECORD[start : start + 50])
-    (folder / "journal" / "attic").mkdir()
-    (folder / "journal" / "attic" / NAME).write_bytes(b"aside")
+    (folder / "journal" / "quarantine").mkdir()
+    (folder / "journal" / "quarantine" / NAME).write_bytes(b"aside")
     with open_queue(folder / "queue", mode=Mode.FLUSH, options=PagingOptions(page_bytes=4096)) as queue:
         queue.put(RECORD)
     with PageStore(folder / "pages") as pages:

@@ -314,7 +314,7 @@ def _contents(path: Path) -> dict[str, bytes]:
     [
         ((("journal-1.jnl", 1),), ()),  # neither it nor one to come in its place is what was written
         ((("../journal-1.jnl", 1),), ()),
-        ((), (("attic/journal-1.jnl", 1),)),
+        ((), (("quarantine/journal-1.jnl", 1),)),
         ((), (("/etc/passwd", 1),)),
         ((), (("journal.lock", 1),)),
         ((), (("journal-1.jnl", 1), ("journal-1.jnl", 1))),
@@ -368,7 +368,7 @@ def test_a_damaged_file_never_takes_the_place_of_a_whole_one(tmp_path: Path, at:
             loaded = reload(tmp_path / "at")
             assert _state(loaded)[:3] == _state(expected)[:3]
             assert [problem.rule for problem in loaded.problems] == ["compaction"]
-            assert [file.read_bytes() for file in (tmp_path / "at" / "attic").iterdir()] == [data]
+            assert [file.read_bytes() for file in (tmp_path / "at" / "quarantine").iterdir()] == [data]
             assert _state(reload(tmp_path / "at")) == _state(expected)
         else:
             refused += 1

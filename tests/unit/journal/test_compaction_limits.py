@@ -62,7 +62,7 @@ def test_a_file_that_is_damaged_meanwhile_stays_as_it_is_and_is_told(tmp_path: P
     missing = set() if what == "delete" else {20}
     assert set(ids(loaded)) >= {0, 5, 10, 15, 20, 25, 30, 35, 40, 45, 50, 55, 60, 100, 101} - missing
     assert [problem.path for problem in loaded.problems] == [str(file)]
-    kept = [file] if file.exists() else list((tmp_path / "attic").iterdir())
+    kept = [file] if file.exists() else list((tmp_path / "quarantine").iterdir())
     assert [each.read_bytes() for each in kept] == [before]
 
 

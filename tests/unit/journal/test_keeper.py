@@ -88,7 +88,7 @@ def test_what_is_to_be_set_aside_waits_until_there_is_space(tmp_path: Path) -> N
     damaged = first.read_bytes()
     assert _on_a_full_disk(tmp_path, 2, [1, 2, 3, 4, 5]) == ["full", "full", "kept 0"]
     assert check_journal(tmp_path) == []
-    assert [file.read_bytes() for file in (tmp_path / "attic").iterdir()] == [damaged]
+    assert [file.read_bytes() for file in (tmp_path / "quarantine").iterdir()] == [damaged]
     assert ids(reload(tmp_path)) == [6, 100, 101]
 
 

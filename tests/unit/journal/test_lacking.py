@@ -121,7 +121,7 @@ def test_a_file_that_shows_that_something_is_missing_stays_and_is_set_aside_late
             opened.reclaim()
         assert not lacking.exists() or header_of(lacking).file_id != file_id
     assert ids(reload(tmp_path, options)) == list(range(100, 110))
-    assert damaged in [file.read_bytes() for file in (tmp_path / "attic").iterdir()]
+    assert damaged in [file.read_bytes() for file in (tmp_path / "quarantine").iterdir()]
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

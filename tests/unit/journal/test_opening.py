@@ -147,7 +147,7 @@ def test_a_file_without_a_header_is_no_hindrance(tmp_path: Path, layout: Journal
         assert [(problem.path, problem.rule) for problem in loaded.problems] == told
         assert opened._files.id_max >= 9  # the name's number is not given again
     assert not (tmp_path / "journal-9.jnl").exists()
-    kept = tmp_path / "attic" / "journal-9.jnl"
+    kept = tmp_path / "quarantine" / "journal-9.jnl"
     assert kept.read_bytes() == data if data else not kept.exists()
 
 
@@ -242,4 +242,4 @@ def test_what_the_use_before_left_in_a_file_of_jboss_messaging_is_no_damage(
     assert check_journal(tmp_path) == []
     loaded = reload(tmp_path, replace(SMALL, layout=JournalLayout.JBM))
     assert (ids(loaded), loaded.problems) == ([6, *(record.record_id for record in records)], [])
-    assert not (tmp_path / "attic").exists()
+    assert not (tmp_path / "quarantine").exists()

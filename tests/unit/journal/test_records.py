@@ -206,7 +206,7 @@ def test_only_the_damaged_record_of_jboss_messagings_is_left_out(tmp_path: Path,
             opened.append_delete(number)
         opened.reclaim()
     assert ids(reload(tmp_path)) == [6]
-    (kept,) = (tmp_path / "attic").iterdir()
+    (kept,) = (tmp_path / "quarantine").iterdir()
     assert kept.read_bytes()[start:] == bytes(content)[start:]
 
 

@@ -21,7 +21,7 @@ _OPTIONS = replace(SMALL, buffer_bytes=100)
 
 
 def _kept(path: Path) -> dict[str, bytes]:
-    folder = path / "attic"
+    folder = path / "quarantine"
     return {file.name: file.read_bytes() for file in folder.iterdir()} if folder.exists() else {}
 
 
@@ -98,13 +98,13 @@ def test_nothing_in_it_is_replaced(tmp_path: Path) -> None:
         (tmp_path / "empty").touch()
         move_file(directory, "empty", "copy")
     assert sorted(_kept(tmp_path).values()) == sorted([b"one", b"two", b"three", b"first", b"second"])
-    assert [each.name for each in tmp_path.iterdir()] == ["attic"]
+    assert [each.name for each in tmp_path.iterdir()] == ["quarantine"]
 
 
-def test_the_attic_is_there_durably_before_anything_comes_into_it(
+def test_the_quarantine_is_durable_before_anything_moves_into_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else a power cut could leave a file that has left the folder, and no attic."""
+    """Else a power cut could leave a file that has left the folder, and no quarantine."""
     done: list[str] = []
     rename = os.rename
 
@@ -120,7 +120,7 @@ def test_the_attic_is_there_durably_before_anything_comes_into_it(
     (tmp_path / "file").write_bytes(b"x")
     with Directory(str(tmp_path)) as directory:
         move_file(directory, "file", "file")
-    assert done == [tmp_path.name, "rename", "attic", tmp_path.name]
+    assert done == [tmp_path.name, "rename", "quarantine", tmp_path.name]
 
 
 def test_it_is_in_the_journals_folder_whatever_that_is_called(tmp_path: Path) -> None:
@@ -140,7 +140,7 @@ def test_a_link_in_its_place_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "journal"
     _damage_tail(path)
     (tmp_path / "elsewhere").mkdir()
-    (path / "attic").symlink_to(tmp_path / "elsewhere")
+    (path / "quarantine").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(BinlogError):
         reload(path, _OPTIONS)
     assert not list((tmp_path / "elsewhere").iterdir())
