@@ -116,8 +116,7 @@ class ConsumeQueue:
         """
         end = 0
         for file in self._files_to_look_at(told_from):
-            count, last = _count_units(file, told_from)
-            end = max(end, last)
+            count, end = _count_units(file, told_from, end)
             if count * UNIT_BYTES < file.file_bytes:
                 self.files.truncate(file.offset + count * UNIT_BYTES)
                 break
@@ -145,6 +144,10 @@ class ConsumeQueue:
             if unit.offset + unit.message_bytes <= log_end and leads_there(index - 1, unit):
                 break
             index -= 1
+        self.cut(index)
+
+    def cut(self, index: int) -> None:
+        """Remove all units from a queue offset on."""
         if index < self.max_index:
             self.files.truncate(index * UNIT_BYTES)
 
@@ -204,15 +207,20 @@ def _is_blank(unit: QueueUnit) -> bool:
     return unit == BLANK_UNIT
 
 
-def _count_units(file: MappedFile, told_from: int | None) -> tuple[int, int]:
-    """How many units the file has that count, and where in the commit log the last of their messages ends."""
-    end = count = 0
+def _count_units(file: MappedFile, told_from: int | None, end: int) -> tuple[int, int]:
+    """Return how many units of the file count, and where in the commit log the last of their messages ends.
+
+    end: where the last message of the files before ends.
+    """
+    count = 0
     for start in range(0, file.file_bytes, _LOOKED_AT_BYTES):
         for unit in parse_units(file.read(_LOOKED_AT_BYTES, start)):
-            told_again = told_from is not None and unit.offset >= told_from and not _is_blank(unit)
-            if unit.offset < 0 or unit.message_bytes <= 0 or told_again:
+            if unit.offset < 0 or unit.message_bytes <= 0:
                 return count, end
             if not _is_blank(unit):
+                # Units are in the order of the log; if a power cut has left half of one, its offset may be 0.
+                if unit.offset < end or (told_from is not None and unit.offset >= told_from):
+                    return count, end
                 end = unit.offset + unit.message_bytes
             count += 1
     return count, end

@@ -62,7 +62,7 @@ def recover(
     if anew:
         told_from = log.files.min_offset  # somebody removed the files
         queues_flushing.forget()
-    if not _tell(log, queues, dispatcher, told_from):
+    if not _tell(log, queues, dispatcher, told_from, again=crashed):
         changed = True
         queues_flushing.forget()
         for queue in queues:
@@ -93,19 +93,31 @@ def recover(
         queues_flushing.flush(0)
 
 
-def _tell(log: CommitLog, queues: ConsumeQueues, dispatcher: Dispatcher, start: int, *, anew: bool = False) -> bool:
+def _tell(
+    log: CommitLog,
+    queues: ConsumeQueues,
+    dispatcher: Dispatcher,
+    start: int,
+    *,
+    again: bool = False,
+    anew: bool = False,
+) -> bool:
     """Tell of all messages from an offset on; False where a queue lacks some that lie before.
 
-    That is so where somebody removed files of it.  anew: no queue has any, so each begins with what comes first.
+    That is so where somebody removed files of it.  again: after a crash, remove the units of these messages first,
+    because a power cut may have left half of any.  anew: no queue has any, so each begins with what comes first.
     """
     dispatcher.offset = start
     ends = {queue_id: queue.max_index for queue_id, queue in queues.items()}
+    uncut = dict(queues.items()) if again else {}
     for stop, found in log.walks(start, log.files.max_offset, check=True):
         for run in found.runs:
             queue_id = run.topic.decode("utf-8", "replace"), run.queue_id
             end = ends.get(queue_id, 0)
             if run.first_queue_offset > end and not anew:
                 return False
+            if (queue := uncut.pop(queue_id, None)) is not None:
+                queue.cut(run.first_queue_offset)
             ends[queue_id] = max(end, run.first_queue_offset + len(run.units) // UNIT_BYTES)
         dispatcher.tell(found)
         dispatcher.offset = stop

@@ -20,9 +20,10 @@ from binlog.format.commitlog.indexes import QueueUnit
 from binlog.format.commitlog.message_parts import Host
 from binlog.format.commitlog.store_files import parse_checkpoint
 from binlog.storage.mapping import shared_names
+from tests.support.checked_stores import overwrite
 from tests.support.children import run_script
 from tests.support.descriptors import count_descriptors, descriptors_before
-from tests.support.stores import has_unflushed, without_flushes
+from tests.support.stores import SMALL, has_unflushed, without_flushes
 from tests.support.waiting import until
 
 _NEVER = 3600.0
@@ -278,6 +279,34 @@ def test_after_a_crash_units_are_put_again_that_a_power_cut_left_half_of(
     with MessageStore(tmp_path, _OPTIONS) as store:
         assert _ranges(store) == [range(75)] * 4
         assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("is_lost", [False, True], ids=["message kept", "message lost"])
+@pytest.mark.parametrize("before", ["none", "removed", "kept"])
+def test_half_of_a_unit_is_not_taken_for_the_unit_of_a_message_that_retention_removed(
+    tmp_path: Path, before: str, is_lost: bool
+) -> None:
+    """A power cut left its size and not its offset, and 0 is before the first offset of the log."""
+
+    filling = [Message.of("a", bytes(30_000))] * 5  # two to a file
+    earlier = [Message.of("b", b"before")] * 2
+    messages = {"none": filling, "removed": earlier + filling, "kept": filling[:3] + earlier + filling[3:]}
+    with MessageStore(tmp_path, SMALL) as store:
+        for message in messages[before]:
+            store.append(message)
+        appended = store.append(Message.of("b", b"last"))
+    (tmp_path / "abort").touch()
+    first, _, third = sorted((tmp_path / "commitlog").iterdir())
+    first.unlink()
+    (index,), (offset,) = appended.queue_offsets, appended.offsets
+    overwrite(tmp_path / "consumequeue" / "b" / "0" / f"{0:020d}", index * 20, bytes(8))
+    if is_lost:
+        overwrite(third, offset - int(third.name), bytes(1000))
+    with MessageStore(tmp_path, SMALL) as store:
+        start = 0 if before == "kept" else index
+        assert store.queue_range("b", 0) == range(start, index + (not is_lost))
+        bodies = [message.body for message in store.pull("b", 0, start, 9)]
+        assert bodies == [b"before"] * (index - start) + [b"last"] * (not is_lost)
 
 
 def test_a_unit_of_a_message_that_a_power_cut_took_goes_though_half_of_it_is_there(tmp_path: Path) -> None:
