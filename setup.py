@@ -7,6 +7,7 @@ from setuptools import Extension, setup
 
 sys.path.insert(0, str(Path(__file__).parent / "native"))
 import check_machine
+import sources
 
 if sys.platform != "linux":
     # Open-file-description locks, futexes and fdatasync are what the log stands on.
@@ -24,11 +25,11 @@ setup(
     ext_modules=[
         Extension(
             "binlog._codec",
-            sorted(str(path) for path in Path("native/codec").glob("*.c")),
-            depends=sorted(str(path) for path in Path("native").rglob("*.h")),
-            include_dirs=["native", "native/codec"],
-            define_macros=[("Py_LIMITED_API", "0x030B0000"), ("PY_SSIZE_T_CLEAN", None)],
-            extra_compile_args=["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror"],
+            sources.CODEC_SOURCES,
+            depends=sources.HEADERS,
+            include_dirs=sources.HEADER_FOLDERS,
+            define_macros=sources.MACROS,
+            extra_compile_args=sources.OPTIONS,
             py_limited_api=True,
         )
     ],

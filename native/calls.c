@@ -2,7 +2,8 @@
  *
  * It is in one library with cffi's module binlog._native, so that both know the same descriptors and forks.
  *
- * To add a function: write it in a file beside this one, name it below, and say its types in binlog/_calls.pyi.
+ * To add a function: write it in the folder of its engine, name it below, and declare its types in binlog/_calls.pyi.
+ * README.md says what is in each folder.
  */
 #include <Python.h>
 

@@ -220,7 +220,8 @@ def _python_works() -> bool:
 
 
 def _native_hash() -> str:
-    sources = [PROJECT, ROOT / "setup.py", ROOT / "native" / "build_native.py", *sorted(ROOT.glob("native/**/*.[ch]"))]
+    build_scripts = [PROJECT, ROOT / "setup.py", *sorted(ROOT.glob("native/*.py"))]
+    sources = [*build_scripts, *sorted(ROOT.glob("native/**/*.[ch]"))]
     return _hash(*sources)
 
 

@@ -48,7 +48,7 @@ def close_own(fd: int, identity: Identity) -> None:
 
 
 class _Registered:
-    """A descriptor that is closed in a child as soon as it is forked (see native/fork.c).
+    """A descriptor that is closed in a child as soon as it is forked (see native/shared/fork.c).
 
     There the number may by then belong to another file, so `inherited` is to be asked before any use.
 

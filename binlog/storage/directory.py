@@ -4,8 +4,8 @@ Facts relied on:
 - openat(2): a name relative to a descriptor cannot be led elsewhere by a rename above it.
 - link(2): a name appears whole, and never replaces one that is there; it is used in place of RENAME_NOREPLACE, which
   not every file system has and Python does not offer.
-- What is still open is closed with the object (native/descriptors.c): an exception of a signal handler, which may come
-  between a call that opens a file and the line that stores its descriptor, leaves no descriptor behind.
+- What is still open is closed with the object (native/shared/descriptors.c): an exception of a signal handler, which
+  may come between a call that opens a file and the line that stores its descriptor, leaves no descriptor behind.
 """
 
 from __future__ import annotations

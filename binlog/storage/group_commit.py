@@ -1,6 +1,6 @@
 """Committing in groups: an open file as the compiled code knows it, and one append through it.
 
-See native/group.c for how writers lead and wait, and native/commit.c for the order of a commit.
+See native/log/group.c for how writers lead and wait, and native/log/commit.c for the order of a commit.
 """
 
 from __future__ import annotations

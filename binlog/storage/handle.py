@@ -4,7 +4,7 @@ It is opened whole or not at all.  An exception of a signal handler in the middl
 the middle of `close` it leaves it closed for all calls but `close`, which then does the rest.  What is open is closed
 with the object at the latest.
 
-The guard of what a process has open, with our errors: see native/guard.c.
+The guard of what a process has open, with our errors: see native/shared/guard.c.
 """
 
 from __future__ import annotations

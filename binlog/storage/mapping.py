@@ -1,4 +1,4 @@
-"""A whole file mapped for writing; see native/mapping.c for the facts.
+"""A whole file mapped for writing; see native/commitlog/mapping.c for the facts.
 
 A run of shared memory that outlives the process that filled it.
 

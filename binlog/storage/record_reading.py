@@ -1,4 +1,4 @@
-"""What the compiled code knows of a log file that it reads and compares with its index (native/read.c)."""
+"""What the compiled code knows of a log file that it reads and compares with its index (native/log/read.c)."""
 
 from __future__ import annotations
 

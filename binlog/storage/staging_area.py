@@ -5,7 +5,7 @@ Facts relied on:
   no staging area, and commits all the same.
 - tmpfs(5): a page is allocated when it is first touched; if /dev/shm is full then, touching it is SIGBUS.  So a staging
   area is complete, and its header allocated, before it gets the name by which others find it; whatever only looks at
-  one reads it (see native/staging_area_file.c).
+  one reads it (see native/log/staging_area_file.c).
 - link(2): a name appears whole, and never replaces one that is there.
 
 The name and the staging area itself say whose it is: device, inode and UUID together, for a copied directory has the

@@ -422,7 +422,7 @@ class WritableFile:
             error.add_note(f"the file could not be marked: {failure}")
 
     def _make_room(self, tail: int, end: int) -> None:
-        """As make_room in native/commit.c, for what is not written there."""
+        """As make_room in native/log/commit.c, for what is not written there."""
         size = os.fstat(self.fd).st_size
         if end <= size:
             return

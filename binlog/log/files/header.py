@@ -3,7 +3,7 @@
 The header of a log file as a reader last believed it, and looking whether it has changed.
 
 A reader looks before each wait and after each wake-up, and nearly always finds the same header or one append more.  So
-these two are told in one call of C (native/header.c), and only what it is unsure of is read and parsed here, as
+these two are told in one call of C (native/log/header.c), and only what it is unsure of is read and parsed here, as
 header_reading says.  What C believes, that would believe as well.
 """
 

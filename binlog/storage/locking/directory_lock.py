@@ -2,7 +2,7 @@
 
 Facts relied on:
 - flock(2): the lock is of the directory itself, whatever it is named and whatever lies in it; it goes when the last
-  descriptor of the open file description is closed, so a forked child closes its own at once (native/fork.c).
+  descriptor of the open file description is closed, so a forked child closes its own at once (native/shared/fork.c).
 - fcntl(2): a classic lock, which `fasteners` takes, is a process's own.  It would let the same process in twice, and
   goes with the first descriptor of the file that any part of the process closes.
 

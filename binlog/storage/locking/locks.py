@@ -1,6 +1,6 @@
 """The lock that decides: exclusive, over a whole open file, freed by the kernel when its holder dies.
 
-See native/lock.c for the facts.  `unlock` is to be the first call of a
+See native/shared/lock.c for the facts.  `unlock` is to be the first call of a
 `finally` whose `try` holds the call of `lock`: no Python runs between a C call
 and the one after it, so Ctrl-C cannot leave the lock behind.
 

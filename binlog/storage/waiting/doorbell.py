@@ -1,6 +1,6 @@
 """The doorbell: a futex word in a file's first page, for readers in any process to wait on.
 
-See native/doorbell.c for the facts.  The waiter's order, which loses no
+See native/shared/doorbell.c for the facts.  The waiter's order, which loses no
 wake-up: read the bell, then what it announces, then wait on the bell as read.
 The ringer's: write what is announced, then the bell, then wake.  The first
 two may be one write, if the bell is its last word.
@@ -24,7 +24,7 @@ _NO_WORD = frozenset((-errno.EFAULT, -errno.ENOSYS, -errno.EINVAL))
 
 
 Wait = Callable[[], tuple[int, bytes, bytes, int] | int | None]
-"""Waits; returns records as `read_records` (native/read.c) does, or why it ended without any."""
+"""Waits; returns records as `read_records` (native/log/read.c) does, or why it ended without any."""
 
 
 class Doorbell:
@@ -58,7 +58,7 @@ class Doorbell:
             self.waited(lib.binlog_bell_wait(bell, kernel_word(seen), int(timeout * 1e9)))
 
     def waiting(self, known: int, seen: int, timeout: float, offset: int, record_bytes_max: int) -> Wait:
-        """Return a callable that waits like `wait`, and then reads the records from `offset` on (native/wake.c).
+        """Return a callable that waits like `wait`, and then reads the records from `offset` on (native/log/wake.c).
 
         It is one C call if possible, because a reader that was just woken runs with cold caches, where each step in
         Python takes microseconds.  If it returns no records, pass what it returned to `waited`.

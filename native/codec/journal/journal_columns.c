@@ -126,10 +126,10 @@ static int find(const struct journal_scan *scan, struct journal_walk *walk, stru
 /* scan_journal_columns(data, start, file_id, salt, old, count_max, record_type): the first records that `data`, a file's
  * bytes, has from `start` on, `count_max` of them at most.  In our layout `data` is written to: what the fragments of a record
  * hold is moved together.
- * How many they are; their columns; a list of the counts of each COMMIT and PREPARE; where the last one ends, from where another call goes on; the gaps before it, as pairs of
- * offsets; the offsets at which something only begins as a record, a thousand of them at most; and an object for each if
- * `record_type` is not None: for adds and updates one of that type, a named tuple of id, user's type, body and whether it is
- * an update; for DELETE_TX and PREPARE the body; else None. */
+ * How many they are; their columns; a list of the counts of each COMMIT and PREPARE; where the last one ends, from where another
+ * call goes on; the gaps before it, as pairs of offsets; the offsets at which something only begins as a record, a thousand of
+ * them at most; and an object for each if `record_type` is not None: for adds and updates one of that type, a named tuple of id,
+ * user's type, body and whether it is an update; for DELETE_TX and PREPARE the body; else None. */
 PyObject *binlog_scan_journal_columns(PyObject *module, PyObject *args)
 {
     PyObject *data, *type;

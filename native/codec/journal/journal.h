@@ -1,5 +1,6 @@
 /* Records of a journal, for what makes them of Python's objects (journal_pack.c) and those of them (journal_columns.c), what
- * says what became of them (journal_states.c), and what finds them (journal_block.c in our layout, journal_found.c in others'). */
+ * says what became of them (journal_states.c), and what finds them (journal_block.c in our layout, journal_found.c in others').
+ */
 #ifndef BINLOG_JOURNAL_H
 #define BINLOG_JOURNAL_H
 

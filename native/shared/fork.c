@@ -125,8 +125,8 @@ static int make_room(void)
 /* Opens a file that is there, and registers it, with no fork in between: a child that got the descriptor unregistered
  * would keep its parent's lock for as long as it lives.
  *
- * opened: if not NULL, gets the descriptor and its serial, for an exception of a signal handler may come before the caller has what
- * this returns. */
+ * opened: if not NULL, gets the descriptor and its serial, for an exception of a signal handler may come before the caller has
+ * what this returns. */
 int binlog_fd_open(int directory, const char *name, int flags, int64_t *opened)
 {
     pthread_mutex_lock(&table_mutex);

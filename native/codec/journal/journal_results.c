@@ -240,12 +240,12 @@ static PyObject *results(struct replay *replay)
 
 /* journal_states(files, lost_ids, unknown_ids): what became of the records of files, which are asked for one by one, oldest
  * first.  Each is a tuple of three: a tuple of the file's id as records have it, the columns kind, tx_id, record_id and
- * record_bytes, and a list of the counts of each COMMIT and PREPARE; the number of its JournalFile, or -1; and a list of an object
- * for each record, or None.  Objects are let go of as soon as their records are gone.
- * For RecordStates in binlog/journal/loading/record_states.py: for each file the states of its records, a byte each, how many bytes
- * those take that are there, and whether it lacks records; what is odd, a thousand things at most; what counts, in its order;
- * pairs of files of which the first one must outlast the second; transactions; a doubt; the largest id; the objects of records
- * that are there; and where these lie, by id. */
+ * record_bytes, and a list of the counts of each COMMIT and PREPARE; the number of its JournalFile, or -1; and a list of an
+ * object for each record, or None.  Objects are let go of as soon as their records are gone.
+ * For RecordStates in binlog/journal/loading/record_states.py: for each file the states of its records, a byte each, how many
+ * bytes those take that are there, and whether it lacks records; what is odd, a thousand things at most; what counts, in its
+ * order; pairs of files of which the first one must outlast the second; transactions; a doubt; the largest id; the objects of
+ * records that are there; and where these lie, by id. */
 PyObject *binlog_journal_states(PyObject *module, PyObject *args)
 {
     PyObject *files, *lost, *all = NULL, *given;
