@@ -10,7 +10,7 @@
 #include "binlog.h"
 #include "guard.h"
 #include "page.h"
-#include "pairs.h"
+#include "pair_tuple.h"
 
 #include <errno.h>
 
@@ -18,7 +18,7 @@
 #define FUNCTIONS(F) \
     F(read_records) F(wait_and_read) F(look_and_read) \
     F(pick_messages) F(read_cached) F(store_mapped) \
-    F(write_brief) F(write_delivery)
+    F(write_gil_held) F(write_delivery)
 /* clang-format on */
 
 #define DECLARATION(name) PyObject *binlog_##name(PyObject *module, PyObject *args);
@@ -33,9 +33,9 @@ static PyMethodDef functions[] = {
     {NULL, NULL, 0, NULL},
 };
 
-PyTypeObject *page_writer_type, *guard_type, *change_type, *turn_type;
+PyTypeObject *page_writer_type, *guard_type, *change_type, *commit_wait_type;
 extern PyType_Spec batch_iterator_spec, fast_path_spec, page_writer_spec, page_acks_spec, guard_spec, change_spec,
-    commit_group_spec, turn_spec, monitor_spec;
+    commit_group_spec, commit_wait_spec, monitor_spec;
 int fast_path_setup(void);
 
 static PyTypeObject *add_type(PyObject *module, PyType_Spec *spec)
@@ -56,9 +56,9 @@ static int fill(PyObject *module)
         PyErr_SetFromErrno(PyExc_OSError);
         return -1;
     }
-    pairs_setup();
+    pair_tuple_setup();
     return (page_writer_type = add_type(module, &page_writer_spec)) && (guard_type = add_type(module, &guard_spec)) &&
-                   (change_type = add_type(module, &change_spec)) && (turn_type = add_type(module, &turn_spec)) &&
+                   (change_type = add_type(module, &change_spec)) && (commit_wait_type = add_type(module, &commit_wait_spec)) &&
                    add_type(module, &commit_group_spec) && add_type(module, &monitor_spec) && add_type(module, &page_acks_spec) &&
                    add_type(module, &batch_iterator_spec) && add_type(module, &fast_path_spec) && fast_path_setup() == 0
                ? 0

@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from binlog.format.tables import written_files
+from binlog.format.tables import generated_files
 
 
 def main() -> int:
@@ -18,7 +18,7 @@ def main() -> int:
     parser.add_argument("--root", type=Path, default=Path(__file__).parents[2], help="the project's root")
     options = parser.parse_args()
     stale = 0
-    for path, text in written_files(options.root).items():
+    for path, text in generated_files(options.root).items():
         if path.exists() and path.read_text(encoding="utf-8") == text:
             continue
         if options.write:

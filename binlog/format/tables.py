@@ -89,7 +89,7 @@ def document(text: str) -> str:
     return _TABLE.sub(lambda match: match[1] + "\n" + table(by_name[match[2]]) + "\n" + match[3], text)
 
 
-def written_files(root: Path) -> dict[Path, str]:
+def generated_files(root: Path) -> dict[Path, str]:
     """Each file that is written from the tables, below the project's root, with what it should hold."""
     page = root / "docs" / "format.md"
     return {root / "native" / "layout.h": constants(), page: document(page.read_text(encoding="utf-8"))}

@@ -37,7 +37,7 @@ def identity_of(fd: int) -> Identity:
     return Identity(status.st_dev, status.st_ino)
 
 
-def is_identity(fd: int, identity: Identity) -> bool:
+def is_open_on(fd: int, identity: Identity) -> bool:
     """Tell whether a descriptor is still open on the file that it was opened of."""
     return bool(lib.binlog_fd_is(fd, identity.device, identity.inode))
 
@@ -74,7 +74,7 @@ class _Registered:
     @property
     def intact(self) -> bool:
         """Whether it is still open on what it was opened of, and was not closed behind our back."""
-        return is_identity(self.fd, self.identity)
+        return is_open_on(self.fd, self.identity)
 
     def close(self) -> None:
         """Close it, which also frees its lock.  Does nothing where it is inherited or closed, by whomever."""

@@ -245,7 +245,7 @@ def read_at(content: Content, size: int, offset: int, path: str) -> bytes:
         return b"".join(parts)
 
 
-def read_soon_at(fd: int, size: int, offset: int, path: str) -> bytes:
+def read_cached_at(fd: int, size: int, offset: int, path: str) -> bytes:
     """As `read_at`, and without letting another thread run where the page cache has it all and it is not much."""
     if size <= _SOON_BYTES_MAX and (data := read_cached(fd, size, offset)) is not None and len(data) == size:
         return data
@@ -262,7 +262,7 @@ def read_whole_at(content: Content, size: int, offset: int, path: str) -> bytes:
     return read_at(content, size, offset, path)
 
 
-def forget(fd: int) -> None:
+def drop_page_cache(fd: int) -> None:
     """Have what was synced of a file be read from the disk the next time (posix_fadvise(2)); the kernel may not."""
     os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
 

@@ -28,7 +28,7 @@ from binlog.storage.native import address, ffi, fork_generation, lib, store_mapp
 _ZEROS = bytes(64 << 10)
 
 
-class Mapping:
+class FileMapping:
     """The file `fd`, of `file_bytes`, for one thread at a time to write, and any to read until it is closed.
 
     A forked child does not have it.
@@ -154,12 +154,12 @@ class SharedBuffer:
         # Stores all of some bytes at an offset; the mapping's own, for an append comes here.
         self.write = self._mapping.write
 
-    def _sized(self, fd: int, size: int) -> Mapping:
+    def _sized(self, fd: int, size: int) -> FileMapping:
         try:
             with own_errors(self.path, "sizing shared memory"):
                 os.ftruncate(fd, size)
             allocate(fd, 0, size, self.path)
-            return Mapping(fd, size, self.path)
+            return FileMapping(fd, size, self.path)
         except BaseException:
             self.remove()
             raise

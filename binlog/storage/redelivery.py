@@ -29,7 +29,7 @@ def check_delay(delay: float | None) -> None:
         raise ValueError(f"delay={delay!r}: a number of seconds, 0 or more")
 
 
-class Delayed(Generic[_T]):
+class DelayQueue(Generic[_T]):
     """What waits, in the order in which it is due.  Nothing locks it."""
 
     def __init__(self) -> None:

@@ -24,7 +24,7 @@ import stat
 from contextlib import suppress
 from dataclasses import dataclass, fields
 
-from binlog.storage.descriptors import identity_of, is_identity
+from binlog.storage.descriptors import identity_of, is_open_on
 from binlog.storage.file_access import FileAccess, give_access
 from binlog.storage.native import FastPath, address, ffi, fork_generation, lib
 
@@ -148,7 +148,7 @@ class StagingArea:
     @property
     def intact(self) -> bool:
         """Whether its descriptor, and so its locks, were not closed behind our back."""
-        return is_identity(self._fd, self._identity)
+        return is_open_on(self._fd, self._identity)
 
     def arm(self, fast_path: FastPath) -> None:
         """Have records that nobody waits for be laid into the ring, once it has one, until it is retired."""
@@ -224,14 +224,14 @@ class StagingArea:
 
 
 @dataclass(frozen=True, slots=True)
-class StagingAreaUse:
+class StagingAreaUsage:
     """What a staging area holds: bytes staged and not in the log yet; what it takes of memory."""
 
     staged_bytes: int
     memory_bytes: int
 
 
-def look(directory_fd: int, uuid: bytes) -> StagingAreaUse | None:
+def staging_area_usage(directory_fd: int, uuid: bytes) -> StagingAreaUsage | None:
     """What the directory's staging area holds; None where there is none, or it is not ours to look at.  Changes
     nothing."""
     directory = os.fstat(directory_fd)
@@ -245,7 +245,7 @@ def look(directory_fd: int, uuid: bytes) -> StagingAreaUse | None:
             return None
         if lib.binlog_area_check(fd, directory.st_dev, directory.st_ino, uuid) != 0:
             return None
-        return StagingAreaUse(int(_check(lib.binlog_area_staged_in(fd))), 512 * status.st_blocks)
+        return StagingAreaUsage(int(_check(lib.binlog_area_staged_in(fd))), 512 * status.st_blocks)
     except OSError:
         return None
     finally:

@@ -16,7 +16,7 @@
 #include <Python.h>
 
 #include "layout.h"
-#include "pairs.h"
+#include "pair_tuple.h"
 
 #include <stdint.h>
 #include <string.h>
@@ -162,10 +162,10 @@ static PyObject *renew_entry(struct iterator *self, PyObject *offset, PyObject *
 {
     PyObject *entry = self->given[self->newer], *ref;
 
-    if (!entry || !pair_is_free(entry))
+    if (!entry || !pair_tuple_is_unshared(entry))
         return NULL;
     ref = PyTuple_GetItem(entry, 0);
-    if (!pair_is_free(ref) || PyTuple_GetItem(ref, 0) != self->number)
+    if (!pair_tuple_is_unshared(ref) || PyTuple_GetItem(ref, 0) != self->number)
         return NULL;
     PyTuple_SetItem(ref, 1, offset);
     PyTuple_SetItem(entry, 1, record);
@@ -181,9 +181,9 @@ static PyObject *make_entry(struct iterator *self, uint64_t offset, PyObject *re
     self->newer = !self->newer;
     if (place && small && (made = renew_entry(self, place, record)) != NULL)
         return made;
-    made = pair(self->entry_type, pair(self->ref_type, Py_NewRef(self->number), place), record);
+    made = pair_tuple(self->entry_type, pair_tuple(self->ref_type, Py_NewRef(self->number), place), record);
     before = self->given[self->newer];
-    self->given[self->newer] = small && made && pair_is_free(made) ? Py_NewRef(made) : NULL;
+    self->given[self->newer] = small && made && pair_tuple_is_unshared(made) ? Py_NewRef(made) : NULL;
     Py_XDECREF(before);
     return made;
 }

@@ -17,7 +17,7 @@
 
 #include "guard.h"
 #include "binlog.h"
-#include "pairs.h"
+#include "pair_tuple.h"
 
 #include <stddef.h>
 
@@ -90,7 +90,7 @@ static PyObject *commit(struct fast_path *self, const uint8_t *data, size_t size
     if (!done && !untouched)
         return begun;
     Py_DECREF(begun);
-    return done ? pair(self->ref_type, PyLong_FromUnsignedLong(number), PyLong_FromUnsignedLongLong(offset))
+    return done ? pair_tuple(self->ref_type, PyLong_FromUnsignedLong(number), PyLong_FromUnsignedLongLong(offset))
                 : Py_NewRef(Py_False);
 }
 

@@ -41,7 +41,7 @@ int commit_buffer_append(struct commit_buffer *self, const Py_buffer *data, int6
     return 0;
 }
 
-PyObject *commit_buffer_cut(struct commit_buffer *self)
+PyObject *commit_buffer_take(struct commit_buffer *self)
 {
     PyObject *found = Py_BuildValue("(Ly#)", (long long)self->offset, self->bytes ? (char *)self->bytes : "",
                                     (Py_ssize_t)(self->used + self->zeros));

@@ -16,7 +16,7 @@ struct commit_buffer {
  * 0, or -1 with ValueError if they do not follow what is in the buffer, or with MemoryError; then nothing has changed. */
 int commit_buffer_append(struct commit_buffer *self, const Py_buffer *data, int64_t offset, Py_ssize_t zeros);
 /* Empties it; returns (offset, bytes), or NULL with MemoryError, and then nothing has changed. */
-PyObject *commit_buffer_cut(struct commit_buffer *self);
+PyObject *commit_buffer_take(struct commit_buffer *self);
 /* Empties a buffer whose bytes were written, and keeps the memory unless it is large. */
 void commit_buffer_reset(struct commit_buffer *self);
 void commit_buffer_free(struct commit_buffer *self);

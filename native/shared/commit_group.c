@@ -1,6 +1,6 @@
 /* CommitGroup: group commit for the threads of one process.
  *
- * `append` copies bytes to a buffer, with the guard held.  `with group.turn(until) as leads` gives False once all up to
+ * `append` copies bytes to a buffer, with the guard held.  `with group.lead_or_wait(until) as leads` gives False once all up to
  * `until` is committed, by this thread or another one.  If no thread leads, the entry does: in one call it takes the buffer,
  * writes it to the group's file, syncs that without the interpreter's lock, and wakes the followers.  Meanwhile another
  * buffer fills.  `leads` is True if the entry cannot commit alone, and then the block must do it.  The cases are: the group
@@ -47,7 +47,7 @@ struct group {
     int failed; /* why a write or a sync of `turn` failed, as `commit` returns it; then nothing more is written */
 };
 
-struct turn {
+struct commit_wait {
     PyObject_HEAD
     struct group *group;
     uint64_t until;
@@ -82,15 +82,15 @@ static void wake_next(struct group *self)
         binlog_futex_wake(&self->words[word], 1);
 }
 
-static int is_reached(const struct group *self, const struct turn *turn)
+static int is_reached(const struct group *self, const struct commit_wait *wait)
 {
-    return (turn->synced ? self->durable : self->written) >= turn->until;
+    return (wait->synced ? self->durable : self->written) >= wait->until;
 }
 
 /* Waits until something has changed; 0, or -1 with what a signal handler raised. */
-static int follow(struct group *self, const struct turn *turn)
+static int follow(struct group *self, const struct commit_wait *wait)
 {
-    int covered = turn->until <= self->target && (self->syncing || !turn->synced);
+    int covered = wait->until <= self->target && (self->syncing || !wait->synced);
     int word = (self->round + !covered) & 1;
 
     self->waiting[word]++;
@@ -106,7 +106,7 @@ static void wake_all(struct group *self, int word)
 }
 
 /* Ends the leader's turn, and wakes those who waited for it. */
-static void end_turn(struct group *self)
+static void end_leading(struct group *self)
 {
     int word = self->round & 1;
 
@@ -126,7 +126,7 @@ static void begin(struct group *self, uint64_t target, int synced)
     self->syncing = (char)synced;
 }
 
-static void reach(struct group *self)
+static void finish(struct group *self)
 {
     self->begun = 0;
     self->written = self->target;
@@ -180,13 +180,13 @@ static int commit_buffer(struct group *self, int synced)
     self->spare = buffer;
     if (self->failed)
         return 0;
-    reach(self);
+    finish(self);
     return 1;
 }
 
-static PyObject *turn_enter(PyObject *object, PyObject *unused)
+static PyObject *commit_wait_enter(PyObject *object, PyObject *unused)
 {
-    struct turn *self = (struct turn *)object;
+    struct commit_wait *self = (struct commit_wait *)object;
     struct group *group = self->group;
 
     (void)unused;
@@ -207,7 +207,7 @@ static PyObject *turn_enter(PyObject *object, PyObject *unused)
                 self->leads = 1;
                 Py_RETURN_TRUE;
             }
-            end_turn(group);
+            end_leading(group);
             if (done < 0)
                 return NULL;
             continue;
@@ -225,9 +225,9 @@ static PyObject *turn_enter(PyObject *object, PyObject *unused)
     Py_RETURN_FALSE;
 }
 
-static PyObject *turn_exit(PyObject *object, PyObject *args)
+static PyObject *commit_wait_exit(PyObject *object, PyObject *args)
 {
-    struct turn *self = (struct turn *)object;
+    struct commit_wait *self = (struct commit_wait *)object;
     struct group *group = self->group;
     PyObject *type, *error, *trace;
 
@@ -238,36 +238,36 @@ static PyObject *turn_exit(PyObject *object, PyObject *args)
     if (error != Py_None && group->begun)
         guard_poison(group->guard, error);
     self->leads = 0;
-    end_turn(group);
+    end_leading(group);
     /* What fails in a commit fails for good, for this caller as for the others. */
     if (PyErr_GivenExceptionMatches(error, group->guard->harmless) && guard_check(group->guard) != 0)
         return NULL;
     Py_RETURN_FALSE;
 }
 
-static void turn_dealloc(PyObject *object)
+static void commit_wait_dealloc(PyObject *object)
 {
     PyTypeObject *type = Py_TYPE(object);
-    Py_XDECREF((PyObject *)((struct turn *)object)->group);
+    Py_XDECREF((PyObject *)((struct commit_wait *)object)->group);
     ((freefunc)PyType_GetSlot(type, Py_tp_free))(object);
     Py_DECREF(type);
 }
 
-static PyObject *group_turn(PyObject *object, PyObject *args)
+static PyObject *group_lead_or_wait(PyObject *object, PyObject *args)
 {
     unsigned long long until;
     int synced = 1;
-    struct turn *turn;
+    struct commit_wait *wait;
 
-    if (!PyArg_ParseTuple(args, "K|p:turn", &until, &synced))
+    if (!PyArg_ParseTuple(args, "K|p:lead_or_wait", &until, &synced))
         return NULL;
-    turn = (struct turn *)((allocfunc)PyType_GetSlot(turn_type, Py_tp_alloc))(turn_type, 0);
-    if (turn) {
-        turn->group = (struct group *)Py_NewRef(object);
-        turn->until = until;
-        turn->synced = (char)synced;
+    wait = (struct commit_wait *)((allocfunc)PyType_GetSlot(commit_wait_type, Py_tp_alloc))(commit_wait_type, 0);
+    if (wait) {
+        wait->group = (struct group *)Py_NewRef(object);
+        wait->until = until;
+        wait->synced = (char)synced;
     }
-    return (PyObject *)turn;
+    return (PyObject *)wait;
 }
 
 static PyObject *group_open(PyObject *object, PyObject *args)
@@ -311,10 +311,10 @@ static PyObject *group_append(PyObject *object, PyObject *args)
     Py_RETURN_NONE;
 }
 
-static PyObject *group_cut(PyObject *object, PyObject *unused)
+static PyObject *group_take_pending(PyObject *object, PyObject *unused)
 {
     (void)unused;
-    return commit_buffer_cut(&((struct group *)object)->filling);
+    return commit_buffer_take(&((struct group *)object)->filling);
 }
 
 static PyObject *group_take(PyObject *object, PyObject *args)
@@ -324,7 +324,7 @@ static PyObject *group_take(PyObject *object, PyObject *args)
 
     if (!PyArg_ParseTuple(args, "p:take", &synced))
         return NULL;
-    PyObject *taken = commit_buffer_cut(&self->filling);
+    PyObject *taken = commit_buffer_take(&self->filling);
     if (taken) {
         begin(self, self->appended, synced);
         self->by_caller = 0;
@@ -343,10 +343,10 @@ static PyObject *group_begin(PyObject *object, PyObject *args)
     Py_RETURN_NONE;
 }
 
-static PyObject *group_reach(PyObject *object, PyObject *unused)
+static PyObject *group_finish(PyObject *object, PyObject *unused)
 {
     (void)unused;
-    reach((struct group *)object);
+    finish((struct group *)object);
     Py_RETURN_NONE;
 }
 
@@ -362,7 +362,7 @@ static PyObject *group_commit(PyObject *object, PyObject *args)
     int result = write_and_sync(self, fd, data.buf, (size_t)data.len, offset);
     PyBuffer_Release(&data);
     if (result == 0)
-        reach(self);
+        finish(self);
     return PyLong_FromLong(result);
 }
 
@@ -404,38 +404,38 @@ static void group_dealloc(PyObject *object)
     Py_DECREF(type);
 }
 
-static PyMethodDef turn_methods[] = {
-    {"__enter__", turn_enter, METH_NOARGS,
+static PyMethodDef commit_wait_methods[] = {
+    {"__enter__", commit_wait_enter, METH_NOARGS,
      "Return False once it was committed, by this caller or another; or lead, and get True.  Raises: PoisonedError."},
-    {"__exit__", turn_exit, METH_VARARGS,
+    {"__exit__", commit_wait_exit, METH_VARARGS,
      "Let another lead, and wake those who waited.  Raises: PoisonedError in place of an error with which the commit failed."},
     {NULL, NULL, 0, NULL},
 };
 
-static PyType_Slot turn_slots[] = {
+static PyType_Slot commit_wait_slots[] = {
     {Py_tp_doc, "A turn of a CommitGroup."},
-    {Py_tp_dealloc, turn_dealloc},
-    {Py_tp_methods, turn_methods},
+    {Py_tp_dealloc, commit_wait_dealloc},
+    {Py_tp_methods, commit_wait_methods},
     {0, NULL},
 };
 
-PyType_Spec turn_spec = {
-    .name = "binlog._calls.Turn",
-    .basicsize = sizeof(struct turn),
+PyType_Spec commit_wait_spec = {
+    .name = "binlog._calls.CommitWait",
+    .basicsize = sizeof(struct commit_wait),
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
-    .slots = turn_slots,
+    .slots = commit_wait_slots,
 };
 
 static PyMethodDef group_methods[] = {
-    {"turn", group_turn, METH_VARARGS,
-     "turn(until, synced=True): a block that waits until all up to `until` is synced, or written; True if it must commit."},
+    {"lead_or_wait", group_lead_or_wait, METH_VARARGS,
+     "lead_or_wait(until, synced=True): a block that waits until all up to `until` is synced, or written; True if it must commit."},
     {"open", group_open, METH_VARARGS,
      "open(fd[, path]): what is appended from here on goes to that file.  path: if it leads elsewhere when the buffer is to be "
      "written, the block must commit."},
     {"append", group_append, METH_VARARGS,
      "append(data, offset, until, zeros=0): copy bytes to the buffer, with the guard held.  offset: in the file; they must follow "
      "what is in the buffer.  until: what `appended` is then.  zeros: so many are written behind them unless more is appended."},
-    {"cut", group_cut, METH_NOARGS, "Take what is in the buffer out: its offset, and the bytes.  The guard is held."},
+    {"take_pending", group_take_pending, METH_NOARGS, "Take what is in the buffer out: its offset, and the bytes.  The guard is held."},
     {"take", group_take, METH_VARARGS,
      "take(synced): begin to commit all that was appended, in the leader's block, with the guard held; its offset, and the bytes of "
      "the buffer.  `by_caller` is False then."},
@@ -443,7 +443,7 @@ static PyMethodDef group_methods[] = {
     {"commit", group_commit, METH_VARARGS,
      "commit(fd, data, offset): write all that the leader takes, and sync it if it said so; 0, or -errno of the write, "
      "or errno of the sync."},
-    {"reach", group_reach, METH_NOARGS, "The leader has written, and maybe synced, all that it takes."},
+    {"finish", group_finish, METH_NOARGS, "The leader has written, and maybe synced, all that it takes."},
     {NULL, NULL, 0, NULL},
 };
 

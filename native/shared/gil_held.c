@@ -26,15 +26,15 @@ PyObject *binlog_fork_generation_now(PyObject *module, PyObject *unused)
     return PyLong_FromUnsignedLong(binlog_fork_generation());
 }
 
-/* write_brief(fd, data, offset): a pwrite(2) of a few bytes, to the page cache; 0, or the error's number. */
-PyObject *binlog_write_brief(PyObject *module, PyObject *args)
+/* write_gil_held(fd, data, offset): a pwrite(2) of a few bytes, to the page cache; 0, or the error's number. */
+PyObject *binlog_write_gil_held(PyObject *module, PyObject *args)
 {
     int fd;
     Py_buffer data;
     long long offset;
 
     (void)module;
-    if (!PyArg_ParseTuple(args, "iy*L:write_brief", &fd, &data, &offset))
+    if (!PyArg_ParseTuple(args, "iy*L:write_gil_held", &fd, &data, &offset))
         return NULL;
     int result = binlog_write(fd, data.buf, (size_t)data.len, offset);
     PyBuffer_Release(&data);
@@ -42,7 +42,7 @@ PyObject *binlog_write_brief(PyObject *module, PyObject *args)
 }
 
 /* write_delivery(fd, salt, number, count): how often a message of a page was given, in its file of deliveries, as
- * pack_delivery in binlog/format/paging/deliveries_file.py has it; as write_brief. */
+ * pack_delivery in binlog/format/paging/deliveries_file.py has it; as write_gil_held. */
 PyObject *binlog_write_delivery(PyObject *module, PyObject *args)
 {
     int fd;

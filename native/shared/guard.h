@@ -63,6 +63,6 @@ int binlog_futex_wait(uint32_t *word);
 void binlog_futex_wake(uint32_t *word, int count);
 
 extern PyObject *state_error; /* binlog.errors.StateError */
-extern PyTypeObject *guard_type, *change_type, *turn_type; /* of the one module there is */
+extern PyTypeObject *guard_type, *change_type, *commit_wait_type; /* of the one module there is */
 
 #endif

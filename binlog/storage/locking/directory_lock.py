@@ -36,7 +36,7 @@ from binlog.storage.native import Guard, fork_generation
 
 
 @contextmanager
-def only_owner(directory: Directory, name: str, what: str, access: FileAccess | None = None) -> Iterator[None]:
+def hold_lock_file(directory: Directory, name: str, what: str, access: FileAccess | None = None) -> Iterator[None]:
     """Hold a lock file for the block.  Raises: BusyError, at once; AccessError.
 
     what: another process does that has it.  access: as for `take_lock_file`.

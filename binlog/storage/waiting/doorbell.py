@@ -1,6 +1,6 @@
 """The doorbell: a futex word in a file's first page, for readers in any process to wait on.
 
-See native/shared/doorbell.c for the facts.  The waiter's order, which loses no
+See native/is_mapped/doorbell.c for the facts.  The waiter's order, which loses no
 wake-up: read the bell, then what it announces, then wait on the bell as read.
 The ringer's: write what is announced, then the bell, then wake.  The first
 two may be one write, if the bell is its last word.
@@ -30,8 +30,8 @@ Wait = Callable[[], tuple[int, bytes, bytes, int] | int | None]
 class Doorbell:
     """The bell at `offset` of the file `fd`.  Needs no permission to write.
 
-    Where the file cannot be mapped or the kernel has no such futex, waiting polls instead: see `shared`.  Under gevent
-    and eventlet a thread waits, and other greenlets run.
+    Where the file cannot be mapped or the kernel has no such futex, waiting polls instead: see `is_mapped`.  Under
+    gevent and eventlet a thread waits, and other greenlets run.
     """
 
     def __init__(self, fd: int, offset: int) -> None:
@@ -42,7 +42,7 @@ class Doorbell:
         self.closed = False
         self.wakes = 0
         self._bell = lib.binlog_bell_map(fd, offset)
-        self.shared = self._bell != ffi.NULL
+        self.is_mapped = self._bell != ffi.NULL
 
     def wait(self, seen: int, timeout: float) -> None:
         """Wait until the bell is rung or no longer has the value `seen`, for `timeout` seconds at most.
@@ -74,7 +74,7 @@ class Doorbell:
         """Take what a wait returned in place of records.  If the word cannot be waited on, poll from now on."""
         if result in _NO_WORD:
             self._pause = _POLL_SECONDS_FIRST
-            self.shared = False
+            self.is_mapped = False
 
     def _poll(self, timeout: float) -> None:
         sleep = green_sleep()
@@ -93,14 +93,14 @@ class Doorbell:
 
     def address(self) -> object | None:
         """Where the word is mapped, or None where it cannot be waited on."""
-        if not self.shared:
+        if not self.is_mapped:
             return None
         if self._generation != fork_generation():
             # The mapping stayed with the parent.
             self._bell = lib.binlog_bell_map(self._fd, self._offset)
             self._generation = fork_generation()
-            self.shared = self._bell != ffi.NULL
-        return self._bell if self.shared else None
+            self.is_mapped = self._bell != ffi.NULL
+        return self._bell if self.is_mapped else None
 
     def value(self) -> int:
         """The bell now, read from the file."""
@@ -109,7 +109,7 @@ class Doorbell:
     def close(self) -> None:
         """Give the mapping back."""
         bell, self._bell = self._bell, ffi.NULL
-        self.shared = False
+        self.is_mapped = False
         self.closed = True
         if bell != ffi.NULL and self._generation == fork_generation():
             lib.binlog_bell_wake(bell)  # the thread of bell_watcher.py, which then sees that it is closed

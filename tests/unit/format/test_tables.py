@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import binlog
-from binlog.format.tables import document, written_files
+from binlog.format.tables import document, generated_files
 
 ROOT = Path(__file__).parents[3]
 
@@ -27,7 +27,7 @@ def test_the_document_and_the_c_constants_are_fresh() -> None:
 
 @pytest.mark.slow
 def test_a_stale_document_is_told_and_mended(tmp_path: Path) -> None:
-    for path in written_files(ROOT):
+    for path in generated_files(ROOT):
         copy = tmp_path / path.relative_to(ROOT)
         copy.parent.mkdir(exist_ok=True)
         shutil.copy(path, copy)

@@ -41,7 +41,7 @@ class Log:
 
     def wait(self, until: int, *, synced: bool = True) -> bool:
         """Return once it is committed; whether this led."""
-        with self.group.turn(until, synced) as leads:
+        with self.group.lead_or_wait(until, synced) as leads:
             if leads:
                 self.commit(synced=synced)
         return leads
@@ -97,7 +97,7 @@ def test_what_is_written_is_not_durable(log: Log) -> None:
 
 def test_a_turn_that_ends_before_it_takes_anything_goes_to_another(log: Log) -> None:
     until = log.append(1)
-    with pytest.raises(KeyboardInterrupt), log.group.turn(until) as leads:  # noqa: PT012
+    with pytest.raises(KeyboardInterrupt), log.group.lead_or_wait(until) as leads:  # noqa: PT012
         assert leads
         raise KeyboardInterrupt
     assert log.wait(until)
@@ -109,7 +109,7 @@ def test_what_an_interrupted_wait_left_is_committed_with_the_next(log: Log) -> N
     first, mine = log.append(1), log.append(2)
 
     def lead() -> None:
-        with log.group.turn(first) as leads:
+        with log.group.lead_or_wait(first) as leads:
             assert leads
             leading.set()
             over.wait(60)
@@ -129,7 +129,7 @@ def test_what_an_interrupted_wait_left_is_committed_with_the_next(log: Log) -> N
 
 def test_a_turn_that_ends_half_done_poisons_all(log: Log) -> None:
     until = log.append(1)
-    with pytest.raises(KeyboardInterrupt), log.group.turn(until):  # noqa: PT012
+    with pytest.raises(KeyboardInterrupt), log.group.lead_or_wait(until):  # noqa: PT012
         log.group.begin(until, True)
         raise KeyboardInterrupt
     for call in (lambda: log.wait(until), lambda: log.append(2)):
@@ -139,7 +139,7 @@ def test_a_turn_that_ends_half_done_poisons_all(log: Log) -> None:
 
 def test_an_exception_behind_the_commit_takes_nothing_back(log: Log) -> None:
     until = log.append(1)
-    with pytest.raises(KeyboardInterrupt), log.group.turn(until):  # noqa: PT012
+    with pytest.raises(KeyboardInterrupt), log.group.lead_or_wait(until):  # noqa: PT012
         log.commit()
         raise KeyboardInterrupt
     assert not log.wait(until)
@@ -160,7 +160,7 @@ def test_a_commit_that_fails_is_told_to_all_who_wait(tmp_path: Path) -> None:
 
 def test_a_handler_that_breaks_into_a_turn_of_its_thread_cannot_wait(log: Log) -> None:
     until = log.append(1)
-    with log.group.turn(until):
+    with log.group.lead_or_wait(until):
         with pytest.raises(StateError, match="within a call of the log"):
             log.wait(until)
         log.commit()
@@ -172,7 +172,7 @@ def test_a_follower_that_an_exception_ends_leaves_the_others(log: Log) -> None:
     first, mine, last = (log.append(number) for number in range(3))
 
     def lead() -> None:
-        with log.group.turn(first) as leads:
+        with log.group.lead_or_wait(first) as leads:
             assert leads
             leading.set()
             over.wait(60)
@@ -201,7 +201,7 @@ def test_all_who_wait_hear_of_a_failure_that_comes_before_the_next_one_leads(log
     first, interval = log.append(1), sys.getswitchinterval()
     others = [log.append(number) for number in range(2, 5)]
     with ThreadPoolExecutor(len(others)) as pool:
-        with log.group.turn(first) as leads:
+        with log.group.lead_or_wait(first) as leads:
             assert leads
             waits = [pool.submit(_refused, log, until) for until in others]
             time.sleep(0.2)
@@ -217,7 +217,7 @@ def test_who_waits_hears_of_a_failure_once_the_leader_is_done_with_the_file(log:
     first, mine = log.append(1), log.append(2)
 
     def lead() -> None:
-        with log.group.turn(first) as leads:
+        with log.group.lead_or_wait(first) as leads:
             assert leads
             leading.set()
             over.wait(60)

@@ -70,7 +70,7 @@ def test_a_file_cut_to_nothing_ends_the_wait_instead_of_the_process(path: Path) 
     bell = Doorbell(fd, 128)
     os.truncate(path, 0)
     bell.wait(0, 30)
-    assert not bell.shared
+    assert not bell.is_mapped
     assert bell.value() == 0
     bell.close()
     os.close(fd)
@@ -79,7 +79,7 @@ def test_a_file_cut_to_nothing_ends_the_wait_instead_of_the_process(path: Path) 
 def test_without_a_futex_waiting_polls(path: Path) -> None:
     fd = os.open(path, os.O_RDONLY)
     bell = Doorbell(fd, 128)
-    bell.shared = False
+    bell.is_mapped = False
     before = time.monotonic()
     for _ in range(3):
         bell.wait(0, 30)

@@ -38,7 +38,7 @@ class Log:
 
     def wait(self, until: int, *, synced: bool = True) -> bool:
         """Return once it is committed; whether the caller was to do it."""
-        with self.group.turn(until, synced) as leads:
+        with self.group.lead_or_wait(until, synced) as leads:
             pass
         return leads
 
@@ -108,7 +108,7 @@ def test_what_does_not_come_next_is_refused(log: Log) -> None:
 def test_a_caller_commits_if_it_was_asked_to(log: Log) -> None:
     until = log.append(1, zeros=4)
     log.group.by_caller = True
-    with log.group.turn(until) as leads:
+    with log.group.lead_or_wait(until) as leads:
         assert leads
         with log.guard:
             offset, data = log.group.take(True)
@@ -144,7 +144,7 @@ def test_a_failure_is_told_to_the_caller_and_to_all_who_come(log: Log, path: str
     broken = os.open(log.path.parent / path, flags | os.O_CLOEXEC)
     log.group.open(broken)
     until = log.append(1)
-    with pytest.raises(PoisonedError), log.group.turn(until) as leads:  # noqa: PT012
+    with pytest.raises(PoisonedError), log.group.lead_or_wait(until) as leads:  # noqa: PT012
         assert leads
         assert (log.group.failed > 0) is (path == "/dev/null")
         check_commit(log.group.failed, "the log")
@@ -171,7 +171,7 @@ def test_a_descriptor_that_is_another_files_by_now_is_not_written(log: Log, tmp_
 def test_a_forked_child_does_not_wait_for_a_leader_that_it_does_not_have(log: Log) -> None:
     log.guard.bind(-1, 0, 0)
     until = log.append(1)
-    with log.group.turn(until + 1):  # this thread leads
+    with log.group.lead_or_wait(until + 1):  # this thread leads
         if (child := os.fork()) == 0:
             code = 1
             try:

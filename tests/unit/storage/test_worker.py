@@ -102,7 +102,7 @@ def test_a_journal_that_nobody_has_any_more_keeps_its_futures(tmp_path: Path) ->
 
 def test_a_worker_that_never_began_is_not_waited_for() -> None:
     worker = Worker(lambda: None)
-    worker.ring()
+    worker.notify()
     for _ in range(2):
         worker.stop()
 
@@ -116,15 +116,15 @@ def test_each_ring_is_worked_for_and_none_after_the_end() -> None:
         worked.release()
 
     worker = Worker(work)
-    worker.ring()
+    worker.notify()
     assert done == []
     worker.start()
     for _ in range(3):
         assert worked.acquire(timeout=60)
-        worker.ring()
+        worker.notify()
     assert worked.acquire(timeout=60)
     worker.stop()
-    worker.ring()
+    worker.notify()
     worker.stop()
     assert len(done) == 4
     assert set(done) == {worker.ident}

@@ -23,7 +23,7 @@ from binlog.storage.native import Guard
 _OPEN_MAX = 128
 
 
-class OpenFiles:
+class FilePool:
     """The files of a directory that are open.  guard, change: of all that changes any of them."""
 
     def __init__(self, directory: Directory, guard: Guard) -> None:
@@ -34,7 +34,7 @@ class OpenFiles:
         self._open: OrderedDict[PooledFile, OpenFile] = OrderedDict()
 
     @classmethod
-    def of(cls, folder: str | os.PathLike[str]) -> OpenFiles:
+    def of(cls, folder: str | os.PathLike[str]) -> FilePool:
         """Those of a folder that is nobody else's.  Raises: NotFoundError; AccessError."""
         path = os.path.abspath(folder)
         return cls(Directory(path), new_guard(f"the files in {path}"))
@@ -61,7 +61,7 @@ class PooledFile:
 
     __slots__ = ("_files", "_identity", "_name", "path")
 
-    def __init__(self, files: OpenFiles, name: str) -> None:
+    def __init__(self, files: FilePool, name: str) -> None:
         """Raises: NotFoundError; AccessError."""
         self.path = files.directory.file_path(name)
         self._files = files

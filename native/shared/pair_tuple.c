@@ -1,17 +1,17 @@
 /* Making tuples of two, of a type of one's own, without asking that type: calling it takes as long as all the rest. */
-#include "pairs.h"
+#include "pair_tuple.h"
 
 static newfunc tuple_new;
 static int items_only; /* whether a tuple of this Python holds its items and nothing else */
 
-void pairs_setup(void)
+void pair_tuple_setup(void)
 {
     tuple_new = (newfunc)PyType_GetSlot(&PyTuple_Type, Py_tp_new);
     items_only = Py_Version < 0x030E0000;
 }
 
 /* As tuple's own constructor makes one, whatever else a tuple of this version of Python holds. */
-static PyObject *pair_made_by_tuple(PyObject *type, PyObject *first, PyObject *second)
+static PyObject *made_by_constructor(PyObject *type, PyObject *first, PyObject *second)
 {
     PyObject *made = NULL, *values = PyTuple_Pack(2, first, second);
     PyObject *args = values ? PyTuple_Pack(1, values) : NULL;
@@ -26,7 +26,7 @@ static PyObject *pair_made_by_tuple(PyObject *type, PyObject *first, PyObject *s
 
 /* The same for the versions up to 3.13, whose tuples hold their items and nothing else: takes half as long.  (3.14
  * added a hash that a constructor must set.) */
-static PyObject *pair_made_here(PyObject *type, PyObject *first, PyObject *second)
+static PyObject *made_directly(PyObject *type, PyObject *first, PyObject *second)
 {
     PyObject *made = PyType_GenericAlloc((PyTypeObject *)type, 2);
     if (!made) {
@@ -40,18 +40,18 @@ static PyObject *pair_made_here(PyObject *type, PyObject *first, PyObject *secon
 }
 
 /* Whether only the caller has the pair, so that its values may be replaced, as zip() does. */
-int pair_is_free(PyObject *made)
+int pair_tuple_is_unshared(PyObject *made)
 {
     return items_only && Py_REFCNT(made) == 1;
 }
 
 /* A new `type` of two values; both are given away, whether it is made or not. */
-PyObject *pair(PyObject *type, PyObject *first, PyObject *second)
+PyObject *pair_tuple(PyObject *type, PyObject *first, PyObject *second)
 {
     if (!first || !second) {
         Py_XDECREF(first);
         Py_XDECREF(second);
         return NULL;
     }
-    return items_only ? pair_made_here(type, first, second) : pair_made_by_tuple(type, first, second);
+    return items_only ? made_directly(type, first, second) : made_by_constructor(type, first, second);
 }

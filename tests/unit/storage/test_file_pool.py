@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from binlog.errors import GoneError
+from binlog.storage.file_pool import FilePool, PooledFile
 from binlog.storage.files import read_at
-from binlog.storage.open_files import OpenFiles, PooledFile
 from tests.support.descriptors import count_descriptors, descriptors_before
 
 _OTHERS = 200
 
 
-def _others(files: OpenFiles) -> list[PooledFile]:
+def _others(files: FilePool) -> list[PooledFile]:
     """Use so many others that none that is not in use stays open."""
     found = []
     for number in range(_OTHERS):
@@ -32,7 +32,7 @@ def _read(file: PooledFile) -> bytes:
 
 
 def test_few_of_many_files_are_open_and_each_is_read(tmp_path: Path) -> None:
-    files = OpenFiles.of(tmp_path)
+    files = FilePool.of(tmp_path)
     before = descriptors_before()
     others = _others(files)
     assert count_descriptors() - before <= 128
@@ -44,7 +44,7 @@ def test_few_of_many_files_are_open_and_each_is_read(tmp_path: Path) -> None:
 
 def test_a_descriptor_in_use_stays_open(tmp_path: Path) -> None:
     (tmp_path / "mine").write_bytes(b"mine")
-    files = OpenFiles.of(tmp_path)
+    files = FilePool.of(tmp_path)
     before = descriptors_before()
     file = PooledFile(files, "mine")
     in_use = file.open()
@@ -61,7 +61,7 @@ def test_a_path_that_leads_elsewhere_by_now_is_told(tmp_path: Path, *, replaced:
     folder = tmp_path / "folder"
     folder.mkdir()
     (folder / "mine").write_bytes(b"mine")
-    files = OpenFiles.of(folder)
+    files = FilePool.of(folder)
     file = PooledFile(files, "mine")
     folder.rename(tmp_path / "moved")
     if replaced:
@@ -76,7 +76,7 @@ def test_a_path_that_leads_elsewhere_by_now_is_told(tmp_path: Path, *, replaced:
 @pytest.mark.parametrize("replaced", [False, True])
 def test_a_file_that_is_another_one_when_it_is_opened_again_is_told(tmp_path: Path, *, replaced: bool) -> None:
     (tmp_path / "mine").write_bytes(b"mine")
-    files = OpenFiles.of(tmp_path)
+    files = FilePool.of(tmp_path)
     file = PooledFile(files, "mine")
     (tmp_path / "mine").rename(tmp_path / "moved")
     if replaced:
@@ -89,7 +89,7 @@ def test_a_file_that_is_another_one_when_it_is_opened_again_is_told(tmp_path: Pa
 @pytest.mark.slow
 def test_threads_share_one_descriptor(tmp_path: Path) -> None:
     (tmp_path / "mine").write_bytes(b"mine")
-    files = OpenFiles.of(tmp_path)
+    files = FilePool.of(tmp_path)
     file = PooledFile(files, "mine")
     failures: list[BaseException] = []
 

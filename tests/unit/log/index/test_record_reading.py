@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from binlog.format.record import scan
+from binlog.log.index.record_reading import ReadOutcome, RecordReading
 from binlog.storage.descriptors import Identity, identity_of
 from binlog.storage.native import read_records
-from binlog.storage.record_reading import ReadOutcome, RecordReading
 from tests.support.logs import frame_all
 
 _RECORDS = st.lists(st.binary(max_size=40), max_size=30)
