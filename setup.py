@@ -1,4 +1,4 @@
-"""Build binlog._codec and binlog._native, the compiled part; all else is in pyproject.toml."""
+"""Build the compiled libraries binlog._codec and binlog._native; pyproject.toml has the rest."""
 
 import sys
 from pathlib import Path
@@ -10,12 +10,12 @@ import check_machine
 import sources
 
 if sys.platform != "linux":
-    # Open-file-description locks, futexes and fdatasync are what the log stands on.
+    # The log needs open-file-description locks, futexes and fdatasync.
     sys.exit(f"binlog runs on Linux only, and this is {sys.platform}")
 
-# The commands that compile; an sdist can be made without a compiler.
+# The commands that compile.  A source archive can be made without a compiler.
 if {"bdist_wheel", "build", "build_ext", "develop", "editable_wheel", "install"} & set(sys.argv):
-    # Here, before setuptools lists each file that it copies: pip prints all of that before the line that tells.
+    # Check before setuptools lists each file that it copies, because pip prints all of that above the error.
     lacking = check_machine.missing_to_compile()
     if lacking:
         sys.exit(f"binlog: {lacking}")
@@ -33,6 +33,6 @@ setup(
             py_limited_api=True,
         )
     ],
-    # One wheel for Python 3.11 and every later one: the C keeps to the limited API.
+    # One wheel for Python 3.11 and every later version, because the C uses the limited API only.
     options={"bdist_wheel": {"py_limited_api": "cp311"}},
 )

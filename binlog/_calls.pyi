@@ -1,4 +1,4 @@
-# What binlog._calls has, for type checkers; the files in native/ say what it means.
+# The types of the module binlog._calls; native/calls.c has its table, and the functions' files document them.
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Literal, Self

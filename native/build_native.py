@@ -1,7 +1,7 @@
-"""Builds `binlog._native`: system calls, by cffi in API mode, against the limited API of Python 3.11.
+"""The build script of `binlog._native`, for cffi in API mode.
 
-What Python may call by cffi is the part of codec.h and binlog.h between their guards, which holds nothing but plain
-declarations for this reason.  The library has a second module in it, `binlog._calls` (calls.c).
+Python can call the functions that codec.h and binlog.h declare.  For cffi these headers have only plain declarations
+between their include guards.  The library contains a second module, `binlog._calls` (calls.c).
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import sysconfig
 import sources
 from cffi import FFI
 
-# Debian's Python links with -Bsymbolic-functions.  The crash harness preloads a binlog_mapped_write of its own, and
-# would then see no store to a mapped file.
+# Debian's Python links with -Bsymbolic-functions.  With that the crash harness, which preloads its own
+# binlog_mapped_write, would see no store to a mapped file.
 INTERPOSABLE = ["-Wl,-Bno-symbolic"] if "-Bsymbolic" in (sysconfig.get_config_var("LDSHARED") or "") else []
 
 

@@ -72,7 +72,7 @@ class MessageStore(Handle):
     transactions: messages that nobody is given until they are committed.
     """
 
-    what = "store"
+    kind = "store"
     lock_name = LOCK_FILE
 
     def __init__(self, path: str | os.PathLike[str], options: StoreOptions = _DEFAULTS) -> None:

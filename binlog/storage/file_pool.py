@@ -1,9 +1,9 @@
-"""Files of a directory that are used now and then, of which few are open at once.
+"""A pool of a directory's files, of which few are open at a time.
 
-Invariants
-- A descriptor in use is never closed: whoever uses it has the object that closes it when it goes.  So nothing is
-  counted that an exception of a signal handler could get wrong.
-- A file that is opened again must be the one that was opened first, by device and inode.
+Invariants:
+- A descriptor in use is never closed.  Its user has a reference to the object that closes it when it is freed.  There
+  is no count of users, which an exception of a signal handler could make wrong.
+- A file that is opened again must have the device and inode of the first time.
 """
 
 from __future__ import annotations
@@ -19,28 +19,31 @@ from binlog.storage.failures import own_errors
 from binlog.storage.handle import new_guard
 from binlog.storage.native import Guard
 
-# Of a process's descriptors, of which it has 1024 unless told otherwise.
+# Of the 1024 descriptors that a process may have open by default.
 _OPEN_MAX = 128
 
 
 class FilePool:
-    """The files of a directory that are open.  guard, change: of all that changes any of them."""
+    """The pool: it keeps the files that were used last open.
+
+    guard, change: guard all changes of any of the files.
+    """
 
     def __init__(self, directory: Directory, guard: Guard) -> None:
         self.directory = directory
         self.guard = guard
         self.change = guard.change()
-        # The one used last is the last one.  Each step on it is one call of C, so no lock is needed.
+        # In the order of their last use.  Each step on it is one call of C, so it needs no lock.
         self._open: OrderedDict[PooledFile, OpenFile] = OrderedDict()
 
     @classmethod
     def of(cls, folder: str | os.PathLike[str]) -> FilePool:
-        """Those of a folder that is nobody else's.  Raises: NotFoundError; AccessError."""
+        """Return the pool of a folder that no other object uses.  Raises: NotFoundError; AccessError."""
         path = os.path.abspath(folder)
         return cls(Directory(path), new_guard(f"the files in {path}"))
 
     def open(self, file: PooledFile) -> OpenFile:
-        """Return it open, until nobody has what is returned.  Raises: as `PooledFile.open`."""
+        """Return a file, opened if it is closed.  Raises: as `PooledFile.open`."""
         found = self._open.pop(file, None) or file.open_again()
         self._open[file] = found
         if len(self._open) > _OPEN_MAX:
@@ -48,16 +51,16 @@ class FilePool:
         return found
 
     def close(self) -> None:
-        """Keep none open that nobody uses."""
+        """Close all files that are not in use."""
         self._open.clear()
 
     def forget(self, file: PooledFile) -> None:
-        """Keep it open no longer than somebody uses it."""
+        """Close a file, or let its last user close it."""
         self._open.pop(file, None)
 
 
 class PooledFile:
-    """A file that is there, by its name in the directory."""
+    """An existing file of a pool."""
 
     __slots__ = ("_files", "_identity", "_name", "path")
 
@@ -70,14 +73,14 @@ class PooledFile:
         self.open()
 
     def open(self) -> OpenFile:
-        """Return it open.  Raises: GoneError if its name leads to another file than at first, or to none; AccessError.
+        """Return the file, opened if it is closed.  It stays open at least as long as the returned object.
 
-        It stays open until nobody has what is returned.
+        Raises: GoneError if the name now belongs to another file, or to none; AccessError.
         """
         return self._files.open(self)
 
     def open_again(self) -> OpenFile:
-        """As `open`, and in no case one that is open already."""
+        """Open the file with a new descriptor.  Raises: as `open`."""
         try:
             opened = OpenFile(self._files.directory, self._name, writable=True)
         except NotFoundError as error:
@@ -91,9 +94,9 @@ class PooledFile:
         return opened
 
     def check(self) -> None:
-        """Raise GoneError if the path no longer leads to the file, so that what is written to it would be lost."""
+        """Raise GoneError if the path no longer names the file, so that writes to it would be lost."""
         try:
-            with own_errors(self.path, "asking what it is"):
+            with own_errors(self.path, "reading its status"):
                 status = os.lstat(self.path)
         except AccessError as error:
             if error.errno in (errno.ENOENT, errno.ENOTDIR):
@@ -106,5 +109,5 @@ class PooledFile:
         return GoneError(f"{self.path} is another file now; the one that was opened was moved or removed")
 
     def close(self) -> None:
-        """Close it, once nobody uses it any more."""
+        """Close the file, or let its last user close it."""
         self._files.forget(self)

@@ -150,7 +150,7 @@ RETRYING = "WARNING: Retrying (Retry(total=0)) after connection broken by 'NoRou
         (RETRYING + "ERROR: Failed to build it", "ERROR: Failed to build it"),
         ("WARNING: hm\nERROR: No space left on device\n\n", "ERROR: No space left on device"),
         ("something else\nlast\n", "last"),
-        ("", "it said nothing"),
+        ("", "it printed nothing"),
     ],
 )
 def test_the_gist_of_what_pip_said(make_venv: ModuleType, said: str, gist: str) -> None:

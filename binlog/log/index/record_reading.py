@@ -1,4 +1,4 @@
-"""What the compiled code knows of a log file that it reads and compares with its index (native/log/read.c)."""
+"""A log file and its index, as the C reads and compares them (native/log/read.c)."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ from binlog.format.index_file import ENTRY_BYTES, IndexEntry, parse_entry
 from binlog.storage.descriptors import Identity
 from binlog.storage.native import address, ffi, lib
 
-# Cleared, all its pages would be touched, of which the entries of a small index fill one.
+# Not cleared, because that would touch all its pages, and the entries of a small index fill only one.
 _uncleared = ffi.new_allocator(should_clear_after_alloc=False)
 
 _KEY_MAX = (1 << 64) - 1
 
 FoundAt = tuple[int, bytes, bytes, int]
-"""Where data lie, the data, the places of the records in them (a `Scan`'s offsets, as bytes), and a `Stop`'s number."""
+"""An offset, the data at it, the offsets of the records in the data (of a `Scan`, as bytes), and a `Stop`'s number."""
 
 
 class ReadOutcome(enum.IntEnum):
-    """Why nothing was read."""
+    """The reason why `read_records` returned no records."""
 
-    NO_INDEX = lib.BINLOG_READ_NO_INDEX  # none is open any more, or it lost its name: it is to be opened again
-    DAMAGED = lib.BINLOG_READ_DAMAGED  # the bytes are not what was written
+    NO_INDEX = lib.BINLOG_READ_NO_INDEX  # no index is open, or it has lost its name: open it again
+    DAMAGED = lib.BINLOG_READ_DAMAGED  # the bytes contradict the index
     CUT = lib.BINLOG_READ_CUT  # the file ends before the range does
 
 
 class RecordReading:
-    """What `read_records` reads.
+    """A log file to read, with its index.
 
     fd, identity: of the log file.  seed: of the checksums of its index's entries (format/index_file.py).
-    record_bytes_max: no larger record is found.
-    address: of what the C knows, valid as long as this is.
+    record_bytes_max: reading stops before a longer record.
+    address: of the `struct binlog_reading`, valid as long as this object.
     """
 
     __slots__ = ("_reading", "address")
@@ -41,18 +41,18 @@ class RecordReading:
         lib.binlog_reading_begin(self._reading, fd, *identity, seed, record_bytes_max)
 
     def open_index(self, directory_fd: int, name: str, header: bytes) -> bool:
-        """Open the index of that name, and compare with it from now on; whether there is one with this header."""
+        """Open an index and compare reads with it; return whether one with this header exists."""
         return bool(lib.binlog_reading_open_index(self._reading, directory_fd, name.encode(), header))
 
     def close_index(self) -> None:
-        """Close the index, unless it was closed behind our back; nothing is verified until one is opened again."""
+        """Close the index, unless the program closed it.  Reads are not verified until one is opened again."""
         lib.binlog_reading_close_index(self._reading)
 
     def __del__(self) -> None:
         self.close_index()
 
     def refused(self) -> IndexEntry:
-        """The entry of the index that was compared last, after `DAMAGED` and `CUT`."""
+        """Return the index entry that failed, after `DAMAGED` or `CUT`."""
         reading = self._reading
         at = (reading.number - reading.first) * ENTRY_BYTES
         entry = parse_entry(ffi.buffer(reading.entries)[at : at + ENTRY_BYTES], reading.ranges.seed)
@@ -61,7 +61,7 @@ class RecordReading:
 
 
 class IndexKey(enum.IntEnum):
-    """What entries of an index are searched by: a field, or where the range ends."""
+    """The field of an index entry to search by; END is the end of its range."""
 
     END = lib.BINLOG_INDEX_BY_END
     OFFSET = lib.BINLOG_INDEX_BY_OFFSET
@@ -70,9 +70,9 @@ class IndexKey(enum.IntEnum):
 
 
 def count_through(fd: int, key: IndexKey, value: int, count: int, *, seed: int) -> int:
-    """How many of the first `count` entries of an index have a key that is not greater than `value`.
+    """Return how many of the first `count` entries of an index have a key up to `value`.
 
-    A damaged entry counts as having the key of the next sound one, and as beyond everything if none is near.
+    A damaged entry takes the key of the next sound one; if none is near, its key is greater than every value.
     """
     if value < 0:
         return 0

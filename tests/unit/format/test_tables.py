@@ -40,7 +40,7 @@ def test_a_stale_document_is_told_and_mended(tmp_path: Path) -> None:
 
 
 def test_a_document_without_a_place_for_a_table_is_refused() -> None:
-    with pytest.raises(ValueError, match="has places for"):
+    with pytest.raises(ValueError, match="has markers for"):
         document("<!-- table: record -->\n<!-- end -->\n")
 
 
