@@ -46,7 +46,7 @@ class Guard:
     changing: bool
     def __init__(
         self,
-        what: str,
+        name: str,
         poisoned: type[BaseException],
         reentered: type[BaseException],
         harmless: tuple[type[BaseException], ...],

@@ -1,6 +1,6 @@
-/* The module binlog._calls: system calls that take or give Python objects, and the types that make any.
+/* The module binlog._calls: functions that make system calls and take or return Python objects, and the types of such calls.
  *
- * It is in one library with cffi's module binlog._native, so that both know the same descriptors and forks.
+ * It shares a library with cffi's module binlog._native, so that both use one table of descriptors and one count of forks.
  *
  * To add a function: write it in the folder of its engine, name it below, and declare its types in binlog/_calls.pyi.
  * README.md says what is in each folder.

@@ -88,7 +88,7 @@ class FileMapping:
         if self._map == ffi.NULL:
             raise ClosedError(f"{self._path} is closed")
         if self._generation != fork_generation():
-            raise StateError(f"{self._path} is the parent process's to write")
+            raise StateError(f"{self._path} belongs to the parent process")
         return self._map
 
 

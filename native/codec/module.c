@@ -1,4 +1,4 @@
-/* The module binlog._codec: pure functions, from bytes to values and back.  None of them makes a system call.
+/* The module binlog._codec: pure functions that convert bytes to values and back, and make no system calls.
  *
  * To add one: write it in the folder of its engine, name it below, and declare its types in binlog/_codec.pyi.
  */

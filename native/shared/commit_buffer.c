@@ -1,12 +1,12 @@
-/* The buffer of a CommitGroup: callers append to it under the guard, and a leader takes it whole. */
+/* The buffer of a CommitGroup: threads append to it under the guard, and a leader takes it whole. */
 #include "commit_buffer.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define KEPT_BYTES_MAX (8 << 20) /* a larger one is freed once it is written */
+#define KEPT_BYTES_MAX (8 << 20) /* a larger buffer is freed after it is written */
 
-/* Makes room for so many bytes more; -1 with MemoryError. */
+/* Makes room for more bytes; -1 with MemoryError. */
 static int make_room(struct commit_buffer *self, size_t more)
 {
     size_t room = self->used + more;
@@ -27,7 +27,7 @@ static int make_room(struct commit_buffer *self, size_t more)
 int commit_buffer_append(struct commit_buffer *self, const Py_buffer *data, int64_t offset, Py_ssize_t zeros)
 {
     if (zeros < 0 || (self->used && offset != self->offset + (int64_t)self->used)) {
-        PyErr_SetString(PyExc_ValueError, "it does not come next after what is in the buffer");
+        PyErr_SetString(PyExc_ValueError, "the bytes do not follow those in the buffer");
         return -1;
     }
     if (make_room(self, (size_t)data->len + (size_t)zeros) != 0)
@@ -43,11 +43,11 @@ int commit_buffer_append(struct commit_buffer *self, const Py_buffer *data, int6
 
 PyObject *commit_buffer_take(struct commit_buffer *self)
 {
-    PyObject *found = Py_BuildValue("(Ly#)", (long long)self->offset, self->bytes ? (char *)self->bytes : "",
+    PyObject *taken = Py_BuildValue("(Ly#)", (long long)self->offset, self->bytes ? (char *)self->bytes : "",
                                     (Py_ssize_t)(self->used + self->zeros));
-    if (found)
+    if (taken)
         self->used = self->zeros = 0;
-    return found;
+    return taken;
 }
 
 void commit_buffer_reset(struct commit_buffer *self)

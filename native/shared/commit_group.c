@@ -1,21 +1,21 @@
 /* CommitGroup: group commit for the threads of one process.
  *
- * `append` copies bytes to a buffer, with the guard held.  `with group.lead_or_wait(until) as leads` gives False once all up to
- * `until` is committed, by this thread or another one.  If no thread leads, the entry does: in one call it takes the buffer,
- * writes it to the group's file, syncs that without the interpreter's lock, and wakes the followers.  Meanwhile another
- * buffer fills.  `leads` is True if the entry cannot commit alone, and then the block must do it.  The cases are: the group
- * has no file, `by_caller` is set, the path leads to another file, `until` was not appended, the write or the sync failed.
+ * `append` copies bytes to a buffer, with the guard held.  The `with` block `group.lead_or_wait(until) as leads` gets False
+ * once everything up to `until` is committed, by this thread or another one.  If no thread leads, its `__enter__` does: in
+ * one call it takes the buffer, writes it to the group's file, syncs that without the interpreter's lock, and wakes the
+ * followers.  Meanwhile another buffer fills.  The block gets True if `__enter__` cannot commit, and then the block must: the
+ * group has no file, `by_caller` is set, the path names another file, `until` was not appended, or the write or sync failed.
  *
  * Invariants:
- * - There is one leader at a time.  All fields change under the interpreter's lock, which waits give away; those of the
- *   buffer that fills also under the guard.
- * - A leader says with `begin` how much it takes.  If an exception ends its turn before that is committed, nobody knows
- *   what is on the disk, so it poisons the guard.
- * - No wake-up is lost: a follower reads its word before it gives the interpreter's lock away, and the leader changes it
- *   before its turn ends.  Followers that the leader's commit covers sleep on one word, and are woken together; those
- *   that came later sleep on another, and one of them is woken to lead next.  A follower that leaves wakes one more if
- *   nobody leads.  What it waited for is committed by the next leader, whenever that comes.
- * - While there is a leader, nobody hears that the guard is poisoned: who hears it may close the file.
+ * - There is one leader at a time.  All fields change under the interpreter's lock, which a waiting thread releases; the
+ *   fields of the buffer that fills also change under the guard only.
+ * - A leader announces with `begin` how much it commits.  If an exception ends its block before the commit is finished, the
+ *   contents of the disk are unknown, so the exception poisons the guard.
+ * - No wake-up is lost: a follower reads its word before it releases the interpreter's lock, and the leader changes the word
+ *   before it stops leading.  Followers whose bytes the leader commits sleep on one word, and are woken together.  Later ones
+ *   sleep on the other word, and one of them is woken to lead next.  A follower that leaves wakes one more if no thread
+ *   leads.  The next leader commits its bytes, whenever there is one.
+ * - While there is a leader, no thread raises that the guard is poisoned, because the caller might then close the file.
  */
 #include "binlog.h"
 #include "commit_buffer.h"
@@ -30,21 +30,21 @@
 struct group {
     PyObject_HEAD
     struct guard *guard;
-    uint64_t written, durable; /* up to here all was written, and synced */
-    uint64_t target;           /* what the leader takes */
+    uint64_t written, durable; /* everything up to here was written, and synced */
+    uint64_t target;           /* the leader commits everything up to here */
     pthread_t leader;          /* if `leading` */
     char leading;
-    char begun, syncing; /* the leader has begun to write all up to `target`, and syncs it */
+    char begun, syncing; /* the leader has begun to write up to `target`, and will sync it */
     uint32_t round;
-    uint32_t words[2];   /* followers of this round sleep on words[round & 1], those of the next on the other one */
-    uint32_t waiting[2]; /* how many do */
+    uint32_t words[2];   /* followers of this round sleep on words[round & 1], those of the next round on the other */
+    uint32_t waiting[2]; /* the number of threads that sleep on each */
     struct commit_buffer filling, spare;
     int fd;                 /* the group's file, or -1 */
-    uint64_t device, inode; /* of it, to be compared before each write */
-    PyObject *path;         /* must lead to it before each write; as bytes, or NULL */
-    uint64_t appended;      /* up to here all was appended */
-    char by_caller;         /* the block of the next one who leads must commit */
-    int failed; /* why a write or a sync of `turn` failed, as `commit` returns it; then nothing more is written */
+    uint64_t device, inode; /* of the file, compared before each write */
+    PyObject *path;         /* as bytes; must name the file before each write; or NULL */
+    uint64_t appended;      /* everything up to here was appended */
+    char by_caller;         /* the block of the next leader must commit */
+    int failed; /* the error of a write or sync within `lead_or_wait`, as `commit` returns it; then nothing more is written */
 };
 
 struct commit_wait {
@@ -64,7 +64,7 @@ static int group_init(PyObject *object, PyObject *args, PyObject *named)
     if (!PyArg_ParseTuple(args, "O|K:CommitGroup", &guard, &reached))
         return -1;
     if (self->guard || !PyObject_TypeCheck(guard, guard_type)) {
-        PyErr_SetString(PyExc_ValueError, "a CommitGroup is made once, of a Guard");
+        PyErr_SetString(PyExc_ValueError, "a CommitGroup takes a Guard, and is initialized once");
         return -1;
     }
     self->guard = (struct guard *)Py_NewRef(guard);
@@ -73,7 +73,7 @@ static int group_init(PyObject *object, PyObject *args, PyObject *named)
     return 0;
 }
 
-/* Has one of those who wait lead, if nobody does. */
+/* Wakes a follower to lead, if no thread leads. */
 static void wake_next(struct group *self)
 {
     int word = self->round & 1;
@@ -87,7 +87,7 @@ static int is_reached(const struct group *self, const struct commit_wait *wait)
     return (wait->synced ? self->durable : self->written) >= wait->until;
 }
 
-/* Waits until something has changed; 0, or -1 with what a signal handler raised. */
+/* Waits for a change; 0, or -1 with the exception of a signal handler. */
 static int follow(struct group *self, const struct commit_wait *wait)
 {
     int covered = wait->until <= self->target && (self->syncing || !wait->synced);
@@ -105,7 +105,7 @@ static void wake_all(struct group *self, int word)
         binlog_futex_wake(&self->words[word], INT_MAX);
 }
 
-/* Ends the leader's turn, and wakes those who waited for it. */
+/* Stops leading, and wakes the followers. */
 static void end_leading(struct group *self)
 {
     int word = self->round & 1;
@@ -134,7 +134,7 @@ static void finish(struct group *self)
         self->durable = self->target;
 }
 
-/* Writes, and syncs if the leader said so; 0, -errno of the write, or errno of the sync. */
+/* Writes, and syncs if `begin` asked for it; 0, -errno of the write, or errno of the sync. */
 static int write_and_sync(const struct group *self, int fd, const uint8_t *data, size_t bytes, int64_t offset)
 {
     int result, syncing = self->syncing;
@@ -148,7 +148,7 @@ static int write_and_sync(const struct group *self, int fd, const uint8_t *data,
     return result;
 }
 
-/* Commits what is in the buffer, as the leader: 1, 0 if the caller must do it, or -1 with an exception. */
+/* Commits the buffer, as the leader: 1, 0 if the block must do it, or -1 with an exception. */
 static int commit_buffer(struct group *self, int synced)
 {
     struct guard *guard = self->guard;
@@ -163,7 +163,7 @@ static int commit_buffer(struct group *self, int synced)
         guard_raise_reentered(guard);
         return -1;
     }
-    mutex_take_back(&guard->mutex); /* no handler runs before this is over: it may wait for who waits for this */
+    mutex_take_uninterrupted(&guard->mutex); /* no signal handler runs in between: it might wait for a thread that waits for this commit */
     if (guard_check(guard) != 0 || self->by_caller ||
         (self->path && !binlog_path_is(PyBytes_AsString(self->path), self->device, self->inode))) {
         mutex_release(&guard->mutex);
@@ -197,7 +197,7 @@ static PyObject *commit_wait_enter(PyObject *object, PyObject *unused)
     while (!is_reached(group, self)) {
         if (!group->leading) {
             if (guard_check(group->guard) != 0) {
-                wake_next(group); /* so that all who wait hear of it, one after the other */
+                wake_next(group); /* so that all followers learn of it, one after the other */
                 return NULL;
             }
             group->leading = 1;
@@ -239,7 +239,7 @@ static PyObject *commit_wait_exit(PyObject *object, PyObject *args)
         guard_poison(group->guard, error);
     self->leads = 0;
     end_leading(group);
-    /* What fails in a commit fails for good, for this caller as for the others. */
+    /* A failed commit poisons, so this caller gets PoisonedError like the others. */
     if (PyErr_GivenExceptionMatches(error, group->guard->harmless) && guard_check(group->guard) != 0)
         return NULL;
     Py_RETURN_FALSE;
@@ -280,7 +280,7 @@ static PyObject *group_open(PyObject *object, PyObject *args)
     if (!PyArg_ParseTuple(args, "i|O!:open", &fd, &PyBytes_Type, &path))
         return NULL;
     if (self->filling.used) {
-        PyErr_SetString(PyExc_ValueError, "what is in the buffer belongs to another file");
+        PyErr_SetString(PyExc_ValueError, "the bytes in the buffer belong to another file");
         return NULL;
     }
     if (fd >= 0 && fstat(fd, &status) != 0)
@@ -406,14 +406,14 @@ static void group_dealloc(PyObject *object)
 
 static PyMethodDef commit_wait_methods[] = {
     {"__enter__", commit_wait_enter, METH_NOARGS,
-     "Return False once it was committed, by this caller or another; or lead, and get True.  Raises: PoisonedError."},
+     "Commit, or wait for another thread's commit; return False.  Return True if the block must commit.  Raises: PoisonedError."},
     {"__exit__", commit_wait_exit, METH_VARARGS,
-     "Let another lead, and wake those who waited.  Raises: PoisonedError in place of an error with which the commit failed."},
+     "Stop leading, and wake the followers.  Raises: PoisonedError in place of an error with which the commit failed."},
     {NULL, NULL, 0, NULL},
 };
 
 static PyType_Slot commit_wait_slots[] = {
-    {Py_tp_doc, "A turn of a CommitGroup."},
+    {Py_tp_doc, "The block of CommitGroup.lead_or_wait."},
     {Py_tp_dealloc, commit_wait_dealloc},
     {Py_tp_methods, commit_wait_methods},
     {0, NULL},
@@ -428,43 +428,44 @@ PyType_Spec commit_wait_spec = {
 
 static PyMethodDef group_methods[] = {
     {"lead_or_wait", group_lead_or_wait, METH_VARARGS,
-     "lead_or_wait(until, synced=True): a block that waits until all up to `until` is synced, or written; True if it must commit."},
+     "lead_or_wait(until, synced=True): a block that waits until everything up to `until` is synced, or written; True if it must commit."},
     {"open", group_open, METH_VARARGS,
-     "open(fd[, path]): what is appended from here on goes to that file.  path: if it leads elsewhere when the buffer is to be "
-     "written, the block must commit."},
+     "open(fd[, path]): set the file of the bytes that are appended from now on.  path: if it names another file at the time of "
+     "the write, the block must commit."},
     {"append", group_append, METH_VARARGS,
-     "append(data, offset, until, zeros=0): copy bytes to the buffer, with the guard held.  offset: in the file; they must follow "
-     "what is in the buffer.  until: what `appended` is then.  zeros: so many are written behind them unless more is appended."},
-    {"take_pending", group_take_pending, METH_NOARGS, "Take what is in the buffer out: its offset, and the bytes.  The guard is held."},
+     "append(data, offset, until, zeros=0): copy bytes to the buffer, with the guard held.  offset: of the bytes in the file; they "
+     "must follow those in the buffer.  until: the new value of `appended`.  zeros: the number of zeros to write after the last "
+     "bytes."},
+    {"take_pending", group_take_pending, METH_NOARGS, "Empty the buffer; return its offset and bytes.  The caller holds the guard."},
     {"take", group_take, METH_VARARGS,
-     "take(synced): begin to commit all that was appended, in the leader's block, with the guard held; its offset, and the bytes of "
-     "the buffer.  `by_caller` is False then."},
-    {"begin", group_begin, METH_VARARGS, "begin(target, synced): the leader writes, and maybe syncs, all up to `target`."},
+     "take(synced): begin to commit everything that was appended, in the leader's block, with the guard held; return the buffer's "
+     "offset and bytes.  Sets `by_caller` to False."},
+    {"begin", group_begin, METH_VARARGS, "begin(target, synced): announce that the leader writes, and if `synced` syncs, everything up to `target`."},
     {"commit", group_commit, METH_VARARGS,
-     "commit(fd, data, offset): write all that the leader takes, and sync it if it said so; 0, or -errno of the write, "
+     "commit(fd, data, offset): write the leader's bytes, and sync them if `begin` asked for it; return 0, -errno of the write, "
      "or errno of the sync."},
-    {"finish", group_finish, METH_NOARGS, "The leader has written, and maybe synced, all that it takes."},
+    {"finish", group_finish, METH_NOARGS, "Record that the leader has written everything that it announced, and synced it if it announced that."},
     {NULL, NULL, 0, NULL},
 };
 
 static PyGetSetDef group_properties[] = {
-    {"written", group_get_written, NULL, "Up to here all was written.", NULL},
-    {"durable", group_get_durable, NULL, "Up to here all was synced.", NULL},
-    {"pending", group_get_pending, NULL, "So many bytes are in the buffer.", NULL},
+    {"written", group_get_written, NULL, "Everything up to here was written.", NULL},
+    {"durable", group_get_durable, NULL, "Everything up to here was synced.", NULL},
+    {"pending", group_get_pending, NULL, "The number of bytes in the buffer.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
 static PyMemberDef group_members[] = {
-    {"appended", T_ULONGLONG, offsetof(struct group, appended), 0, "Up to here all was appended."},
+    {"appended", T_ULONGLONG, offsetof(struct group, appended), 0, "Everything up to here was appended."},
     {"by_caller", T_BOOL, offsetof(struct group, by_caller), 0,
-     "Whether the block of the next one who leads must commit.  Changed with the guard held."},
+     "Whether the block of the next leader must commit.  Set it with the guard held."},
     {"failed", T_INT, offsetof(struct group, failed), READONLY,
-     "Why a write or a sync of `turn` failed, as `commit` returns it; or 0."},
+     "The error of a write or sync within `lead_or_wait`, as `commit` returns it; or 0."},
     {NULL, 0, 0, 0, NULL},
 };
 
 static PyType_Slot group_slots[] = {
-    {Py_tp_doc, "CommitGroup(guard, reached=0): one sync for all who wait.  Places count up from `reached`."},
+    {Py_tp_doc, "CommitGroup(guard, reached=0): one sync for all threads that wait.  Positions count up from `reached`."},
     {Py_tp_init, group_init},
     {Py_tp_dealloc, group_dealloc},
     {Py_tp_traverse, group_traverse},

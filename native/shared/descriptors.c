@@ -1,10 +1,10 @@
-/* The descriptors that one object has open.
+/* The list of descriptors that one object has open.
  *
- * A call opens a file and records it here, so an exception of a signal handler cannot come in between and lose it: what is
- * still open is closed with the object.  A descriptor that was closed behind our back may be another file's by now, so
- * device and inode are compared before one is closed.
+ * One call opens a file and records its descriptor, so that a signal handler cannot raise in between and leak it: the
+ * descriptors that are still open are closed with the object.  If the program closes a descriptor, its number may name
+ * another file, so device and inode are compared before closing.
  *
- * Invariant: a list is read and changed under the mutex of fork.c, so a forked child finds it whole, and goes on with its
+ * Invariant: a list is read and changed under the mutex of fork.c, so a forked child finds it consistent.  The child uses its
  * own copies of the descriptors.
  */
 #include "binlog.h"
@@ -15,14 +15,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-struct own {
+struct descriptor {
     int fd;
     uint64_t device, inode;
 };
 
 struct binlog_descriptors {
     size_t count, room;
-    struct own *all;
+    struct descriptor *all;
 };
 
 struct binlog_descriptors *binlog_descriptors_new(void)
@@ -30,7 +30,7 @@ struct binlog_descriptors *binlog_descriptors_new(void)
     return calloc(1, sizeof(struct binlog_descriptors));
 }
 
-/* Records a descriptor.  Another one with its number was closed behind our back. */
+/* Records a descriptor.  If an old one has its number, the program closed that one. */
 static int record(struct binlog_descriptors *self, int fd)
 {
     struct stat status;
@@ -42,7 +42,7 @@ static int record(struct binlog_descriptors *self, int fd)
         i++;
     if (i == self->room) {
         size_t room = self->room ? 2 * self->room : 8;
-        struct own *larger = realloc(self->all, room * sizeof *larger);
+        struct descriptor *larger = realloc(self->all, room * sizeof *larger);
         if (!larger)
             return -ENOMEM;
         self->all = larger;
@@ -50,7 +50,7 @@ static int record(struct binlog_descriptors *self, int fd)
     }
     if (i == self->count)
         self->count++;
-    self->all[i] = (struct own){fd, status.st_dev, status.st_ino};
+    self->all[i] = (struct descriptor){fd, status.st_dev, status.st_ino};
     return 0;
 }
 
@@ -70,19 +70,19 @@ int binlog_descriptors_open(struct binlog_descriptors *self, int directory, cons
     return result;
 }
 
-/* Closes one of them; nothing if it is none of them any more, or is not the file with this device and inode.
+/* Closes a descriptor of the list; does nothing if it is not in the list, or not of the file with this device and inode.
  *
- * inode: 0 for any. */
+ * inode: 0 for any file. */
 int binlog_descriptors_close(struct binlog_descriptors *self, int fd, uint64_t device, uint64_t inode)
 {
     int result = 0;
 
     binlog_fork_hold();
     for (size_t i = 0; self && i < self->count; i++) {
-        struct own own = self->all[i];
-        if (own.fd == fd && (!inode || (own.device == device && own.inode == inode))) {
+        struct descriptor found = self->all[i];
+        if (found.fd == fd && (!inode || (found.device == device && found.inode == inode))) {
             self->all[i] = self->all[--self->count];
-            result = binlog_fd_close_own(fd, own.device, own.inode);
+            result = binlog_fd_close_own(fd, found.device, found.inode);
             break;
         }
     }
@@ -90,12 +90,12 @@ int binlog_descriptors_close(struct binlog_descriptors *self, int fd, uint64_t d
     return result;
 }
 
-/* Closes all of them. */
+/* Closes all descriptors of the list. */
 void binlog_descriptors_clear(struct binlog_descriptors *self)
 {
     binlog_fork_hold();
     while (self && self->count) {
-        const struct own *last = &self->all[--self->count];
+        const struct descriptor *last = &self->all[--self->count];
         (void)binlog_fd_close_own(last->fd, last->device, last->inode);
     }
     binlog_fork_release();

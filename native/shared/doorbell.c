@@ -1,11 +1,9 @@
-/* Waiting for a word in a file's header, and waking those who wait.
+/* The doorbell: a futex in the first page of a file, on which processes wait.
  *
- * futex(2): a futex that is not private is known by file and offset, so waiters
- * and wakers need only map the same page of the same file, read-only.  The word
- * is changed with pwrite(2), which the page cache makes visible to every
- * mapping; the mapping is never read here, because a file cut to nothing would
- * kill the reader with SIGBUS, while the kernel answers EFAULT.  Wake-ups may
- * be spurious, so callers look again.
+ * futex(2): the kernel identifies a shared futex by file and offset, so it is enough that waiters and wakers map the same
+ * page of the same file, read-only.  Writers change the word with pwrite(2), which the page cache makes visible to every
+ * mapping.  The mapping is never read here: if the file is truncated to nothing, a read would kill the process with SIGBUS,
+ * while the kernel returns EFAULT.  Wake-ups may be spurious, so callers check again.
  */
 #include "binlog.h"
 
@@ -31,14 +29,14 @@ struct wait_word {
 #define SYS_futex_waitv 449 /* the same on every architecture */
 #endif
 
-/* The address of the word at `offset`, which lies in the file's first page; NULL with errno. */
+/* Maps the word at `offset`, which is in the file's first page; returns its address, or NULL with errno. */
 void *binlog_bell_map(int fd, int64_t offset)
 {
     size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE);
     uint8_t *page = mmap(NULL, page_bytes, PROT_READ, MAP_SHARED, fd, 0);
     if (page == MAP_FAILED)
         return NULL;
-    /* A child that waited on an inherited mapping would be right, but one that unmaps it twice would not. */
+    /* A child could wait on an inherited mapping, but it might unmap it twice. */
     if (madvise(page, page_bytes, MADV_DONTFORK) != 0) {
         int reason = errno;
         munmap(page, page_bytes);
@@ -58,7 +56,7 @@ static struct timespec relative(int64_t timeout_ns)
     return (struct timespec){.tv_sec = timeout_ns / 1000000000, .tv_nsec = timeout_ns % 1000000000};
 }
 
-/* `seen` is the word as it lies in memory.  0 when woken; -EAGAIN when the word already differs; -ETIMEDOUT. */
+/* Waits while the word is `seen`, in the byte order of memory.  0 if woken; -EAGAIN if the word differs; -ETIMEDOUT. */
 int binlog_bell_wait(void *bell, uint32_t seen, int64_t timeout_ns)
 {
     struct timespec timeout = relative(timeout_ns);
@@ -66,7 +64,7 @@ int binlog_bell_wait(void *bell, uint32_t seen, int64_t timeout_ns)
     return result == 0 ? 0 : -errno;
 }
 
-/* Waits for any of up to 128 words; the index of one that was woken, or as above. */
+/* Waits for any of up to 128 words; returns the index of one that was woken, or as above. */
 int binlog_bell_wait_any(void **bells, const uint32_t *seen, uint32_t count, int64_t timeout_ns)
 {
     struct wait_word words[WAIT_ANY_MAX];

@@ -1,7 +1,7 @@
-/* What a file is: its size and whether it still has a name, without its times, and its file system.
+/* The size of a file, whether it still has a name, and its file system.
  *
- * fstat(2) asks for the times too.  A kernel with multigrain timestamps (Linux 6.13 and later) takes that as a reason to
- * give the next write a time of its own, which changes the inode, and the next sync has one block more to write.
+ * It does not use fstat(2), which queries the times too.  After such a query, a kernel with multigrain timestamps (Linux 6.13
+ * and later) gives the next write a time of its own.  That changes the inode, and the next sync has one more block to write.
  */
 #include "binlog.h"
 #include "file_status.h"
@@ -22,21 +22,21 @@ int file_status(int fd, uint64_t *file_bytes, int *named)
         *named = known.stx_nlink > 0;
         return 0;
     }
-    if (fstat(fd, &status) != 0) /* where a sandbox knows no statx */
+    if (fstat(fd, &status) != 0) /* in a sandbox without statx */
         return -errno;
     *file_bytes = (uint64_t)status.st_size;
     *named = status.st_nlink > 0;
     return 0;
 }
 
-/* The type of the file system that holds the file, as in statfs(2). */
+/* The type of the file's file system, as in statfs(2). */
 int64_t binlog_filesystem(int fd)
 {
     struct statfs status;
     return fstatfs(fd, &status) == 0 ? (int64_t)(uint32_t)status.f_type : -errno;
 }
 
-/* 1 if anything in the directory has the name, 0 if nothing has; -errno. */
+/* 1 if the name exists in the directory, 0 if not; -errno. */
 int binlog_has_name(int directory, const char *name)
 {
     struct stat status;

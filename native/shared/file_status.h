@@ -1,3 +1,4 @@
+/* The size of a file, and whether it has a name; file_status.c. */
 #ifndef BINLOG_FILE_STATUS_H
 #define BINLOG_FILE_STATUS_H
 

@@ -1,18 +1,15 @@
-/* What a forked child must not inherit.
+/* The table of descriptors that a forked child closes.
  *
- * A file lock of the F_OFD kind belongs to the open file description, which a
- * fork shares: the child would keep its parent's lock alive after the parent
- * died, and parent and child would not exclude each other (fcntl(2), "Open
- * file description locks").  So the child closes the descriptors in this table
- * at once, and opens anew on first use.  It only closes: an unlock in the
+ * An F_OFD lock belongs to the open file description, which a fork shares: the child would keep the parent's lock after the
+ * parent's death, and parent and child would not exclude each other (fcntl(2), "Open file description locks").  So the child
+ * closes the descriptors in this table at once, and opens the files again on first use.  It only closes: an unlock in the
  * child would free the parent's lock.
  *
- * pthread_atfork(3) runs for fork(3) from any language.  A clone(2) that skips
- * it is told by a page with MADV_WIPEONFORK (madvise(2)), which reads as zeros
- * in a child; the child then closes on its first call here.
+ * pthread_atfork(3) runs for fork(3) from any language.  A clone(2) that skips it is detected by a page with MADV_WIPEONFORK
+ * (madvise(2)), which reads as zeros in a child; the child then closes the descriptors on its first call here.
  *
- * Invariant: the table, and each list of descriptors.c, is read and changed under the mutex, which the forking
- * thread holds across the fork, so a child never sees it half-changed.
+ * Invariant: the table, and each list of descriptors.c, is read and changed under the mutex, which the forking thread holds
+ * during the fork, so a child never finds it half changed.
  */
 #include "binlog.h"
 
@@ -31,7 +28,7 @@ static struct entry {
 } *table;
 static uint64_t last_serial;
 static size_t table_count, table_room;
-static volatile uint32_t *not_forked; /* 1 here, 0 in a child */
+static volatile uint32_t *not_forked; /* 1 in this process, 0 in a child */
 static uint32_t generation;
 
 static int close_own(const struct entry *entry)
@@ -64,7 +61,7 @@ static void in_child(void)
     pthread_mutex_unlock(&table_mutex);
 }
 
-/* A second call, as when the module is loaded again, changes nothing: handlers that ran twice would lock twice. */
+/* Does nothing on a second call, when the module is loaded again: a second set of handlers would lock twice. */
 int binlog_fork_setup(void)
 {
     if (not_forked)
@@ -82,14 +79,14 @@ int binlog_fork_setup(void)
 uint32_t binlog_fork_generation(void)
 {
     if (!*not_forked) {
-        /* A raw clone: one thread, and the mutex perhaps held by one that is not here. */
+        /* A raw clone: this is the only thread, and a thread of the parent may have held the mutex. */
         pthread_mutex_init(&table_mutex, NULL);
         start_generation();
     }
     return generation;
 }
 
-/* Keeps forks off, so that a child finds whole what is changed until `binlog_fork_release`. */
+/* Delays forks until `binlog_fork_release`, so that a child finds no half-finished change. */
 void binlog_fork_hold(void)
 {
     (void)binlog_fork_generation();
@@ -101,7 +98,7 @@ void binlog_fork_release(void)
     pthread_mutex_unlock(&table_mutex);
 }
 
-/* Forgets a descriptor that was closed behind our back, and whose number was given to another file. */
+/* Removes a descriptor that the program closed, and whose number the kernel has given to another file. */
 static void forget(int fd)
 {
     for (size_t i = 0; i < table_count; i++)
@@ -122,11 +119,11 @@ static int make_room(void)
     return 0;
 }
 
-/* Opens a file that is there, and registers it, with no fork in between: a child that got the descriptor unregistered
- * would keep its parent's lock for as long as it lives.
+/* Opens an existing file and registers it, with no fork in between: a child with an unregistered descriptor would keep the
+ * parent's lock as long as it lives.
  *
- * opened: if not NULL, gets the descriptor and its serial, for an exception of a signal handler may come before the caller has
- * what this returns. */
+ * opened: if not NULL, gets the descriptor and its serial, because a signal handler may raise before the caller stores the
+ * result. */
 int binlog_fd_open(int directory, const char *name, int flags, int64_t *opened)
 {
     pthread_mutex_lock(&table_mutex);
@@ -153,7 +150,7 @@ int binlog_fd_open(int directory, const char *name, int flags, int64_t *opened)
     return result;
 }
 
-/* Which of all that were registered a descriptor is: its number alone may be another one's by the time it is closed. */
+/* The serial number of a registration.  The descriptor's number alone may belong to a later one when it is closed. */
 uint64_t binlog_fd_serial(int fd)
 {
     uint64_t serial = 0;
@@ -165,7 +162,7 @@ uint64_t binlog_fd_serial(int fd)
     return serial;
 }
 
-/* Closes the descriptor with this serial; nothing if it was closed behind our back. */
+/* Closes the descriptor with this serial; does nothing if the program closed it. */
 int binlog_fd_close_serial(int fd, uint64_t serial)
 {
     return binlog_fd_serial(fd) == serial ? binlog_fd_close(fd) : 0;

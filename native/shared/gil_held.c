@@ -1,7 +1,7 @@
-/* Calls that keep the interpreter's lock, for they are over sooner than another thread runs.
+/* Short calls that keep the interpreter's lock.
  *
- * A copy of some kilobytes takes less time than giving the lock away and having it again, which, where another thread waits
- * for it, is five milliseconds (sys.setswitchinterval).
+ * Copying some kilobytes takes less time than releasing the lock and acquiring it again, which takes five milliseconds if
+ * another thread waits for it (sys.setswitchinterval).
  */
 #include <Python.h>
 
@@ -26,7 +26,7 @@ PyObject *binlog_fork_generation_now(PyObject *module, PyObject *unused)
     return PyLong_FromUnsignedLong(binlog_fork_generation());
 }
 
-/* write_gil_held(fd, data, offset): a pwrite(2) of a few bytes, to the page cache; 0, or the error's number. */
+/* write_gil_held(fd, data, offset): writes a few bytes to the page cache (pwrite(2)); returns 0 or -errno. */
 PyObject *binlog_write_gil_held(PyObject *module, PyObject *args)
 {
     int fd;
@@ -41,8 +41,8 @@ PyObject *binlog_write_gil_held(PyObject *module, PyObject *args)
     return PyLong_FromLong(result);
 }
 
-/* write_delivery(fd, salt, number, count): how often a message of a page was given, in its file of deliveries, as
- * pack_delivery in binlog/format/paging/deliveries_file.py has it; as write_gil_held. */
+/* write_delivery(fd, salt, number, count): writes the delivery count of a message to its page's file of deliveries, as
+ * pack_delivery in binlog/format/paging/deliveries_file.py packs it; returns as write_gil_held. */
 PyObject *binlog_write_delivery(PyObject *module, PyObject *args)
 {
     int fd;
@@ -67,8 +67,8 @@ PyObject *binlog_write_delivery(PyObject *module, PyObject *args)
         binlog_write(fd, record, sizeof record, DELIVERIES_HEADER_BYTES + (int64_t)number * DELIVERY_BYTES));
 }
 
-/* store_mapped(map, file_bytes, generation, offset, data): all of `data` at `offset` of the map at that address; 0, or why
- * not: 1 for a process that was forked, 2 where it leads out of the file. */
+/* store_mapped(map, file_bytes, generation, offset, data): copies `data` to an offset of a mapping; returns 0, 1 in a forked
+ * child, or 2 if the bytes are not within the file.  map: the mapping's address. */
 PyObject *binlog_store_mapped(PyObject *module, PyObject *args)
 {
     unsigned long long map;
@@ -95,8 +95,8 @@ PyObject *binlog_store_mapped(PyObject *module, PyObject *args)
     return PyLong_FromLong(result);
 }
 
-/* read_cached(fd, size, offset): up to `size` bytes, fewer where the file ends or the rest is not in memory; None where
- * that cannot be told (preadv2(2), RWF_NOWAIT). */
+/* read_cached(fd, size, offset): reads up to `size` bytes that are in the page cache (preadv2(2), RWF_NOWAIT); returns fewer
+ * at the end of the file, or if the rest is not cached, and None if the call fails. */
 PyObject *binlog_read_cached(PyObject *module, PyObject *args)
 {
     int fd;
@@ -113,7 +113,7 @@ PyObject *binlog_read_cached(PyObject *module, PyObject *args)
     ssize_t got = preadv2(fd, &place, 1, offset, RWF_NOWAIT);
     if (got == size)
         return data;
-    PyObject *found = got < 0 ? Py_NewRef(Py_None) : PyBytes_FromStringAndSize(place.iov_base, got);
+    PyObject *part = got < 0 ? Py_NewRef(Py_None) : PyBytes_FromStringAndSize(place.iov_base, got);
     Py_DECREF(data);
-    return found;
+    return part;
 }

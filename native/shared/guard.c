@@ -1,19 +1,19 @@
-/* Guard: a mutex for changes of what a process has open and its threads share.
+/* Guard: a mutex for changes of an object that the threads of a process share, which a broken-off change poisons.
  *
- * CPython runs signal handlers between two bytecodes, never inside a C function, and never between entering a block of
- * `with` and its first bytecode (Python/ceval.c).  So what a block's __enter__ takes, its __exit__ gives back, whatever
- * a handler raises.  A block that sets `changing` and is left by an exception has changed a part of what it was to
- * change, so it poisons the guard: each later block is refused.
+ * CPython runs signal handlers between two bytecodes, never inside a C function, and never between entering a `with` block
+ * and its first bytecode (Python/ceval.c).  So __exit__ releases the mutex that __enter__ took, even if a handler raises.
+ * If an exception ends a block that has set `changing`, the change is incomplete, and the guard is poisoned: all later
+ * blocks are refused.
  *
- * It can be bound to a process and a file (`bind`): then nobody enters it in a forked child, or after the program closed the
- * descriptor of that file.
+ * `bind` ties a guard to a process and a file.  Then no thread can enter it in a forked child, or after the program closed
+ * the descriptor of that file.
  *
- * Change, of `guard.change()`, is a block that poisons the guard too, and excludes nobody: if an exception ends it that is
- * not among those after which nothing has changed, or is a PoisonedError.  Threads may share one, and enter it again.
+ * Change, from `guard.change()`, is a block that excludes no thread and poisons the guard too: if an exception ends it that
+ * is not harmless, or that is a PoisonedError.  Threads may share one, and enter it again.
  *
- * Invariant: a thread takes it only while it has the interpreter's lock, and gives that away to wait.  A mutex of the
- * kernel's would go to a waiter that has no interpreter's lock yet, and the thread that runs would wait for it at once:
- * then each change takes two switches of threads.
+ * Invariant: a thread takes the mutex only while it holds the interpreter's lock, which it releases to wait.  A pthread mutex
+ * would pass to a waiter that does not have the interpreter's lock yet, and the running thread would have to wait for it at
+ * once, so that each change took two thread switches.
  */
 #include "guard.h"
 
@@ -63,7 +63,7 @@ int mutex_is_held_here(const struct mutex *self)
     return self->held && pthread_equal(self->owner, pthread_self());
 }
 
-/* Takes it; with `interruptible` it may return -1 with what a signal handler raised. */
+/* Takes it; if `interruptible`, it may return -1 with the exception of a signal handler. */
 static int take(struct mutex *self, int interruptible)
 {
     struct waiters *waiters = &self->first;
@@ -74,7 +74,7 @@ static int take(struct mutex *self, int interruptible)
         waiters->count--;
         waiters->woken = 0;
         if (interruptible && reason == EINTR) {
-            wake_one(self); /* the handler may take long, or take it itself */
+            wake_one(self); /* the handler may take long, or take the mutex itself */
             if (PyErr_CheckSignals() != 0)
                 return -1;
         }
@@ -91,7 +91,7 @@ int mutex_take(struct mutex *self)
     return take(self, 1);
 }
 
-void mutex_take_back(struct mutex *self)
+void mutex_take_uninterrupted(struct mutex *self)
 {
     take(self, 0);
 }
@@ -105,32 +105,32 @@ void mutex_release(struct mutex *self)
 static int guard_init(PyObject *object, PyObject *args, PyObject *named)
 {
     struct guard *self = (struct guard *)object;
-    PyObject *what, *poisoned, *reentered, *harmless;
+    PyObject *name, *poisoned, *reentered, *harmless;
 
     (void)named;
-    if (!PyArg_ParseTuple(args, "UOOO!:Guard", &what, &poisoned, &reentered, &PyTuple_Type, &harmless))
+    if (!PyArg_ParseTuple(args, "UOOO!:Guard", &name, &poisoned, &reentered, &PyTuple_Type, &harmless))
         return -1;
     if (self->made) {
-        PyErr_SetString(PyExc_ValueError, "a Guard is made once");
+        PyErr_SetString(PyExc_ValueError, "a Guard is initialized once");
         return -1;
     }
     self->made = 1;
-    self->what = Py_NewRef(what);
+    self->name = Py_NewRef(name);
     self->poisoned = Py_NewRef(poisoned);
     self->reentered = Py_NewRef(reentered);
     self->harmless = Py_NewRef(harmless);
     return 0;
 }
 
-/* Raises PoisonedError, caused by the failure. */
+/* Raises PoisonedError, with the failure as its cause. */
 static void raise_poisoned(struct guard *self)
 {
     PyObject *type, *error, *trace, *failure = Py_NewRef(self->failure);
-    /* A KeyboardInterrupt has no text. */
-    const char *form = PyErr_GivenExceptionMatches(failure, PyExc_Exception) ? "nothing more is changed in %U: %S"
-                                                                             : "nothing more is changed in %U: %R";
+    /* The text of a KeyboardInterrupt is empty, so show its repr. */
+    const char *form = PyErr_GivenExceptionMatches(failure, PyExc_Exception) ? "%U takes no more changes, reopen to recover: %S"
+                                                                             : "%U takes no more changes, reopen to recover: %R";
 
-    PyErr_Format(self->poisoned, form, self->what, failure);
+    PyErr_Format(self->poisoned, form, self->name, failure);
     PyErr_Fetch(&type, &error, &trace);
     PyErr_NormalizeException(&type, &error, &trace);
     if (error)
@@ -141,7 +141,7 @@ static void raise_poisoned(struct guard *self)
 
 void guard_raise_reentered(struct guard *self)
 {
-    PyErr_Format(self->reentered, "this thread is within a call of %U", self->what);
+    PyErr_Format(self->reentered, "this thread is within a call of %U", self->name);
 }
 
 int guard_check(struct guard *self)
@@ -165,10 +165,10 @@ int guard_is_in_its_process(const struct guard *self)
 
 void guard_raise_lost(struct guard *self)
 {
-    PyErr_Format(self->reentered, "%U is the parent process's, or its descriptors were closed", self->what);
+    PyErr_Format(self->reentered, "%U belongs to the parent process, or the program closed its descriptors", self->name);
 }
 
-/* Asked before the mutex is taken, which a forked child may find held for ever. */
+/* Checked before taking the mutex, which a forked child may find held for ever. */
 static int is_ours(const struct guard *self)
 {
     return guard_is_in_its_process(self) &&
@@ -275,7 +275,7 @@ static PyObject *change_exit(PyObject *object, PyObject *args)
     Py_RETURN_FALSE;
 }
 
-/* So that a guard goes whose failure has frames, and these what has the guard. */
+/* The failure has frames that may have references to the guarded object, and so to the guard. */
 static int change_traverse(PyObject *object, visitproc visit, void *arg)
 {
     Py_VISIT(Py_TYPE(object));
@@ -295,7 +295,7 @@ static void change_dealloc(PyObject *object)
 
 static PyMethodDef change_methods[] = {
     {"__enter__", change_enter, METH_NOARGS, "Raises: PoisonedError if the guard is poisoned."},
-    {"__exit__", change_exit, METH_VARARGS, "Poison the guard if an exception has left something half done."},
+    {"__exit__", change_exit, METH_VARARGS, "Poison the guard if an exception has left the change incomplete."},
     {NULL, NULL, 0, NULL},
 };
 
@@ -355,7 +355,7 @@ static void guard_dealloc(PyObject *object)
 
     PyObject_GC_UnTrack(object);
     guard_clear(object);
-    Py_CLEAR(self->what);
+    Py_CLEAR(self->name);
     Py_CLEAR(self->poisoned);
     Py_CLEAR(self->reentered);
     Py_CLEAR(self->harmless);
@@ -364,30 +364,30 @@ static void guard_dealloc(PyObject *object)
 }
 
 static PyMethodDef guard_methods[] = {
-    {"__enter__", guard_enter, METH_NOARGS, "Take it.  Raises: PoisonedError; StateError if this thread has it, or it is bound otherwise."},
-    {"__exit__", guard_exit, METH_VARARGS, "Give it back, poisoned if an exception ends a change."},
-    {"change", guard_change, METH_NOARGS, "A block that poisons it too, and takes no lock."},
+    {"__enter__", guard_enter, METH_NOARGS, "Take the mutex.  Raises: PoisonedError; StateError if this thread holds it, or in another process than the bound one."},
+    {"__exit__", guard_exit, METH_VARARGS, "Release the mutex; poison the guard if an exception ended a change."},
+    {"change", guard_change, METH_NOARGS, "Return a block that poisons the guard too, and takes no lock."},
     {"bind", guard_bind, METH_VARARGS,
-     "bind(fd, device, inode): refuse all entries in a forked child, and, unless fd is -1, once fd is not of that file."},
-    {"fail", guard_fail, METH_O, "Poison it, unless it is: refuse each later block, and say why."},
-    {"check", guard_do_check, METH_NOARGS, "Raises: PoisonedError if it is poisoned."},
+     "bind(fd, device, inode): refuse entry in a forked child, and, unless fd is -1, after fd is no longer open on that file."},
+    {"fail", guard_fail, METH_O, "Poison the guard with an exception, unless it is poisoned: all later blocks are refused."},
+    {"check", guard_do_check, METH_NOARGS, "Raise PoisonedError if the guard is poisoned."},
     {NULL, NULL, 0, NULL},
 };
 
 static PyMemberDef guard_members[] = {
-    {"changing", T_BOOL, offsetof(struct guard, changing), 0, "Whether an exception leaves a change half done."},
+    {"changing", T_BOOL, offsetof(struct guard, changing), 0, "Set it while an exception would leave a change incomplete."},
     {NULL, 0, 0, 0, NULL},
 };
 
 static PyGetSetDef guard_properties[] = {
-    {"failure", guard_get_failure, NULL, "What poisoned it, or None.", NULL},
-    {"held", guard_get_held, NULL, "Whether this thread has it.", NULL},
+    {"failure", guard_get_failure, NULL, "The exception that poisoned it, or None.", NULL},
+    {"held", guard_get_held, NULL, "Whether this thread holds the mutex.", NULL},
     {"is_ours", guard_is_ours, NULL, "Whether this process may enter it; True before `bind`.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
 static PyType_Slot guard_slots[] = {
-    {Py_tp_doc, "Guard(what, poisoned, reentered, harmless): a mutex for changes, which a change that is left half done poisons."},
+    {Py_tp_doc, "Guard(name, poisoned, reentered, harmless): a mutex for changes, which an incomplete change poisons."},
     {Py_tp_init, guard_init},
     {Py_tp_dealloc, guard_dealloc},
     {Py_tp_traverse, guard_traverse},

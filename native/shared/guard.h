@@ -1,3 +1,4 @@
+/* The mutex that Guard and Monitor share, the guard, and private futexes; guard.c. */
 #ifndef BINLOG_GUARD_H
 #define BINLOG_GUARD_H
 
@@ -8,61 +9,61 @@
 
 struct waiters {
     char woken;     /* one was woken, and has not run yet */
-    uint32_t count; /* threads */
-    uint32_t word;  /* what they sleep on */
+    uint32_t count; /* of threads */
+    uint32_t word;  /* the futex that they sleep on */
 };
 
-/* Taken and given back only with the interpreter's lock.  A thread that was woken, and found it taken again, moves from
- * `first` to `next`; until `next` is empty, all others wait. */
+/* A mutex that threads take and release only with the interpreter's lock.  A thread that was woken, and found the mutex
+ * taken again, moves from `first` to `next`; all others wait until `next` is empty. */
 struct mutex {
     pthread_t owner; /* if `held` */
     char held;
     struct waiters first, next;
 };
 
-/* Takes it; 0, or -1 with what a signal handler raised. */
+/* Takes it; 0, or -1 with the exception of a signal handler. */
 int mutex_take(struct mutex *self);
-/* Takes it, whatever signals come meanwhile. */
-void mutex_take_back(struct mutex *self);
+/* Takes it, and runs no signal handlers meanwhile. */
+void mutex_take_uninterrupted(struct mutex *self);
 void mutex_release(struct mutex *self);
-/* Whether this thread has it. */
+/* Whether this thread holds it. */
 int mutex_is_held_here(const struct mutex *self);
 
 struct guard {
     PyObject_HEAD
     struct mutex mutex;
     char made, changing;
-    PyObject *what;     /* its name in errors: "the journal PATH" */
-    PyObject *poisoned; /* the classes of errors */
+    PyObject *name;     /* of the guarded object, for errors: "the journal PATH" */
+    PyObject *poisoned; /* the classes of the errors to raise */
     PyObject *reentered;
-    PyObject *harmless; /* errors of ours: a `change` that ends with one has changed nothing */
-    PyObject *failure;  /* what poisoned it, or NULL */
-    char is_bound; /* to the process of this generation, and, if there is a descriptor, for as long as it is of that file */
+    PyObject *harmless; /* classes of errors: a `change` that ends with one has changed nothing */
+    PyObject *failure;  /* the exception that poisoned it, or NULL */
+    char is_bound; /* to the process of this generation, and, if fd >= 0, as long as that is open on the file */
     int fd;
     uint64_t device, inode;
     uint32_t generation;
 };
 
-/* 0, or -1 with what a poisoned guard raises. */
+/* 0, or -1 with PoisonedError. */
 int guard_check(struct guard *self);
-/* Has each later block be refused; the first failure counts. */
+/* Poisons the guard: all later blocks are refused.  The first failure counts. */
 void guard_poison(struct guard *self, PyObject *failure);
 /* False in a child of the process that it is bound to. */
 int guard_is_in_its_process(const struct guard *self);
-/* Raises what a call gets in such a child, or after our descriptors were closed. */
+/* Raises the error of a call in such a child, or after the program closed our descriptors. */
 void guard_raise_lost(struct guard *self);
-/* Raises what a call gets whose thread is within another one. */
+/* Raises the error of a call in a thread that is within another call. */
 void guard_raise_reentered(struct guard *self);
 
-/* Sleeps while the word is `seen`, without the interpreter's lock, and `timeout` at most; the errno.  It may return early, so
- * the caller looks again. */
+/* Sleeps while the word is `seen`, without the interpreter's lock, for `timeout` at most; returns the errno, or 0.  It may
+ * return early, so callers check again. */
 int binlog_futex_sleep(uint32_t *word, uint32_t seen, const struct timespec *timeout);
-/* Sleeps until the word changes; 0, or -1 with what a signal handler raised. */
+/* Sleeps until the word changes; 0, or -1 with the exception of a signal handler.  It may return early. */
 int binlog_futex_wait(uint32_t *word);
-/* Changes the word, and wakes some of those who sleep on it. */
+/* Changes the word, and wakes up to `count` threads that sleep on it. */
 void binlog_futex_wake(uint32_t *word, int count);
 
 extern PyObject *state_error; /* binlog.errors.StateError */
-extern PyTypeObject *guard_type, *change_type, *commit_wait_type; /* of the one module there is */
+extern PyTypeObject *guard_type, *change_type, *commit_wait_type; /* of the only instance of the module */
 
 #endif

@@ -1,9 +1,9 @@
-/* Monitor: a mutex, and the threads that wait for what happens under it.
+/* Monitor: a mutex with a condition variable.
  *
- * It is for what threading.Lock and threading.Condition are for.  Those of Python's library that are written in Python may
- * be left locked for ever if a signal handler raises within them (threading.Condition.__enter__, threading.Event.set), and
- * Condition.wait may come back without the lock that it gave away.  Here each is one call of C, between whose steps no
- * handler runs; and a thread that has it, and would wait for itself, is refused: a signal handler that makes another call.
+ * It replaces threading.Lock and threading.Condition.  The classes of Python's library that are written in Python may stay
+ * locked for ever if a signal handler raises within them (threading.Condition.__enter__, threading.Event.set), and
+ * Condition.wait may return without the lock that it released.  Here each operation is one call of C, in which no handler
+ * runs.  A thread that holds the monitor cannot take it again, as a signal handler would that makes another call.
  */
 #include "guard.h"
 
@@ -13,7 +13,7 @@
 struct monitor {
     PyObject_HEAD
     struct mutex mutex;
-    uint32_t notified; /* what those sleep on who wait; it changes with each notice */
+    uint32_t notified; /* the futex that waiting threads sleep on; it changes with each notice */
 };
 
 static PyObject *monitor_enter(PyObject *object, PyObject *unused)
@@ -45,15 +45,15 @@ static PyObject *monitor_wait(PyObject *object, PyObject *args)
     if (!PyArg_ParseTuple(args, "|d:wait", &seconds))
         return NULL;
     if (!mutex_is_held_here(&self->mutex)) {
-        PyErr_SetString(PyExc_RuntimeError, "only a thread that has a monitor can wait for it");
+        PyErr_SetString(PyExc_RuntimeError, "only a thread that holds a monitor can wait for it");
         return NULL;
     }
     timeout.tv_sec = (time_t)seconds;
     timeout.tv_nsec = (long)((seconds - floor(seconds)) * 1e9);
     mutex_release(&self->mutex);
     binlog_futex_sleep(&self->notified, seen, seconds < 0 ? NULL : &timeout);
-    mutex_take_back(&self->mutex);
-    if (PyErr_CheckSignals() != 0) /* who handles that has it, as after any call in the block */
+    mutex_take_uninterrupted(&self->mutex);
+    if (PyErr_CheckSignals() != 0) /* the caller holds the mutex then, as after any call in the block */
         return NULL;
     Py_RETURN_NONE;
 }
@@ -75,20 +75,20 @@ static PyObject *monitor_get_held(PyObject *object, void *unused)
 }
 
 static PyGetSetDef monitor_properties[] = {
-    {"held", monitor_get_held, NULL, "Whether a thread has it.", NULL},
+    {"held", monitor_get_held, NULL, "Whether a thread holds it.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
 static PyMethodDef monitor_methods[] = {
-    {"__enter__", monitor_enter, METH_NOARGS, "Take it.  Raises: StateError if this thread has it."},
-    {"__exit__", monitor_exit, METH_VARARGS, "Give it back."},
-    {"wait", monitor_wait, METH_VARARGS, "wait([seconds]): give it away until a notice, or for so long, less than 0 for ever; it may return early."},
-    {"notify", monitor_notify, METH_VARARGS, "notify([count]): wake so many of those who wait, or all."},
+    {"__enter__", monitor_enter, METH_NOARGS, "Take the mutex.  Raises: StateError if this thread holds it."},
+    {"__exit__", monitor_exit, METH_VARARGS, "Release the mutex."},
+    {"wait", monitor_wait, METH_VARARGS, "wait([seconds]): release the mutex until a notice or the timeout, for ever if that is negative; it may return early."},
+    {"notify", monitor_notify, METH_VARARGS, "notify([count]): wake that number of waiting threads, or all."},
     {NULL, NULL, 0, NULL},
 };
 
 static PyType_Slot monitor_slots[] = {
-    {Py_tp_doc, "A mutex, and those who wait for what happens under it."},
+    {Py_tp_doc, "A mutex with a condition variable."},
     {Py_tp_methods, monitor_methods},
     {Py_tp_getset, monitor_properties},
     {0, NULL},

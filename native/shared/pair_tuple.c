@@ -1,8 +1,8 @@
-/* Making tuples of two, of a type of one's own, without asking that type: calling it takes as long as all the rest. */
+/* Tuples of two of a given type, made without calling the type, which would take as long as everything else of a record. */
 #include "pair_tuple.h"
 
 static newfunc tuple_new;
-static int items_only; /* whether a tuple of this Python holds its items and nothing else */
+static int items_only; /* whether a tuple of this version of Python has its items and no other fields */
 
 void pair_tuple_setup(void)
 {
@@ -10,7 +10,7 @@ void pair_tuple_setup(void)
     items_only = Py_Version < 0x030E0000;
 }
 
-/* As tuple's own constructor makes one, whatever else a tuple of this version of Python holds. */
+/* Makes one by tuple's constructor, for any version of Python. */
 static PyObject *made_by_constructor(PyObject *type, PyObject *first, PyObject *second)
 {
     PyObject *made = NULL, *values = PyTuple_Pack(2, first, second);
@@ -24,8 +24,8 @@ static PyObject *made_by_constructor(PyObject *type, PyObject *first, PyObject *
     return made;
 }
 
-/* The same for the versions up to 3.13, whose tuples hold their items and nothing else: takes half as long.  (3.14
- * added a hash that a constructor must set.) */
+/* Makes one in half the time, for versions up to 3.13, whose tuples have only their items.  (3.14 added a hash that the
+ * constructor sets.) */
 static PyObject *made_directly(PyObject *type, PyObject *first, PyObject *second)
 {
     PyObject *made = PyType_GenericAlloc((PyTypeObject *)type, 2);
@@ -39,13 +39,13 @@ static PyObject *made_directly(PyObject *type, PyObject *first, PyObject *second
     return made;
 }
 
-/* Whether only the caller has the pair, so that its values may be replaced, as zip() does. */
+/* Whether only the caller has a reference to the tuple, so that its items may be replaced, as zip() does. */
 int pair_tuple_is_unshared(PyObject *made)
 {
     return items_only && Py_REFCNT(made) == 1;
 }
 
-/* A new `type` of two values; both are given away, whether it is made or not. */
+/* A new tuple of `type`; takes over the references to both values, also if it fails. */
 PyObject *pair_tuple(PyObject *type, PyObject *first, PyObject *second)
 {
     if (!first || !second) {

@@ -13,7 +13,7 @@ def test_a_layout_that_its_fields_do_not_fill_is_refused() -> None:
 
 
 def test_a_field_across_a_line_is_refused() -> None:
-    with pytest.raises(ValueError, match="across a 8-byte line"):
+    with pytest.raises(ValueError, match="crosses a 8-byte line"):
         Layout("crossing", "", size=12, line=8, fields=(Field("one", "u32", ""), Field("two", "u64", "")))
 
 

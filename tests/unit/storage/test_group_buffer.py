@@ -97,7 +97,7 @@ def test_what_does_not_come_next_is_refused(log: Log) -> None:
     log.append(1)
     with log.guard:
         for offset in (0, 7, 9):
-            with pytest.raises(ValueError, match="does not come next"):
+            with pytest.raises(ValueError, match="do not follow"):
                 log.group.append(b"data", offset, 2)
         with pytest.raises(ValueError, match="another file"):
             log.group.open(log.fd)
@@ -162,7 +162,7 @@ def test_a_descriptor_that_is_another_files_by_now_is_not_written(log: Log, tmp_
     other = os.open(tmp_path / "other", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     os.dup2(other, log.fd)
     os.close(other)
-    with pytest.raises(StateError, match="descriptors were closed"):
+    with pytest.raises(StateError, match="closed its descriptors"):
         log.wait(until)
     assert os.fstat(log.fd).st_size == 0
     assert log.path.read_bytes() == b""
@@ -175,7 +175,7 @@ def test_a_forked_child_does_not_wait_for_a_leader_that_it_does_not_have(log: Lo
         if (child := os.fork()) == 0:
             code = 1
             try:
-                with pytest.raises(StateError, match="parent process's"):
+                with pytest.raises(StateError, match="parent process"):
                     log.wait(until)
                 code = 0
             finally:

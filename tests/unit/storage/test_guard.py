@@ -198,4 +198,4 @@ def _refuses(guard: Guard) -> bool:
         with guard:
             return False
     except StateError as error:
-        return "parent process's, or its descriptors were closed" in str(error)
+        return "belongs to the parent process, or the program closed its descriptors" in str(error)

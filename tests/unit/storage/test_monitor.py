@@ -53,7 +53,7 @@ def test_a_thread_that_has_it_is_refused_rather_than_waiting_for_itself() -> Non
         with pytest.raises(StateError, match="within a call"), monitor:
             pass
         assert monitor.held
-    with pytest.raises(RuntimeError, match="only a thread that has"):
+    with pytest.raises(RuntimeError, match="only a thread that holds"):
         monitor.wait(0)
 
 
