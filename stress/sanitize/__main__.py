@@ -32,9 +32,9 @@ _TESTS = (
 )
 _NOT_WITH_ADDRESS = (
     # It limits the address space, of which the address sanitizer takes terabytes.
-    "tests/unit/storage/test_batch_iterator.py::test_a_record_that_there_was_no_memory_for_is_given_later",
+    "tests/unit/storage/test_batch_iterator.py::test_a_record_is_returned_later_if_memory_was_short",
     # It forks beside a thread that allocates; that of GCC 12 leaves its allocator's lock to such a child, taken.
-    "tests/unit/storage/test_staging_area.py::test_a_child_forked_while_another_thread_sweeps_has_no_part_in_its_locks",
+    "tests/unit/storage/test_staging_area.py::test_a_child_forked_during_a_sweep_does_not_hold_its_locks",
 )
 _FLAGS = {
     "address": "-fsanitize=address -fno-omit-frame-pointer -g",

@@ -22,7 +22,7 @@ def test_a_name_used_twice_is_refused() -> None:
         Layout("twice", "", size=8, fields=(Field("one", "u32", ""), Field("one", "u32", "")))
 
 
-def test_the_header_lies_where_the_jpos_header_lies() -> None:
+def test_the_header_has_the_offsets_of_the_jpos_header() -> None:
     places = {name: LOG_HEADER.offset(name) for name in ("header_length", "version", "status", "tail", "number")}
     assert places == {"header_length": 0, "version": 4, "status": 6, "tail": 8, "number": 16}
     assert LOG_HEADER.offset("next_number") == 20

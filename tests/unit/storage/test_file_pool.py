@@ -1,4 +1,4 @@
-"""Descriptors that are closed when others need them, and opened again."""
+"""FilePool: descriptors are closed when others are needed, and opened again."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _OTHERS = 200
 
 
 def _others(files: FilePool) -> list[PooledFile]:
-    """Use so many others that none that is not in use stays open."""
+    """Use enough other files that no unused file stays open."""
     found = []
     for number in range(_OTHERS):
         name = f"other {number}"
@@ -57,7 +57,7 @@ def test_a_descriptor_in_use_stays_open(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("replaced", [False, True])
-def test_a_path_that_leads_elsewhere_by_now_is_told(tmp_path: Path, *, replaced: bool) -> None:
+def test_a_moved_folder_is_reported(tmp_path: Path, *, replaced: bool) -> None:
     folder = tmp_path / "folder"
     folder.mkdir()
     (folder / "mine").write_bytes(b"mine")
@@ -74,7 +74,7 @@ def test_a_path_that_leads_elsewhere_by_now_is_told(tmp_path: Path, *, replaced:
 
 
 @pytest.mark.parametrize("replaced", [False, True])
-def test_a_file_that_is_another_one_when_it_is_opened_again_is_told(tmp_path: Path, *, replaced: bool) -> None:
+def test_a_replaced_file_is_reported_when_it_is_opened_again(tmp_path: Path, *, replaced: bool) -> None:
     (tmp_path / "mine").write_bytes(b"mine")
     files = FilePool.of(tmp_path)
     file = PooledFile(files, "mine")

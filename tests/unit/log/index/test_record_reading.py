@@ -1,4 +1,4 @@
-"""Records read and found in one call: the same as those of a scan of what was read before."""
+"""The call that reads and finds records: it finds the same as a scan of the same bytes."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def _reading(fd: int, identity: Identity | None = None) -> RecordReading:
     st.integers(4, 300),
     st.one_of(st.none(), st.integers(0, 400)),
 )
-def test_what_is_read_is_scanned_as_if_read_before(data: bytes, offset: int, size: int, room: int | None) -> None:
-    """Also where the file ends before `size` bytes: then the data are those that are there."""
+def test_a_read_finds_the_records_that_a_scan_finds(data: bytes, offset: int, size: int, room: int | None) -> None:
+    """Also if the file ends before `size` bytes; then the data are shorter."""
     buffer = None if room is None else b"\xaa" * room
     with tempfile.TemporaryFile() as file:
         file.write(data)

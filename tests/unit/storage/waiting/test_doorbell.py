@@ -54,7 +54,7 @@ def test_a_waiter_with_a_read_only_descriptor_is_woken(path: Path) -> None:
     assert results == [0x01020304] * 5
 
 
-def test_a_bell_that_differs_already_does_not_wait(path: Path) -> None:
+def test_a_wait_for_an_old_value_returns_at_once(path: Path) -> None:
     _ring(path, 7)
     fd = os.open(path, os.O_RDONLY)
     bell = Doorbell(fd, 128)
@@ -65,7 +65,7 @@ def test_a_bell_that_differs_already_does_not_wait(path: Path) -> None:
     os.close(fd)
 
 
-def test_a_file_cut_to_nothing_ends_the_wait_instead_of_the_process(path: Path) -> None:
+def test_a_truncated_file_ends_the_wait_and_not_the_process(path: Path) -> None:
     fd = os.open(path, os.O_RDONLY)
     bell = Doorbell(fd, 128)
     os.truncate(path, 0)
@@ -102,7 +102,7 @@ def test_a_forked_child_waits_and_wakes_through_a_mapping_of_its_own(path: Path)
     os.close(fd)
 
 
-def test_the_kernel_compares_the_word_as_it_lies_in_memory() -> None:
+def test_the_kernel_compares_the_word_in_memory_order() -> None:
     assert struct.pack("=I", kernel_word(0x01020304)) == b"\1\2\3\4"
 
 
@@ -127,7 +127,7 @@ def test_one_thread_waits_for_many_coroutines_and_then_ends(path: Path) -> None:
     os.close(fd)
 
 
-def test_a_wait_that_is_cancelled_keeps_nobody(path: Path) -> None:
+def test_a_cancelled_wait_delays_no_other(path: Path) -> None:
     fd = os.open(path, os.O_RDONLY)
     bell = Doorbell(fd, 128)
 

@@ -1,4 +1,4 @@
-"""Under gevent and eventlet, whose greenlets share one thread: nothing hangs, and a wait stops only the waiter."""
+"""Under gevent and eventlet nothing hangs, and a wait blocks only its own greenlet."""
 
 from __future__ import annotations
 
@@ -67,15 +67,15 @@ with binlog.Writer(path) as writer:
     while fds() > before:
         tick()
 """,
-    "a reader that waits, and does not look again and again": """
+    "a reader that waits without polling": """
 with binlog.Writer(path) as writer, binlog.Reader(path) as reader:
     spawn(lambda: found.extend(entry.data for entry in reader.tail()))
-    looks = []
-    look = type(reader._cursor).ready
-    type(reader._cursor).ready = lambda cursor: looks.append(None) or look(cursor)
+    calls = []
+    ready = type(reader._cursor).ready
+    type(reader._cursor).ready = lambda cursor: calls.append(None) or ready(cursor)
     for _ in range(300):
         tick()
-    assert len(looks) < 30, len(looks)
+    assert len(calls) < 30, len(calls)
     writer.append(b"1")
     while found != [b"1"]:
         tick()

@@ -1,4 +1,4 @@
-"""What a CommitGroup appends to a file of its own: it writes and syncs that in one call, or leaves it to a caller."""
+"""A CommitGroup with a file and a buffer: it commits in one call, or leaves that to the block."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.signals import strike
 
 
 class Log:
-    """Records of eight bytes."""
+    """A file of records of eight bytes."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -30,14 +30,14 @@ class Log:
         self.group.open(self.fd, os.fsencode(path))
 
     def append(self, number: int, zeros: int = 0) -> int:
-        """Put a record, and return what to wait for."""
+        """Append a record and return the position to wait for."""
         with self.guard:
             until = self.group.appended + 1
             self.group.append(number.to_bytes(8, "big"), 8 * (until - 1), until, zeros)
         return until
 
     def wait(self, until: int, *, synced: bool = True) -> bool:
-        """Return once it is committed; whether the caller was to do it."""
+        """Wait until it is committed; return whether the block had to do it."""
         with self.group.lead_or_wait(until, synced) as leads:
             pass
         return leads
@@ -55,7 +55,7 @@ def _records(log: Log) -> list[int]:
     return [int.from_bytes(data[at : at + 8], "big") for at in range(0, len(data), 8)]
 
 
-def test_a_lone_thread_finds_its_record_on_the_disk(log: Log) -> None:
+def test_one_thread_commits_its_record(log: Log) -> None:
     for number in range(3):
         until = log.append(number)
         assert log.group.pending == 8
@@ -64,7 +64,7 @@ def test_a_lone_thread_finds_its_record_on_the_disk(log: Log) -> None:
     assert _records(log) == [0, 1, 2]
 
 
-def test_threads_find_their_records(log: Log) -> None:
+def test_threads_share_commits_of_the_buffer(log: Log) -> None:
     def work(thread: int) -> None:
         for number in range(200):
             until = log.append(thread * 1000 + number)
@@ -76,7 +76,7 @@ def test_threads_find_their_records(log: Log) -> None:
     assert sorted(_records(log)) == sorted(thread * 1000 + number for thread in range(8) for number in range(200))
 
 
-def test_what_is_written_is_not_durable(log: Log) -> None:
+def test_written_bytes_are_not_durable(log: Log) -> None:
     log.wait(log.append(1), synced=False)
     assert (log.group.written, log.group.durable) == (1, 0)
     assert _records(log) == [1]
@@ -93,7 +93,7 @@ def test_zeros_follow_the_last_record_until_another_does(log: Log) -> None:
     assert log.path.read_bytes()[16:] == (3).to_bytes(8, "big") + bytes(12) + b"x" * 28
 
 
-def test_what_does_not_come_next_is_refused(log: Log) -> None:
+def test_a_gap_in_the_buffer_is_refused(log: Log) -> None:
     log.append(1)
     with log.guard:
         for offset in (0, 7, 9):
@@ -105,7 +105,7 @@ def test_what_does_not_come_next_is_refused(log: Log) -> None:
     assert _records(log) == [1]
 
 
-def test_a_caller_commits_if_it_was_asked_to(log: Log) -> None:
+def test_the_block_commits_if_by_caller_is_set(log: Log) -> None:
     until = log.append(1, zeros=4)
     log.group.by_caller = True
     with log.group.lead_or_wait(until) as leads:
@@ -120,17 +120,17 @@ def test_a_caller_commits_if_it_was_asked_to(log: Log) -> None:
     assert _records(log) == [1, 2]
 
 
-def test_what_was_not_appended_is_a_callers_to_bring(log: Log) -> None:
+def test_the_block_leads_for_bytes_that_were_not_appended(log: Log) -> None:
     log.append(1)
     assert log.wait(2)
     assert log.group.durable == 0
 
 
-def test_a_file_that_its_path_no_longer_leads_to_is_not_written(log: Log) -> None:
+def test_a_file_that_lost_its_name_is_not_written(log: Log) -> None:
     for change in (log.path.unlink, log.path.touch):
         until = log.append(1)
         change()
-        assert log.wait(until), "the caller is to say what is wrong"
+        assert log.wait(until), "the block must raise the error"
         assert (log.group.written, os.fstat(log.fd).st_size) == (0, 0)
 
 
@@ -139,8 +139,8 @@ def test_a_file_that_its_path_no_longer_leads_to_is_not_written(log: Log) -> Non
     [("/dev/null", os.O_RDWR), ("log", os.O_RDONLY), ("/dev/full", os.O_RDWR)],
     ids=["sync", "write", "full"],
 )
-def test_a_failure_is_told_to_the_caller_and_to_all_who_come(log: Log, path: str, flags: int) -> None:
-    """/dev/null takes writes, and has no sync; a file that is open for reading takes none; /dev/full has no space."""
+def test_a_failure_is_raised_by_the_caller_and_by_all_later_calls(log: Log, path: str, flags: int) -> None:
+    """/dev/null accepts writes and cannot sync; a read-only descriptor accepts no writes; /dev/full has no space."""
     broken = os.open(log.path.parent / path, flags | os.O_CLOEXEC)
     log.group.open(broken)
     until = log.append(1)
@@ -156,8 +156,8 @@ def test_a_failure_is_told_to_the_caller_and_to_all_who_come(log: Log, path: str
     os.close(broken)
 
 
-def test_a_descriptor_that_is_another_files_by_now_is_not_written(log: Log, tmp_path: Path) -> None:
-    """A daemon closes all descriptors, and gets their numbers for files of its own."""
+def test_a_reused_descriptor_is_not_written(log: Log, tmp_path: Path) -> None:
+    """A daemon closes all descriptors, and its own files get their numbers."""
     until = log.append(1)
     other = os.open(tmp_path / "other", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     os.dup2(other, log.fd)
@@ -168,7 +168,7 @@ def test_a_descriptor_that_is_another_files_by_now_is_not_written(log: Log, tmp_
     assert log.path.read_bytes() == b""
 
 
-def test_a_forked_child_does_not_wait_for_a_leader_that_it_does_not_have(log: Log) -> None:
+def test_a_forked_child_does_not_wait_for_a_leader_of_the_parent(log: Log) -> None:
     log.guard.bind(-1, 0, 0)
     until = log.append(1)
     with log.group.lead_or_wait(until + 1):  # this thread leads
@@ -185,7 +185,7 @@ def test_a_forked_child_does_not_wait_for_a_leader_that_it_does_not_have(log: Lo
     assert _records(log) == [1]
 
 
-def test_who_has_the_guard_cannot_wait(log: Log) -> None:
+def test_a_thread_that_holds_the_guard_cannot_wait(log: Log) -> None:
     until = log.append(1)
     with log.guard, pytest.raises(StateError, match="within a call"):
         log.wait(until)
@@ -193,8 +193,8 @@ def test_who_has_the_guard_cannot_wait(log: Log) -> None:
 
 
 @pytest.mark.slow
-def test_a_signal_handler_comes_after_the_commit_for_which_its_thread_leads(log: Log) -> None:
-    """It may wait for another thread, which waits for that commit."""
+def test_a_signal_handler_runs_after_the_commit_that_its_thread_leads(log: Log) -> None:
+    """The handler may wait for another thread, which waits for that commit."""
     first, other = log.append(1), log.append(2)
     waiting = threading.Thread(target=log.wait, args=(other,))
     taken = threading.Event()

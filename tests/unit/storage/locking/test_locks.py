@@ -40,7 +40,7 @@ def held(path: Path) -> Iterator[int]:
     os.close(fd)
 
 
-def test_another_open_file_of_the_same_process_is_kept_out(path: Path, held: int) -> None:
+def test_another_open_file_of_the_same_process_is_excluded(path: Path, held: int) -> None:
     fd = os.open(path, os.O_RDWR)
     with pytest.raises(BusyError) as caught:
         lock(fd, str(path), timeout=0.01)
@@ -51,7 +51,7 @@ def test_another_open_file_of_the_same_process_is_kept_out(path: Path, held: int
 
 
 def test_closing_another_descriptor_of_the_file_does_not_drop_the_lock(path: Path, held: int) -> None:
-    """Classic locks are dropped then; a reader opened and closed beside a writer would end its exclusion."""
+    """A classic lock is freed then, so that a reader in the writer's process would end the exclusion."""
     os.close(os.open(path, os.O_RDWR))
     fd = os.open(path, os.O_RDWR)
     with pytest.raises(BusyError):
@@ -59,7 +59,7 @@ def test_closing_another_descriptor_of_the_file_does_not_drop_the_lock(path: Pat
     os.close(fd)
 
 
-def test_a_classic_lock_of_another_process_keeps_us_out_and_is_named(path: Path) -> None:
+def test_a_classic_lock_of_another_process_excludes_us_and_is_named(path: Path) -> None:
     script = "import fcntl, sys; f = open(sys.argv[1], 'r+b'); fcntl.lockf(f, fcntl.LOCK_EX)"
     script += "; print('locked', flush=True); input()"
     with subprocess.Popen(
@@ -76,20 +76,20 @@ def test_a_classic_lock_of_another_process_keeps_us_out_and_is_named(path: Path)
         os.close(fd)
 
 
-def test_our_lock_keeps_a_classic_lock_of_another_process_out(path: Path, held: int) -> None:
+def test_our_lock_excludes_a_classic_lock_of_another_process(path: Path, held: int) -> None:
     script = "import fcntl, sys; f = open(sys.argv[1], 'r+b'); fcntl.lockf(f, fcntl.LOCK_EX | fcntl.LOCK_NB)"
     done = subprocess.run([sys.executable, "-c", script, str(path)], capture_output=True, check=False)
     assert b"BlockingIOError" in done.stderr
 
 
-def test_nobody_holds_a_free_lock(path: Path) -> None:
+def test_a_free_lock_has_no_holder(path: Path) -> None:
     fd = os.open(path, os.O_RDWR)
     assert holder(fd) is None
     os.close(fd)
 
 
 def test_a_signal_handler_runs_while_waiting_for_the_lock(path: Path, held: int) -> None:
-    """And its exception ends the wait, so that Ctrl-C works."""
+    """Its exception ends the wait, so that Ctrl-C works."""
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
@@ -108,7 +108,7 @@ def test_a_signal_handler_runs_while_waiting_for_the_lock(path: Path, held: int)
         with pytest.raises(KeyboardInterrupt):
             lock(fd, str(path))
     finally:
-        # A second signal may come while this thread waits here, and is then meant for nobody.
+        # Another signal may still come while this thread waits for the sender.
         signal.signal(signal.SIGUSR1, signal.SIG_IGN)
         stop.set()
         sender.join()
@@ -116,7 +116,7 @@ def test_a_signal_handler_runs_while_waiting_for_the_lock(path: Path, held: int)
         os.close(fd)
 
 
-def test_a_forked_child_has_the_descriptor_closed_and_does_not_keep_the_lock(path: Path) -> None:
+def test_a_forked_child_closes_the_descriptor_and_does_not_keep_the_lock(path: Path) -> None:
     descriptor = _descriptor(path)
     lock(descriptor.fd, str(path))
     done_read, done_write = os.pipe()
@@ -134,7 +134,7 @@ def test_a_forked_child_has_the_descriptor_closed_and_does_not_keep_the_lock(pat
         os._exit(0)
     os.close(stay_read)
     assert os.read(done_read, 10) == b"closed"
-    # The child lives; a lock that it had inherited would live on with it.
+    # The child still lives, and would keep an inherited lock.
     descriptor.close()
     fd = os.open(path, os.O_RDWR)
     lock(fd, str(path), timeout=0)
@@ -143,7 +143,7 @@ def test_a_forked_child_has_the_descriptor_closed_and_does_not_keep_the_lock(pat
     os.waitpid(child, 0)
 
 
-def test_a_descriptor_closes_once_and_only_its_own(path: Path) -> None:
+def test_a_second_close_closes_no_other_file(path: Path) -> None:
     descriptor = _descriptor(path)
     number = descriptor.fd
     descriptor.close()

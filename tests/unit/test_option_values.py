@@ -1,6 +1,6 @@
-"""Enums, sizes and times given as words: taken where they can mean one thing, else refused with what is valid.
+"""Enums, sizes and times given as text: accepted if they are clear, else refused with the valid values.
 
-The enums are found in the signatures of all public names, so that a new option cannot be forgotten.
+The enums are found in the signatures of all public names, so that no new option is forgotten.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ MODULES = (
     "binlog.queue",
     "binlog.spark.jobs",
 )
-Where = tuple[str, str]
+Parameter = tuple[str, str]
 
 
 def _enums(annotation: Any) -> set[type[enum.Enum]]:
@@ -71,8 +71,8 @@ def _callables(thing: Any, name: str) -> list[tuple[str, Any]]:
     return [*found, (name, thing.__init__)]
 
 
-def _places(modules: Iterable[str]) -> dict[Where, type[enum.Enum]]:
-    """Each parameter of a public function, method or class of these modules that takes an enum."""
+def _parameters(modules: Iterable[str]) -> dict[Parameter, type[enum.Enum]]:
+    """Find each parameter of a public function, method or class of these modules that takes an enum."""
     found = {}
     for module in map(importlib.import_module, modules):
         for public in module.__all__:
@@ -130,11 +130,11 @@ def _commit(path: Path, mode: Any) -> None:
             transaction.commit(mode=mode)
 
 
-def _layout(look: Callable[..., object]) -> Callable[[Path, Any], object]:
+def _layout(inspect_journal: Callable[..., object]) -> Callable[[Path, Any], object]:
     def call(path: Path, layout: Any) -> object:
         with Journal(path / "journal", JournalOptions(file_bytes=2048)) as opened:
             opened.load()
-        return look(path / "journal", layout=layout)
+        return inspect_journal(path / "journal", layout=layout)
 
     return call
 
@@ -152,8 +152,8 @@ def _closed(handle: Any) -> None:
     handle.close()
 
 
-# How each place is called with a word; those of Sync are refused, for they decide what is returned.
-PLACES: dict[Where, Callable[[Path, Any], object]] = {
+# A call for each parameter, with a word.  Words for a Sync are refused, because it decides the type of the result.
+CALLS: dict[Parameter, Callable[[Path, Any], object]] = {
     ("binlog.Reader", "start"): _with_log(lambda log, word: _closed(Reader(log, word))),
     ("binlog.Writer", "mode"): lambda path, word: _closed(Writer(path / "log", mode=word)),
     ("binlog.Writer", "file_system"): lambda path, word: _closed(Writer(path / "log", file_system=word)),
@@ -195,7 +195,7 @@ PLACES: dict[Where, Callable[[Path, Any], object]] = {
     ("binlog.spark.jobs.Output", "format"): lambda path, word: _output(format=word),
     ("binlog.spark.jobs.Output", "mode"): lambda path, word: _output(mode=word),
 }
-# What a look returns, and what an engine calls itself.
+# Fields of results, and parameters of calls that an engine makes itself.
 RESULTS = {
     ("binlog.journal.JournalStat", "layout"),
     ("binlog.journal.JournalSurvey", "layout"),
@@ -214,19 +214,21 @@ def _output(**words: Any) -> object:
 
 
 def _of_spark(name: str) -> list[pytest.MarkDecorator]:
-    """The marks of a case that needs PySpark because it imports our part of it."""
+    """The marks of a case that imports the package for PySpark."""
     return [pytest.mark.spark] if name.startswith("binlog.spark") else []
 
 
 @pytest.mark.spark
 def test_each_enum_of_a_signature_has_a_case() -> None:
-    assert set(_places(MODULES)) == PLACES.keys() | RESULTS
+    assert set(_parameters(MODULES)) == CALLS.keys() | RESULTS
 
 
-@pytest.mark.parametrize("where", [pytest.param(each, id=".".join(each), marks=_of_spark(each[0])) for each in PLACES])
-def test_a_word_is_taken_and_another_is_refused_with_the_valid_ones(where: Where, tmp_path: Path) -> None:
-    kind = _places(module for module in MODULES if where[0].startswith(module))[where]
-    call = PLACES[where]
+@pytest.mark.parametrize(
+    "parameter", [pytest.param(each, id=".".join(each), marks=_of_spark(each[0])) for each in CALLS]
+)
+def test_a_word_is_accepted_and_another_is_refused_with_the_valid_ones(parameter: Parameter, tmp_path: Path) -> None:
+    kind = _parameters(module for module in MODULES if parameter[0].startswith(module))[parameter]
+    call = CALLS[parameter]
     if kind is Sync:
         assert "Sync.WAIT, Sync.FUTURE, Sync.LATER" in _raised(lambda: call(tmp_path, "wait"))
         return
@@ -275,14 +277,14 @@ def test_times(text: str, seconds: float) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "m", "5x", "1G2", "-1", "1e3", "nan", "5m5", "10GG", "1,5G"])
-def test_what_is_no_size_and_no_time_is_refused(text: str) -> None:
+def test_other_texts_are_neither_sizes_nor_times(text: str) -> None:
     for parse in (binlog.parse_bytes, binlog.parse_seconds):
         with pytest.raises(ValueError, match=re.escape(repr(text))):
             parse(text)
 
 
 @given(st.integers(0, 10**6))
-def test_a_number_is_itself(number: int) -> None:
+def test_a_number_means_bytes_and_seconds(number: int) -> None:
     assert binlog.parse_bytes(str(number)) == binlog.parse_seconds(str(number)) == number
 
 
@@ -312,14 +314,12 @@ def test_sizes_and_times_of_options(tmp_path: Path) -> None:
         ({"background": 5}, "background is a binlog.Background, not 5"),
     ],
 )
-def test_what_a_writer_refuses_it_refuses_before_it_makes_anything(
-    wrong: dict[str, Any], said: str, tmp_path: Path
-) -> None:
+def test_a_writer_refuses_options_before_it_makes_anything(wrong: dict[str, Any], said: str, tmp_path: Path) -> None:
     assert _raised(lambda: Writer(tmp_path / "log", **wrong)) == said
     assert not (tmp_path / "log").exists()
 
 
-def test_a_record_that_is_no_bytes_is_refused_with_what_to_pass(tmp_path: Path) -> None:
+def test_a_record_that_is_not_bytes_is_refused_with_advice(tmp_path: Path) -> None:
     text: Any = "text"
     with (
         Writer(tmp_path / "log") as writer,
@@ -345,7 +345,7 @@ def test_a_record_that_is_no_bytes_is_refused_with_what_to_pass(tmp_path: Path) 
     assert binlog.check(tmp_path / "log") == []
 
 
-def test_starts_that_are_none_are_refused_with_those_that_are(tmp_path: Path) -> None:
+def test_wrong_starts_are_refused_with_the_valid_ones(tmp_path: Path) -> None:
     Writer(tmp_path / "log").close()
     for wrong in ("now", "1:", ""):
         said = _raised(lambda: Reader(tmp_path / "log", wrong))  # noqa: B023

@@ -1,4 +1,4 @@
-"""The records of one call, framed and placed by the compiled part."""
+"""The compiled framing of the records of one call."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class _Bytes(bytes):
 
 
 @given(st.lists(st.binary(max_size=40)), st.integers(256, _OFFSET_LAST))
-def test_they_lie_one_after_the_other(records: list[bytes], offset: int) -> None:
+def test_records_follow_each_other(records: list[bytes], offset: int) -> None:
     data, starts = frame_records(records, 40) or (b"", b"")
     assert data == frame_all(records)
     refs = Refs(7, offset, starts)
@@ -34,18 +34,18 @@ def test_they_lie_one_after_the_other(records: list[bytes], offset: int) -> None
 
 
 @pytest.mark.parametrize("odd", [bytearray(b"x"), memoryview(b"x"), _Bytes(b"x"), b"12345", None, "x"])
-def test_what_is_not_exactly_bytes_or_too_large_is_left_to_a_closer_look(odd: object) -> None:
+def test_other_types_and_large_records_are_left_to_python(odd: object) -> None:
     assert frame_records([b"x", odd], 4) is None
     assert frame_records([odd], 4) is None
 
 
 @pytest.mark.parametrize("wrong", [(), ((b"x",), 4), ([b"x"],), ([b"x"], "4")])
-def test_wrong_arguments_are_told(wrong: tuple[object, ...]) -> None:
+def test_wrong_arguments_are_refused(wrong: tuple[object, ...]) -> None:
     with pytest.raises(TypeError):
         frame_records(*wrong)  # type: ignore[arg-type]
 
 
-def test_nothing_is_left_over() -> None:
+def test_no_objects_leak() -> None:
     records = [b"record"] * 50
 
     def call() -> None:
@@ -61,4 +61,4 @@ def test_nothing_is_left_over() -> None:
     blocks -= sys.getallocatedblocks()
     after = sys.getrefcount(records[0])
     assert after == before
-    assert abs(blocks) < 500, "of 2,000 results with two objects each"
+    assert abs(blocks) < 500, "a leak would show 2,000 results with two objects each"

@@ -1,4 +1,4 @@
-"""A directory has one owner, whatever is done to its name, to its lock file, or to copies of it."""
+"""A directory has one owner, even if it, its lock file or a copy of it is renamed, removed or replaced."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ else:
 
 @contextmanager
 def owner(path: Path) -> Iterator[DirectoryLock]:
-    """The directory, owned for the block."""
+    """Own the directory for the block."""
     with Directory(str(path)) as directory:
         own = DirectoryLock(directory, LOCK, "thing")
         try:
@@ -44,13 +44,13 @@ def owner(path: Path) -> Iterator[DirectoryLock]:
 
 
 def other(path: Path) -> str:
-    """What another process says that wants it."""
+    """The output of another process that tries to lock it."""
     done = subprocess.run([sys.executable, "-c", _OTHER, path], capture_output=True, text=True, check=True, timeout=60)
     return done.stdout.strip()
 
 
 @pytest.mark.slow
-def test_one_has_it_and_after_its_release_the_next(tmp_path: Path) -> None:
+def test_one_owner_at_a_time(tmp_path: Path) -> None:
     with owner(tmp_path):
         with pytest.raises(BusyError) as caught, owner(tmp_path):
             pass
@@ -65,7 +65,7 @@ def test_one_has_it_and_after_its_release_the_next(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("what", ["removed", "exchanged", "moved"])
-def test_what_is_done_to_names_lets_nobody_else_in(tmp_path: Path, what: str) -> None:
+def test_changes_of_names_do_not_admit_a_second_owner(tmp_path: Path, what: str) -> None:
     path = tmp_path / "thing"
     path.mkdir()
     with owner(path):
@@ -82,11 +82,11 @@ def test_what_is_done_to_names_lets_nobody_else_in(tmp_path: Path, what: str) ->
         with pytest.raises(BusyError), owner(now):
             pass
         if what == "moved":
-            assert other(path) == "taken"  # a directory of its own
+            assert other(path) == "taken"  # it is another directory
 
 
 @pytest.mark.slow
-def test_a_copy_is_a_directory_of_its_own_and_one_of_hard_links_is_not(tmp_path: Path) -> None:
+def test_a_copy_has_its_own_lock_and_a_copy_by_hard_links_has_not(tmp_path: Path) -> None:
     path = tmp_path / "thing"
     path.mkdir()
     with owner(path):
@@ -94,13 +94,13 @@ def test_a_copy_is_a_directory_of_its_own_and_one_of_hard_links_is_not(tmp_path:
         assert other(links).startswith("busy")
         with pytest.raises(BusyError), owner(links):
             pass
-        # This reads the lock file and closes it, and the classic lock is gone: that of the directory is not.
+        # Copying opens and closes the lock file, which frees the classic lock; the lock on the directory stays.
         copy = shutil.copytree(path, tmp_path / "copy")
         assert other(copy) == "taken"
         assert other(path).startswith("busy")
 
 
-def test_a_path_that_leads_elsewhere_by_now_is_refused_and_nothing_is_kept(tmp_path: Path) -> None:
+def test_a_moved_directory_is_refused_and_no_lock_is_kept(tmp_path: Path) -> None:
     path = tmp_path / "thing"
     path.mkdir()
     with Directory(str(path)) as directory:
@@ -113,7 +113,7 @@ def test_a_path_that_leads_elsewhere_by_now_is_refused_and_nothing_is_kept(tmp_p
             pass
 
 
-def test_an_object_that_nobody_has_any_more_has_given_it_up(tmp_path: Path) -> None:
+def test_a_freed_object_has_freed_its_lock(tmp_path: Path) -> None:
     class Cycle:
         def __init__(self) -> None:
             self.own = self
@@ -129,7 +129,7 @@ def test_an_object_that_nobody_has_any_more_has_given_it_up(tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-def test_a_forked_child_neither_has_it_nor_keeps_it(tmp_path: Path) -> None:
+def test_a_forked_child_does_not_inherit_the_lock(tmp_path: Path) -> None:
     said, say = os.pipe()
     wait, end = os.pipe()
     with owner(tmp_path) as own:

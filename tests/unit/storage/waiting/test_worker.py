@@ -1,4 +1,4 @@
-"""The thread of a handle: it begins with the opening or not at all, and nobody waits for one that did not begin."""
+"""Worker: its thread starts with its owner or not at all, and stopping one that never started does not block."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_journal_that_can_make_no_thread_is_not_loaded(tmp_path: Path) -> None
     assert ids(reload(tmp_path)) == [1]
 
 
-def test_what_is_open_needs_no_other_thread(tmp_path: Path) -> None:
+def test_open_engines_need_no_further_threads(tmp_path: Path) -> None:
     for name in ("store", "journal"):
         (tmp_path / name).mkdir()
     with PageStore(tmp_path / "store") as store, Journal(tmp_path / "journal", SMALL) as journal:
@@ -66,7 +66,7 @@ def test_what_is_open_needs_no_other_thread(tmp_path: Path) -> None:
         assert peek(store) == [b"one"]
 
 
-def test_a_store_that_nobody_has_any_more_is_let_go_with_its_thread(tmp_path: Path) -> None:
+def test_a_freed_store_frees_its_thread(tmp_path: Path) -> None:
     before, thread_count = descriptors_before(), _count_threads()
     store = PageStore(tmp_path)
     store.create_queue(QUEUE)
@@ -82,7 +82,7 @@ def test_a_store_that_nobody_has_any_more_is_let_go_with_its_thread(tmp_path: Pa
         assert peek(store) == [b"one"]
 
 
-def test_a_journal_that_nobody_has_any_more_keeps_its_futures(tmp_path: Path) -> None:
+def test_a_freed_journal_resolves_its_futures(tmp_path: Path) -> None:
     journal = Journal(tmp_path, SMALL)
     journal.start()
     journal.load()
@@ -100,14 +100,14 @@ def test_a_journal_that_nobody_has_any_more_keeps_its_futures(tmp_path: Path) ->
     until(is_loaded)
 
 
-def test_a_worker_that_never_began_is_not_waited_for() -> None:
+def test_stopping_a_worker_that_never_began_does_not_wait() -> None:
     worker = Worker(lambda: None)
     worker.notify()
     for _ in range(2):
         worker.stop()
 
 
-def test_each_ring_is_worked_for_and_none_after_the_end() -> None:
+def test_each_notice_runs_the_work_and_none_after_the_end() -> None:
     done: list[int] = []
     worked = threading.Semaphore(0)
 
