@@ -48,7 +48,7 @@ def close_own(fd: int, identity: Identity) -> None:
     lib.binlog_fd_close_own(fd, identity.device, identity.inode)
 
 
-class _Registered:
+class _ForkSafeDescriptor:
     """A descriptor that a forked child closes at once (see native/shared/fork.c).
 
     In the child the number may name another file, so check `inherited` before any use.
@@ -91,7 +91,7 @@ class _Registered:
             self.close()
 
 
-class Descriptor(_Registered):
+class Descriptor(_ForkSafeDescriptor):
     """An existing regular file, open for reading and writing, or for reading only."""
 
     __slots__ = ()
@@ -105,7 +105,7 @@ class Descriptor(_Registered):
             raise
 
 
-class DirectoryDescriptor(_Registered):
+class DirectoryDescriptor(_ForkSafeDescriptor):
     """A second descriptor of an open directory, with an open file description of its own."""
 
     __slots__ = ()

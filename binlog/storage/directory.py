@@ -45,7 +45,7 @@ _REMOTE = {0x6969: "NFS", 0xFF534D42: "CIFS", 0xFE534D42: "SMB2", 0x517B: "SMB",
 FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
-class _Opening:
+class _OwnedDescriptors:
     """A descriptor, and others opened with it, all of which are closed with the object at the latest."""
 
     __slots__ = ("_open", "fd")
@@ -65,7 +65,7 @@ class _Opening:
         self.fd = -1
 
 
-class _Opened(_Opening):
+class _BlockDescriptor(_OwnedDescriptors):
     """A descriptor for the length of a block.
 
     Use it as `with ... as fd`.  A variable with the object would stay alive in the traceback of an exception.
@@ -80,7 +80,7 @@ class _Opened(_Opening):
         pass
 
 
-class Directory(_Opening):
+class Directory(_OwnedDescriptors):
     """An open directory; `fd` is its descriptor, which stays valid if the directory is moved.
 
     Names may contain folders of the directory: "folder/file".  A forked child may use its copy.
@@ -97,7 +97,7 @@ class Directory(_Opening):
         """
         self.path = path
         self._prefix = os.path.join(path, "")
-        is_new = make and _made(path)
+        is_new = make and _make(path)
         if parent is None:
             super().__init__(AT_FDCWD, path, FOLDER_FLAGS)
         else:
@@ -317,15 +317,15 @@ class Directory(_Opening):
         with parent as fd:
             sync_directory(fd, self.path)
 
-    def _folder(self, name: str) -> _Opened:
+    def _folder(self, name: str) -> _BlockDescriptor:
         """Open a folder of the directory; it is closed when the object is freed.  Raises: OSError."""
-        folder = _Opened(self.fd, name or os.curdir, FOLDER_FLAGS)
+        folder = _BlockDescriptor(self.fd, name or os.curdir, FOLDER_FLAGS)
         if folder.fd < 0:
             raise OSError(-folder.fd, os.strerror(-folder.fd))
         return folder
 
 
-class OpenFile(_Opened):
+class OpenFile(_BlockDescriptor):
     """An open regular file, closed when the object is freed.  size: in bytes, when it was opened."""
 
     __slots__ = ("size",)
@@ -342,7 +342,7 @@ class OpenFile(_Opened):
         self.size = status.st_size
 
 
-def _made(path: str) -> bool:
+def _make(path: str) -> bool:
     """Make a directory; return False if it exists."""
     with own_errors(path, "making the directory"):
         try:

@@ -89,7 +89,7 @@ class PooledFile:
             raise GoneError(f"{self.path} was removed") from error
         identity = identity_of(opened.fd)
         if self._identity not in (None, identity):
-            raise self._another()
+            raise self._replaced()
         self._identity = identity
         return opened
 
@@ -103,9 +103,9 @@ class PooledFile:
                 raise GoneError(f"{self.path} was moved or removed, or its folder was") from error
             raise
         if (status.st_dev, status.st_ino) != self._identity:
-            raise self._another()
+            raise self._replaced()
 
-    def _another(self) -> GoneError:
+    def _replaced(self) -> GoneError:
         return GoneError(f"{self.path} is another file now; the one that was opened was moved or removed")
 
     def close(self) -> None:

@@ -67,7 +67,7 @@ _FLAGS_TO_READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _FLAGS_TO_WRITE = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 # Copying 1 MiB takes less than the five milliseconds of sys.setswitchinterval.
-_SOON_BYTES_MAX = 1 << 20
+_CACHED_BYTES_MAX = 1 << 20
 
 
 class FileSystem(enum.Enum):
@@ -248,7 +248,7 @@ def read_at(content: Content, size: int, offset: int, path: str) -> bytes:
 
 def read_cached_at(fd: int, size: int, offset: int, path: str) -> bytes:
     """Read as `read_at`.  Keeps the interpreter's lock if the bytes are few and all in the page cache."""
-    if size <= _SOON_BYTES_MAX and (data := read_cached(fd, size, offset)) is not None and len(data) == size:
+    if size <= _CACHED_BYTES_MAX and (data := read_cached(fd, size, offset)) is not None and len(data) == size:
         return data
     return read_at(fd, size, offset, path)
 

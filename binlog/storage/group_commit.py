@@ -66,10 +66,10 @@ class Append:
     def stage(self, area: StagingArea | None) -> None:
         """Copy the records to the writer's ring, if it has one and there is room, for the next leader to commit."""
         if area is not None and area.has_ring:
-            self.goes_to(area)
+            self.set_area(area)
             lib.binlog_stage(area.core, self.own, 1)
 
-    def goes_to(self, area: StagingArea | None) -> None:
+    def set_area(self, area: StagingArea | None) -> None:
         """Set the staging area before staging, so that an exception that ends the staging call can withdraw it."""
         if self.own.ticket < 0:
             self._area = area
@@ -127,7 +127,7 @@ class CommitFile:
             "directory_inode": directory.inode, "at": at, "name": self._name,
         }  # fmt: skip
 
-    def know(self, header: LogHeader, doorbell: Doorbell) -> None:
+    def remember_header(self, header: LogHeader, doorbell: Doorbell) -> None:
         """Remember the header, read under the lock, so that the next commit can detect a change by another process."""
         core = self.core
         core.seed = block_seed(header.uuid, header.number)
@@ -139,7 +139,7 @@ class CommitFile:
         core.queue = bool(header.flags & Flag.MIXED)
         core.bell = doorbell.address() or ffi.NULL
 
-    def follow_with(self, index_fd: int) -> None:
+    def write_index_to(self, index_fd: int) -> None:
         """Write the index with each commit from now on.  index_fd: its descriptor, which the caller closes; -1 for
         none."""
         own = identity_of(index_fd) if index_fd >= 0 else Identity(0, 0)
@@ -150,12 +150,12 @@ class CommitFile:
         lib.binlog_index_flush(self.core)
 
     @property
-    def index_keeps(self) -> bool:
+    def has_unwritten_entries(self) -> bool:
         """Whether index entries are collected in memory."""
         return bool(self.core.index.fd >= 0 and self.core.index.kept_count)
 
     @property
-    def index_followed(self) -> bool:
+    def writes_index(self) -> bool:
         """Whether commits write the index; they stop if something is wrong with it."""
         return bool(self.core.index.fd >= 0)
 
@@ -168,7 +168,7 @@ class CommitFile:
         Raises: BusyError at the timeout; FullError; AccessError; PoisonedError; UnknownOutcomeError.
         """
         own, shared = append.own, area.core if area is not None else ffi.NULL
-        append.goes_to(area)
+        append.set_area(area)
         if locked:
             result = lib.binlog_append_locked(self.core, shared, own)
         elif own.ticket >= 0:
@@ -180,7 +180,7 @@ class CommitFile:
     def arm(self, fast_path: FastPath, append: Append, area: StagingArea | None) -> None:
         """Let the fast path append to this file, with `append` as the request that it fills in."""
         append.file = self
-        append.goes_to(area)
+        append.set_area(area)
         fast_path.arm(address(self.core), address(append.own), append)
 
     def check_answer(self, append: Append) -> None:

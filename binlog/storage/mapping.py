@@ -140,7 +140,7 @@ class SharedBuffer:
         self.name = name
         self.path = f"{_SHARED_MEMORY}/{name}"
         try:
-            memory = _opened(f"/{name}")
+            memory = _open_or_make(f"/{name}")
         except (posix_ipc.Error, OSError) as error:
             raise AccessError(f"{self.path} cannot be opened: {error}", path=self.path) from error
         try:
@@ -183,7 +183,7 @@ class SharedBuffer:
         self._mapping.close()
 
 
-def _opened(name: str) -> posix_ipc.SharedMemory:
+def _open_or_make(name: str) -> posix_ipc.SharedMemory:
     # Not with O_CREAT alone, with which root may not open another user's file (proc_sys_fs(5), protected_regular).
     try:
         return posix_ipc.SharedMemory(name, flags=posix_ipc.O_CREX, mode=_MODE)

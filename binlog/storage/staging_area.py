@@ -133,7 +133,7 @@ class StagingArea:
         try:
             while (result := lib.binlog_byte_lock_wait(self._fd, lib.BINLOG_LOCK_INIT)) == -errno.EINTR:
                 pass
-            return result == 0 and self.linked and bool(lib.binlog_area_claim(self.core) == 0)
+            return result == 0 and self.has_name and bool(lib.binlog_area_claim(self.core) == 0)
         finally:
             lib.binlog_byte_unlock(self._fd, lib.BINLOG_LOCK_INIT)
 
@@ -143,7 +143,7 @@ class StagingArea:
         return bool(lib.binlog_area_ring(self.core) >= 0)
 
     @property
-    def linked(self) -> bool:
+    def has_name(self) -> bool:
         """Whether the staging area still has its name, so that others find it."""
         return _leads_to(self._name, self._fd)
 
@@ -180,12 +180,12 @@ class StagingArea:
         """Return the errno of a failed write or sync of a file, 0 for none."""
         return int(lib.binlog_area_failed(self.core, number))
 
-    def forgive(self) -> None:
+    def clear_failure(self) -> None:
         """Clear the failure, after the file was sealed or closed.  The caller holds the open file's lock."""
         lib.binlog_area_forgive(self.core)
 
     @property
-    def alone(self) -> bool:
+    def is_only_user(self) -> bool:
         """Whether no other writer has a ring."""
         return bool(lib.binlog_area_alone(self._fd))
 
@@ -218,7 +218,7 @@ class StagingArea:
             if lib.binlog_byte_lock(self._fd, lib.BINLOG_LOCK_INIT) != 0:
                 return  # another process is joining
             lib.binlog_area_release(self.core)
-            if lib.binlog_area_alone(self._fd) and self.staged_bytes() == 0 and self.linked:
+            if lib.binlog_area_alone(self._fd) and self.staged_bytes() == 0 and self.has_name:
                 with suppress(FileNotFoundError):
                     os.unlink(_SHARED_MEMORY + self._name)
         finally:

@@ -9,18 +9,18 @@
 /* Makes room for more bytes; -1 with MemoryError. */
 static int make_room(struct commit_buffer *self, size_t more)
 {
-    size_t room = self->used + more;
+    size_t capacity = self->used + more;
 
-    if (room <= self->room)
+    if (capacity <= self->capacity)
         return 0;
-    room += room / 2;
-    uint8_t *bytes = realloc(self->bytes, room);
+    capacity += capacity / 2;
+    uint8_t *bytes = realloc(self->bytes, capacity);
     if (!bytes) {
         PyErr_NoMemory();
         return -1;
     }
     self->bytes = bytes;
-    self->room = room;
+    self->capacity = capacity;
     return 0;
 }
 
@@ -53,7 +53,7 @@ PyObject *commit_buffer_take(struct commit_buffer *self)
 void commit_buffer_reset(struct commit_buffer *self)
 {
     self->used = self->zeros = 0;
-    if (self->room > KEPT_BYTES_MAX)
+    if (self->capacity > KEPT_BYTES_MAX)
         commit_buffer_free(self);
 }
 

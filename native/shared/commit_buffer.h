@@ -8,7 +8,7 @@
 /* Bytes to be written to a file in one call. */
 struct commit_buffer {
     uint8_t *bytes;
-    size_t room, used;
+    size_t capacity, used;
     size_t zeros;   /* written after the used bytes */
     int64_t offset; /* of the first byte in the file */
 };

@@ -21,7 +21,7 @@ struct descriptor {
 };
 
 struct binlog_descriptors {
-    size_t count, room;
+    size_t count, capacity;
     struct descriptor *all;
 };
 
@@ -40,13 +40,13 @@ static int record(struct binlog_descriptors *self, int fd)
         return -errno;
     while (i < self->count && self->all[i].fd != fd)
         i++;
-    if (i == self->room) {
-        size_t room = self->room ? 2 * self->room : 8;
-        struct descriptor *larger = realloc(self->all, room * sizeof *larger);
+    if (i == self->capacity) {
+        size_t capacity = self->capacity ? 2 * self->capacity : 8;
+        struct descriptor *larger = realloc(self->all, capacity * sizeof *larger);
         if (!larger)
             return -ENOMEM;
         self->all = larger;
-        self->room = room;
+        self->capacity = capacity;
     }
     if (i == self->count)
         self->count++;

@@ -27,7 +27,7 @@ static struct entry {
     uint64_t device, inode, serial;
 } *table;
 static uint64_t last_serial;
-static size_t table_count, table_room;
+static size_t table_count, table_capacity;
 static volatile uint32_t *not_forked; /* 1 in this process, 0 in a child */
 static uint32_t generation;
 
@@ -108,14 +108,14 @@ static void forget(int fd)
 
 static int make_room(void)
 {
-    if (table_count < table_room)
+    if (table_count < table_capacity)
         return 0;
-    size_t room = table_room ? 2 * table_room : 16;
-    struct entry *larger = realloc(table, room * sizeof *table);
+    size_t capacity = table_capacity ? 2 * table_capacity : 16;
+    struct entry *larger = realloc(table, capacity * sizeof *table);
     if (!larger)
         return -ENOMEM;
     table = larger;
-    table_room = room;
+    table_capacity = capacity;
     return 0;
 }
 

@@ -110,11 +110,11 @@ static int guard_init(PyObject *object, PyObject *args, PyObject *named)
     (void)named;
     if (!PyArg_ParseTuple(args, "UOOO!:Guard", &name, &poisoned, &reentered, &PyTuple_Type, &harmless))
         return -1;
-    if (self->made) {
+    if (self->is_initialized) {
         PyErr_SetString(PyExc_ValueError, "a Guard is initialized once");
         return -1;
     }
-    self->made = 1;
+    self->is_initialized = 1;
     self->name = Py_NewRef(name);
     self->poisoned = Py_NewRef(poisoned);
     self->reentered = Py_NewRef(reentered);
@@ -198,7 +198,7 @@ static PyObject *guard_enter(PyObject *object, PyObject *unused)
         guard_raise_lost(self);
         return NULL;
     }
-    if (!self->made || mutex_is_held_here(&self->mutex)) {
+    if (!self->is_initialized || mutex_is_held_here(&self->mutex)) {
         guard_raise_reentered(self);
         return NULL;
     }

@@ -32,7 +32,7 @@ int mutex_is_held_here(const struct mutex *self);
 struct guard {
     PyObject_HEAD
     struct mutex mutex;
-    char made, changing;
+    char is_initialized, changing;
     PyObject *name;     /* of the guarded object, for errors: "the journal PATH" */
     PyObject *poisoned; /* the classes of the errors to raise */
     PyObject *reentered;

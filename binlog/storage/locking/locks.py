@@ -90,14 +90,14 @@ def open_holder(fd: int) -> str | None:
     try:
         status = os.fstat(fd)
         for info in Path("/proc").glob("[0-9]*/fdinfo/*"):
-            if _locks(info, status):
+            if _has_lock(info, status):
                 return f"process {info.parts[2]}"
     except OSError:
         return None  # the process has no free descriptor, or another thread closed this one
     return None
 
 
-def _locks(info: Path, status: os.stat_result) -> bool:
+def _has_lock(info: Path, status: os.stat_result) -> bool:
     try:
         there = os.stat(info.parents[1] / "fd" / info.name)
         return (there.st_dev, there.st_ino) == (status.st_dev, status.st_ino) and "lock:" in info.read_text()

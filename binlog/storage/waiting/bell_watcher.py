@@ -120,7 +120,7 @@ class _Wait:
     finish: Callable[[], None]
     given_up: Callable[[], bool]
 
-    def over(self, now: float) -> bool:
+    def is_over(self, now: float) -> bool:
         """Return whether the wait has ended."""
         if now >= self.deadline or self.given_up() or self.bell.closed or self.bell.wakes != self.wakes:
             return True
@@ -212,11 +212,11 @@ class BellWatcher:
             with self._mutex:
                 kick = self._kick[0]
                 now = time.monotonic()
-                over = [wait for wait in self._waits if wait.over(now)]
-                self._waits = [wait for wait in self._waits if wait not in over]
+                ended = [wait for wait in self._waits if wait.is_over(now)]
+                self._waits = [wait for wait in self._waits if wait not in ended]
                 waits = list(self._waits)
-                self._running = bool(waits) or bool(over)
-            for wait in over:
+                self._running = bool(waits) or bool(ended)
+            for wait in ended:
                 wait.finish()
             if not self._running:
                 return

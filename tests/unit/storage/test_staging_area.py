@@ -319,7 +319,7 @@ def test_an_area_removed_before_its_first_ring_is_replaced(log: Path, monkeypatc
         if not swept:
             child = Child(sweep)  # in a child process, which does not share our locks
             child.join()
-            swept.append(area.linked)
+            swept.append(area.has_name)
         return claim(area)
 
     def die() -> None:
